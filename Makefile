@@ -15,20 +15,21 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check fuzz fuzz-kernel vectors golden manual wheels bench bench-live scale clean
+.PHONY: help demo test lint types check docs fuzz fuzz-kernel vectors golden manual wheels bench bench-live scale clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
 	@echo "make test    run the tests (ARGS='-k name' for some of them)"
-	@echo "make lint    ruff and the import rules"
+	@echo "make lint    ruff, the import rules and the vocabulary"
 	@echo "make types   mypy --strict"
 	@echo "make check   lint, types and test"
+	@echo "make docs    the documentation as a site with search, in build/site; every link is checked"
 	@echo "make fuzz    fuzz every parser with a million inputs, a day or more (FUZZ=quick: a minute; FUZZ='records --seconds 60')"
 	@echo "make fuzz-kernel give the native kernel 100 million changed inputs, with the walker as the oracle"
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence, the list of what is proven and docs/coverage.md again (needs the same)"
 	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
-	@echo "make manual  write docs/kafkasniff.1 again, which is made of what --help says"
+	@echo "make manual  write the manual pages again, and docs/options.md, which are made of what --help says"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
@@ -62,6 +63,10 @@ $(VENV)/.installed-dev: $(KERNEL) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed-test $(VENV)/.installed
 
+$(VENV)/.installed-docs: $(KERNEL) | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@ $(VENV)/.installed
+
 demo: $(VENV)/.installed
 	@echo "\$$ kafkasniff decode $(DEMO_CAPTURE)"
 	@$(BIN)/kafkasniff decode $(DEMO_CAPTURE)
@@ -77,11 +82,17 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.vocabulary
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 check: lint types test
+
+# Links are checked by Sphinx itself, whose warnings are errors here; links to other sites are not followed.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto -c docs/site -d build/docs-trees . build/site
+	@echo "build/site/index.html"
 
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
@@ -115,7 +126,8 @@ wheels: $(VENV)/.installed-dev
 	done
 
 manual: $(VENV)/.installed
-	$(BIN)/python -m kafkasniff.cli.manual > docs/kafkasniff.1
+	$(BIN)/python -m kafkasniff.cli.manual docs/man
+	$(BIN)/python -m tests.reference
 
 # Options that only the comparison has go to it alone.
 bench: $(VENV)/.installed-test

@@ -1,10 +1,10 @@
 """Builds the native kernel (`kafkasniff/kernel/*.zig`) into wheels and editable installs; a build hook of hatchling.
 
-The compiler is a wheel (`ziglang`) that pip puts into the build's environment, so that no C compiler is needed. Where
-there is none for a platform, the wheel is a pure one without the library, and kafkasniff reads everything by Python.
+The compiler comes as a wheel (`ziglang`) that pip installs into the build environment, so no C compiler is needed. On
+platforms without that wheel, a pure-Python wheel is built, and kafkasniff does everything in Python.
 
-`python hatch_build.py` compiles into the checkout, for those who change the sources; it needs what
-`python hatch_build.py --compiler` names.
+`python hatch_build.py` compiles into the checkout, for developers who change the sources. It needs the package that
+`python hatch_build.py --compiler` prints.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ PLATFORM_VARIABLE = "KAFKASNIFF_BUILD_PLATFORM"
 
 
 class Target(NamedTuple):
-    """What a library is compiled for."""
+    """A platform that the library is compiled for."""
 
     zig: tuple[str, ...]
-    """Options of the compiler."""
+    """Compiler options."""
     tag: str
     """Platform tag of the wheel."""
     file: str
@@ -96,7 +96,7 @@ def wanted_platform() -> str | None:
 
 
 def source_checksum() -> str:
-    """Of all sources, with their names: `kafkasniff.native.library` compares it."""
+    """Checksum of all sources and their names, which `kafkasniff.native.library` compares."""
     found = 0
     for path in sorted(SOURCES.glob("*.zig")):
         text = path.read_bytes()
@@ -117,7 +117,7 @@ def compile_kernel(target: Target, output: Path) -> None:
             *("--dep", "build_facts", f"-Mroot={SOURCES / 'kernel.zig'}", f"-Mbuild_facts={facts}"),
             f"-femit-bin={made}",
         ]
-        # Nothing of an earlier build, and nothing left behind in the home of who builds.
+        # Uses nothing of earlier builds, and leaves no files in the home directory.
         caches = {"ZIG_GLOBAL_CACHE_DIR": str(work / "global"), "ZIG_LOCAL_CACHE_DIR": str(work / "local")}
         subprocess.run(command, cwd=work, env={**os.environ, **caches}, check=True)
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.tables import table
-from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.apis import dissectors
 from tests.craft.packet import SYN, Stream, ahead
 from tests.craft.read import file_bytes, raw_packets, tcp_packet
 

@@ -52,9 +52,9 @@ def _python_way(data: bytes, kinds: Sequence[Kind]) -> Callable[[Place], int | N
     """Decodes and renders one body; returns its size as JSON in bytes, None if there is more to report."""
     import orjson  # noqa: PLC0415
 
-    from kafkasniff.kafka.context import DecodeContext, DecodeOptions  # noqa: PLC0415
-    from kafkasniff.kafka.message_body import decode_body  # noqa: PLC0415
-    from kafkasniff.kafka.message_plan import request_plan, response_plan  # noqa: PLC0415
+    from kafkasniff.kafka.messages.message_body import decode_body  # noqa: PLC0415
+    from kafkasniff.kafka.messages.message_plan import request_plan, response_plan  # noqa: PLC0415
+    from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions  # noqa: PLC0415
     from kafkasniff.sinks.jsonl import json_default  # noqa: PLC0415
 
     plans = [(request_plan if is_request else response_plan)(key, version) for key, version, is_request in kinds]
@@ -83,8 +83,8 @@ def _by_kernel(kernel: Any, data: bytes, kinds: Sequence[Kind], places: Sequence
     """
     import numpy as np  # noqa: PLC0415
 
-    from kafkasniff.kafka.context import DecodeOptions  # noqa: PLC0415
-    from kafkasniff.kafka.rendered import Renderer  # noqa: PLC0415
+    from kafkasniff.kafka.messages.rendered import Renderer  # noqa: PLC0415
+    from kafkasniff.kafka.schema.context import DecodeOptions  # noqa: PLC0415
     from kafkasniff.native.caller import ITEM  # noqa: PLC0415
 
     size_of = _python_way(data, kinds)

@@ -1,7 +1,7 @@
-"""On paper: how long a cluster would take, from what one machine was measured to take. An estimate, not a measurement.
+"""An estimate of how long a cluster would take, calculated from measurements of one machine.
 
-Each stage takes as long as its scarcest resource: cores, disks or network. Nothing of that is a law; what it leaves out
-and what it takes for granted stands in `assumptions`, beside every estimate that is printed.
+Each stage takes as long as its scarcest resource: cores, disks or network. This is a simple model; `assumptions` lists
+what it ignores and assumes, and is printed with every estimate.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ GB: Final = 1e9
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The machines. All of them alike, none busy with anything else."""
+    """The machines, all alike and otherwise idle."""
 
     nodes: int = 50
     cores: int = 16
-    """Of one node, each as fast as one core that was measured."""
+    """Cores of one node, each as fast as one measured core."""
     efficiency: float = 0.7
     """Share of the cores' time in which they work: stages end unevenly, tasks are tried again."""
     disk_mb_s: float = 500.0
-    """Of one node's local disks, reading and writing together."""
+    """Local disks of one node, reading and writing together."""
     network_gbit_s: float = 10.0
-    """Of one node, in each direction."""
+    """Network of one node, in each direction."""
     replicas: int = 3
-    """Copies of what is written, on different nodes."""
+    """Copies of written data, on different nodes."""
     captures_read: int = 2
     """How often the captures are read: once for the plan, once for the packets."""
     largest_connection_gb: float = 10.0
-    """What the largest single connection carries: where connections are put together it is one task."""
+    """Size of the largest connection: stages that reassemble connections handle it in one task."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StageCost:
-    """What a stage took for each GB (1e9 bytes) of captures."""
+    """What a stage took per GB (1e9 bytes) of captures."""
 
     name: str
     cpu_s: float
@@ -47,12 +47,12 @@ class StageCost:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What the run took that the estimate starts from, for each GB of captures."""
+    """What the run that the estimate starts from took per GB of captures."""
 
     stages: Sequence[StageCost]
     tables_gb: float
     driver_s: float = 0.0
-    """Seconds in which no task ran, beyond those of a run over nothing: they do not become fewer with more nodes."""
+    """Seconds without a running task, minus those of an empty run: more nodes do not reduce them."""
     start_s: float = 0.0
     """Seconds, whatever the size."""
 
@@ -66,7 +66,7 @@ class Line:
     disk_s: float = 0.0
     network_s: float = 0.0
     one_task_s: float = 0.0
-    """What its largest task takes, if all of the largest connection is one."""
+    """Duration of its largest task, if all of the largest connection is one task."""
 
     @property
     def seconds(self) -> float:
@@ -78,7 +78,7 @@ def estimate(measured: Measured, cluster: Cluster, captures_gb: float) -> list[L
     cores = cluster.nodes * cluster.cores * cluster.efficiency
     disk = cluster.nodes * cluster.disk_mb_s / 1000
     network = cluster.nodes * cluster.network_gbit_s / 8
-    # Of what is shuffled, all but one node's share goes to another node.
+    # All shuffled data except one node's share goes to another node.
     away = (cluster.nodes - 1) / cluster.nodes
     lines = [Line("captures over the network", network_s=captures_gb * cluster.captures_read / network)]
     for stage in measured.stages:
@@ -99,7 +99,7 @@ def estimate(measured: Measured, cluster: Cluster, captures_gb: float) -> list[L
 
 
 def assumptions(cluster: Cluster) -> list[str]:
-    """What an estimate takes for granted, as sentences."""
+    """The assumptions of an estimate, as sentences."""
     return [
         f"{cluster.nodes} nodes with {cluster.cores} cores each, every core as fast as one of the machine that was "
         f"measured and at work {cluster.efficiency:.0%} of the time.",
@@ -112,8 +112,8 @@ def assumptions(cluster: Cluster) -> list[str]:
         "work are in them, too.",
         "Stages run one after the other, and each takes as long as its scarcest resource: a stage uses cores, disks "
         "and network at once.",
-        f"No connection carries more than {cluster.largest_connection_gb:g} GB; in every stage behind a shuffle this "
-        "much is taken to be one task.",
+        f"No connection carries more than {cluster.largest_connection_gb:g} GB; every stage after a "
+        "shuffle handles this much in one task.",
         "The driver's own time is what was measured while no task ran, in proportion; scheduling of many more tasks, "
         "lost nodes and memory that does not suffice are not in it.",
         "The traffic is that of the benchmark: other sizes of messages and codecs have other costs.",

@@ -26,14 +26,14 @@ SECTION: Final = "tshark"
 RESULTS: Final = "results.json"
 LEAST_RUNS: Final = 5
 LEAST_START_RUNS: Final = 15
-"""With fewer, figures are not to be quoted."""
+"""Minimum number of runs for figures that may be quoted."""
 
 ROOM: Final = 8e9
-"""Bytes of disk beside the captures: what programs print, above all JSON lines of a whole capture."""
+"""Bytes of disk in addition to the captures: the programs' output, above all JSON lines of a whole capture."""
 
 
 class Results(msgspec.Struct):
-    """What stands in `results.json`: enough to go on, and to write the section again."""
+    """The content of `results.json`: enough to resume, and to write the section again."""
 
     machine: list[str]
     made_by: str
@@ -58,20 +58,20 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--groups", type=_some(GROUPS), default=list(GROUPS), help=f"by commas: {', '.join(GROUPS)} [all]"
     )
-    made.add_argument("--runs", type=int, help=f"of each, in turn [{USUAL.runs}]")
-    made.add_argument("--start-runs", type=int, help=f"the same of what takes no time [{USUAL.start_runs}]")
+    made.add_argument("--runs", type=int, help=f"runs of each command, in turn [{USUAL.runs}]")
+    made.add_argument("--start-runs", type=int, help=f"runs of commands that only start up [{USUAL.start_runs}]")
     made.add_argument("--once", action="store_true", help="run each command once: --runs 1 --start-runs 1")
     made.add_argument("--ek-mb", type=int, help=f"of each capture, for what is beside -T ek [{USUAL.ek_mb}]")
     made.add_argument("--jobs-mb", type=int, help=f"of each capture, for --jobs [{USUAL.jobs_mb}]")
     made.add_argument("--resume", action="store_true", help=f"keep what {RESULTS} has")
     made.add_argument("--report-only", action="store_true", help=f"write the section from {RESULTS}, measure nothing")
-    made.add_argument("--quick", action="store_true", help="a try-out on small captures; nothing is kept")
+    made.add_argument("--quick", action="store_true", help="a trial on small captures; nothing is kept")
     made.add_argument("--data", type=Path, default=DATA, help=f"folder of captures and {RESULTS} [benchmarks/data]")
     made.add_argument(
         "--report",
         type=Path,
         default=PAGE,
-        help="the page whose section is written; figures of another go beside it [benchmarks/RESULTS.md]",
+        help="the page whose section is written; figures for another page are stored with it [benchmarks/RESULTS.md]",
     )
     return made
 
@@ -108,7 +108,7 @@ def _chosen(options: argparse.Namespace, name: str) -> list[str]:
 
 
 def _measure(results: Results, options: argparse.Namespace, data: Path, stored: Path) -> bool:
-    """All that is not there yet; whether all went through."""
+    """Run all missing comparisons; return whether all succeeded."""
     good = True
     there = captures(data)
     for task in plan(there, data, results.settings):
@@ -117,7 +117,7 @@ def _measure(results: Results, options: argparse.Namespace, data: Path, stored: 
         try:
             found = task.make()
         except CommandFailedError as error:
-            # The others still tell something, and the page does not show what is not there.
+            # The other comparisons are still useful, and the page lists only existing figures.
             print(f"{task.group}, {task.form}: {error}", file=sys.stderr)
             good = False
             continue
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     options = made.parse_args(arguments)
     data: Path = (options.data / "quick" if options.quick else options.data).resolve()
-    # A page of one's own has figures of its own, too.
+    # A separate page has separate figures, too.
     stored = data / RESULTS if options.report == PAGE else options.report.with_suffix(".json").resolve()
     settings = _settings(options)
     if min(getattr(settings, name) for name in Settings.__struct_fields__) < 1:
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if before is not None:
             if (before.settings, before.versions, before.captures) != (settings, told, results.captures):
-                made.error(f"{stored} was measured with other settings, versions or captures: leave out --resume")
+                made.error(f"{stored} was measured with other settings, versions or captures: omit --resume")
             results.comparisons = before.comparisons
         good = _measure(results, options, data, stored)
     if not results.comparisons:
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def missing(made: dict[str, Any]) -> list[str]:
-    """Forms that were not there to be measured, but for those that are made only where they are named."""
+    """Forms without a capture, except for those that are made only if they are named."""
     return [form for form in FORMS if form not in made and form not in BY_NAME]
 
 

@@ -26,30 +26,30 @@ from benchmarks.timing import Run, median, ratio
 MB: Final = 1e6
 
 READING: Final = """
-Medians of whole processes that ran in turn; ours in one process unless told otherwise. Ratios are ours divided by
+Medians of whole processes that ran in turn; ours in one process unless noted. Ratios are ours divided by
 tshark's: below 1 kafkasniff takes less. Peaks are the highest resident set of all runs, as the kernel accounts it.
-Targets are for the forms whose versions tshark 4.0 decodes. Of the newest ones (*-new*) it decodes next to nothing: it
-says *malformed* and goes on, so that its times there are those of other work.
+Targets are for the forms whose versions tshark 4.0 decodes. It decodes hardly anything of the newest ones (*-new*): it
+reports *malformed* and continues, so its times there measure other work.
 """
 
 REQUESTS: Final = """
-*Requests* is how many kafkasniff and tshark see, *malformed* the packets that tshark gives up on. With its defaults
-tshark loses messages where segments come in another order (*Bx*).
+*Requests* is the number that kafkasniff and tshark see, *malformed* the packets that tshark cannot decode. With its
+defaults, tshark loses messages if segments are out of order (*Bx*).
 """
 
 ALL_TARGETS: Final = """
-Every target, also of what was not measured here. The tables below say what each figure is of. Targets of live captures
+Every target, including those that were not measured here. The tables below explain them. Targets of live captures
 are those of `benchmarks.live_load` and `benchmarks.live_targets`.
 """
 
 NEWEST: Final = """
-In the newest versions, librdkafka's mock cluster ends its answers to Metadata with a byte too much (`trailing-bytes`):
-that is its own doing.
+In the newest versions, librdkafka's mock cluster appends a superfluous byte to its Metadata responses
+(`trailing-bytes`). This is a flaw of the cluster.
 """
 
 
 def line(found: Comparison) -> str:
-    """What is said when it is over."""
+    """The summary that is printed at the end."""
     figures = ", ".join(
         f"{name} {median(runs, 'cpu'):.2f} s of CPU, {median(runs, 'wall'):.2f} s, {_peak(runs) / MB:.0f} MB"
         for name, runs in found.runs.items()
@@ -96,7 +96,7 @@ def section(comparisons: Sequence[Comparison], machine: Sequence[str], made_by: 
 
 
 def _misses(comparisons: Sequence[Comparison]) -> list[str]:
-    """Where a figure is above its target, in words."""
+    """The sentence about figures above their targets."""
     missed = []
     for one in comparisons:
         for name, value, target in _judged(one):
@@ -111,7 +111,7 @@ def _targets(comparisons: Sequence[Comparison]) -> str:
     """Every target, and whether it is met."""
     rows: list[list[object]] = []
     for name, form, target in _wanted():
-        # Growth and peaks are those of several measures: the worst counts.
+        # Growth and peaks exist for several measures: the worst counts.
         values = [
             value
             for one in comparisons
@@ -198,7 +198,7 @@ def _beside(found: Sequence[Comparison], name: Measure) -> list[str]:
     head = ["capture", "MB", "runs", "CPU s (tshark)", "ratio", "target", "met", "wall s (tshark)", "ratio"]
     parts = [table([*head, "peak MB (tshark)", "written MB (tshark)"], rows)]
     if not all(one.whole for one in found):
-        parts.append("Of the captures the first packets: of all of it tshark would be minutes over each run.")
+        parts.append("Only the first packets of the captures: tshark would take minutes per run for everything.")
     if name == "text":
         short = [one for one in found if median(one.runs["tshark"], "cpu") < LEAST_TSHARK_S]
         if short:
@@ -237,7 +237,7 @@ def _tables(found: Sequence[Comparison]) -> str:
 
 
 def _growths(one: Comparison) -> list[tuple[str, int, int, float]]:
-    """Of each measure: peak on half and on all, and by what part the second is more."""
+    """For each measure, the peak on half and on all of a capture, and the relative difference."""
     found: list[tuple[str, int, int, float]] = []
     for name in (name for measures in BESIDE.values() for name in measures if name in one.runs):
         half, whole = _peak(one.runs[f"{name}, half"]), _peak(one.runs[name])

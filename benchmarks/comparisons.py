@@ -1,4 +1,4 @@
-"""The comparisons of `benchmarks.compare`: what is run in turn, over which captures, and what is looked at besides."""
+"""The comparisons of `benchmarks.compare`: which commands run in turn, over which captures, with which measurements."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ FLAT: Final = ("A", "B", "Bx", "C")
 
 GROUPS: Final = ("lines", "fields", "ek", "tables", "pcapng", "memory", "jobs", "start")
 LIMIT_S: Final = 3600
-"""Of the one run of `--jobs` whose memory is watched."""
+"""Seconds after which the run with `--jobs` whose memory is watched is given up."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What figures depend on besides the captures."""
+    """Settings besides the captures that figures depend on."""
 
     runs: int = 5
     start_runs: int = 15
     ek_mb: int = 48
-    """Of each capture, for what is compared with `-T ek`, which takes tshark minutes for more."""
+    """Size of each capture for comparisons with `-T ek`, for which tshark takes minutes."""
     jobs_mb: int = 1000
-    """Of each capture, for `--jobs`."""
+    """Size of each capture for `--jobs`."""
 
 
 QUICK: Final = Settings(runs=1, start_runs=2, ek_mb=1, jobs_mb=1)
@@ -106,7 +106,7 @@ class Bench:
         self._settings = settings
 
     def beside_tshark(self, capture: Capture, shown: Shown) -> Comparison:
-        """What of ours stands beside one way of calling tshark."""
+        """Our commands that are comparable to one call of tshark."""
         part = self._beginning(capture, self._settings.ek_mb * 1_000_000) if shown == "ek" else capture
         commands: dict[str, list[str]] = {name: ours(part.path, name, self._folder) for name in BESIDE[shown]}
         commands["tshark"] = theirs(part.path, shown, part.ports)
@@ -115,7 +115,7 @@ class Bench:
         return self._comparison(shown, part, runs, whole=part is capture, requests=requests)
 
     def tables(self, capture: Capture) -> Comparison:
-        """Everything that there is in a capture, as Parquet."""
+        """Everything in a capture, as Parquet."""
         commands = {"tables": ours(capture.path, "tables", self._folder)}
         return self._comparison("tables", capture, in_turn(commands, self._folder, self._settings.runs))
 
@@ -125,14 +125,14 @@ class Bench:
         return self._comparison("pcapng", capture, in_turn(commands, self._folder, self._settings.runs))
 
     def halves(self, capture: Capture) -> Comparison:
-        """Memory on half a capture and on all of it, of everything that is measured beside tshark."""
+        """Memory on half a capture and on all of it, for everything that is compared with tshark."""
         half = self._beginning(capture, capture.path.stat().st_size // 2)
         commands = {}
         for names in BESIDE.values():
             for name in names:
                 commands[f"{name}, half"] = ours(half.path, name, self._folder)
                 commands[name] = ours(capture.path, name, self._folder)
-        # Time is not what this is about.
+        # Time does not matter here.
         runs = in_turn(commands, self._folder, 1, warm=False)
         return self._comparison("memory", capture, runs)
 
@@ -150,7 +150,7 @@ class Bench:
         runs = in_turn(commands, self._folder, self._settings.runs, digest)
         peaks = {}
         for name, command in commands.items():
-            # A run of its own: looking at memory takes time from who is looked at.
+            # A run of its own: sampling memory slows the sampled process.
             self._folder.mkdir(parents=True)
             try:
                 peaks[name] = measure(command, self._folder, limit_s=LIMIT_S).peak
@@ -171,12 +171,12 @@ class Bench:
         return self._comparison("start", capture, in_turn(commands, self._folder, self._settings.start_runs))
 
     def _beginning(self, capture: Capture, size: int) -> Capture:
-        """At most so many bytes of a capture; itself where it is no larger."""
+        """At most this many bytes of a capture; the capture itself if it is not larger."""
         if capture.path.stat().st_size <= size:
             return capture
         self._parts.mkdir(parents=True, exist_ok=True)
         path = self._parts / f"{capture.form}-{size}.pcap"
-        # Cheap beside what is run over it, so made anew: the capture may be another than the last time.
+        # Cheap compared with the runs, so always made anew: the capture may have changed.
         return capture._replace(path=path, packets=write_beginning(capture.path, path, size))
 
     def _comparison(

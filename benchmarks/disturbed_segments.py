@@ -1,6 +1,6 @@
-"""Form Bx: a capture in which a few segments come in another order, twice, or late. No byte is lost.
+"""Form Bx: a capture in which some segments are out of order, duplicated, or delayed. No byte is lost.
 
-Nothing moves behind what the peer sends next, so that no acknowledgement and no answer stands before what it is for:
+Nothing moves past the peer's next data, so no acknowledgement or response precedes its data or request:
 that is what a capture beside the receiver shows.
 """
 
@@ -15,13 +15,13 @@ from tests.craft.disturb import BARRIER, new_ident
 from tests.craft.packet import Packet, Stream, retimed
 
 SHARE: Final = 0.015
-"""Of the segments with data."""
+"""Share of the segments with data."""
 
 FORMS: Final = ("reordered", "duplicated", "delayed")
 REORDERED: Final = 2
-"""Segments of its stream that a reordered one falls behind, at most."""
+"""Segments of its stream that may overtake a reordered segment."""
 DELAYED: Final = 30
-"""The same of a delayed one, which is more than a receiver waits for before it asks again."""
+"""The same for a delayed segment: more than a receiver waits for before it requests a retransmission."""
 
 
 def disturbed(packets: Sequence[Packet], rng: Random, share: float = SHARE) -> tuple[list[Packet], Counter[str]]:
@@ -30,7 +30,7 @@ def disturbed(packets: Sequence[Packet], rng: Random, share: float = SHARE) -> t
     A segment that nothing of its stream follows before the peer sends comes twice, whatever was meant for it.
     """
     behind = _followers(packets)
-    # Where a packet comes: behind the packet at that place, moved ones in the order of where they stood.
+    # New positions: a moved packet follows the packet at its new place; moved packets keep their order.
     order: list[tuple[int, int, Packet]] = []
     counts: Counter[str] = Counter()
     for place, packet in enumerate(packets):

@@ -17,7 +17,7 @@ CONF: Final = {
     # Plain lines in one file: defaults differ between releases.
     "spark.eventLog.compress": "false",
     "spark.eventLog.rolling.enabled": "false",
-    # Without it blocks that are kept do not stand in the log.
+    # Without it, cached blocks are not in the log.
     "spark.eventLog.logBlockUpdates.enabled": "true",
 }
 """What `read_event_log` needs, besides `spark.eventLog.dir`."""

@@ -1,4 +1,4 @@
-"""What an export's tables hold, in figures that do not depend on the order of rows or on the files they stand in."""
+"""The content of an export's tables, in figures that do not depend on the order of rows or on their files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def contents(export: Path) -> dict[str, Contents]:
 
 
 def differences(ours: dict[str, Contents], theirs: dict[str, Contents]) -> list[str]:
-    """What two exports of the same captures do not agree in; sizes of files do not count."""
+    """Differences between two exports of the same captures, except for file sizes."""
     found = []
     for table in sorted(ours.keys() | theirs.keys()):
         if table not in ours or table not in theirs:
@@ -90,7 +90,7 @@ def _sum(name: str, column: pa.Array, sums: dict[str, tuple[int, int, int]]) -> 
 
 
 def _joined(column: pa.Array) -> NDArray[np.uint8]:
-    """All strings of a column that has no nulls, one behind the other: a view of what Arrow holds."""
+    """All strings of a column without nulls, one after the other: a view of Arrow's memory."""
     _, offsets, data = column.buffers()
     if data is None or not len(column):
         return np.zeros(0, np.uint8)

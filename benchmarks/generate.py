@@ -1,7 +1,7 @@
 """Makes the benchmark's captures in `benchmarks/data`: `python -m benchmarks.generate --help`, README.md.
 
-Beside each capture stands a `.json` file with what it was made with, its brokers' ports (tshark has to be told) and its
-packets. Only recording the forms A and mixed needs root; all that is made from A does not, once it is there.
+Next to each capture is a `.json` file with its settings, its brokers' ports (for tshark) and its packets. Only
+recording the forms A and mixed needs root; forms made from A do not, once it exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.craft.write import as_ipv6, write_pcap
 
 DATA: Final = Path(__file__).parent / "data"
 FORMAT: Final = 1
-"""Rises when the same sizes give other bytes, so that old captures are not taken for new ones."""
+"""Raised when the same sizes give other bytes, so that old captures are replaced."""
 
 FORMS: Final = {
     "A": "clients of librdkafka, all codecs, segments of up to 64 kB; recorded from loopback, which needs root",
@@ -55,26 +55,27 @@ BY_NAME: Final = ("C-deep", "mixed")
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What captures are made with; the same give the same bytes, but for what is recorded."""
+    """Settings of captures; the same settings give the same bytes, except for recordings."""
 
     base_mb: int = 128
-    """Recorded of form A; what is recorded comes again in copies, later and with other clients."""
+    """Recorded size of form A; recordings are repeated in copies, each later and with other clients."""
     large_copies: int = 8
-    """Of that in A."""
+    """Copies of the recording in A."""
     segment_copies: int = 3
     """In B."""
     disturbed_copies: int = 1
-    """In Bx: there tshark takes ten times as long."""
+    """Copies in Bx, for which tshark takes ten times as long."""
     packets: int = 2_000_000
-    """Of form C."""
+    """Packets of form C."""
     connections: int = 2000
-    """Of form C and C-deep."""
+    """Connections of forms C and C-deep."""
     deep_exchanges: int = 200_000
     """Requests of form C-deep, each with its response."""
     mixed_mb: int = 40
-    """Recorded of form mixed."""
+    """Recorded size of form mixed."""
     mixed_copies: int = 7
-    """Of that in mixed. Copies repeat all bodies; `benchmarks.targets` can take the first alone (`--most-mb`)."""
+    """Copies of the recording in mixed. They repeat all bodies; `benchmarks.targets` can use only the first
+    (`--most-mb`)."""
     seed: int = 1
     format: int = FORMAT
 
@@ -106,7 +107,7 @@ COPIES: Final = {"A": "large_copies", "B": "segment_copies", "Bx": "disturbed_co
 
 
 class Capture(NamedTuple):
-    """One that is there."""
+    """An existing capture."""
 
     form: str
     path: Path
@@ -119,7 +120,7 @@ def path_of(data: Path, form: str) -> Path:
 
 
 def captures(data: Path) -> dict[str, Capture]:
-    """All that are there, whole, by form."""
+    """All existing complete captures, by form."""
     found = {}
     for form in FORMS:
         facts = _facts(path_of(data, form))
@@ -134,12 +135,12 @@ def made_with(data: Path) -> dict[str, Any]:
 
 
 def _facts(path: Path) -> dict[str, Any] | None:
-    """What is known of a capture; None where it is not there, or where making it was interrupted."""
+    """The facts about a capture; None if it does not exist, or if making it was interrupted."""
     facts = path.with_suffix(".json")
     if not path.exists() or not facts.exists():
         return None
     found: dict[str, Any] = json.loads(facts.read_text())
-    # Those of earlier releases said less.
+    # Older files have fewer facts.
     return found if "made_with" in found else None
 
 
@@ -199,7 +200,7 @@ class Maker:
     def _small(self, path: Path, *, newest: bool) -> None:
         sizes = self.sizes
         pairs = newest_messages.templates(sizes.seed) if newest else None
-        # A round more than fits in: at least so many packets.
+        # One round more than necessary: at least this many packets.
         wanted = sizes.packets + 3 * sizes.connections
         small_messages.write(path, sizes.connections, wanted, sizes.seed, pairs)
 
@@ -236,7 +237,7 @@ class Maker:
         return found
 
     def _base(self, form: str) -> Path:
-        """What comes again in copies."""
+        """The traffic that is repeated in copies."""
         kind, _, rest = form.partition("-")
         recording = self._recording(newest=rest == "new")
         if kind == "A":
@@ -267,8 +268,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for field in dataclasses.fields(Sizes):
         if field.name != "format":
             parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, metavar="N", help=f"[{field.default}]")
-    parser.add_argument("--quick", action="store_true", help="small ones for a try-out, in a folder of their own")
-    parser.add_argument("--missing", action="store_true", help="only those that are not there yet")
+    parser.add_argument("--quick", action="store_true", help="small captures for a trial, in a folder of their own")
+    parser.add_argument("--missing", action="store_true", help="only missing captures")
     parser.add_argument("--data", type=Path, default=DATA, help="folder for the captures [benchmarks/data]")
     options = parser.parse_args(arguments)
     if unknown := set(options.forms) - set(FORMS):
@@ -291,7 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed.setdefault(str(error), []).append(form)
     for reason, forms in failed.items():
         print(f"not made: {', '.join(forms)}: {reason}", file=sys.stderr)
-    # What can be measured without them is measured; the page says what is missing.
+    # Measure what is possible without them; the page lists what is missing.
     return 0 if captures(data) else 1
 
 

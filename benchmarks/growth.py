@@ -1,4 +1,4 @@
-"""How time grows with packets, and memory with anything: `python -m benchmarks.growth --help`, README.md.
+"""How time grows with packets, and memory with traffic: `python -m benchmarks.growth --help`, README.md.
 
 Time is that of `decode` on longer and longer beginnings of the same capture. Memory is looked at while traffic of
 which there is too much for any memory is written to `decode -`.
@@ -37,29 +37,29 @@ TIMED: Final = ("B", "C")
 
 LEAST_MB: Final = 1
 START_BYTES: Final = 2_000
-"""A beginning in which there is next to nothing: what it takes is starting up."""
+"""A nearly empty beginning, which measures the start."""
 
 SAMPLE_S: Final = 0.2
 LIMIT_S: Final = 4 * 3600
-"""After that a run is given up."""
+"""Seconds after which a run is given up."""
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How much of everything there is."""
+    """Amounts of traffic."""
 
     largest_mb: int = 256
-    """Of the beginnings that are timed."""
+    """Size of the largest beginning that is timed, in MB."""
     runs: int = 3
-    """Of each beginning."""
+    """Runs for each beginning."""
     connections: int = 1_000_000
-    """Short ones, one after the other."""
+    """Short connections, one after the other."""
     bytes_of: float = 10.0
     """GB of one connection."""
     idle: int = 10_000
     """Connections."""
     idle_minutes: int = 50
-    """Less than an hour: then kafkasniff takes them for over."""
+    """Less than an hour, after which kafkasniff takes connections for closed."""
     unanswered: int = 1_000_000
     """Requests."""
 
@@ -70,7 +70,7 @@ QUICK: Final = Settings(
 
 
 class Results(msgspec.Struct):
-    """What stands in `growth.json`."""
+    """The content of `growth.json`."""
 
     machine: list[str]
     made_by: str
@@ -81,7 +81,7 @@ class Results(msgspec.Struct):
 
 
 def endless(settings: Settings) -> dict[str, Callable[[], Traffic]]:
-    """What is written to stdin, by what it is called."""
+    """Traffic for stdin, by name."""
     return {
         f"{settings.connections:,} short connections": lambda: churn(settings.connections),
         f"one connection of {settings.bytes_of:g} GB": lambda: one_connection(int(settings.bytes_of * 1e9)),
@@ -115,7 +115,7 @@ def feed(name: str, traffic: Traffic) -> Endless:
                     break
             process.stdin.close()
         except BrokenPipeError:
-            late = False  # it has ended; why is said below
+            late = False  # it has ended; the reason is reported below
         except BaseException:
             process.kill()
             raise
@@ -182,19 +182,19 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument(f"--{name.replace('_', '-')}", type=type(default), help=f"{text} [{default:g}]")
     made.add_argument("--resume", action="store_true", help=f"keep what {RESULTS} has")
     made.add_argument("--report-only", action="store_true", help=f"write the section from {RESULTS}, measure nothing")
-    made.add_argument("--quick", action="store_true", help="a try-out with little of everything; nothing is kept")
+    made.add_argument("--quick", action="store_true", help="a trial with little traffic; nothing is kept")
     made.add_argument("--data", type=Path, default=DATA, help=f"folder of captures and {RESULTS} [benchmarks/data]")
     made.add_argument(
         "--report",
         type=Path,
         default=PAGE,
-        help="the page whose section is written; figures of another go beside it [benchmarks/RESULTS.md]",
+        help="the page whose section is written; figures for another page are stored with it [benchmarks/RESULTS.md]",
     )
     return made
 
 
 def _measure(results: Results, data: Path, store: Callable[[], None]) -> bool:
-    """All that is not there yet; whether all went through."""
+    """Run all missing measurements; return whether all succeeded."""
     good = True
     there = captures(data)
     try:
@@ -211,7 +211,7 @@ def _measure(results: Results, data: Path, store: Callable[[], None]) -> bool:
         try:
             found = feed(name, make())
         except CommandFailedError as error:
-            # The others still tell something, and the page does not show what is not there.
+            # The other measurements are still useful, and the page lists only existing figures.
             print(error, file=sys.stderr)
             good = False
             continue
@@ -233,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     options = made.parse_args(arguments)
     data: Path = (options.data / "quick" if options.quick else options.data).resolve()
-    # A page of one's own has figures of its own, too.
+    # A separate page has separate figures, too.
     stored = data / RESULTS if options.report == PAGE else options.report.with_suffix(".json").resolve()
     given = {name: value for name in Settings.__struct_fields__ if (value := getattr(options, name)) is not None}
     settings = msgspec.structs.replace(QUICK if options.quick else Settings(), **given)
@@ -255,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = Results(machine, _made_by(settings), settings, versions())
         if before is not None:
             if (before.settings, before.versions) != (settings, results.versions):
-                made.error(f"{stored} was measured with other settings or versions: leave out --resume")
+                made.error(f"{stored} was measured with other settings or versions: omit --resume")
             results.steps, results.endless = before.steps, before.endless
 
         def store() -> None:

@@ -19,13 +19,13 @@ starting up takes. An exponent of 1 is growth in proportion to the packets.
 """
 
 MEMORY: Final = f"""
-`decode -` to text, while traffic is made and written to it: nothing of it is on the disk. Memory is the resident set,
-looked at five times a second: the highest by the time that so much of the traffic was written. *Flat* is a run whose
-second half has a peak at most {FLAT_TARGET:.0%} above that of its second quarter.
+`decode -` to text, while traffic is made and written to its stdin: nothing is on disk. Memory is the resident set,
+sampled five times per second: the peak until this share of the traffic was written. A run is *flat* if the peak of its
+second half is at most {FLAT_TARGET:.0%} above that of its second quarter.
 
-- Short connections come and go, each with a handshake, one exchange and an end.
+- Short connections open and close, each with a handshake, one exchange and an end.
 - The one connection produces and fetches batches of half a megabyte.
-- Idle connections have had one exchange; then one other goes on for most of an hour by the packets' clock.
+- Idle connections have had one exchange; then one other continues for most of an hour of capture time.
 - Requests without an answer come on two connections; a broker acknowledges their bytes and says nothing.
 """
 
@@ -65,7 +65,7 @@ def _memory(endless: Sequence[Endless]) -> str:
                 *(f"{one.wall_s:.0f}", f"{one.cpu_s:.0f}"),
                 *("" if resident is None else f"{resident / MB:,.0f}" for resident in at),
                 f"{one.peak / MB:,.0f}",
-                *(("", "too short to tell") if growth is None else (f"{growth:+.0%}", _verdict(growth))),
+                *(("", "too short to judge") if growth is None else (f"{growth:+.0%}", _verdict(growth))),
             ]
         )
     head = ["traffic", "GB", "packets", "connections", "requests", "wall s", "CPU s"]

@@ -47,11 +47,11 @@ class Endless(msgspec.Struct):
         return max((sample.resident for sample in self.samples), default=0)
 
     def resident_at(self, share: float) -> int | None:
-        """The highest by the time that so much of all bytes was written; None where nobody looked before."""
+        """The peak until this share of all bytes was written; None if there is no earlier sample."""
         return max((sample.resident for sample in self.samples if sample.fed <= share * self.bytes), default=None)
 
     def growth(self) -> float | None:
-        """By what part the peak of the second half is above that of the second quarter; None without samples."""
+        """How far the peak of the second half is above that of the second quarter; None without samples."""
         low, high = (edge * self.bytes for edge in FIRST)
         first = max((one.resident for one in self.samples if low <= one.fed < high), default=None)
         second = max((one.resident for one in self.samples if one.fed >= high), default=None)

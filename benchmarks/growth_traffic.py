@@ -1,4 +1,4 @@
-"""Traffic without an end in sight, as a pcap that is written while it is read: nothing of it is ever on the disk.
+"""Endless traffic, as a pcap that is written while it is read: nothing is stored on disk.
 
 Each yields the file's head, then pieces of some megabytes. A piece is to be written before the next is asked for: the
 same memory is used again.
@@ -35,14 +35,14 @@ AT_ONCE: Final = 5_000
 CLIENT_NET: Final = 0x0A20_0000
 """10.32.0.0; `scale_traffic` has others."""
 PORTS: Final = 40_000
-"""Client ports from 20,000 on; then comes the next address."""
+"""Client ports start at 20,000; after them comes the next address."""
 
 LARGE_EXCHANGES: Final = 32
-"""Of half a megabyte each, in one copy of the one connection."""
+"""Requests of half a megabyte each in one copy of the one connection."""
 LARGE_RECORDS: Final = 450
 RECORD_BYTES: Final = 1_000
 BUSY_EXCHANGES: Final = 2_000
-"""In one copy of the connection that goes on while the others are idle."""
+"""Exchanges in one copy of the connection that continues while the others are idle."""
 UNANSWERED_AT_ONCE: Final = 5_000
 """Requests of each connection in one copy."""
 UNANSWERED_CONNECTIONS: Final = 2
@@ -63,7 +63,7 @@ class Traffic:
 
 
 def churn(connections: int, seed: int = 1) -> Traffic:
-    """So many connections, each of one exchange, from SYN to FIN; a few thousand at a time."""
+    """This many connections with one exchange each, from SYN to FIN; a few thousand at a time."""
     traffic = Traffic(iter(()))
 
     def pieces() -> Iterator[Piece]:
@@ -78,7 +78,7 @@ def churn(connections: int, seed: int = 1) -> Traffic:
 
 
 def one_connection(size: int, seed: int = 1) -> Traffic:
-    """One connection of at least so many bytes: requests to produce, and fetched batches, of half a megabyte."""
+    """One connection of at least this many bytes: Produce requests and fetched batches of half a megabyte."""
     rng = np.random.default_rng(seed)
     script = Script()
     who = _steady(script, rng, 0, segment=SEGMENTS[1])
@@ -98,7 +98,7 @@ def one_connection(size: int, seed: int = 1) -> Traffic:
 
 
 def idle(connections: int, minutes: int, seed: int = 1) -> Traffic:
-    """So many connections that have had one exchange and then say nothing, while one other goes on for so long."""
+    """This many connections that have had one exchange and then stay idle, while one other continues for this long."""
     rng = np.random.default_rng(seed)
     script = Script()
     who = _steady(script, rng, 0, segment=SEGMENTS[0])
@@ -125,7 +125,7 @@ def idle(connections: int, minutes: int, seed: int = 1) -> Traffic:
 
 
 def unanswered(requests: int, seed: int = 1) -> Traffic:
-    """At least so many requests on two connections whose broker takes them and never answers."""
+    """At least this many requests on two connections whose broker accepts them and never answers."""
     rng = np.random.default_rng(seed)
     script = Script()
     texts = [request for request, _ in small_messages.templates(seed)]
@@ -145,16 +145,16 @@ def _steady(script: Script, rng: np.random.Generator, number: int, segment: int)
 
 
 def _moments(count: int) -> range:
-    """So many within the time of a copy, evenly."""
+    """This many moments within the time of a copy, evenly spread."""
     step = (BASE_NS - SECOND) // count
     return range(START_NS, START_NS + count * step, step)
 
 
 def _repeated(base: Base, count: int) -> Traffic:
-    """So many copies of a base, all of the same connections. Raises ValueError for more than there can be."""
+    """This many copies of a base, all on the same connections. Raises ValueError for too many copies."""
     if count > MAX_COPIES:
         raise ValueError(f"{count} copies are more than there are clients' addresses for ({MAX_COPIES})")
-    # Those of the handshakes.
+    # The packets of the handshakes.
     traffic = Traffic(iter(()), connections=base.connections, packets=3 * base.connections)
 
     def pieces() -> Iterator[Piece]:
@@ -172,7 +172,7 @@ def _repeated(base: Base, count: int) -> Traffic:
 def _short(
     traffic: Traffic, rng: np.random.Generator, first: int, count: int, begin_ns: int, *, closing: bool
 ) -> bytes:
-    """Connections numbered from `first` on, all opened within most of a second, each with one exchange."""
+    """Connections numbered from `first`, all opened within most of a second, with one exchange each."""
     index = first + np.arange(count)
     up = (
         CLIENT_NET + 1 + index // PORTS,

@@ -24,7 +24,7 @@ SWITCHES: Final = {False: "0", True: "1"}
 
 
 def environment(*, native: bool) -> dict[str, str]:
-    """Of a process with the kernel or without it."""
+    """Environment of a process with or without the kernel."""
     return {**os.environ, "KAFKASNIFF_KERNEL": SWITCHES[native]}
 
 

@@ -1,7 +1,7 @@
-"""What is replayed to a live capture, and how many packets and messages any part of it has.
+"""Captures that are replayed to a live capture, with the packets and messages in any part of them.
 
-A replay that began again with the same connections would be, to whoever reassembles, old data sent twice. So form C is
-made as long as it has to be, and of form A there are copies of other clients: each connection is there once.
+If a replay restarted with the same connections, a reassembler would see old data sent twice. So form C is made as long
+as necessary, and copies of form A have other clients: each connection occurs once.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Material:
-    """A capture and where it can be cut: what it has up to each of these places."""
+    """A capture and the places where it can be cut: packets and messages up to each of them."""
 
     path: Path
     ports: list[int]
     packets: Numbers
     bytes: Numbers
-    """Of packets, without what the file says of them."""
+    """Counts of packets, without those that the file states."""
     requests: Numbers
     responses: Numbers
 
     def part(self, *, packets: float | None = None, size: float | None = None) -> Part:
-        """The shortest that has so many packets or bytes, or else all of it."""
+        """The shortest part with this many packets or bytes, otherwise all of it."""
         places = self.packets if packets is not None else self.bytes
         wanted = packets if packets is not None else size
         assert wanted is not None
@@ -65,11 +65,11 @@ class Material:
 
 
 def small(folder: Path, packets: int, connections: int) -> Material:
-    """Form C with at least so many packets, made unless it is there. It can be cut behind each of them."""
+    """Form C with at least this many packets, made if it does not exist. It can be cut after each packet."""
     path = folder / f"C-{connections}-{packets}.pcap"
     facts = path.with_suffix(".json")
     if not facts.exists():
-        # A round more than fits: what is made is never more than what is asked for.
+        # A round more than necessary: a capture is never larger than requested.
         told = small_messages.write(path, connections, packets + 3 * connections)
         facts.write_text(json.dumps(told) + "\n")
     known = json.loads(facts.read_text())
@@ -81,7 +81,7 @@ def small(folder: Path, packets: int, connections: int) -> Material:
 
 
 def _counted(path: Path, port: int) -> Material:
-    """Of a capture in which every packet with data from or to `port` is one message."""
+    """A capture in which every packet with data from or to `port` is one message."""
     data = path.read_bytes()
     places, lengths = packet_places(data)
     view = np.frombuffer(data, np.uint8)

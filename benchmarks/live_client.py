@@ -1,8 +1,8 @@
-"""Producers and a consumer of librdkafka that push as hard as they can, or at a rate, and tell what they sent.
+"""Producers and a consumer of librdkafka that run at full speed or at a rate, and report what they sent.
 
 Run by `benchmarks.live_loads` in an environment with confluent-kafka. It says `{"ports": …}` when there is a broker,
-waits for a line, makes its clients (so that whoever listens sees their connections from the start), says `{"over": …}`
-when the last record is delivered, and then how many requests the mock cluster got. A real broker does not tell that:
+waits for a line, makes its clients (so that a capture sees their connections from the start), says `{"over": …}`
+when the last record is delivered, and then how many requests the mock cluster got. A real broker does not report it:
 there it is what the clients' statistics have counted, which is less, since they forget the first connection of each.
 """
 
@@ -28,7 +28,7 @@ from benchmarks.mock_cluster import MockCluster
 TOPIC: Final = "load"
 PARTITIONS: Final = 3
 BROKERS: Final = 3
-"""Of the mock cluster."""
+"""Brokers of the mock cluster."""
 
 PRODUCERS: Final[dict[str, list[dict[str, Any]]]] = {
     # One request for each record.
@@ -40,31 +40,31 @@ PRODUCERS: Final[dict[str, list[dict[str, Any]]]] = {
 }
 RECORD_BYTES: Final = {"small": 100, "large": 1000}
 RECORDS: Final = 2000
-"""Different ones; then they come again."""
+"""Different records; then they are repeated."""
 
 AT_ONCE: Final = 200
 """Records handed over before looking at the clock."""
 
 TICK_S: Final = 0.01
-"""At a rate, records are handed over so often."""
+"""At a rate, interval between batches of records, in seconds."""
 
 FLUSH_S: Final = 15.0
 STATISTICS_MS: Final = 500
 SETTLE_S: Final = 15.0
-"""So long two statistics in turn may take to tell the same."""
+"""Longest time until two consecutive statistics agree."""
 
 
 @dataclasses.dataclass
 class Counts:
-    """What librdkafka says of a client: all its brokers together."""
+    """librdkafka's counts for a client, over all its brokers."""
 
     tx: int = 0
     rx: int = 0
     settled: bool = False
-    """As the statistics before, both of when nothing was to be sent any more."""
+    """Equal to the previous statistics, both from when nothing was left to send."""
 
     def take(self, text: str, *, over: bool) -> None:
-        """Statistics as librdkafka tells them (STATISTICS.md of librdkafka)."""
+        """Statistics in librdkafka's JSON (see its STATISTICS.md)."""
         brokers = json.loads(text)["brokers"].values()
         tx, rx = (sum(broker[name] for broker in brokers) for name in ("tx", "rx"))
         self.settled = over and (tx, rx) == (self.tx, self.rx)
@@ -82,7 +82,7 @@ class Clients:
             "bootstrap.servers": bootstrap,
             "log_level": 3,
             "statistics.interval.ms": STATISTICS_MS,
-            # What nobody asked for would go on when the load is over.
+            # Requests that nobody asked for would continue after the load.
             "topic.metadata.refresh.interval.ms": -1,
             "enable.metrics.push": False,
         }
@@ -112,7 +112,7 @@ class Clients:
         return lambda text: counts.take(text, over=self.over)
 
     def push(self, seconds: float, rate: float | None) -> None:
-        """Produce and consume for so long; `rate`: records a second, None: as many as go."""
+        """Produce and consume for this long; `rate`: records per second, None: as many as possible."""
         self._consumer.assign(self._partitions)
         reading = threading.Thread(target=self._read, daemon=True)
         reading.start()
@@ -128,7 +128,7 @@ class Clients:
         self._pausing.set()
 
     def settle(self) -> bool:
-        """Whether all has been counted that was sent."""
+        """Whether everything that was sent has been counted."""
         self.over = True
         deadline = time.monotonic() + SETTLE_S
         while not all(one.settled for one in self.counts) and time.monotonic() < deadline:

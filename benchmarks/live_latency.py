@@ -22,7 +22,7 @@ from benchmarks.live_tools import Kafkasniff, Tool
 
 CHUNK: Final = 1 << 20
 REST_S: Final = 3.0
-"""Behind the load: what has not come by then is not counted."""
+"""Seconds after the load; lines that arrive later are not counted."""
 
 DAY_NS: Final = 86_400 * 10**9
 
@@ -37,13 +37,13 @@ TSHARK_JSON: Final = re.compile(rb'\{.*?"frame_frame_time_epoch":"(\d+)\.(\d{9})
 
 @dataclasses.dataclass(frozen=True)
 class Latency:
-    """Of one run. Milliseconds."""
+    """Delays of one run in milliseconds."""
 
     tool: str
     load: str
     offered: Offered
     lines: int
-    """Of messages; tshark shows those of one packet in one line."""
+    """Lines of messages; tshark shows the messages of one packet in one line."""
     median_ms: float | None
     """None where no line came."""
     p99_ms: float | None
@@ -52,7 +52,7 @@ class Latency:
 
 
 class LineTimes:
-    """Takes what is read from a pipe, and when, and has the delay of each line of a message in `delays_ns`."""
+    """Records the delay of each line of a message in `delays_ns`, from the data read from a pipe and its times."""
 
     def __init__(self, tool: Tool) -> None:
         shapes = {"text": TEXT, "json": JSON}

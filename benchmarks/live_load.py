@@ -44,7 +44,7 @@ LINE_TOOLS: Final = {"text", "json", "tshark", "tshark-ek"}
 SECTION: Final = "live-load"
 RESULTS: Final = "live_load.json"
 PACKETS_AN_EXCHANGE: Final = 3
-"""Of form C: request, response, acknowledgement."""
+"""Packets of an exchange in form C: request, response, acknowledgement."""
 
 PACKETS_A_HANDSHAKE: Final = 3
 LATENCY_CONNECTIONS: Final = 20
@@ -56,7 +56,7 @@ Step = tuple[str, float | None]
 
 
 class Results(msgspec.Struct):
-    """What stands in `live_load.json`: enough to write the section again."""
+    """The content of `live_load.json`: enough to write the section again."""
 
     machine: list[str]
     notes: list[str]
@@ -104,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--runs", type=int, default=3, help="of each program under each load, in turn [3]")
     made.add_argument("--seconds", type=float, default=10, help="how long a load lasts [10]")
-    made.add_argument("--drain", type=float, default=30, help="seconds behind it to catch up in [30]")
+    made.add_argument("--drain", type=float, default=30, help="seconds after the load to catch up [30]")
     made.add_argument(
         "--latency-rate", type=float, default=200, help="requests/s for the delay of a line; 0: none [200]"
     )
@@ -174,7 +174,7 @@ def latency_load(options: argparse.Namespace, folder: Path) -> Load:
 
 
 def _turns(loads: Sequence[Load], tools: Sequence[Tool], runs: int) -> Iterator[tuple[Load, Tool]]:
-    """Programs in turn, so that what else the machine does hits all."""
+    """Run the programs in turn, so that other load on the machine affects all of them."""
     for _ in range(runs):
         for load in loads:
             for tool in tools:
@@ -207,7 +207,7 @@ def _told(found: Result) -> str:
     whole = offered.packets if told.kept is not None else offered.requests
     return (
         f"{found.load}, {found.tool}: {offered.packets / offered.seconds:,.0f} packets/s, {told.lost} lost, "
-        f"{shown} of {whole} shown, {found.behind_s:.1f} s behind{'' if found.caught_up else ' and not caught up'}, "
+        f"{shown} of {whole} shown, {found.behind_s:.1f} s of lag{'' if found.caught_up else ' and not caught up'}, "
         f"{found.usage.cpu_s:.1f} s of CPU, {found.usage.peak / 1e6:,.0f} MB"
     )
 
@@ -228,7 +228,7 @@ def _measure(results: Results, stored: Path, options: argparse.Namespace, folder
         try:
             found = run(tool, load, work, options.drain)
         except (LoadError, NetworkError, SetupError, ToolError) as error:
-            # The others still tell something, and the page does not show what is not there.
+            # The others are still useful, and the page lists only existing figures.
             print(f"{load.name}, {tool.name}: {error}", file=sys.stderr)
             good = False
             continue

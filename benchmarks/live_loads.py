@@ -38,7 +38,7 @@ class LoadError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Offered:
-    """What there was to see."""
+    """What a load contained."""
 
     seconds: float
     packets: int
@@ -79,7 +79,7 @@ class Running(ABC):
 
     @abstractmethod
     def offered(self) -> Offered:
-        """What it was; behind `wait`. Raises LoadError."""
+        """The result, after `wait`. Raises LoadError."""
 
 
 @dataclasses.dataclass(frozen=True)

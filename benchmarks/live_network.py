@@ -62,7 +62,7 @@ def leave_for_own_network() -> None:
 
 
 def counters(interface: str) -> Counters:
-    """Of an interface of this thread's namespace."""
+    """Counters of an interface in this thread's namespace."""
     for line in (NET / "dev").read_text().splitlines():
         name, colon, numbers = line.partition(":")
         if colon and name.strip() == interface:

@@ -29,34 +29,34 @@ FORMS: Final = {
 }
 
 READING: Final = """
-Every program sees the same loads, one program at a time, in turn; whoever sends runs on the same cores. Rates are what
+Every program sees the same loads, one program at a time, in turn; the senders run on the same cores. Rates are what
 reached the interface, by the kernel's count.
 
-- *Lost* is what the kernel says it could not hand over: of kafkasniff's rings (64 MiB unless told otherwise), or of
-  those of dumpcap (2 MiB), which writes all packets to a file that tshark reads behind it. So what tshark cannot keep
-  up with is not lost but late, and *spool* is how large that file was in the end.
-- *Shown* is requests shown of requests sent. With `--write` it is packets in the file, of packets that reached the
-  interface.
-- *Behind* is how long after the end of the load the program was still at work; `>` where it was stopped then, with what
-  it had shown so far.
+- *Lost* is what the kernel reports that it could not deliver: to kafkasniff's rings (64 MiB by default), or to those of
+  dumpcap (2 MiB), which writes all packets to a file that tshark reads. So packets that tshark cannot keep up with are
+  not lost but late, and *spool* is the final size of that file.
+- *Shown* is the share of sent requests that were shown. With `--write` it is packets in the file, of packets that
+  reached the interface.
+- *Lag* is how long after the end of the load the program was still at work; `>` if it was stopped then, with what it
+  had shown so far.
 - CPU is user and system time of the program and all that it started, from start to end; memory the highest sum of their
   proportional set sizes.
 
-Figures are medians of all runs; of *lost*, *behind*, memory and *spool* the highest, of *shown* the least.
+Figures are medians of all runs; the highest for *lost*, *lag*, memory and *spool*, the least for *shown*.
 """
 
 
 COMPLETE: Final = f"""
-The highest of the rates that were tried at which, as at all lower ones, in every run no packet was lost, every request
-was shown, nothing was said to be left out, and the program was at work no longer than {PROMPT_S:g} s after the load.
+The highest of the tried rates at which, as at all lower ones, no run lost a packet, every request was shown, nothing
+was reported as skipped, and the program was at work at most {PROMPT_S:g} s after the load.
 """.strip()
 
-TOLD: Final = """
-Problems by kind: how many in the run that had the most; of those about the whole capture, what the last one said.
+PROBLEMS: Final = """
+Problems by kind: the number in the run with the most; for problems of the whole capture, the last detail.
 """.strip()
 
 DELAYS: Final = """
-From the capture time that a line shows to its arrival at the other end of a pipe. Of several runs the worst figures.
+From the capture time in a line to its arrival at the other end of a pipe. The worst figures of several runs.
 """.strip()
 
 
@@ -75,7 +75,7 @@ def section(
     if runs:
         parts += ["### Up to where nothing is missing", COMPLETE, _complete(runs)]
         if problems := _problems(runs):
-            parts += ["### What was told", TOLD, problems]
+            parts += ["### Problems", PROBLEMS, problems]
     if latencies:
         parts += ["### From packet to line", DELAYS, _latencies(latencies)]
     return "\n\n".join(parts)
@@ -111,7 +111,7 @@ def _groups(runs: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
 
 
 def _loads(runs: Sequence[Result]) -> str:
-    head = ["asked for", "program", "runs", "packets/s", "MB/s", "messages/s", "lost", "shown", "behind s", "CPU s"]
+    head = ["asked for", "program", "runs", "packets/s", "MB/s", "messages/s", "lost", "shown", "lag s", "CPU s"]
     head += ["peak MB", "spool MB"]
     return _table(head, (_load_row(same) for same in _groups(runs).values()))
 

@@ -30,19 +30,19 @@ CPU_LOOK_S: Final = 0.5
 """Less often, since for that all processes are looked at."""
 
 QUIET_S: Final = 1.5
-"""It has caught up when it wrote nothing for so long."""
+"""It has caught up when it wrote nothing for this long."""
 
 IDLE_CPU: Final = 0.1
-"""And at no look had taken more of a core than this."""
+"""And used no more of a core than this at any sample."""
 
 
 class ToolError(Exception):
-    """A program did not start to listen; the message says what it said."""
+    """A program did not start to listen; the message has its output."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What one run came to. Seconds and bytes."""
+    """The result of one run. Seconds and bytes."""
 
     load: str
     form: str
@@ -59,7 +59,7 @@ class Result:
     """It did not end when it was asked to."""
     exit_code: int
     load_before: float
-    """Of the machine: the load average of the last minute."""
+    """The machine's load average of the last minute."""
 
 
 @dataclasses.dataclass

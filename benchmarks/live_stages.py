@@ -1,8 +1,8 @@
 """What the CPU time of `kafkasniff live` goes to, stage by stage: `python -m benchmarks.live_stages C.pcap`, README.md.
 
 The packets of a capture are laid out as the kernel lays them out in a ring (TPACKET_V3), and `live` reads that ring as
-fast as it can. So no right is needed, nothing is sent, and CPU time is that of the program alone. Nothing is ever left
-out: the ring says that it is empty.
+fast as it can. So no right is needed, nothing is sent, and CPU time is that of the program alone. Nothing is ever
+skipped: the ring says that it is empty.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ import numpy as np
 
 from benchmarks.pcap_files import RECORD_HEADER, packet_places
 from benchmarks.tables import table
-from kafkasniff.capture import live
-from kafkasniff.capture.decode import PacketDecoder
-from kafkasniff.capture.interface_socket import InterfaceSocket
-from kafkasniff.capture.raw import Interface
-from kafkasniff.capture.ring import BLOCK_SIZES, HEADER, STATUS_AT, STATUS_USER, Ring
+from kafkasniff.capture.formats.raw import Interface
+from kafkasniff.capture.link.decode import PacketDecoder
+from kafkasniff.capture.live import live
+from kafkasniff.capture.live.interface_socket import InterfaceSocket
+from kafkasniff.capture.live.ring import BLOCK_SIZES, HEADER, STATUS_AT, STATUS_USER, Ring
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run as command
-from kafkasniff.cli.pipeline import Parts, Pipeline
+from kafkasniff.cli.running.pipeline import Parts, Pipeline
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.inspector import Inspector
 
 BLOCK: Final = BLOCK_SIZES[0]
 FIRST_AT: Final = 48
@@ -115,7 +115,7 @@ class RecordedRing(Ring):
             struct.pack_into("=4I", self._memory, at + STATUS_AT, STATUS_USER, count, FIRST_AT, len(block))
 
     def backlog(self) -> float:
-        """None: nothing is to be left out."""
+        """None: nothing may be skipped."""
         return 0.0
 
     def statistics(self) -> tuple[int, int]:

@@ -1,11 +1,11 @@
 """The live targets of the native kernel: `python -m benchmarks.live_targets --help`, README.md.
 
 `replay`: small messages of many connections (form C), replayed at rising rates. A rate is held when no packet is lost,
-every request is shown, nothing is left out, and the program is at most a second behind. `clients`: librdkafka sends one
+every request is shown, nothing is skipped, and the lag is at most a second. `clients`: librdkafka sends one
 record a request as fast as it can; the figure is the share of requests shown.
 
 Needs Linux, root, iproute2 and tcpreplay. Everything happens in a network namespace that is gone with the process. The
-program has one core of its own, and whoever sends has the others.
+program has one core of its own, and the senders have the others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TARGET_RATE: Final = 200_000.0
 """Packets a second that have to be held."""
 TARGET_SHOWN: Final = 1.0
 
-HEAD: Final = ("work", "program", "packets/s", "lost", "shown", "behind s", "CPU s", "CPU µs/packet", "held")
+HEAD: Final = ("work", "program", "packets/s", "lost", "shown", "lag s", "CPU s", "CPU µs/packet", "held")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seconds", type=float, default=10, help="how long a load lasts [10]")
     made.add_argument("--drain", type=float, default=15, help="seconds after it to catch up in [15]")
     made.add_argument("--connections", type=int, default=2000, help="of `replay` [2000]")
-    made.add_argument("--all-rates", action="store_true", help="go on after a rate that is not held")
+    made.add_argument("--all-rates", action="store_true", help="continue after a rate that is not held")
     made.add_argument("--option", action="append", default=[], help="passed to `live`, as --option=--buffer=256")
     made.add_argument("--data", type=Path, default=DATA, help="folder for captures and runs")
     made.add_argument("--write", action="store_true", help="write the section of RESULTS.md")
@@ -89,7 +89,7 @@ def row(found: Result) -> list[object]:
 
 
 def is_held(found: Result) -> bool:
-    """Whether nothing of a load was lost on its way or in the program, left out, or late."""
+    """Whether nothing of a load was lost on its way or in the program, skipped, or late."""
     return is_complete(found) and not found.offered.lost_before
 
 
@@ -115,7 +115,7 @@ def _rate(found: Result) -> float:
 
 
 def _highest_held(replays: Sequence[Result]) -> float:
-    """What was offered at the highest rate that was held, as all rates below it were."""
+    """The offered packets/s of the highest rate that was held together with all lower rates."""
     held = 0.0
     for found in replays:
         if not is_held(found):
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(*lines, sep="\n")
     if options.write:
         facts = "\n".join(
-            f"- {line}" for line in (*told, f"{PROMPT_S:g} s behind at most; the program has its own core")
+            f"- {line}" for line in (*told, f"{PROMPT_S:g} s of lag at most; the program has its own core")
         )
         text = [
             "## Live: the kernel's targets",

@@ -1,4 +1,4 @@
-"""The programs that are compared: their command lines, and what can be read from what they leave behind."""
+"""The programs that are compared: their command lines, and how to read their output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.live_loads import Target
 from benchmarks.live_network import program
 
 DETAIL_CHARS: Final = 300
-"""Of a problem's detail that are kept."""
+"""Characters of a problem's detail that are kept."""
 
 LOST_IN_ALL: Final = re.compile(r"([\d,]+) of ([\d,]+) packets were lost")
 LOST_SINCE: Final = re.compile(r"([\d,]+) of [\d,]+ packets since")
@@ -39,7 +39,7 @@ SPOOL: Final = "spool.pcapng"
 
 @dataclasses.dataclass
 class Told:
-    """What a program says of a load, and what it shows of it. None: it does not say."""
+    """What a program reports about a load, and what it shows. None: not reported."""
 
     requests: int | None = None
     """Lines of requests; of tables: rows."""
@@ -52,7 +52,7 @@ class Told:
     problems: dict[str, int] = dataclasses.field(default_factory=dict)
     """How many of each kind: those of streams and those within messages."""
     details: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Of kinds that are about the whole capture: what the last one says."""
+    """For kinds about the whole capture: the last detail."""
     said: str = ""
     """The last line on stderr."""
     spool: int = 0
@@ -70,19 +70,19 @@ class Tool(ABC):
     def __init__(self, name: str, form: str, extra: Sequence[str] = ()) -> None:
         self.name = name
         self.form = form
-        """Of its output: `text` or `json`, or something of its own."""
+        """Its output: `text` or `json`, or something of its own."""
         self.extra = list(extra)
 
     @abstractmethod
     def command(self, target: Target, folder: Path, limit_s: float) -> list[str]:
-        """What is run; whatever it writes goes to `folder`, and after `limit_s` it ends by itself."""
+        """The command; its files go to `folder`, and it ends by itself after `limit_s`."""
 
     @abstractmethod
     def told(self, output: Path, errors: str, folder: Path) -> Told:
-        """What is to be read from its output, from stderr, and from what it left in `folder`."""
+        """The results in its output, in stderr, and in the files in `folder`."""
 
     def keep(self, folder: Path) -> None:
-        """Called before it is stopped: hold on to the packets that it would remove."""
+        """Called before it is stopped: keep the packets that it would remove."""
         if self.spools is not None:
             for file in folder.glob(self.spools):
                 (folder / SPOOL).hardlink_to(file)
@@ -107,7 +107,7 @@ class Kafkasniff(Tool):
         return self.said(told, errors)
 
     def said(self, told: Told, errors: str) -> Told:
-        """Add what it says on stderr to what its lines told."""
+        """Add the messages on stderr to the counts of its lines."""
         told.said = _last(errors)
         told.lost = told.lost or 0
         captured = re.search(r"([\d,]+) packets?, [\d,]+ connection", told.said)
@@ -209,7 +209,7 @@ def read_pcapng(path: Path) -> PcapngFile:
             else:
                 packets += kind == PCAPNG_PACKET
                 if length < 12:
-                    break  # no block; what comes behind it cannot be found
+                    break  # no block; blocks after it cannot be found
                 file.seek(length - 8, 1)
     return PcapngFile(packets, received, dropped)
 
@@ -259,7 +259,7 @@ def _take_problem(told: Told, kind: str, detail: str, *, whole: bool) -> None:
     if whole:
         told.details[kind] = detail[:DETAIL_CHARS]
     if kind == "capture-loss":
-        # What is said in the end counts all that was said before.
+        # The final sum includes all earlier reports.
         if in_all := LOST_IN_ALL.search(detail):
             told.lost = _number(in_all[1])
         elif since := LOST_SINCE.search(detail):

@@ -44,7 +44,7 @@ def compile_package() -> None:
 
 
 def versions() -> str:
-    """Of what is measured."""
+    """Versions of the measured software."""
     return f"kafkasniff {kafkasniff.__version__}, Python {platform.python_version()}"
 
 

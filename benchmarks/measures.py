@@ -1,4 +1,4 @@
-"""What is measured beside tshark: the commands, whole and comparable, and the targets."""
+"""What is measured against tshark: the commands, complete and comparable, and the targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.timing import timed
 
 Measure = Literal["text", "json", "headers", "records", "tables"]
 Shown = Literal["lines", "ek", "fields"]
-"""What tshark is asked for."""
+"""The fields that tshark prints."""
 
 KAFKASNIFF: Final = (sys.executable, "-m", "kafkasniff")
 DECODE: Final[dict[str, tuple[str, ...]]] = {"text": ("--color", "never"), "json": ("--format", "json")}
@@ -28,14 +28,14 @@ COLUMNS: Final = (
     *("frame.time_epoch", "ip.src", "ipv6.src", "tcp.srcport", "ip.dst", "ipv6.dst", "tcp.dstport"),
     *("kafka.len", "kafka.api_key", "kafka.api_version", "kafka.correlation_id", "kafka.client_id"),
 )
-"""What of the table `exchanges` stands in packets and in the headers of messages."""
+"""The columns of the table `exchanges` that come from packets and message headers."""
 
 BESIDE: Final[dict[Shown, tuple[Measure, ...]]] = {
     "lines": ("text",),
     "fields": ("headers",),
     "ek": ("json", "records"),
 }
-"""What of ours is measured in turn with the same command of tshark's."""
+"""Our commands that are measured in turn with the same command of tshark."""
 
 TITLES: Final[dict[Measure, str]] = {
     "text": "One line per message with its body fields: `decode` and `tshark -Y kafka`",
@@ -62,7 +62,7 @@ START_TARGETS: Final = {"--version": 0.15, "--help": 0.15, "first line": 0.30}
 """Seconds of CPU."""
 
 LEAST_TSHARK_S: Final = 5.0
-"""CPU time that tshark's lines have to take, or else much of what is compared is starting up."""
+"""Least CPU time of tshark's rows; below it, much of the comparison is startup."""
 
 
 class Requests(NamedTuple):
@@ -71,7 +71,7 @@ class Requests(NamedTuple):
     ours: int
     tshark: int
     malformed: int
-    """Packets of Kafka's that tshark gives up on."""
+    """Packets of Kafka's that tshark cannot decode."""
 
 
 def ours(capture: Path, measure: str, folder: Path | None = None, *, jobs: int = 1) -> list[str]:
@@ -85,7 +85,7 @@ def ours(capture: Path, measure: str, folder: Path | None = None, *, jobs: int =
 
 
 def theirs(capture: Path, shown: Shown, ports: Sequence[int], columns: Sequence[str] = COLUMNS) -> list[str]:
-    """tshark has to be told which ports are Kafka's."""
+    """tshark needs the ports of Kafka."""
     command = ["tshark", "-n", "-r", str(capture)]
     for port in ports:
         command += ["-d", f"tcp.port=={port},kafka"]

@@ -4,8 +4,8 @@ It answers nearly as a broker does (librdkafka 2.16, `rdkafka_mock_handlers.c`).
 ask for first is answered with error 35 and an array whose compact length is one too low, in neither the layout of that
 version nor in that of version 0 (KIP-511). And most responses in flexible versions end with one byte too much: the
 handler writes the last, empty tag section, and `rd_kafka_mock_connection_send_response0` writes it again. kafkasniff
-tells both (`array-too-long`, `trailing-bytes`), tshark says of both that the message does not end where it should, and
-clients bear with them.
+reports both (`array-too-long`, `trailing-bytes`), tshark says of both that the message does not end where it should,
+and clients bear with them.
 
 The Python client starts a mock cluster by a setting of its own (`test.mock.num.brokers`), but gives no way to cap
 versions; so the library is called directly. See `rdkafka_mock.h`.

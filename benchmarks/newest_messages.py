@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.small_messages import BROKER_PORT, BROKERS, TEMPLATES
-from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.apis import dissectors
 from tests.craft import kafka_bytes as kafka
 from tests.craft.from_layout import request_bytes, response_bytes
 
@@ -81,7 +81,7 @@ def _fetch(topic: int, batch: bytes, offset: int) -> tuple[bytes, bytes]:
             "max_wait_ms": 500,
             "min_bytes": 1,
             "max_bytes": 52_428_800,
-            # Without a session: one that 2,000 connections went on with would be an odd one.
+            # Without a session: one that 2,000 connections continued would be odd.
             "session_epoch": -1,
             "topics": [{"topic_id": _id(topic), "partitions": [wanted]}],
         },

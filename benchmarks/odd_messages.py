@@ -21,7 +21,7 @@ from typing import Final
 from benchmarks.small_messages import templates, write
 
 COPIES: Final = 8
-"""Of each template, so that a share of a few percent can be odd."""
+"""Copies of each template, so that a share of a few percent can be odd."""
 
 COMMANDS: Final = {
     "decode --format json": ("-m", "kafkasniff", "decode", "-q", "--format", "json", "--jobs", "1"),

@@ -23,7 +23,7 @@ ETHERNET: Final = 14
 IP_AT: Final = RECORD_HEADER + ETHERNET
 MAX_PACKET: Final = 262_144
 MAX_COPIES: Final = 1 << 16
-"""Two bytes of the clients' address tell them apart."""
+"""Two bytes of the clients' address identify a copy."""
 
 NANOSECONDS: Final = 0xA1B23C4D
 PCAP: Final = struct.pack("<IHHiIII", NANOSECONDS, 2, 4, 0, 0, MAX_PACKET, 1)
@@ -45,10 +45,10 @@ def packet_places(data: bytes) -> tuple[Numbers, Numbers]:
 
 
 def write_copies(data: bytes, path: Path, count: int, ports: list[int]) -> int:
-    """Write `count` copies of a capture behind each other, each later and with other clients; returns its packets.
+    """Write `count` copies of a capture one after the other, each later and with other clients; returns its packets.
 
-    `ports` are the brokers'; of the clients' addresses the second and third of the last four bytes tell the copies
-    apart. Checksums stay as they were, which is wrong, as on loopback.
+    `ports` are the brokers'; the second and third byte of the clients' addresses identify the copy. Checksums are not
+    updated, so they are wrong, as on loopback.
     """
     at, lengths = packet_places(data)
     end = int(at[-1] + RECORD_HEADER + lengths[-1])
@@ -81,7 +81,7 @@ def _seconds(base: NDArray[np.uint8], at: Numbers) -> Numbers:
 def write_beginning(source: Path, target: Path, size: int) -> int:
     """Write the first packets of `source`, at most `size` bytes of file; returns how many. Raises ValueError for none.
 
-    Connections that go on behind it are cut, as in any capture that was stopped.
+    Connections that continue after the end are cut, as in any capture that was stopped.
     """
     with source.open("rb") as file:
         data = file.read(size)

@@ -23,7 +23,7 @@ from typing import Final, Literal
 INTERVAL_S: Final = 0.2
 DISK_INTERVAL_S: Final = 2.0
 ORPHANS_S: Final = 30.0
-"""How long processes may stay behind when the command is over; Java takes a moment to end."""
+"""How long processes may outlive the command; Java takes a moment to end."""
 
 TOLD_BYTES: Final = 4_000
 """How much of what a failed command said last is shown."""
@@ -60,7 +60,7 @@ class Usage:
     cpu_s: float
     """User and system, of all processes: as the kernel accounts them, or as sampled where that is more."""
     cpu_by_role: dict[Role, float]
-    """Of the same, as last sampled: what processes did in their last 0.2 s lacks."""
+    """The same time as last sampled: it lacks the last 0.2 s of each process."""
     peak: int
     """Highest sum over all processes at one moment."""
     peak_anonymous: int
@@ -79,7 +79,7 @@ class Process:
 
     pid: int
     started: int
-    """With the pid what tells a process from a later one of the same number."""
+    """Together with the pid, it distinguishes a process from a later one with the same number."""
     parent: int
     cpu_s: float
 
@@ -99,7 +99,7 @@ def read_process(pid: int) -> Process | None:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name of the program stands in brackets and may hold anything.
+    # The name of the program is in brackets and may contain anything.
     fields = text[text.rindex(")") + 2 :].split()
     cpu_s = (int(fields[11]) + int(fields[12])) / TICKS
     return Process(pid, int(fields[19]), int(fields[1]), cpu_s)
@@ -219,7 +219,7 @@ class Sampler:
         self._samples += 1
 
     def _role(self, pid: int) -> Role | None:
-        """None for a process that is ending: its program cannot be told any more."""
+        """None for a process that is ending: its program is no longer known."""
         if pid == self._root:
             return "main"
         try:

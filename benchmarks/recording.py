@@ -35,7 +35,8 @@ def client_python() -> str:
 
 
 def record_with(python: str, path: Path, megabytes: int, seed: int = 1, *, capped: bool = True) -> list[int]:
-    """Record so much of form A to `path`; the brokers' ports. `capped`: in versions that tshark 4.0 decodes.
+    """Record this many megabytes of form A to `path`; the brokers' ports. `capped`: in versions that tshark 4.0
+    decodes.
 
     Raises RecordingError.
     """

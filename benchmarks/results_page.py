@@ -1,4 +1,4 @@
-"""`RESULTS.md`: one page, a section for each benchmark, which writes its own anew and leaves the others alone."""
+"""`RESULTS.md`: one page with a section per benchmark; each benchmark replaces only its own section."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Each section is written by the benchmark that it names; [README.md](README.md) s
 
 
 def write_section(name: str, text: str, page: Path = PAGE) -> None:
-    """Put `text` in place of the section `name`, or behind all others where there is none yet."""
+    """Replace the section `name` with `text`, or append it if there is none yet."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     section = f"{begin}\n\n{text.strip()}\n\n{end}"
     before = page.read_text() if page.exists() else HEAD

@@ -36,7 +36,7 @@ REPORT: Final = Path(__file__).parent / "SCALE.md"
 RESULTS: Final = "results.json"
 ENGINES: Final[tuple[Engine, ...]] = ("local", "spark")
 LIMIT_S: Final = 12 * 3600
-"""After that a run is given up."""
+"""Seconds after which a run is given up."""
 
 ROOM: Final = 6
 """Bytes of disk that a run may take for each byte of its captures: staged rows, shuffles, blocks that are kept, and the
@@ -46,11 +46,11 @@ READ_BYTES: Final = 1 << 24
 
 
 class Results(msgspec.Struct):
-    """What stands in `results.json`: enough to go on, and to write the page again."""
+    """The content of `results.json`: enough to resume, and to write the page again."""
 
     form: Form
     settings: list[str]
-    """Whatever else changes the figures: options handed on, and versions."""
+    """Everything else that changes the figures: passed options, and versions."""
     runs: list[Measurement] = []
 
 
@@ -181,7 +181,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data", type=Path, default=DATA / "scale", help="folder for captures and runs")
     made.add_argument("--report", type=Path, default=REPORT, help="the page to write [benchmarks/SCALE.md]")
     made.add_argument("--file-mb", type=float, default=FILE_MB, help=f"size of a file [{FILE_MB}]")
-    made.add_argument("--base-mb", type=float, default=BASE_MB, help=f"traffic before it comes again [{BASE_MB}]")
+    made.add_argument("--base-mb", type=float, default=BASE_MB, help=f"traffic before it is repeated [{BASE_MB}]")
     made.add_argument("--seed", type=int, default=1)
     made.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a Spark property; repeatable")
     made.add_argument("--option", action="append", default=[], help="handed on to export, as --option=--no-bodies")
@@ -234,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.resume and stored.exists():
         before = msgspec.json.decode(stored.read_bytes(), type=Results)
         if (before.form, before.settings) != (results.form, results.settings):
-            made.error(f"{stored} was measured with other settings: leave out --resume")
+            made.error(f"{stored} was measured with other settings: omit --resume")
         results.runs = before.runs
     compile_package()
     failed = False
@@ -244,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             found = run(engine, paths[:count], cores, options)
         except CommandFailedError as error:
-            # The others still tell something, and the page does not show what is not there.
+            # The others are still useful, and the page lists only existing figures.
             print(error, file=sys.stderr)
             failed = True
             continue

@@ -1,4 +1,4 @@
-"""Rotated captures of any size for the measurements of scale: of files of one size, the first so many."""
+"""Rotated captures of any size for the measurements of scale: the first files of an endless sequence of equal files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Form:
 def captures(folder: Path, count: int, form: Form) -> list[Path]:
     """The first `count` files, which are made unless they are there already.
 
-    Each has at most `form.file_bytes` bytes and less than one packet less than that. Connections go on from file to
+    Each has at most `form.file_bytes` bytes and less than one packet less than that. Connections continue from file to
     file; a packet never does.
     """
     paths = _paths(folder, count)

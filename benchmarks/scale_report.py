@@ -19,7 +19,7 @@ Engine = Literal["local", "spark"]
 MB: Final = 1e6
 GB: Final = 1e9
 LEAST_GB: Final = 1.0
-"""Estimates from less are told to be worth little."""
+"""Estimates from less data are marked as unreliable."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Measurement:
     tables: dict[str, Contents]
     load_before: float
     log: EventLog | None = None
-    """Of Spark."""
+    """The stages of Spark."""
 
     @property
     def tables_bytes(self) -> int:
@@ -82,11 +82,11 @@ def page(
     ordered = sorted(runs, key=lambda run: (run.captures_bytes, run.cores, run.engine))
     parts = [
         "# Exports at scale, measured",
-        "Written by `python -m benchmarks.scale`; what is measured and how is told in [README.md](README.md).",
+        "Written by `python -m benchmarks.scale`; [README.md](README.md) explains the measurements.",
         "\n".join(f"- {line}" for line in (*machine, f"Made by `{made_by}`")),
         "## Runs",
         _runs(ordered),
-        "Memory is PSS, the highest sum over all processes at one moment; *anonymous* leaves out pages of files. Disk "
+        "Memory is PSS, the highest sum over all processes at one moment; *anonymous* excludes pages of files. Disk "
         "is the highest size of the run's folder, tables included. Load is that of the machine at the start.",
         "## Rows",
         _rows(ordered),

@@ -6,8 +6,8 @@ all packets at once, so that a gigabyte costs seconds and memory stays that of t
 - A fifth of the bytes are small messages of many connections (`small_messages.templates`), the rest bulk: Produce and
   Fetch with all codecs, by topic name and (with fetch sessions) by topic id, half of it in segments as an offloading
   host sees them, half in those of an Ethernet.
-- Most connections are new in each copy. Every tenth stays and goes on through all copies, and one of these carries a
-  twentieth of all bytes: whatever goes by connection finds one that is far larger than the others.
+- Most connections are new in each copy. Every tenth continues through all copies, and one of these carries a twentieth
+  of all bytes: stages that work by connection find one that is far larger than the others.
 - A few segments come twice, and a few are missing.
 """
 
@@ -45,11 +45,11 @@ PORT: Final = 9092
 BROKER_NET: Final = 0x0A00_0001
 """10.0.0.1 and following."""
 STEADY_NET: Final = 0x0A01_0000
-"""10.1.0.0: clients whose connections go on through all copies."""
+"""10.1.0.0: clients whose connections continue through all copies."""
 COPY_NET: Final = 0x0A40_0000
 """10.64.0.0: clients of the first copy; the next copy's are in the next /24."""
 MAX_COPIES: Final = (0x0B00_0000 - COPY_NET) >> 8
-"""So many /24 there are."""
+"""Number of /24 networks."""
 
 SMALL_SHARE: Final = 0.2
 SMALL_CONNECTION: Final = 40_000
@@ -58,15 +58,15 @@ BULK_CONNECTION: Final = 1_000_000
 LEAST_BULK: Final = 10
 """Bulk connections even in a small base: one of each kind."""
 STEADY: Final = 10
-"""One connection in so many stays."""
+"""One in this many connections stays."""
 HOT_SHARE: Final = 0.05
 ID_AT: Final = (8, 4)
-"""Where the correlation id stands in a request and in a response, the length in front included."""
+"""Position of the correlation id in a request and in a response, including the length prefix."""
 SEGMENTS: Final = (1448, 65_160)
 REPEATED: Final = 2_000
-"""One segment with payload in so many comes twice."""
+"""One in this many segments with payload is duplicated."""
 MISSING: Final = 20_000
-"""One in so many is missing."""
+"""One in this many segments is missing."""
 
 TOPICS: Final = 8
 BATCHES: Final = 12
@@ -255,7 +255,7 @@ def _bulk(script: Script, who: Connection, rng: np.random.Generator, plan: list[
 def _bulk_exchanges(
     rng: np.random.Generator, batches: dict[int, list[bytes]], size: int, number: int
 ) -> list[tuple[bytes, bytes]]:
-    """Of every five connections two produce (Produce 3 and 9), two fetch by name, and one by id in a session."""
+    """Two of every five connections produce (Produce 3 and 9), two fetch by name, and one by id in a session."""
     topics = [(struct.pack(">QQ", 0x5CA1E, topic), f"scale-{topic}") for topic in range(TOPICS)]
     nodes = [(broker, f"10.0.0.{broker}", PORT) for broker in range(1, BROKERS + 1)]
     plan = [

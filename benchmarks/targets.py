@@ -59,7 +59,7 @@ class Checkout(NamedTuple):
     name: str
     python: str
     folder: Path
-    """Of its package."""
+    """The version of its package."""
     has_kernel: bool
 
     def command(self, *words: str) -> list[str]:
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--new", metavar="PYTHON", default=sys.executable, help="that of the other [this one]")
     parser.add_argument("--data", type=Path, default=DATA, help="folder with the captures [benchmarks/data]")
     parser.add_argument("--runs", type=int, default=3, help="[3]")
-    parser.add_argument("--most-mb", type=_sizes, metavar="SIZES", help="only so much of each capture: N, or FORM=N,…")
+    parser.add_argument("--most-mb", type=_sizes, metavar="SIZES", help="only the first MB of captures: N, or FORM=N,…")
     parser.add_argument("--forms", help=f"by commas: {', '.join(FORMS)} [those that are there]")
     parser.add_argument("--work", help=f"by commas: {', '.join(TITLES)} [all]")
     parser.add_argument("--write", action="store_true", help="write the table to RESULTS.md")
@@ -289,7 +289,7 @@ def _sizes(text: str) -> dict[str, int]:
 
 
 def _beginning(capture: Capture, most_mb: int | None, folder: Path) -> Capture:
-    """At most so much of a capture."""
+    """At most this much of a capture."""
     if most_mb is None or capture.path.stat().st_size <= most_mb * 1_000_000:
         return capture
     path = folder / f"{capture.form}.pcap"

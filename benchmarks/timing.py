@@ -38,8 +38,8 @@ _, status, usage = os.wait4(pid, 0)
 wall = time.perf_counter() - begin
 print(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * 1024]))
 """
-"""Starts a command and waits for it. Linux counts the memory of whoever starts a process as that process's own, up to
-the moment in which the command takes its place; this one has next to none."""
+"""Starts a command and waits for it. Linux counts the memory of a process that starts another as the new process's own,
+until the command replaces it; this launcher has next to none."""
 
 
 def timed(command: Sequence[str], output: Path) -> Run:
@@ -92,10 +92,10 @@ def _empty(folder: Path) -> None:
 
 
 def median(runs: Sequence[Run], figure: str) -> float:
-    """Of a figure of `Run`, by its name."""
+    """The median of a figure of `Run`, by its name."""
     return float(statistics.median(getattr(run, figure) for run in runs))
 
 
 def ratio(ours: Sequence[Run], theirs: Sequence[Run], figure: str) -> float:
-    """Of the medians."""
+    """The ratio of the medians."""
     return median(ours, figure) / median(theirs, figure)

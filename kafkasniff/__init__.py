@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from kafkasniff.engine.inspector import Inspector
     from kafkasniff.errors import (
         CaptureError,
         DefinitionError,
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
         OutputError,
         UsageError,
     )
-    from kafkasniff.inspector import Inspector
     from kafkasniff.library import decode_request, decode_response, read
     from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message, Problem, SaslToken, Summary
-    from kafkasniff.packets import PacketBatch
+    from kafkasniff.tcp.packets import PacketBatch
 
 __version__ = "0.1.0.dev0"
 
@@ -60,10 +60,10 @@ _HOMES: Final = {
         "OutputError",
         "UsageError",
     ),
-    "kafkasniff.inspector": ("Inspector",),
+    "kafkasniff.engine.inspector": ("Inspector",),
     "kafkasniff.library": ("decode_request", "decode_response", "read"),
     "kafkasniff.model": ("Endpoint", "ErrorCode", "Exchange", "Message", "Problem", "SaslToken", "Summary"),
-    "kafkasniff.packets": ("PacketBatch",),
+    "kafkasniff.tcp.packets": ("PacketBatch",),
 }
 
 

@@ -1,7 +1,7 @@
 """Exceptions. Only misuse raises; bad input is a `Problem`, never an exception.
 
 KafkasniffError
-├── UsageError          an option or argument that makes no sense          (exit code 2)
+├── UsageError          an invalid option or argument                     (exit code 2)
 ├── OutputError         the output cannot be written                       (exit code 5)
 ├── MissingPartError    privileges, Java or Spark are missing              (exit code 5)
 │   └── OutOfMemoryError    there is not enough memory                     (exit code 5)
@@ -28,7 +28,7 @@ class KafkasniffError(Exception):
 
 
 class UsageError(KafkasniffError):
-    """An option or argument that makes no sense."""
+    """An invalid option or argument."""
 
 
 class OutputError(KafkasniffError):
@@ -40,9 +40,9 @@ class MissingPartError(KafkasniffError):
 
 
 class OutOfMemoryError(MissingPartError):
-    """The process, or a worker of it, did not get the memory that it asked for.
+    """The process, or one of its workers, did not get the memory that it asked for.
 
-    It is something that the machine lacks, as privileges are: neither a mistake in kafkasniff nor a full disk.
+    Like missing privileges, this is a limit of the machine: neither a mistake in kafkasniff nor a full disk.
     """
 
 
@@ -55,9 +55,9 @@ class DefinitionError(KafkasniffError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception, or what it was raised for, is a lack of memory.
+    """Whether an exception, or its cause, is a lack of memory.
 
-    NumPy's and Arrow's errors are MemoryErrors; where the kernel gives none (mmap, fork) it is an OSError.
+    NumPy's and Arrow's errors are MemoryErrors; if the kernel refuses memory (mmap, fork), it is an OSError.
     """
     cause: BaseException | None = error
     while cause is not None:

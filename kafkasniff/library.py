@@ -1,4 +1,4 @@
-"""The library's front door: `read` captures, decode single messages."""
+"""The public functions of the library: `read` captures, decode single messages."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka import message as messages
-from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.messages import message as messages
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Body, Exchange, Message
 from kafkasniff.sinks.jsonl import plain
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
+    from kafkasniff.engine.inspector import Inspector, Output
     from kafkasniff.enrich import Catalog
-    from kafkasniff.inspector import Inspector, Output
-    from kafkasniff.packets import PacketBatch
+    from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["can_be_read_twice", "decode_request", "decode_response", "learn", "read"]
 
@@ -40,22 +40,22 @@ def read(
 ) -> Iterator[Exchange]:
     """Exchanges of one or several captures, in order of completion.
 
-    `enrich`: add what other messages tell (`_topic_name` beside topic ids, `Exchange.broker_id` …); `two_pass`: read
-    the captures twice, so that what is told later is known from the beginning; `topic_ids`: topic id → name, for what
-    no message tells; `keylog`: a file with secrets that decrypt TLS (SSLKEYLOGFILE). Other `options` are those of
-    `Inspector`. Bytes stay bytes in bodies. Raises CaptureError if a capture cannot be opened, UsageError where
-    `two_pass` is asked of what can be read only once, or the key log cannot be read.
+    `enrich`: add facts from other messages (`_topic_name` beside topic ids, `Exchange.broker_id` …); `two_pass`: read
+    the captures twice, so that facts learned late are known from the beginning; `topic_ids`: topic id → name, for names
+    that no message has; `keylog`: a file with secrets that decrypt TLS (SSLKEYLOGFILE). Other `options` are those of
+    `Inspector`. Bytes stay bytes in bodies. Raises CaptureError if a capture cannot be opened, UsageError if `two_pass`
+    is used with input that can be read only once, or if the key log cannot be read.
     """
-    # What single messages do not need, NumPy above all, is imported here.
+    # Imports that single messages do not need, especially NumPy.
     from kafkasniff.capture import open_captures  # noqa: PLC0415
+    from kafkasniff.engine.inspector import Inspector  # noqa: PLC0415
     from kafkasniff.enrich import Catalog, Enricher  # noqa: PLC0415
-    from kafkasniff.inspector import Inspector  # noqa: PLC0415
 
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     names = [os.fspath(path) for path in paths]
     if keylog is not None:
-        from kafkasniff.capture.key_log_file import open_key_log  # noqa: PLC0415
+        from kafkasniff.capture.timeline.key_log_file import open_key_log  # noqa: PLC0415
 
         options["keys"] = open_key_log(keylog)
     inspector = Inspector(**{**options, "exchanges": True})
@@ -85,14 +85,14 @@ def read(
 
 
 def _close(inspector: Inspector) -> Iterator[list[Output]]:
-    """What was still open, asked for when the packets have ended."""
+    """Exchanges that were still open, when the packets have ended."""
     yield from inspector.close_slices()
 
 
 def can_be_read_twice(name: str) -> bool:
-    """Whether a capture is still there when it was read, other than standard input (`-`) and pipes.
+    """Whether a capture can be read a second time, unlike standard input (`-`) and pipes.
 
-    What cannot be opened at all is for who opens it to tell.
+    Captures that cannot be opened at all are reported by the code that opens them.
     """
     try:
         mode = os.stat(name).st_mode if name != "-" else stat.S_IFIFO
@@ -108,14 +108,14 @@ def learn(
     *,
     parts: Callable[[CaptureSource], Iterable[PacketBatch]] = iter,
 ) -> None:
-    """Read captures for what they tell about topics, brokers and clients; `catalog` knows it from the beginning then.
+    """Read captures for facts about topics, brokers and clients, which `catalog` then knows from the beginning.
 
-    `open_source` opens the captures, `options` are those of the `Inspector`, `parts` says in which pieces packets are
-    taken. Records are left out, which makes it fast; where ids without a name are left and KRaft's metadata log passed
-    by, the captures are read again with them. Raises what `open_source` raises.
+    `open_source` opens the captures, `options` are those of the `Inspector`, `parts` defines the pieces in which
+    packets are taken. Records are skipped, which makes it fast; if ids without a name remain and KRaft's metadata log
+    was captured, the captures are read again with records. Raises what `open_source` raises.
     """
+    from kafkasniff.engine.inspector import Inspector  # noqa: PLC0415
     from kafkasniff.enrich import Enricher  # noqa: PLC0415
-    from kafkasniff.inspector import Inspector  # noqa: PLC0415
 
     catalog.retroactive = True
     for records in ("skip", "full"):
@@ -138,14 +138,14 @@ def learn(
 def decode_request(data: bytes) -> Message:
     """Decode one request, header and body, without its length prefix.
 
-    Never raises on bad bytes: then `problems` tells what is wrong, and `header` and `body` may be None. Values are as
-    in the JSON lines (bytes that are not text as `{"base64": …}`); secrets are shown.
+    Never raises on bad bytes: then `problems` describes what is wrong, and `header` and `body` may be None. Values are
+    as in the JSON lines (bytes that are not text as `{"base64": …}`); secrets are shown.
     """
     return _message("request", data, messages.decode_request(data, 0, len(data), _SHOWN))
 
 
 def decode_response(data: bytes, api_key: int, api_version: int) -> Message:
-    """Decode one response, header and body, without its length prefix; a response does not say what it answers.
+    """Decode one response, header and body, without its length prefix; a response does not name its request.
 
     Values and errors as for `decode_request`.
     """

@@ -1,6 +1,6 @@
-"""The nouns: what kafkasniff yields, frozen and slotted.
+"""The nouns: the types that kafkasniff yields, frozen and slotted.
 
-Times are nanoseconds since the Unix epoch (UTC) as `int`, `None` where the capture has none; durations are nanoseconds.
+Times are nanoseconds since the Unix epoch (UTC) as `int`, `None` if the capture has none; durations are nanoseconds.
 Sizes are bytes. Packet numbers are 1-based and count every packet of their capture, as tshark's `frame.number`.
 """
 
@@ -31,25 +31,26 @@ Direction = Literal["request", "response"]
 """The stream from the client to the broker ("request") or from the broker to the client ("response")."""
 
 Status = Literal["answered", "no_response", "unanswered", "open", "lost", "orphan"]
-"""How an exchange ended: no_response (acks 0), unanswered (connection ended), open (capture ended),
-lost (a gap may have swallowed the response), orphan (a response without its request)."""
+"""How an exchange ended: no_response (acks 0), unanswered (connection ended), open (capture ended), lost (a gap may
+contain the response), orphan (a response without its request).
+"""
 
 Body = dict[str, Any]
 """A decoded body by the protocol's names in snake_case; bytes stay bytes, uuids are strings of 22 characters."""
 
 
 class LargeBody(dict[str, Any]):
-    """A body that takes much memory (`LARGE_BODY`), so that sinks render it in pieces; else a dict like any other."""
+    """A body that takes much memory (`LARGE_BODY`), so sinks render it in pieces; otherwise an ordinary dict."""
 
     __slots__ = ()
 
 
 LARGE_BODY: Final = 4 << 20
-"""Bytes of a message, decompressed ones counted, from which on its body is a `LargeBody`."""
+"""Bytes of a message, including decompressed ones, from which on its body is a `LargeBody`."""
 
 
 class RenderedBody(msgspec.Struct, frozen=True, gc=False):
-    """Stands for a body in a run that only writes JSON lines, where nobody else looks at messages of its kind.
+    """Replaces a body in a run that only writes JSON lines, if nothing else needs messages of its kind.
 
     Only an `Inspector` with a renderer yields such bodies, and only a sink of the same run gets them.
     """
@@ -59,18 +60,19 @@ class RenderedBody(msgspec.Struct, frozen=True, gc=False):
     errors: tuple[Any, ...] = ()
     """Its error codes that are not zero, as `ErrorCode`."""
     odd: tuple[Any, int] | None = None
-    """Of a body that is not clean: its problems as the kernel notes them (`native.caller.Noted`), and where in the data
-    it ends. They are not reported yet (`message_body.take_rendered`); None in all messages."""
+    """For a body with problems: the problems as the kernel notes them (`native.caller.Noted`), and where in the data
+    the body ends. They are not yet reported (`message_body.take_rendered`); None in all messages.
+    """
 
 
 class RenderedRecords(msgspec.Struct, frozen=True, gc=False):
-    """Stands for a `records` field in such a run: nothing is to be told of it but its JSON."""
+    """Replaces a `records` field in such a run: only its JSON is needed."""
 
     json: bytes
     truncated: int
     """Its `truncated_bytes`."""
     decode: Callable[[], Body]
-    """Makes what stands for the field in any other run, for who has to look at it after all."""
+    """Creates the field's value as in any other run, for code that needs it after all."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
@@ -85,7 +87,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """A finding that does not stop the run. `docs/problems.md` lists the kinds."""
+    """A problem that does not stop the run. `docs/problems.md` lists the kinds."""
 
     kind: str
     """Machine-readable name, kebab-case: `tcp-gap`, `body-truncated` …"""
@@ -104,7 +106,7 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     bytes: int | None = None
     """How many bytes are concerned (lost, skipped)."""
     exchange: int | None = None
-    """Number of the exchange concerned, where the problem is one of how it ended."""
+    """Number of the exchange concerned, for problems of how it ended."""
     connection_id: int | None = None
     """`Exchange.connection_id` of the connection concerned."""
 
@@ -114,7 +116,7 @@ class ErrorCode(msgspec.Struct, frozen=True, gc=False):
 
     code: int
     name: str | None
-    """Name in `org.apache.kafka.common.protocol.Errors`; None for a code that is not known."""
+    """Name in `org.apache.kafka.common.protocol.Errors`; None for an unknown code."""
     path: str
     """Where in the body: `responses[0].partition_responses[0].error_code`."""
 
@@ -131,21 +133,21 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """Name of the API; None for an unknown key and for an orphan response."""
     api_version: int | None = None
     client_id: str | bytes | None = None
-    """From the request header (on a response: of its request); bytes where it is not UTF-8."""
+    """From the request header (for a response: that of its request); bytes if it is not UTF-8."""
     header: Body | None = None
-    """The header's fields; None where not even the header could be read."""
+    """The header's fields; None if not even the header could be read."""
     header_tags: tuple[tuple[int, bytes], ...] = ()
     """Tagged fields of the header, as (tag, bytes)."""
     body: Body | None = None
     body_version: int | None = None
-    """The version that the body was read as, where it is not `api_version` (ApiVersions with error 35)."""
+    """The version that the body was read as, if it is not `api_version` (ApiVersions with error 35)."""
     raw: bytes | None = None
-    """Everything after the header, where the body could not be decoded to its end; None where that holds a secret."""
+    """Everything after the header, if the body could not be fully decoded; None if that holds a secret."""
     raw_redacted: int | None = None
-    """Length of `raw` where it was withheld because it may hold a secret."""
+    """Length of `raw` if it was withheld because it may hold a secret."""
     errors: tuple[ErrorCode, ...] = ()
     problems: tuple[Problem, ...] = ()
-    # Where it was on the wire; None for a message that did not come from a capture.
+    # Its place on the wire; None for a message that did not come from a capture.
     exchange: int | None = None
     connection: int | None = None
     capture: str | None = None
@@ -158,13 +160,16 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     last_packet: int | None = None
     """Highest number of the packets that delivered its bytes."""
     latency_ns: int | None = None
-    """On a response: completion of the request to the packet with the response's first byte; negative stays so."""
+    """For a response: from the completion of the request to the packet with the response's first byte; negative values
+    are kept.
+    """
     duration_ns: int | None = None
-    """On a response: packet with the request's first byte to the completion of the response."""
-    # Told by other messages (kafkasniff.enrich).
+    """For a response: from the packet with the request's first byte to the completion of the response."""
+    # Learned from other messages (kafkasniff.enrich).
     session_topics: tuple[str, ...] = ()
-    """On a Fetch request in a session (KIP-227): the topics that the session holds, as far as names are known; none
-    where these are more than 100 (`enrich.sessions.MAX_NAMED`)."""
+    """For a Fetch request in a session (KIP-227): the topics of the session, as far as names are known; none if there
+    are more than 100 (`enrich.sessions.MAX_NAMED`).
+    """
 
 
 class SaslToken(msgspec.Struct, frozen=True, gc=False):
@@ -184,19 +189,18 @@ class SaslToken(msgspec.Struct, frozen=True, gc=False):
     packet: int | None = None
     """Number of the packet that completed it."""
     meaning: Body | None = None
-    """Which message of the mechanism it is, and what in it is no secret: `{"mechanism", "message", …}`; None where
-    nothing is known."""
+    """The mechanism's message, and its fields that are not secret: `{"mechanism", "message", …}`; None if unknown."""
 
 
 class Lines(msgspec.Struct, frozen=True, gc=False):
-    """Lines of messages, as a sink writes them."""
+    """Rendered lines of messages, as written by a sink."""
 
     data: bytes
-    """Whole lines, each with its line feed; empty where the sink has them already."""
+    """Whole lines, each with its line feed; empty if the sink already has them."""
     count: int
-    """How many messages they are of."""
+    """Number of messages."""
     time_ns: int | None = None
-    """Of the last of them."""
+    """Time of the last one."""
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):
@@ -212,46 +216,48 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     latency_ns: int | None = None
     duration_ns: int | None = None
     problems: tuple[Problem, ...] = ()
-    """Problems of the exchange itself; those of its messages are with the messages."""
+    """Problems of the exchange itself; those of its messages are in the messages."""
     connection_id: int = 0
     """BLAKE2b-64 (signed) of the sorted endpoints and the time of the first packet: the same in every run."""
     exchange_id: int = 0
     """Ordinal within the connection; (connection_id, exchange_id) is the key of the Parquet tables."""
     retransmits: int = 0
     """Retransmitted segments of the connection, both directions, since its previous exchange ended."""
-    # Told by other messages (kafkasniff.enrich).
+    # Learned from other messages (kafkasniff.enrich).
     broker_id: int | None = None
-    """Number of the broker, where something tells which one listens at the address."""
+    """Number of the broker at the address, if known."""
     software_name: str | None = None
-    """What the client said in ApiVersions (v3 and later) that it is."""
+    """The client's software according to ApiVersions (v3 and later)."""
     software_version: str | None = None
     behind_ns: int | None = None
-    """Of the latency: the broker was still answering earlier requests of the connection (`kafka.waits.Turns`)."""
+    """Part of the latency: the broker was still answering earlier requests of the connection (`waits.Turns`)."""
     muted_ns: int | None = None
-    """Of the latency: a quota kept the broker from reading the request, or held the response back (KIP-219)."""
+    """Part of the latency: a quota kept the broker from reading the request, or delayed the response (KIP-219)."""
 
 
 class StreamBytes(msgspec.Struct, frozen=True, gc=False):
-    """What became of the bytes of one stream, from its first byte to its last.
+    """An account of the bytes of one stream, from its first byte to its last.
 
-    `decoded + skipped + lost` are all of them, and `decoded + skipped + repeated + ignored` are the payload bytes that
-    its packets brought into the capture (those behind its end apart).
+    `decoded + skipped + lost` are all of them, and `decoded + skipped + repeated + ignored` are the payload bytes of
+    its captured packets (except those after its end).
     """
 
     decoded: int = 0
     """In messages and SASL tokens, length prefixes included."""
     skipped: int = 0
-    """In none, though the capture has them: not Kafka, what TLS adds or hides, passed over in search of the next frame,
-    frames that are no message, or `pending`."""
+    """In no message, though captured: not Kafka, added or hidden by TLS, skipped in search of the next frame,
+    frames that are not messages, or `pending`.
+    """
     lost: int = 0
-    """The capture does not have them."""
+    """Missing from the capture."""
     pending: int = 0
-    """Of those skipped: the beginning of a frame that the stream ended in."""
+    """Part of the skipped bytes: the beginning of a frame in which the stream ended."""
     repeated: int = 0
-    """Besides: bytes that came again, in retransmissions and in packets that were captured twice; also those that came
-    after the stream had gone on without them, which are among the lost."""
+    """In addition: retransmitted bytes, and those in packets that were captured twice; also those that arrived after
+    the stream had continued without them, which are among the lost.
+    """
     ignored: int = 0
-    """Besides: bytes of packets that do not fit the stream, or that stand in front of the first one captured."""
+    """In addition: bytes of packets that do not fit the stream, or that precede the first captured one."""
 
     @property
     def size(self) -> int:
@@ -268,10 +274,11 @@ class Connection(msgspec.Struct, frozen=True):
     """As in `Exchange`."""
     verdict: Literal["kafka", "not_kafka", "undecided"]
     ended: Literal["fin", "rst", "reused", "idle", "end"]
-    """fin, rst: closed on the wire; reused: a new connection took its 4-tuple; idle: nothing was heard for an hour;
-    end: the capture ended."""
+    """fin, rst: closed on the wire; reused: a new connection took its 4-tuple; idle: silent for an hour; end: the
+    capture ended.
+    """
     client: Endpoint
-    """Where no message told the roles: who sent the SYN, else the end with the higher port."""
+    """If no message showed the roles: the sender of the SYN, otherwise the end with the higher port."""
     broker: Endpoint
     capture: str | None = None
     """Name of the capture with its first packet."""
@@ -283,17 +290,17 @@ class Connection(msgspec.Struct, frozen=True):
     """Its beginning is in the capture."""
     packets: int = 0
     client_bytes: int = 0
-    """Payload bytes of the client's stream that are in the capture, each once."""
+    """Payload bytes of the client's stream in the capture, each counted once."""
     broker_bytes: int = 0
     bytes_decoded: int = 0
     """Bytes of both streams that became messages or SASL tokens."""
     bytes_lost: int = 0
-    """Bytes of both streams that the capture does not hold."""
+    """Bytes of both streams missing from the capture."""
     retransmits: int = 0
     requests: int = 0
     responses: int = 0
     unanswered: int = 0
-    """Exchanges whose response should be there and is not: unanswered, open, lost."""
+    """Exchanges whose response should be there but is not: unanswered, open, lost."""
     problems: int = 0
     """Problems of the connection, its exchanges and its messages."""
     client_ids: tuple[str | bytes, ...] = ()
@@ -301,9 +308,9 @@ class Connection(msgspec.Struct, frozen=True):
     software_name: str | None = None
     software_version: str | None = None
     software_late: bool = False
-    """Exchanges were over before the client said what it is: clients that authenticate say it then."""
+    """Exchanges were over before the client identified its software: clients that authenticate do so earlier."""
     sasl_mechanism: str | None = None
-    """What its client asked for last in SaslHandshake, or the mechanism of its raw tokens."""
+    """The client's last choice in SaslHandshake, or the mechanism of its raw tokens."""
     forced: bool = False
     """Its port was taken as Kafka's because the user said so."""
     verdict_detail: str = ""
@@ -312,17 +319,18 @@ class Connection(msgspec.Struct, frozen=True):
     verdict_packet: int | None = None
     verdict_capture: str | None = None
     client_stream: StreamBytes = StreamBytes()
-    """What became of the bytes of the client's stream."""
+    """An account of the bytes of the client's stream."""
     broker_stream: StreamBytes = StreamBytes()
     protocol: str | None = None
-    """`Kafka`, `Kafka over TLS`; where it is not Kafka, the protocol that its first bytes name: `TLS` (not decrypted),
-    `TLS with ALPN` (of another protocol), `HTTP`, `SSH` …; None where it is unknown."""
+    """`Kafka`, `Kafka over TLS`; if it is not Kafka, the protocol that its first bytes indicate: `TLS` (not decrypted),
+    `TLS with ALPN` (of another protocol), `HTTP`, `SSH` …; None if unknown.
+    """
     captured: Literal["both", "client", "broker"] = "both"
-    """Whose packets are in the capture."""
+    """The direction whose packets are in the capture."""
 
 
 class Summary(msgspec.Struct):
-    """What a run saw, for the line at its end."""
+    """Totals of a run, for the line at its end."""
 
     packets: int = 0
     """Packets read, of any kind."""
@@ -336,25 +344,25 @@ class Summary(msgspec.Struct):
     problems: int = 0
     """Problem lines and problems within messages."""
     bytes_stream: int = 0
-    """Payload bytes of all streams, each once, lost ones included where their number is known."""
+    """Payload bytes of all streams, each counted once, including lost ones of known number."""
     bytes_decoded: int = 0
     """Bytes of streams that became messages or SASL tokens."""
     bytes_skipped: int = 0
-    """Bytes of streams that were seen and did not (resync, not Kafka, …)."""
+    """Captured bytes of streams that became neither (resync, not Kafka, …)."""
     bytes_lost: int = 0
-    """Bytes of streams that the capture does not hold."""
+    """Bytes of streams missing from the capture."""
     bytes_pending: int = 0
-    """Of those skipped: of frames in which their streams ended."""
+    """Part of the skipped bytes: frames in which their streams ended."""
     bytes_repeated: int = 0
-    """Besides: bytes that came again, in retransmissions and in packets that were captured twice."""
+    """In addition: retransmitted bytes, and those in packets that were captured twice."""
     bytes_ignored: int = 0
-    """Besides: bytes of packets that do not fit their streams."""
+    """In addition: bytes of packets that do not fit their streams."""
     not_kafka: int = 0
     """Connections judged not to be Kafka."""
     undecided: int = 0
-    """Connections that carried data but too little to judge."""
+    """Connections with data, but too little to judge."""
 
     def add(self, more: Summary) -> None:
-        """Count what another run, or another part of this one, saw."""
+        """Add the totals of another run, or of another part of this one."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(more, name))

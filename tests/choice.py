@@ -1,6 +1,6 @@
-"""Which pairs of a capture and a variant are tested: some in turn, all where `KAFKASNIFF_ALL` or `deep` asks for them.
+"""Selects the pairs of capture and variant to test: some in turn, all with `KAFKASNIFF_ALL` or `deep`.
 
-Every capture with every variant is thousands of tests, of which each adds next to nothing to the others.
+All captures with all variants would be thousands of tests, each of which adds next to nothing to the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Variant = TypeVar("Variant")
 DEEP = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
 """Everything with everything, as long as that takes."""
 ALL = DEEP or bool(os.environ.get("KAFKASNIFF_ALL"))
-"""Every member of the families that the default run thins (a step of `.ci/run`), with the usual number of examples."""
+"""Every member of the families that the default run thins, and twice its examples (two steps of `.ci/run`)."""
 
 
 only_with_all = pytest.mark.skipif(not ALL, reason="runs with KAFKASNIFF_ALL=1, as in .ci/run")
@@ -30,7 +30,8 @@ def in_turn(
 ) -> list[tuple[Source, Variant]]:
     """One in `every` pairs: each source with some variants, each variant with that share of the sources.
 
-    `all_of`: sources that meet every variant. Raises ValueError where there are too few for each to have its turn.
+    `all_of`: sources that are tested with every variant. Raises ValueError where there are too few sources to give each
+    variant its turn.
     """
     names = list(variants)
     if every > min(len(names), len(sources)):
@@ -44,15 +45,15 @@ def in_turn(
 
 
 def one_in(every: int, sources: Sequence[Source], start: int = 0) -> list[Source]:
-    """One in `every` sources, from the one at `start` on: what has another start meets others."""
+    """One in `every` sources, beginning at `start`: different starts select different sources."""
     return list(sources) if ALL else list(sources[start::every])
 
 
 def fewer(count: int, whole: int) -> int:
-    """How many places of each input a test changes: `count`, or `whole` where every member of a family runs."""
+    """Number of places in each input that a test changes: `count`, or `whole` where every member of a family runs."""
     return whole if ALL else count
 
 
 def examples(count: int) -> settings:
-    """This many examples of a property whose examples take long; as many as the profile has in `deep`."""
-    return settings() if DEEP else settings(max_examples=count)
+    """Half as many examples, for properties whose examples are slow; with `ALL`, the number of the profile `deep`."""
+    return settings() if DEEP else settings(max_examples=fewer(count // 2, count) or 1)

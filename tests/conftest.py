@@ -1,7 +1,8 @@
 """Fixtures for what a test needs from the machine, the shipped captures, and the hypothesis profiles.
 
-A test that needs a program, Java or root asks for it with a fixture and is skipped, with the reason, where it is
-missing. With KAFKASNIFF_REQUIRE_ALL set (as in `.ci/run`) it fails instead: a skip there is a check that nobody ran.
+A test that needs a program, Java or root requests it with a fixture. If it is missing, the test is skipped with the
+reason. With KAFKASNIFF_REQUIRE_ALL set (as in `.ci/run`), the test fails instead: a skip there is a check that never
+runs.
 """
 
 from __future__ import annotations
@@ -38,28 +39,29 @@ JAVA_NEEDED = 17
 GARBAGE = (10_000, 20, 20)
 """New objects until the cycle collector looks at them, and how often so until it looks at older ones."""
 
-# Python writes bytecode, even where the environment forbids it: the tests start hundreds of processes, each of which
+# Let Python write bytecode even where the environment forbids it: the tests start hundreds of processes, each of which
 # would compile kafkasniff again (a second), and every worker would compile the asserts of all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Deadlines are off: the machines that run this are shared, and a slow example is not a wrong one.
-settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Deadlines are off: the test machines are shared, and a slow example is not a wrong one.
+EXAMPLES = 40 if os.environ.get("KAFKASNIFF_ALL") else 20
+settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("deep", settings.get_profile("default"), max_examples=3000)
-# `--hypothesis-profile NAME` on pytest's command line still wins over this.
+# `--hypothesis-profile NAME` on pytest's command line takes precedence.
 settings.load_profile(os.environ.get("KAFKASNIFF_HYPOTHESIS") or ("ci" if os.environ.get("CI") else "default"))
 
 
 def missing(reason: str) -> NoReturn:
-    """Skip the running test; fail it where everything is required."""
+    """Skip the running test, or fail it where everything is required."""
     if os.environ.get("KAFKASNIFF_REQUIRE_ALL"):
         pytest.fail(f"{reason}, and KAFKASNIFF_REQUIRE_ALL is set", pytrace=False)
     pytest.skip(reason)
 
 
 def fail_what_was_not_installed(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Where everything is required, turn a skip for a package that cannot be imported into a failure."""
+    """Where everything is required, turn a skip for a missing package into a failure."""
     if report.skipped and os.environ.get("KAFKASNIFF_REQUIRE_ALL") and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         if re.search("could not import|not installed", reason):
@@ -90,10 +92,10 @@ def shipped_captures() -> list[Path]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Import the modules of the tests before they are collected, and keep all of that from the cycle collector.
+    """Import the test modules before they are collected, and hide the result from the cycle collector.
 
-    Half a million objects are made, none of them garbage; looking through them again and again took a third of the
-    time, and five times more at the end of each worker.
+    Half a million objects are created, none of them garbage. Scanning them repeatedly took a third of the time, and
+    five times more at the end of each worker.
     """
     gc.disable()
     import_modules(session.config)
@@ -106,11 +108,11 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def import_modules(config: pytest.Config) -> None:
-    """Import the modules of the tests, beginning elsewhere in each of several workers.
+    """Import the test modules, starting at a different place in each worker.
 
-    All of them have all modules to import. On a fresh checkout most of that time goes into the asserts, which pytest
-    compiles so that they show what they compared; in the same order all workers would do the same work side by side,
-    while so each finds much of it done by the others (where Python may write bytecode).
+    All workers import all modules. On a fresh checkout most of that time is spent on compiling asserts. In the same
+    order all workers would do the same work at the same time; in different orders each finds much of it done by the
+    others, where Python may write bytecode.
     """
     worker = getattr(config, "workerinput", None)
     if worker is None:
@@ -120,7 +122,7 @@ def import_modules(config: pytest.Config) -> None:
     start = int(worker["workerid"].removeprefix("gw")) * len(paths) // worker["workercount"]
     for path in (*paths[start:], *paths[:start]):
         if path.is_relative_to(ROOT):
-            # Collecting comes to it again, and tells what is wrong, or why it is skipped.
+            # Collection imports the module again and reports the error or the reason for the skip.
             with contextlib.suppress(Exception, pytest.skip.Exception):
                 importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
@@ -137,11 +139,11 @@ SPREAD = ("fuzz/costs/test_costs.py", "fuzz/costs/test_work.py", "test_linear_wo
 
 
 def group_of(item: pytest.Item) -> str | None:
-    """The tests that one worker runs, one after the other, where the run is distributed with `--dist loadgroup`.
+    """Group of tests that one worker runs consecutively when the run is distributed with `--dist loadgroup`.
 
-    Besides those with a mark: those that share the session of Spark, those of one module about one capture, and the
-    others of a module, so that what they share is made once, not by each of the workers. Few groups also save the
-    process that deals them out a look through all tests at the end of each.
+    Besides tests with a mark, these are tests that share the Spark session, tests of one module about one capture, and
+    the other tests of a module. What they share is then made once, not by each worker. With few groups, the scheduler
+    also scans the list of all tests less often.
     """
     marker = item.get_closest_marker("xdist_group")
     if marker is not None:
@@ -158,7 +160,7 @@ def group_of(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Each test into its group, the longest groups first; before xdist reads the marks."""
+    """Assign each test to its group, the longest groups first, before xdist reads the marks."""
     if not config.getoption("loadgroup", default=False):
         return
     ranks = {}
@@ -171,7 +173,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with an argument `capture_path` runs once per shipped capture."""
+    """Run a test with an argument `capture_path` once per shipped capture."""
     if "capture_path" in metafunc.fixturenames:
         paths = shipped_captures()
         metafunc.parametrize("capture_path", paths, ids=[path.name for path in paths])
@@ -193,12 +195,12 @@ def captures() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def require_tool() -> Callable[[str], str]:
-    """`require_tool("tshark")` gives the program's path, else skips (or fails) the test."""
+    """`require_tool("tshark")` returns the program's path, or skips (or fails) the test."""
 
     def require(name: str) -> str:
         path = shutil.which(name)
         if path is None:
-            # tcpdump and ip live where only root's PATH looks.
+            # tcpdump and ip may be only on root's PATH.
             path = shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
         if path is None:
             missing(f"{name} is not installed")
@@ -224,7 +226,7 @@ def require_root() -> Callable[[], None]:
 
 @pytest.fixture(scope="session")
 def require_java() -> Callable[[], str]:
-    """`require_java()` gives the path of `java`, 17 or newer, else skips (or fails) the test."""
+    """`require_java()` returns the path of `java`, 17 or newer, or skips (or fails) the test."""
 
     def require() -> str:
         home = os.environ.get("JAVA_HOME")
@@ -242,10 +244,11 @@ def require_java() -> Callable[[], str]:
 
 @pytest.fixture(scope="session")
 def require_kafka(require_java: Callable[[], str]) -> Callable[..., None]:
-    """`require_kafka("4.3.1", environments=[PACKAGES])`: Java's compiler, a release's jars, Python clients, or skip.
+    """`require_kafka("4.3.1", environments=[PACKAGES])`: Java's compiler, a release's jars and Python clients, or a
+    skip.
 
-    They are taken from the cache of `captures.record`. Only where everything is required are they fetched first:
-    nobody who runs the tests has asked for a download of 250 MB.
+    They come from the cache of `captures.record`. They are downloaded (250 MB) only where everything is required, since
+    running the tests is no request for a download.
     """
 
     def require(*releases: str, environments: Sequence[Sequence[str]] = ()) -> None:

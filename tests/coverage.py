@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
-from kafkasniff.kafka.coverage import Proof, Proven, count_by_release, proven, version_ranges
-from kafkasniff.kafka.data_files import data_folder
-from kafkasniff.kafka.definition import DataDefinition
-from kafkasniff.kafka.dissectors import Api, api, api_keys, data_definitions
-from kafkasniff.kafka.releases import first_release, is_stable, releases, spoken
+from kafkasniff.kafka.apis.coverage import Proof, Proven, count_by_release, proven, version_ranges
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.apis.releases import is_stable, releases, spoken
+from kafkasniff.kafka.schema.data_files import data_folder
+from kafkasniff.kafka.schema.data_schemas import data_definitions
+from kafkasniff.kafka.schema.definition import DataDefinition
 from tests.vectors.reader import unproduced
 
 PAGE = Path(__file__).parent.parent / "docs" / "coverage.md"
@@ -28,16 +29,15 @@ Which API versions kafkasniff decodes, and how that is verified. `make golden` w
 - **C** (captures): messages of real clients and brokers in [captures/](../captures/README.md) decode to what Kafka's
   classes read from the same bytes ([tests/evidence](../tests/evidence/README.md)).
 
-A version of an API counts if this holds for both request and response. Nothing else counts: neither agreement between
-two parts of kafkasniff, nor decoding without an error.
+A version of an API counts if this holds for both request and response. `dissectors/proven.txt` names the captures that
+prove each version.
 """
 
 
 def page() -> str:
     """The content of docs/coverage.md."""
     found = proven()
-    parts = [_INTRODUCTION, *_totals(found), *_apis(found), *_structures(found), *_batches(found), *_captures(found)]
-    return "".join(parts)
+    return "".join([_INTRODUCTION, *_totals(found), *_apis(found), *_structures(found), *_batches(found)])
 
 
 def _table(*columns: str) -> str:
@@ -54,48 +54,46 @@ def _totals(found: Proven) -> Iterator[str]:
         yield _row("no release" if since == "none" else since, *numbers)
 
 
-def _proof(versions: Iterable[int], proofs: Mapping[int, Proof]) -> str:
-    """`V 0-2, VC 3`: runs of versions, each with what proves it."""
-    runs = groupby(versions, key=lambda version: _code(proofs.get(version, Proof())))
-    return ", ".join(f"{code} {version_ranges(run)}" for code, run in runs)
+def _exceptions(versions: Iterable[int], proofs: Mapping[int, Proof], usual: str) -> str:
+    """`V 0-2, 5, none 6`: the versions whose proof is not the usual one."""
+    by_code: dict[str, list[int]] = defaultdict(list)
+    for version in versions:
+        by_code[_code(proofs.get(version, Proof()))].append(version)
+    return ", ".join(f"{code} {version_ranges(these)}" for code, these in by_code.items() if code != usual)
 
 
 def _code(proof: Proof) -> str:
     return f"{'V' if proof.vectors else ''}{'C' if proof.captures else ''}" or "none"
 
 
-def _releases(found: Api) -> str:
-    """`0 in 2.2, 1-2 in 2.4`: the first release of each version."""
-    runs = groupby(found.versions, key=lambda version: _release(found.key, version))
-    return ", ".join(f"{version_ranges(versions)} in {release}" for release, versions in runs)
-
-
-def _release(key: int, version: int) -> str:
-    release = first_release(key, version)
-    return "no release" if release is None else release + ("" if is_stable(key, version) else " (opt-in)")
-
-
 def _apis(found: Proven) -> Iterator[str]:
     newest = releases()[-1]
-    yield "\n## APIs\n\n`(opt-in)` marks versions that no release enables by default. "
-    yield "Listeners are those of any release.\n"
-    yield _table("key", "API", "versions, first in", f"{newest} accepts", "listeners", "proof")
+    yield "\n## APIs\n\n`kafkasniff api NAME` shows the listeners of an API, and the first release of each version. "
+    yield "No release enables those marked *opt-in* by default. Versions are proven by V and C, with the exceptions "
+    yield f"given. {newest} accepts all versions where nothing else is given.\n"
+    yield _table("key", "API", "versions", f"{newest} accepts", "proven by")
     for key in api_keys():
         one = api(key)
         assert one is not None
         proofs = {version: found.pairs[key, version] for version in one.versions if (key, version) in found.pairs}
+        versions = version_ranges(one.versions)
         accepted = spoken(key).get(newest, "none")
-        yield _row(key, one.name, _releases(one), accepted, " ".join(one.listeners), _proof(one.versions, proofs))
+        if str(accepted) == versions:
+            accepted = ""
+        if unstable := [version for version in one.versions if not is_stable(key, version)]:
+            versions += f" ({version_ranges(unstable)} opt-in)"
+        yield _row(key, one.name, versions, accepted, _exceptions(one.versions, proofs, "VC"))
     yield from _reasons("pair")
 
 
 def _reasons(kind: str) -> Iterator[str]:
     """Why there is no proof, and what there is instead."""
     entries = [entry for entry in unproduced() if entry.kind == kind]
-    if entries:
-        yield "\nNot proven this way, with the reason and the check that replaces it:\n\n"
-    for entry in entries:
-        yield f"- {entry.name} {version_ranges(entry.versions)}: {entry.reason} {entry.otherwise}\n"
+    for otherwise, alike in groupby(entries, key=lambda entry: entry.otherwise):
+        yield "\nNot proven this way, with the reason:\n\n"
+        for entry in alike:
+            yield f"- {entry.name} {version_ranges(entry.versions)}: {entry.reason}\n"
+        yield f"\n{otherwise}\n"
 
 
 def _structures(found: Proven) -> Iterator[str]:
@@ -103,15 +101,21 @@ def _structures(found: Proven) -> Iterator[str]:
     for definition in data_definitions().values():
         by_file[definition.file].append(definition)
     yield "\n## Headers, records and structures in bytes fields\n\n"
-    yield "Releases are those whose schema files define the structure.\n"
+    yield "Releases are those whose schema files define the structure. Versions are proven by V unless marked *none*.\n"
     for file, definitions in by_file.items():
-        yield f"\n### {_title(file)}\n" + _table("name", "kind", "id", "versions", "releases", "proof")
-        for one in definitions:
-            name, versions = one.message.name, one.message.versions
-            proofs = {version: proof for (of, version), proof in found.data.items() if of == name}
-            proof = _proof(range(versions.low, versions.high + 1), proofs)
-            yield _row(name, one.kind, "" if one.id is None else one.id, versions, _since(*one.releases), proof)
+        yield f"\n### {_title(file)}\n" + _table("id", "name", "versions", "releases")
+        for (at, shown, since), named in groupby(definitions, key=lambda one: _place(one, found)):
+            yield _row(at, ", ".join(one.message.name for one in named), shown, since)
     yield from _reasons("data")
+
+
+def _place(one: DataDefinition, found: Proven) -> tuple[str, str, str]:
+    """Id, versions and releases: what a key and its value mostly have in common."""
+    name, versions = one.message.name, one.message.versions
+    proofs = {version: proof for (of, version), proof in found.data.items() if of == name}
+    unproven = _exceptions(range(versions.low, versions.high + 1), proofs, "V")
+    shown = f"{versions} ({unproven})" if unproven else str(versions)
+    return "" if one.id is None else str(one.id), shown, _since(*one.releases)
 
 
 def _since(first: str, last: str) -> str:
@@ -133,20 +137,6 @@ def _batches(found: Proven) -> Iterator[str]:
     yield "\n## Record batches\n" + _table("magic", "name", "proof")
     for magic, proof in sorted(found.batches.items()):
         yield _row(magic, names[magic], _code(proof))
-
-
-def _captures(found: Proven) -> Iterator[str]:
-    """What each capture proves: the other side of the C above."""
-    by_capture: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for (key, version), proof in sorted(found.pairs.items()):
-        for capture in proof.captures:
-            by_capture[capture][key].append(version)
-    yield "\n## Evidence by capture\n" + _table("capture", "API versions", "list")
-    for capture, versions in sorted(by_capture.items()):
-        told = [
-            f"{one.name} {version_ranges(versions[key])}" for key in sorted(versions) if (one := api(key)) is not None
-        ]
-        yield _row(capture, sum(map(len, versions.values())), ", ".join(told))
 
 
 def main() -> int:

@@ -1,8 +1,10 @@
-"""Two APIs that no release of Kafka has: one with payload, secrets, floats and names in every place where a definition
-can put them, and one whose requests report what their sender knows.
+"""Two APIs that no release of Kafka has.
 
-Their texts are definitions as those in `dissectors/`. They are known within `known()` only, in this process: nothing
-that was looked up before or there is remembered beyond.
+One has payload, secrets, floats and names in every place where a definition allows them; the requests of the other
+report what their sender knows.
+
+Their texts are definitions as in `dissectors/`. They exist within `known()` only, in this process. No cache keeps
+anything across its borders.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.data_files import data_folder
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema.data_files import data_folder
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.from_layout import data_bytes, request_bytes, response_bytes
 from tests.craft.packet import Packet
@@ -27,7 +29,8 @@ from tests.kafka.embedded.metadata_craft import framed
 from tests.kafka.records_craft import GZIP, LZ4, Record, batch_of, message
 from tests.secret_traffic import forms
 
-KEY, REPORT = 95, 96
+KEY = dissectors.api_keys()[-1] + 1
+REPORT = KEY + 1
 VERSIONS = range(3)
 _FIELDS = """
   topic          string         entity topic_name
@@ -139,7 +142,7 @@ def _records(place: str, codec: int = 0) -> bytes:
 
 
 def _metadata_log(side: str) -> bytes:
-    """Records of the metadata log, with a setting that is a secret."""
+    """Records of the metadata log, with a secret setting."""
     value = _secret(f"{side} setting in the metadata log").decode()
     setting = {"resource_type": 4, "resource_name": "1", "name": "ssl.key.password", "value": value}
     return batch_of([Record(0, 0, None, framed(4, 0, data_bytes("ConfigRecord", 0, **setting)))])
@@ -174,7 +177,7 @@ def values(side: str, *, tagged: bool) -> dict[str, Any]:
         "optional": {"records": records("optional"), "blob": payload("optional blob")},
         "parts": [
             {"name": "payments", "partitions": [partition(0), partition(1)]},
-            # Whatever message they are in, its records are hidden but for what is known to be no secret.
+            # In any message its records are hidden, except for fields known to be no secret.
             {"name": "__cluster_metadata", "partitions": [{"records": _metadata_log(side)}]},
         ],
         "group": "billing",
@@ -216,7 +219,7 @@ def _forwarded(side: str) -> bytes:
 
 @contextlib.contextmanager
 def known(folder: Path) -> Iterator[None]:
-    """The APIs are known; `folder` takes a copy of the definitions with their own."""
+    """Make the APIs known. `folder` receives a copy of the definitions that includes them."""
     copied = folder / "dissectors"
     shutil.copytree(str(data_folder()), copied)
     (copied / f"{KEY:03d}_invented.txt").write_text(DEFINITION)
@@ -231,7 +234,7 @@ def known(folder: Path) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Empty the caches of all that is made of definitions."""
+    """Empty the caches of everything built from definitions."""
     for name, module in list(sys.modules.items()):
         if name.startswith("kafkasniff"):
             for one in list(vars(module).values()):
@@ -245,7 +248,7 @@ def requests(version: int, *, tagged: bool = True) -> bytes:
 
 
 def responses(version: int, *, tagged: bool = True) -> bytes:
-    """Its response, framed."""
+    """The response to it, framed."""
     return response_bytes(KEY, version, 10 + version, **values("response", tagged=tagged and version > 0))
 
 
@@ -274,10 +277,10 @@ def _found(named: dict[str, bytes], beginnings: tuple[bytes, ...], output: bytes
 
 
 def payload_in(output: bytes) -> set[str]:
-    """Places whose payload stands in an output in any form."""
+    """Places whose payload appears in an output in any form."""
     return _found(PAYLOAD, (b"payload-", _TRACE), output)
 
 
 def secrets_in(output: bytes) -> set[str]:
-    """Places whose secrets stand in an output in any form."""
+    """Places whose secrets appear in an output in any form."""
     return _found(SECRETS, (b"hidden-", _SESSION), output)

@@ -1,4 +1,4 @@
-"""`dissectors/proven.txt`: what was decoded from bytes that this project did not make. Two tools write a part each."""
+"""`dissectors/proven.txt`: pairs proven with bytes that this project did not produce. Two tools each write a part."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _HEAD = """\
 
 
 class Part(NamedTuple):
-    """The lines between two comments, which end with a line feed as everything in the file."""
+    """The lines between two comments. Each ends with a line feed, as all lines of the file."""
 
     begin: str
     end: str
 
     def lines(self, text: str) -> list[str] | None:
-        """The part's lines in the file's content; None where it has no such part."""
+        """The part's lines in the file's content; None if the file has no such part."""
         if self.begin not in text:
             return None
         return text.split(self.begin)[1].split(self.end, maxsplit=1)[0].splitlines()
 
     def merged(self, text: str, lines: Iterable[str]) -> str:
-        """The file's content `text` with `lines` for this part, at the end if there was none; the rest stays."""
+        """The file's content `text` with `lines` as this part, appended if there was none. The rest stays unchanged."""
         new = self.begin + "".join(line + "\n" for line in lines) + self.end
         before, begin, rest = (text or _HEAD).partition(self.begin)
         return before + new + (rest.partition(self.end)[2] if begin else "")

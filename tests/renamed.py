@@ -1,7 +1,7 @@
-"""Fields that a newer Kafka release calls otherwise than the releases in which their versions came out.
+"""Fields with another name in a newer Kafka release than in the release that introduced their version.
 
-The definitions keep the name that a version had while it was the newest, since programs read it: the newest classes are
-compared under that name.
+The definitions keep the name that a version had while it was the newest, because programs read it. Kafka's newest
+classes are compared under that name.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ RENAMED: Final = {
 
 
 def as_released(name: str, ours: dict[str, Any]) -> str:
-    """The name of a field of Kafka's that a struct of ours has."""
+    """Our name of a struct's field in Kafka's classes."""
     older = RENAMED.get(name)
     return older if older is not None and name not in ours and older in ours else name

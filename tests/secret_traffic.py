@@ -1,4 +1,4 @@
-"""Connections with secrets in every place that Kafka has for them, and how to look for these in any output."""
+"""Connections with secrets wherever Kafka has them, and the search for these secrets in any output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _binary(name: str, size: int = 32) -> bytes:
     return hashlib.shake_128(name.encode()).digest(size)
 
 
-# Told apart in every form: none is a part of another.
+# No secret is part of another one in any form.
 TEXTS = {
     "plain password": b"s3cret-of-alice-PLAIN",
     "raw plain password": b"s3cret-of-bob-raw",
@@ -58,14 +58,14 @@ TEXTS = {
 
 
 def forms(secret: bytes) -> Iterator[bytes]:
-    """All ways in which a secret may stand in an output."""
+    """All forms in which a secret may appear in an output."""
     yield secret
     yield secret.hex().encode()
     yield secret.hex().upper().encode()
     yield secret.hex(" ").encode()
     yield repr(secret)[2:-1].encode()
     for shift in range(3):
-        # Base64 of bytes that hold it at any place: what stands for it alone.
+        # Base64 of bytes that contain it at any offset: the characters that encode it alone.
         text = base64.b64encode(bytes(shift) + secret)
         first, last = -(-shift * 8 // 6), (shift + len(secret)) * 8 // 6
         yield text[first:last]
@@ -76,12 +76,12 @@ FORMS = {name: tuple(set(forms(secret))) for name, secret in TEXTS.items()}
 
 
 def found_in(output: bytes) -> set[str]:
-    """Names of the secrets that stand in an output in any form."""
+    """Names of the secrets that appear in an output in any form."""
     return {name for name, every in FORMS.items() if any(form in output for form in every)}
 
 
 class Case(NamedTuple):
-    """A message that holds secrets, framed, and what it answers."""
+    """A framed message with secrets, and its counterpart."""
 
     name: str
     request: bytes
@@ -163,7 +163,7 @@ def _fetched(topic: dict[str, object], records: bytes) -> list[dict[str, object]
 
 
 def cases() -> list[Case]:
-    """Messages with secrets, each with the other half of its exchange."""
+    """Messages with secrets, each with the other message of its exchange."""
     made: list[Case] = []
 
     def add(name, key, version, secrets, asked, answered, *, in_response=False):  # noqa: PLR0917
@@ -375,14 +375,14 @@ def cases() -> list[Case]:
 
 
 def _raw(port: int) -> Conversation:
-    """Tokens without Kafka's headers (SaslHandshake v0): PLAIN, then on another connection SCRAM."""
+    """Tokens without Kafka's headers (SaslHandshake v0): PLAIN, then SCRAM on another connection."""
     talk = Conversation(("10.0.0.7", port), ("10.0.0.9", 9092), start_ns=START_NS + 7 * port)
     talk.handshake()
     return talk
 
 
 def capture() -> list[Packet]:
-    """All cases on one connection after another, and raw tokens."""
+    """All cases on consecutive connections, and raw tokens."""
     talks = []
     for number, case in enumerate(cases()):
         talk = Conversation(("10.0.0.5", 50_000 + number), ("10.0.0.9", 9092), start_ns=START_NS + number * 1_000_000)

@@ -1,4 +1,4 @@
-"""Work counted in steps of the interpreter, which no other load of the machine changes."""
+"""Work counted in steps of the interpreter, which the machine's load does not affect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 
 def steps(work: Callable[[], object]) -> int:
-    """Lines of Python that `work` runs, each turn of a loop counted. What C does within a line counts as one."""
+    """Number of Python lines that `work` executes, including each loop iteration.
+
+    C code counts as one step per line.
+    """
     count = 0
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:

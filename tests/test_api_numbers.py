@@ -1,13 +1,14 @@
-"""What is known of an API is in its definition: only modules with a reason know APIs by their numbers or names."""
+"""Knowledge about an API belongs in its definition: only modules with a reason refer to APIs by number or name."""
 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
 import pytest
 
-from kafkasniff.kafka.dissectors import api, api_keys, snake_case
+from kafkasniff.kafka.apis.dissectors import api, api_keys, snake_case
 from tests.conftest import ROOT
 
 PACKAGE = ROOT / "kafkasniff"
@@ -15,29 +16,26 @@ SESSIONS = "fetch sessions are Fetch's (KIP-227)"
 GREETING = "greeting and authentication are rules of the dialogue"
 NEGOTIATION = "what ApiVersions tells a client"
 ALLOWED = {
-    "kafka/named_apis.py": "the numbers themselves",
-    "kafka/message.py": "acks 0 of Produce; ApiVersions refused in another version (KIP-511)",
-    "in_step.py": "acks 0 of Produce",
-    "kafka/detail.py": "acks 0 of Produce: its body is read where bodies are not wanted",
-    "kafka/plausibility.py": "zeros look like a Produce request",
-    "kafka/search.py": GREETING,
-    "kafka/dialogue.py": GREETING,
-    "kafka/opening.py": GREETING,
-    "accounts.py": GREETING,
-    "kafka/embedded/__init__.py": "readers of bytes whose form only code knows (group protocols, SASL, OTLP)",
+    "kafka/apis/named_apis.py": "the numbers themselves",
+    "kafka/messages/message.py": "acks 0 of Produce; ApiVersions refused in another version (KIP-511)",
+    "engine/in_step.py": "acks 0 of Produce",
+    "kafka/connection/detail.py": "acks 0 of Produce: its body is read where bodies are not wanted",
+    "kafka/messages/plausibility.py": "zeros look like a Produce request",
+    "kafka/connection/search.py": GREETING,
+    "kafka/connection/dialogue.py": GREETING,
+    "kafka/connection/opening.py": GREETING,
+    "engine/connection_stats.py": GREETING,
+    "kafka/embedded/interpreters.py": "readers of bytes whose form only code knows (group protocols, SASL, OTLP)",
     "enrich/sessions.py": SESSIONS,
     "enrich/enricher.py": SESSIONS,
-    "parallel/session_peek.py": SESSIONS,
-    "parallel/finding.py": SESSIONS,
-    "rows/exchanges.py": SESSIONS,
+    "tables/rows/exchanges.py": SESSIONS,
     "spark/connections.py": SESSIONS,
-    "spark/sharded_scan.py": SESSIONS,
     "analysis/between_brokers.py": GREETING,
     "analysis/audit.py": NEGOTIATION,
     "analysis/offers.py": NEGOTIATION,
     "analysis/questions/versions.py": NEGOTIATION,
-    "cli/capture_usage.py": NEGOTIATION,
-    "detectors/broker_versions.py": "a listener that does not offer Produce is one of controllers",
+    "cli/running/capture_usage.py": NEGOTIATION,
+    "analysis/detectors/broker_versions.py": "a listener that does not offer Produce is one of controllers",
     "kafka/embedded/internal_topics.py": "no API: a type of records with the name of one",
     "tls/record.py": "no API: a type of TLS records with the name of one",
 }
@@ -50,6 +48,7 @@ CONSTANTS = {form for name in NAMES for form in (name.upper(), snake_case(name).
 KEYS = {"api_key", "key"}
 PHRASES = {"REQUESTS", "RESPONSES"}
 """Tables of phrases by API, which are put together elsewhere."""
+LOOKED_AT = (ast.Compare, ast.Subscript, ast.Call, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Constant)
 
 
 def _name(node: ast.AST | None) -> str:
@@ -62,7 +61,7 @@ def _is_key(node: ast.AST) -> bool:
 
 
 def _has_numbers(node: ast.AST | None) -> bool:
-    """A number, or what begins with one: a tuple, a collection or a table, perhaps in a call that makes one."""
+    """A number, or something that begins with one: a tuple, a collection or a table, also within a call."""
     match node:
         case ast.Call(args=[first, *_]) | ast.Tuple(elts=[first, *_]) | ast.List(elts=[first, *_]):
             return _has_numbers(first)
@@ -72,21 +71,26 @@ def _has_numbers(node: ast.AST | None) -> bool:
 
 
 def _assigned(node: ast.AST) -> tuple[str, ast.expr | None]:
-    """Name and value of an assignment; no name for anything else."""
+    """Name and value of an assignment; without a name for other statements."""
     if isinstance(node, ast.Assign):
         return _name(node.targets[0]), node.value
     return (_name(node.target), node.value) if isinstance(node, ast.AnnAssign) else ("", None)
 
 
+@functools.cache
+def nodes(source: str) -> list[ast.AST]:
+    """The nodes of a module that are checked here."""
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, LOOKED_AT)]
+
+
 def api_numbers(source: str) -> Iterator[str]:
-    """Places where a module knows an API by its number."""
-    tree = ast.parse(source)
-    tables = {name for node in ast.walk(tree) for name, value in [_assigned(node)] if name and _has_numbers(value)}
+    """Places where a module refers to an API by its number."""
+    tables = {name for node in nodes(source) for name, value in [_assigned(node)] if name and _has_numbers(value)}
 
     def tells(node: ast.AST) -> bool:
         return _has_numbers(node) or _name(node) in tables or _name(node).strip("_") in CONSTANTS
 
-    for node in ast.walk(tree):
+    for node in nodes(source):
         name, value = _assigned(node)
         match node:
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() | ast.In() | ast.NotIn()], comparators=[right]):
@@ -96,7 +100,7 @@ def api_numbers(source: str) -> Iterator[str]:
                 | ast.Call(func=ast.Attribute(value=table, attr="get"), args=[place, *_])
             ):
                 found = _is_key(place) and _name(table) in tables
-            case ast.ImportFrom(module="kafkasniff.kafka.named_apis"):
+            case ast.ImportFrom(module="kafkasniff.kafka.apis.named_apis"):
                 found = True
             case ast.ImportFrom(names=names):
                 found = any(one.name.strip("_") in CONSTANTS for one in names)
@@ -108,12 +112,12 @@ def api_numbers(source: str) -> Iterator[str]:
 
 def api_names(source: str) -> Iterator[str]:
     """Names of APIs in a module's code."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in NAMES:
             yield f"{node.lineno}: {node.value}"
 
 
-def test_numbers_of_apis_stand_where_there_is_a_reason() -> None:
+def test_numbers_of_apis_occur_only_with_a_reason() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix(): places
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -123,7 +127,7 @@ def test_numbers_of_apis_stand_where_there_is_a_reason() -> None:
     assert ALLOWED.keys() - found.keys() == set(), "these need no exception any more"
 
 
-def test_names_of_apis_stand_in_questions_about_them() -> None:
+def test_names_of_apis_occur_only_in_questions_about_them() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix(): places
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -146,9 +150,9 @@ def test_names_of_apis_stand_in_questions_about_them() -> None:
         "TOPICS = {0: 'topic_data', 1: 'responses'}\ntopics = TOPICS.get(api_key)",
         "TOPICS = {0: 'topic_data', 1: 'responses'}\ntopics = TOPICS[message.api_key]",
         "if key == _ENVELOPE: pass",
-        "from kafkasniff.entities import ENVELOPE",
-        "from kafkasniff.kafka.named_apis import FETCH",
-        "from kafkasniff.in_step import PRODUCE",
+        "from kafkasniff.kafka.apis.entities import ENVELOPE",
+        "from kafkasniff.kafka.apis.named_apis import FETCH",
+        "from kafkasniff.engine.in_step import PRODUCE",
     ],
 )
 def test_a_number_would_be_found(source: str) -> None:

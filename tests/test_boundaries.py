@@ -1,4 +1,4 @@
-"""The law: where batches begin and end, and who else talks, changes nothing that a connection yields."""
+"""Batch boundaries and other connections change nothing that a connection yields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
-from kafkasniff.packets import PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import examples, in_turn, one_in
 from tests.conftest import shipped_captures
 from tests.craft import damage, disturb, intrude
@@ -50,7 +50,7 @@ UNREST = {
 
 @functools.cache
 def scene(name: str, seed: int) -> list[Packet]:
-    """The crafted sample, disturbed; topics by id, and who tells their names; or a shipped capture as it is."""
+    """The crafted sample, disturbed; topics by id with their names on another connection; or an unchanged capture."""
     if name in SHIPPED:
         return read_packets(SHIPPED[name])
     return both() if name == "names" else UNREST[name](mixed(), Random(seed))
@@ -58,7 +58,7 @@ def scene(name: str, seed: int) -> list[Packet]:
 
 @functools.cache
 def in_one(name: str, seed: int) -> Output:
-    """With the names that other connections tell."""
+    """With names learned from other connections."""
     return output([batch(scene(name, seed))], enriched=True)
 
 
@@ -74,7 +74,7 @@ def cut(whole: PacketBatch, rows: Iterable[int]) -> list[PacketBatch]:
 
 
 def same(found: Output, expected: Output) -> None:
-    """Equal to the byte; the first line that differs is easier to read than all of them."""
+    """Fail with the first line that differs, which is easier to read than all of them."""
     for one, other in itertools.zip_longest(found.json.splitlines(), expected.json.splitlines()):
         assert one == other
     for one, other in itertools.zip_longest(found.text.splitlines(), expected.text.splitlines()):
@@ -152,10 +152,10 @@ def test_chunks_of_a_real_capture(name: str, chunk_size: int) -> None:
 
 
 def by_connection(lines: Sequence[Line]) -> dict[tuple[str, int], list[Line]]:
-    """Lines of each Kafka connection by (its endpoints, which of those with the same ones).
+    """Lines of each Kafka connection by (its endpoints, its index among connections with the same endpoints).
 
-    Exchanges are numbered within the connection. That something is not Kafka is told where its endpoint spoke Kafka
-    before, on other connections: it is the one thing that others have a say in.
+    Exchanges are numbered within the connection. "Not Kafka" is left aside: it is the one report that depends on other
+    connections, because it appears only where the endpoint spoke Kafka before.
     """
     ends: dict[int, str] = {}
     lines = [line for line in lines if line.get("kind") != "not-kafka"]
@@ -178,14 +178,14 @@ def by_connection(lines: Sequence[Line]) -> dict[tuple[str, int], list[Line]]:
             own = exchanges[number]
             plain["exchange"] = own.setdefault(line["exchange"], len(own))
         if line["type"] == "problem":
-            # The number of the exchange is within the sentence.
+            # The number of the exchange is part of the sentence.
             plain["detail"] = plain["detail"].partition(": ")[2] or plain["detail"]
         found[names[number]].append(plain)
     return found
 
 
 def alone(packets: Sequence[Packet]) -> dict[tuple[str, int], list[Line]]:
-    """The same from runs that each see the packets of one pair of endpoints only."""
+    """The same, from runs that each see only the packets of one pair of endpoints."""
     places: dict[object, list[int]] = defaultdict(list)
     for index, packet in enumerate(packets):
         places[packet.connection].append(index)
@@ -199,7 +199,7 @@ def alone(packets: Sequence[Packet]) -> dict[tuple[str, int], list[Line]]:
 @pytest.mark.parametrize("name", [*UNREST, *one_in(7, list(SHIPPED), 1)])
 def test_a_connection_alone_yields_the_same(name: str) -> None:
     packets = scene(name, 1)
-    # Without names: those are what connections tell of each other.
+    # Without names, which connections learn from each other.
     together = by_connection(outcome([batch(packets)]).lines)
     apart = alone(packets)
     assert sorted(apart) == sorted(together)

@@ -1,4 +1,4 @@
-"""What is left out of all pairs, and which tests stay together."""
+"""The selection of pairs, and which tests stay together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_each_capture_and_each_variant_has_its_turn(
     assert in_turn(SOURCES, variants, every) == [(source, name) for source in SOURCES for name in variants]
 
 
-def test_what_would_never_have_its_turn_is_refused() -> None:
+def test_a_variant_without_a_turn_is_refused() -> None:
     with pytest.raises(ValueError, match="never have its turn"):
         in_turn(NAMES, ["one", "two"], 3)
 
@@ -53,8 +53,8 @@ def test_fewer_places(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fewer(3, 8) == 8
 
 
-def test_ci_runs_what_the_default_run_leaves_out() -> None:
-    """Every module with tests that only run, or look everywhere, with KAFKASNIFF_ALL."""
+def test_ci_runs_what_the_default_run_skips() -> None:
+    """Every module with tests that run, or cover everything, only with KAFKASNIFF_ALL."""
     command = re.search(r'KAFKASNIFF_ALL=1 make test ARGS="([^"]+)"', (ROOT / ".ci" / "run").read_text())
     assert command
     listed = [ROOT / word for word in command[1].replace("\\\n", " ").split()]
@@ -68,9 +68,12 @@ def test_ci_runs_what_the_default_run_leaves_out() -> None:
     assert [path for path in thinned if not any(path.is_relative_to(one) for one in listed)] == []
 
 
-def test_fewer_examples_but_where_many_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_examples_unless_many_are_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "DEEP", False)
+    monkeypatch.setattr(choice, "ALL", True)
     assert examples(7).max_examples == 7
+    monkeypatch.setattr(choice, "ALL", False)
+    assert (examples(7).max_examples, examples(1).max_examples) == (3, 1)
     monkeypatch.setattr(choice, "DEEP", True)
     assert examples(7).max_examples != 7
 
@@ -84,13 +87,13 @@ def test_tests_about_one_capture_have_one_worker(name: str, request: pytest.Fixt
 
 
 def test_the_others_of_a_module_have_one_worker(request: pytest.FixtureRequest) -> None:
-    """What a module makes once, like a fixture or what a function caches, each further worker would make again."""
+    """Another worker would have to make the module's fixtures and cached values again."""
     if request.config.getoption("loadgroup", default=False):
         assert request.node.nodeid.endswith("@test_choice.py")
     else:
         assert "@" not in request.node.nodeid
 
 
-def test_modules_that_are_spread_are_there() -> None:
+def test_modules_that_are_spread_exist() -> None:
     for module in SPREAD:
         assert (ROOT / "tests" / module).is_file()

@@ -1,4 +1,4 @@
-"""Requests on connections that the other side had closed, and look-alikes; recorded and crafted."""
+"""Requests on connections that the peer has closed, and look-alikes; recorded and crafted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.inspector import Inspector
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Connection, Exchange, Problem
-from kafkasniff.packets import PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
 from tests.craft.kafka_bytes import int16, int32, string
@@ -47,7 +47,7 @@ def one_by_one(packets: list[Packet]) -> list[PacketBatch]:
 
 
 def ends(packets: list[Packet]) -> tuple[list[str], list[Problem]]:
-    """The states of the exchanges, and the problems of streams and exchanges; the same in one batch and in many."""
+    """States of the exchanges, and problems of streams and exchanges; the same in one batch and in many."""
     found = []
     for batches in ([batch(packets)], one_by_one(packets)):
         inspector = Inspector(connections=True)
@@ -68,7 +68,7 @@ def told(problems: list[Problem]) -> list[tuple[str, str]]:
     return [(problem.kind, problem.detail.rpartition(": ")[2]) for problem in problems]
 
 
-def test_a_request_that_comes_after_the_brokers_end() -> None:
+def test_a_request_after_the_brokers_end() -> None:
     talk = answered()
     talk._add("broker", FIN | ACK)
     talk.acknowledge("client")
@@ -81,7 +81,7 @@ def test_a_request_that_comes_after_the_brokers_end() -> None:
         assert told(problems) == [("request-unanswered", "the broker had closed it 2.5 s before the request")]
 
 
-def test_a_request_that_came_before_it() -> None:
+def test_a_request_before_the_brokers_end() -> None:
     talk = answered()
     talk.send("client", list_groups(2), acknowledge=False)
     talk._add("broker", FIN | ACK)
@@ -94,7 +94,7 @@ def test_a_request_that_came_before_it() -> None:
     assert told(problems) == [("request-unanswered", "the connection ended without a response to this request")]
 
 
-def test_an_answer_that_stands_behind_a_forged_end() -> None:
+def test_an_answer_after_a_forged_end() -> None:
     talk = answered()
     talk.send("client", list_groups(2), acknowledge=False)
     talk._add("broker", FIN | ACK, seq=talk._next["broker"] + (1 << 30))

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import tests.coverage
-from kafkasniff.kafka.coverage import Proof, Proven, defined_pairs, proven
-from kafkasniff.kafka.dissectors import api, api_keys, data_definitions
+from kafkasniff.kafka.apis.coverage import Proof, Proven, defined_pairs, proven
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.schema.data_schemas import data_definitions
 from tests.coverage import PAGE, main, page
 from tests.vectors.reader import unproduced
 
@@ -24,8 +25,9 @@ def rows(text: str) -> list[list[str]]:
 
 def versions_of(text: str) -> dict[int, str]:
     """`V 0-2, VC 3, 5` → version → code."""
-    found, code = {}, ""
-    for part in text.split(", "):
+    found: dict[int, str] = {}
+    code = ""
+    for part in text.split(", ") if text else ():
         *word, versions = part.split()
         code = word[0] if word else code
         low, _, high = versions.partition("-")
@@ -39,7 +41,9 @@ def test_the_page_is_what_the_checkout_gives() -> None:
 
 def test_one_line_an_api_with_every_version() -> None:
     found = proven()
-    lines = {row[1]: row for row in rows(page()) if row[0].isdecimal() and len(row) == 6}
+    lines = {
+        row[1]: row for row in rows(page()) if row[0].isdecimal() and len(row) == 5 and api(int(row[0])) is not None
+    }
     assert len(lines) == len(api_keys())
     told = set()
     for key in api_keys():
@@ -47,13 +51,14 @@ def test_one_line_an_api_with_every_version() -> None:
         assert one is not None
         row = lines[one.name]
         assert row[0] == str(key)
-        for version, code in versions_of(row[5]).items():
+        usual = dict.fromkeys(versions_of(row[2].partition(" (")[0]), "VC")
+        for version, code in {**usual, **versions_of(row[4])}.items():
             told.add((key, version))
             proof = found.pairs.get((key, version), Proof())
             assert ("V" in code, "C" in code) == (bool(proof.vectors), bool(proof.captures)), row
             assert code == "none" or (key, version) in found.pairs
     assert told == defined_pairs()
-    names = [row[0] for row in rows(page()) if len(row) == 6]
+    names = [name for row in rows(page()) if len(row) == 4 for name in row[1].split(", ")]
     assert set(data_definitions()) <= set(names)
 
 
@@ -66,10 +71,10 @@ def test_every_pair_without_proof_has_its_reason() -> None:
         assert entry.reason in page()
 
 
-def test_the_captures_named_are_there() -> None:
-    shown = {row[0] for row in rows(page()) if len(row) == 3 and ".pcap" in row[0]}
-    assert shown == {name for proof in proven().pairs.values() for name in proof.captures}
-    assert [name for name in shown if not (PAGE.parent.parent / "captures" / name).is_file()] == []
+def test_the_captures_that_prove_are_there() -> None:
+    proving = {name for proof in proven().pairs.values() for name in proof.captures}
+    assert len(proving) > 50
+    assert [name for name in proving if not (PAGE.parent.parent / "captures" / name).is_file()] == []
 
 
 def test_lines_are_short_enough_to_read() -> None:
@@ -83,7 +88,6 @@ def test_the_page_changes_with_what_is_proven(tmp_path: Path, monkeypatch: pytes
     assert main() == 0
     text = (tmp_path / "coverage.md").read_text(encoding="utf-8")
     assert text != whole
-    assert re.search(r"^\| 52 \| Vote \|.*\| none 0-1, VC 2 \|$", text, re.M)
+    assert re.search(r"^\| 52 \| Vote \| 0-2 \|  \| none 0-1 \|$", text, re.M)
     assert re.search(r"^\| 0 \| Produce \|.*\| none 0-13 \|$", text, re.M)
-    assert "| all | 369 | 1 | 1 | 1 |" in text
-    assert "| a.pcap | 1 | Vote 2 |" in text
+    assert f"| all | {len(defined_pairs())} | 1 | 1 | 1 |" in text

@@ -1,7 +1,7 @@
-"""Captures, crafted and real, disturbed as networks and capturing disturb them.
+"""Captures, crafted and real, with the disturbances of networks and capturing.
 
-What loses no byte must not change a message; what loses bytes may cost messages, never make one up. Compared are the
-JSON lines without numbers and times, by connection and direction, in order.
+A disturbance that loses no byte must not change a message; one that loses bytes may cost messages but never invent one.
+The tests compare JSON lines without numbers and times, by connection and direction, in order.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ Disturbance = Callable[[Sequence[Packet], Random], list[Packet]]
 CRAFTED = "crafted"
 SHIPPED = {path.name: path for path in shipped_captures()}
 SOURCES = [CRAFTED, *SHIPPED]
-# A capture with a snap length has lost bytes already; other files may hold it, but no disturbance is harmless to it.
+# A capture with a snap length has lost bytes already: other file formats are tested with it, but no disturbance is
+# harmless.
 WHOLE = [source for source in SOURCES if source == CRAFTED or not is_cut(SHIPPED[source])]
+HALVES = [[CRAFTED, *one_in(2, WHOLE[1:], start)] for start in range(2)]
+"""Half of the captures, and the other half: by default one loses no bytes, the other some."""
 
 MISSING = object()
 
@@ -52,7 +55,7 @@ HARMLESS: dict[str, Disturbance] = {
     "wrapped-reordered": damage.composed(disturb.wrapped, disturb.resegmented, disturb.reordered),
     "kept-alive": disturb.kept_alive,
     "kept-alive-wrapped": damage.composed(disturb.wrapped, disturb.kept_alive),
-    # Keep-alives last: one that overtakes data brings a byte of garbage that arrives first, and wins.
+    # Keep-alives last: one that overtakes data brings a garbage byte that arrives first and takes precedence.
     "everything": damage.composed(
         disturb.wrapped,
         disturb.resegmented,
@@ -69,7 +72,7 @@ INTRUSIONS: dict[str, Disturbance] = {
     "out-of-window": intrude.out_of_window,
     "conflicting": intrude.conflicting,
     "conflicting-small": damage.composed(disturb.resegmented, intrude.conflicting),
-    # Reordered first: a contradicting segment that overtakes the true one is the first arrival, and wins.
+    # Reordered first: a contradicting segment that overtakes the true one arrives first and takes precedence.
     "all-intrusions": damage.composed(
         disturb.resegmented, disturb.reordered, intrude.forged_resets, intrude.out_of_window, intrude.conflicting
     ),
@@ -116,7 +119,7 @@ def kinds(outcome: Outcome) -> Counter[str]:
 
 
 def same(found: dict[Side, list[Line]], expected: dict[Side, list[Line]]) -> None:
-    """Equal; else says where the first difference is, not all of both."""
+    """Fail with the first difference instead of printing both sides."""
     assert sorted(found) == sorted(expected)
     for side, lines in expected.items():
         for number, (one, other) in enumerate(zip(found[side], lines, strict=False)):
@@ -133,12 +136,12 @@ def is_orphan(line: Line) -> bool:
 
 
 def is_part(part: Any, whole: Any) -> bool:
-    """`part` holds nothing that `whole` does not hold at the same place."""
+    """`part` contains nothing that differs from `whole` at the same place."""
     if isinstance(part, dict) and part.keys() == {"redacted"}:
-        # Whether a value is a secret may stand behind it: without that it is withheld.
+        # Whether a value is a secret may follow it: without that, the value is withheld.
         return True
     if isinstance(part, dict) and isinstance(whole, dict):
-        # How many bytes were cut off the last batch is the one thing that a cut changes.
+        # The number of bytes cut off the last batch is all that a cut changes.
         return all(name == "truncated_bytes" or is_part(part[name], whole.get(name, MISSING)) for name in part)
     if isinstance(part, list) and isinstance(whole, list):
         return len(part) <= len(whole) and all(map(is_part, part, whole))
@@ -146,7 +149,7 @@ def is_part(part: Any, whole: Any) -> bool:
 
 
 def agrees(value: Any, whole: Any, inside: bool = False) -> bool:
-    """Both are the same, but for what lies inside of bytes: that may need a message which the capture has lost."""
+    """Both are the same except for the contents of bytes, which may need a message that the capture has lost."""
     if inside and value is None:
         return True
     if isinstance(value, dict) and isinstance(whole, dict):
@@ -162,7 +165,7 @@ def agrees(value: Any, whole: Any, inside: bool = False) -> bool:
 
 
 def matches(line: Line, whole: Line) -> bool:
-    """`line` is `whole`, or what is left of it: without its request, or without some of its bytes (and says so)."""
+    """`line` is `whole` or its remains: without its request, or without some of its bytes, and marked as such."""
     if line["size"] != whole.get("size"):
         return False
     if is_incomplete(line):
@@ -170,17 +173,17 @@ def matches(line: Line, whole: Line) -> bool:
         return is_part(told, whole)
     if is_orphan(line):
         return bool(line["correlation_id"] == whole.get("correlation_id"))
-    # Of a request that was cut before its client id, the response does not know it either; a token without the
-    # handshake before it does not know its mechanism.
+    # If a request is cut before its client id, its response has none either; a token without the preceding handshake
+    # has no mechanism.
     ignored = {"problems"} | {key for key in ("client_id", "mechanism") if line.get(key) is None}
     return agrees({**line, **dict.fromkeys(ignored)}, {**whole, **dict.fromkeys(ignored)})
 
 
 def contained(found: dict[Side, list[Line]], expected: dict[Side, list[Line]]) -> None:
-    """`found` has nothing that `expected` has not, none of it twice, in the same order.
+    """`found` contains only elements of `expected`, each once, in the same order.
 
-    Only orphans may come later than in their turn: it takes time to know that their request will not come. Messages of
-    which nothing but the size is left are looked for last, in what the others leave.
+    Only orphans may be late: it takes time to know that their request is missing. Messages of which only the size is
+    left are matched last, with the elements that remain.
     """
     for side, lines in found.items():
         assert side in expected, f"there was no such stream: {side}"
@@ -203,7 +206,7 @@ def known_streams(outcome: Outcome) -> set[tuple[str, int]]:
 
 
 def holes(whole: Sequence[Packet], left: Sequence[Packet]) -> set[tuple[str, int]]:
-    """Ends whose stream lacks bytes in `left` that stand between bytes which `left` has."""
+    """Ends whose stream lacks bytes in `left` between bytes that `left` has."""
     covered: dict[object, list[tuple[int, int]]] = defaultdict(list)
     first: dict[object, int] = {}
     for packet in left:
@@ -223,7 +226,7 @@ def holes(whole: Sequence[Packet], left: Sequence[Packet]) -> set[tuple[str, int
 
 
 @pytest.mark.parametrize("source", WHOLE)
-def test_the_originals_hold_something_to_lose(source: str) -> None:
+def test_the_originals_have_enough_to_lose(source: str) -> None:
     outcome = original(source)
     assert outcome.summary.requests >= 5
     assert outcome.summary.responses >= 5
@@ -231,8 +234,8 @@ def test_the_originals_hold_something_to_lose(source: str) -> None:
     assert outcome.summary.bytes_stream == sum(map(len, stream_bytes(packets_of(source)).values()))
 
 
-@pytest.mark.parametrize(("source", "name"), in_turn(WHOLE, HARMLESS, 15, all_of=[CRAFTED]))
-def test_what_loses_no_byte_changes_no_message(source: str, name: str) -> None:
+@pytest.mark.parametrize(("source", "name"), in_turn(HALVES[0], HARMLESS, 15, all_of=[CRAFTED]))
+def test_disturbances_without_losses_change_no_message(source: str, name: str) -> None:
     disturbed = HARMLESS[name](packets_of(source), seeded(source, name))
     outcome = packets_outcome(disturbed)
     same(outcome.messages(), original(source).messages())
@@ -242,27 +245,27 @@ def test_what_loses_no_byte_changes_no_message(source: str, name: str) -> None:
 
 @pytest.mark.parametrize("source", [CRAFTED, *one_in(6, WHOLE[1:], 0)])
 def test_taps_out_of_step_change_no_message(source: str) -> None:
-    # A response in front of its request has a negative latency, which is told.
+    # A response before its request has a negative latency, which is reported.
     outcome = packets_outcome(disturb.skewed(packets_of(source), seeded(source)))
     same(outcome.messages(drop=["problems"]), original(source).messages(drop=["problems"]))
     assert outcome.summary.bytes_lost == 0
 
 
-@pytest.mark.parametrize(("source", "name"), in_turn(WHOLE, INTRUSIONS, 6, all_of=[CRAFTED]))
-def test_what_does_not_belong_is_ignored_and_told(source: str, name: str) -> None:
+@pytest.mark.parametrize(("source", "name"), in_turn(HALVES[0], INTRUSIONS, 6, all_of=[CRAFTED]))
+def test_foreign_packets_are_ignored_and_reported(source: str, name: str) -> None:
     disturbed = INTRUSIONS[name](packets_of(source), seeded(source, name))
     outcome = packets_outcome(disturbed)
     same(outcome.messages(), original(source).messages())
     assert outcome.summary.bytes_lost == 0
     assert len(disturbed) > len(packets_of(source))
     told = sum((kinds(outcome) - kinds(original(source))).values())
-    # Bytes that were handed on are not kept, so nothing can tell that what comes later contradicts them.
+    # Emitted bytes are not kept, so a later contradiction goes unnoticed.
     if "conflicting" not in name:
         assert told > 0
 
 
 @pytest.mark.parametrize("source", [CRAFTED, *one_in(6, WHOLE[1:], 1)])
-def test_ports_used_again_are_other_connections(source: str) -> None:
+def test_reused_ports_are_other_connections(source: str) -> None:
     packets = packets_of(source)
     outcome = packets_outcome(disturb.reused(packets, seeded(source)))
     expected = {side: [*lines, *lines] for side, lines in original(source).messages().items()}
@@ -276,7 +279,7 @@ def test_a_missing_handshake_changes_no_message(source: str) -> None:
     whole = original(source)
     unknown = sum(any(one["kind"] == "version-unknown" for one in line.get("problems", ())) for line in whole.lines)
     if unknown:
-        # Where a stream begins with a version that nobody knows, nothing shows that it begins there.
+        # If a stream begins with an unknown version, nothing shows that it begins there.
         contained(outcome.messages(), whole.messages())
         assert outcome.summary.requests >= whole.summary.requests - unknown
         assert outcome.summary.responses >= whole.summary.responses - unknown
@@ -284,8 +287,8 @@ def test_a_missing_handshake_changes_no_message(source: str) -> None:
         same(outcome.messages(), whole.messages())
 
 
-@pytest.mark.parametrize(("source", "name"), in_turn(WHOLE, DAMAGE, 18, all_of=[CRAFTED]))
-def test_what_loses_bytes_makes_nothing_up(source: str, name: str) -> None:
+@pytest.mark.parametrize(("source", "name"), in_turn(HALVES[1], DAMAGE, 18, all_of=[CRAFTED]))
+def test_losses_invent_no_message(source: str, name: str) -> None:
     packets = packets_of(source)
     whole = original(source)
     for seed in range(6 if source == CRAFTED else 1):
@@ -299,8 +302,8 @@ def test_what_loses_bytes_makes_nothing_up(source: str, name: str) -> None:
         assert outcome.summary.bytes_stream >= outcome.summary.bytes_decoded + outcome.summary.bytes_lost
 
 
-def test_a_mechanism_that_is_cut_off_is_unknown() -> None:
-    """The tokens of SCRAM follow handshakes of which the snap length leaves the first letters of the mechanism."""
+def test_a_truncated_mechanism_is_unknown() -> None:
+    """SCRAM tokens follow handshakes of which the snap length keeps only the first letters of the mechanism."""
     source = "java-0.10.2.pcap"
     outcome = packets_outcome(damage.snapped(packets_of(source), seeded(source, "snapped", 0)))
     contained(outcome.messages(), original(source).messages())
@@ -312,7 +315,7 @@ def test_a_mechanism_that_is_cut_off_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("source", [CRAFTED, *one_in(6, WHOLE[1:], 3)])
-def test_requests_alone_are_all_there(source: str) -> None:
+def test_requests_alone_are_complete(source: str) -> None:
     outcome = packets_outcome(damage.requests_only(packets_of(source), seeded(source)))
     expected = original(source).messages(drop=["problems"])
     found = outcome.messages(drop=["problems"])
@@ -344,8 +347,8 @@ PCAP_VARIANTS = {
     "raw": (True, "<"),
 }
 """Whether times are in nanoseconds, and the order of bytes; by the link layer."""
-IN_FILES = [[CRAFTED, *one_in(2, list(SHIPPED), start)] for start in range(2)]
-"""Half of the captures, and the other half: each is put into some kind of file."""
+IN_FILES = [[CRAFTED, *one_in(4, list(SHIPPED), start)] for start in range(2)]
+"""A quarter of the captures, and another: they are put into all kinds of files."""
 
 
 @pytest.mark.parametrize(("source", "variant"), in_turn(IN_FILES[0], PCAP_VARIANTS, 11, all_of=[CRAFTED]))
@@ -365,7 +368,7 @@ def test_pcapng_with_sections_and_interfaces(source: str, order: str, tmp_path: 
 
 @pytest.mark.parametrize(("source", "form"), in_turn(IN_FILES[0], FORMS, 4, all_of=[CRAFTED]))
 def test_compressed_files(source: str, form: str, tmp_path: Path) -> None:
-    # The content says what it is, not the name.
+    # The content decides the format, not the name.
     path = tmp_path / "capture"
     path.write_bytes(compressed(pcap_bytes(packets_of(source)), form))
     in_file(files_outcome([path]), source)
@@ -375,7 +378,7 @@ def test_compressed_files(source: str, form: str, tmp_path: Path) -> None:
 def test_rotated_files_are_one_timeline(source: str, files: int, tmp_path: Path) -> None:
     paths = write_rotated(tmp_path, spread(packets_of(source)), files)
     in_file(files_outcome(paths), source)
-    # Whatever the order in which they are named: it decides only between packets of the same time.
+    # The order of arguments matters only for packets with the same time.
     in_file(files_outcome(paths[::-1]), source)
 
 

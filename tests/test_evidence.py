@@ -1,6 +1,7 @@
-"""Every golden line is right by something that this project did not write: Kafka's own classes, and a plain walk.
+"""Every golden line is proven by independent code: Kafka's own classes, and a plain walk.
 
-Which request a response answers, by tshark: tests/test_tshark.py. What the clients say: tests/test_evidence_clients.py.
+tests/test_tshark.py checks the pairing of requests and responses with tshark, tests/test_evidence_clients.py compares
+with the clients' logs.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.kafka.coverage import defined_pairs, proven
-from kafkasniff.kafka.dissectors import snake_case
+from kafkasniff.kafka.apis.coverage import defined_pairs, proven
+from kafkasniff.kafka.apis.dissectors import snake_case
 from tests.craft.packet import FIN, RST
 from tests.craft.read import file_bytes, raw_packets, read_packets
 from tests.evidence.compare import Line, differences, interprets, line_differences, rfc3339, snake
@@ -38,7 +39,7 @@ def was_cut(capture: Path) -> bool:
     return any(frame.cut for frame in frames(capture))
 
 
-def test_every_message_line_is_what_kafka_reads_from_the_bytes(capture_path: Path):
+def test_every_message_line_matches_what_kafka_reads(capture_path: Path):
     matches, strays, _ = match(capture_path, golden_lines(capture_path))
     assert not strays, "lines without evidence"
     assert matches
@@ -49,7 +50,7 @@ def test_every_message_line_is_what_kafka_reads_from_the_bytes(capture_path: Pat
 def test_every_message_of_the_capture_has_its_line(capture_path: Path):
     _, _, passed = match(capture_path, golden_lines(capture_path))
     if was_cut(capture_path):
-        # The first message of a stream has to be whole for the stream to be taken for Kafka.
+        # The first message of a stream must be complete for the stream to be recognized as Kafka.
         assert len(passed) < len(frames(capture_path)) // 2
         lost = {line["connection"] for line in golden_lines(capture_path) if line["type"] == "problem"}
         silent = {line["connection"] for line in golden_lines(capture_path)} - lost
@@ -58,8 +59,8 @@ def test_every_message_of_the_capture_has_its_line(capture_path: Path):
         assert not passed
 
 
-def test_with_secrets_shown_too(capture_path: Path):
-    """Without secrets, a line is that of the golden file, which is compared above."""
+def test_the_same_with_secrets_shown(capture_path: Path):
+    """A line without secrets equals that of the golden file, which is compared above."""
     matches, strays, _ = match(capture_path, open_lines(capture_path))
     assert not strays
     golden = [(line, frame) for line, frame, _ in match(capture_path, golden_lines(capture_path))[0]]
@@ -77,7 +78,7 @@ def test_some_secrets_are_hidden_and_checked(name: str):
     assert "'redacted'" in repr(golden_lines(capture))
 
 
-def test_exchanges_join_what_belongs_together(capture_path: Path):
+def test_exchanges_join_matching_messages(capture_path: Path):
     matches, _, _ = match(capture_path, golden_lines(capture_path))
     numbers = {id(frame): line["exchange"] for line, frame, _ in matches}
     for _, frame, _ in matches:
@@ -87,8 +88,10 @@ def test_exchanges_join_what_belongs_together(capture_path: Path):
     assert set(numbers.values()) == set(range(1, max(numbers.values()) + 1))
 
 
-def test_lines_stand_in_order_of_completion(capture_path: Path):
-    """Those of a stream always; all, where the first request of each connection told at once that it is Kafka."""
+def test_lines_are_in_order_of_completion(capture_path: Path):
+    """Within a stream always; across streams where the first request of each connection showed at once that it is
+    Kafka.
+    """
     messages = [line for line in golden_lines(capture_path) if line["type"] != "problem"]
     firsts = {line["connection"]: line for line in reversed(messages)}
     streams = defaultdict(list)
@@ -117,7 +120,7 @@ NO_ANSWER = re.compile(r"#(\d+) (\w+) v(\d+) corr (-?\d+): ")
 
 
 def left_without_an_answer(capture: Path, line: Line) -> bool:
-    """Whether the broker ended the connection of a line, and the client had the last word."""
+    """Whether the broker closed the connection of a line after the client's last message."""
     ends = next(
         (one["client"], one["broker"])
         for one in golden_lines(capture)
@@ -134,13 +137,12 @@ def left_without_an_answer(capture: Path, line: Line) -> bool:
     return by_client == [True, False] and rfc3339(farewells[-1].time_ns) == line["time"]
 
 
-def test_every_other_line_is_of_a_kind_whose_reason_is_known(capture_path: Path):
+def test_every_other_line_has_a_known_reason(capture_path: Path):
     """Problems of streams have no message of their own that Kafka could read.
-
-    - request-unanswered, response-lost: the walk of the wire finds no whole response to that request;
-    - stream-cut: the walk has that many bytes left behind the last whole frame of that stream;
-    - connection-rejected: the client's was the last word, and the broker was the first to close;
-    - sasl: test_raw_tokens_are_those_on_the_wire.
+    - request-unanswered, response-lost: the walk of the wire finds no complete response to that request;
+    - stream-cut: the walk has that many bytes after the last complete frame of that stream;
+    - connection-rejected: the client sent last, and the broker closed first;
+    - sasl: test_raw_tokens_match_the_wire.
     """
     times = {number: raw[0] for number, raw in enumerate(raw_packets(file_bytes(capture_path)), 1)}
     matches, _, _ = match(capture_path, golden_lines(capture_path))
@@ -177,12 +179,12 @@ def test_every_other_line_is_of_a_kind_whose_reason_is_known(capture_path: Path)
 
 
 def wants_nothing(request: Evidence) -> bool:
-    """Whether Kafka reads a Produce request that is not answered."""
+    """Whether Kafka reads a Produce request without a response."""
     return request["api"] == "Produce" and request.get("body", {}).get("acks") == 0
 
 
 @of_all_captures
-def test_kafkas_names_become_ours_by_kafkas_rule():
+def test_kafkas_names_are_converted_by_kafkas_rule():
     names = {name for capture in captures() for _, told in evidence(capture) for name in keys(told.get("body"))}
     assert len(names) > 100
     for name in names:
@@ -198,7 +200,7 @@ def keys(value: object) -> set[str]:
 
 
 @of_all_captures
-def test_what_is_proven_is_what_the_evidence_gives():
+def test_proven_pairs_match_the_evidence():
     lines = PART.lines(PROVEN_FILE.read_text(encoding="utf-8"))
     assert lines == proven_lines(captures()), "python -m tests.evidence"
     found = proven()
@@ -232,7 +234,7 @@ def changed(value: object) -> object:
 
 
 def places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
-    """Where in a line there is a plain value."""
+    """Positions of plain values in a line."""
     if isinstance(value, dict):
         return [place for name, item in value.items() for place in places(item, (*path, name))]
     if isinstance(value, list):
@@ -241,8 +243,8 @@ def places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, .
 
 
 @pytest.mark.parametrize("name", ["java-transactions.pcap", "java-sasl.pcap"])
-def test_the_comparison_sees_every_change(name: str):
-    """One message of each API and direction: whatever value of its line is changed or taken away, it is told."""
+def test_the_comparison_notices_every_change(name: str):
+    """For one message of each API and direction, changing or removing any value is noticed."""
     seen = set()
     for line, frame, told in match(ROOT / "captures" / name, golden_lines(ROOT / "captures" / name))[0]:
         if (line["api_key"], line["type"]) in seen or len(str(line)) > 8_000:
@@ -251,7 +253,7 @@ def test_the_comparison_sees_every_change(name: str):
         wrong = copy.deepcopy(line)
         for place in places(line):
             if place[0] in {"exchange", "problems"} or any(interprets(step) for step in place if isinstance(step, str)):
-                continue  # checked by tests of their own
+                continue  # checked by their own tests
             inner = wrong
             for step in place[:-1]:
                 inner = inner[step]
@@ -269,8 +271,8 @@ def test_the_comparison_sees_every_change(name: str):
     assert len(seen) > 10
 
 
-def test_kafka_says_it_again(require_kafka):
-    """The evidence that is kept is what Kafka's classes say today, on two captures."""
+def test_kafka_still_agrees(require_kafka):
+    """The stored evidence equals the current output of Kafka's classes, on two captures."""
     require_kafka(*RELEASES)
     for name in ("java-group-consumer.pcap", "librdkafka-snaplen-128.pcap"):
         kept = evidence(ROOT / "captures" / name)

@@ -1,4 +1,4 @@
-"""The golden lines say what the clients' own logs and reports say (captures/NAME.log.jsonl)."""
+"""Golden lines match the clients' own logs and reports (captures/NAME.log.jsonl)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def told(lines, names):
 
 @pytest.mark.parametrize("kind", ["request", "response"])
 def test_messages_of_the_clients_log(capture_path: Path, kind):
-    """Each message that the log names has its line; where the log is complete, each line is named there."""
+    """Each logged message has its line; where the log is complete, each line is also logged."""
     logged = [entry for entry in sidecar(capture_path) if entry["kind"] == kind]
     if not logged:
         pytest.skip("this client logs none")
@@ -64,7 +64,7 @@ def test_messages_of_the_clients_log(capture_path: Path, kind):
     if manifest(capture_path)["requests_complete"]:
         assert kind == "response" or theirs == ours
     if manifest(capture_path)["requests_complete"] or was_cut(capture_path):
-        # A response may come when its client no longer listens.
+        # A response may arrive when its client no longer listens.
         assert (ours - theirs).total() <= max(6, ours.total() // 50)
 
 
@@ -79,7 +79,7 @@ def test_reports(capture_path: Path):
 
 
 def test_every_kind_of_report_occurs():
-    """A check that nothing asks for would not show when it is wrong."""
+    """A check without data could be wrong unnoticed."""
     kinds = {entry["kind"] for capture in captures() for entry in sidecar(capture)}
     assert kinds - {"request", "response"} == set(CHECKS)
 
@@ -96,7 +96,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", ["java-codecs.pcap", "librdkafka-codecs.pcap", "old-message-formats.pcap"])
-def test_a_report_that_is_wrong_is_found_out(name):
+def test_a_wrong_report_is_detected(name):
     capture = ROOT / "captures" / name
     seen = Decoded(golden_lines(capture), open_lines(capture))
     tried = set()
@@ -111,7 +111,7 @@ def test_a_report_that_is_wrong_is_found_out(name):
 
 
 @pytest.mark.parametrize("capture", [one for one in captures() if "codecs" in one.name], ids=lambda one: one.name)
-def test_each_codec_that_a_producer_used_is_there(capture):
+def test_every_codec_of_a_producer_occurs(capture):
     seen = Decoded(golden_lines(capture), open_lines(capture))
     wanted = {(entry["topic"], entry["codec"]) for entry in sidecar(capture) if entry["kind"] == "produced"}
     assert len(wanted) == 5
@@ -119,7 +119,7 @@ def test_each_codec_that_a_producer_used_is_there(capture):
 
 
 def test_every_other_check_can_fail():
-    """With another's capture, where nothing of the kind was done, no check is content."""
+    """Each check fails for a capture of something else."""
     empty = Decoded((), ())
     for capture in captures():
         for entry in sidecar(capture):

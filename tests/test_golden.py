@@ -20,16 +20,16 @@ def _in_the_checkout(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def test_there_is_a_golden_file_for_each_capture_and_no_other():
+def test_captures_and_golden_files_match():
     assert {file.name for file in FOLDER.glob("*.jsonl")} == {golden_file(capture).name for capture in captures()}
 
 
-def test_the_captures_are_those_of_the_manifest():
+def test_the_captures_match_the_manifest():
     manifest = json.loads((ROOT / "captures" / "manifest.json").read_text(encoding="utf-8"))
     assert [capture.name for capture in captures()] == sorted(entry["file"] for entry in manifest["captures"])
 
 
-def test_what_is_printed_is_the_golden_file(capture_path: Path):
+def test_output_matches_the_golden_file(capture_path: Path):
     golden = golden_file(capture_path).read_bytes().splitlines()
     printed = decode(capture_path).splitlines()
     assert len(printed) == len(golden)
@@ -42,7 +42,7 @@ def test_the_golden_files_are_small(capture_path: Path):
     assert 0 < golden_file(capture_path).stat().st_size < MOST
 
 
-def test_the_program_itself_prints_the_golden_file():
+def test_the_program_prints_the_golden_file():
     capture = captures()[0]
     done = subprocess.run(
         [sys.executable, "-m", "kafkasniff", *arguments(capture)], capture_output=True, cwd=ROOT, check=True, timeout=60

@@ -1,4 +1,4 @@
-"""Bytes that anyone may send: damaged captures and damaged messages end in problems, never in an exception."""
+"""Hostile bytes: damaged captures and messages end in problems, never in an exception."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import CaptureError
-from kafkasniff.inspector import Inspector
 from kafkasniff.model import Message
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
@@ -32,7 +32,7 @@ def packets_of(path: Path) -> tuple[Packet, ...]:
 
 
 def damaged(data: bytes, chance: random.Random, times: int) -> bytes:
-    """Flip, overwrite, cut out, double or insert bytes, at some places."""
+    """Flip, overwrite, remove, duplicate or insert bytes at some places."""
     out = bytearray(data)
     for _ in range(times):
         at = chance.randrange(len(out) + 1)
@@ -64,7 +64,7 @@ def test_damaged_captures(tmp_path_factory: object, path: Path, chance: random.R
             for part in source:
                 inspector.feed(part)
     except CaptureError:
-        return  # its beginning is no capture's any more
+        return  # its beginning no longer identifies a capture
     finally:
         broken.unlink()
     inspector.close()
@@ -74,7 +74,7 @@ def test_damaged_captures(tmp_path_factory: object, path: Path, chance: random.R
 
 @given(st.sampled_from(CAPTURES), st.randoms(use_true_random=False), st.integers(1, 12))
 def test_damaged_messages(path: Path, chance: random.Random, times: int) -> None:
-    """Payloads damaged at their length, so that TCP stays whole and the damage reaches the decoders."""
+    """Payloads damaged without changing their length, so that TCP stays intact and the damage reaches the decoders."""
     packets = list(packets_of(path))
     carriers = [index for index, packet in enumerate(packets) if packet.payload]
     for _ in range(times):
@@ -94,7 +94,7 @@ def test_damaged_messages(path: Path, chance: random.Random, times: int) -> None
     for part in reversed(out):
         events += again.feed(part)
     events += again.close()
-    # Compared as text: NaN, which damage may make, is not equal to itself.
+    # Compared as text: NaN, which damage may produce, does not equal itself.
     assert repr(events) == repr(expected)
     assert whole.summary == again.summary
     assert all(message.header is not None or message.problems for message in expected if isinstance(message, Message))

@@ -1,4 +1,4 @@
-"""Names that anyone may send do nothing to a terminal: no escapes, no lines of their own, no markup, nothing unseen."""
+"""Hostile names do nothing to a terminal: no escapes, line breaks, markup or invisible characters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkasniff.analysis import question_names
 from kafkasniff.cli.environment import Exit
-from kafkasniff.inspector import Inspector
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.live.metrics import Metrics
+from kafkasniff.live.state import ViewState
+from kafkasniff.live.top import TopModel
 from kafkasniff.sinks.jsonl import JsonSink
-from kafkasniff.sinks.printable import printable
-from kafkasniff.watch.metrics import Metrics
-from kafkasniff.watch.state import ViewState
-from kafkasniff.watch.top import TopModel
+from kafkasniff.text.printable import printable
 from tests.choice import in_turn
 from tests.cli.console import kafkasniff
 from tests.craft.batches import batch
@@ -29,7 +29,7 @@ from tests.craft.kafka_bytes import int32
 from tests.craft.packet import Packet
 from tests.craft.write import write_pcap
 from tests.kafka.records_craft import Record, batch_of
-from tests.watch.scenes import drawn
+from tests.live.scenes import drawn
 
 EVIL = {
     "title": "\x1b]0;owned\x07",
@@ -49,13 +49,13 @@ OUR_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def with_client(message: bytes, client_id: bytes) -> bytes:
-    """A framed request of the client `crafted`, of another client."""
+    """A framed request of the client `crafted`, with another client id."""
     body = message[4:].replace(b"\0\x07crafted", len(client_id).to_bytes(2) + client_id, 1)
     return int32(len(body)) + body
 
 
 def talk(number: int, text: str) -> Conversation:
-    """Everything that a peer can give a name to, and a sentence of the broker's, is `text`."""
+    """Everything that a peer can name, and an error message of the broker, is `text`."""
     made = Conversation(("10.0.0.5", 50_000 + number), ("10.0.0.9", 9092))
     made.handshake()
     client = text.encode()
@@ -91,7 +91,7 @@ def packets(text: str) -> list[Packet]:
 
 
 def harmless(text: str) -> None:
-    """Nothing but visible characters, line feeds and our own colours."""
+    """Only visible characters, line feeds and our own colours."""
     for character in OUR_COLOURS.sub("", text):
         assert character == "\n" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -135,13 +135,13 @@ def test_trees(capture: Path, evil: str, options: list[str]) -> None:
 
 
 def test_json_on_a_terminal(capture: Path, exported: Path) -> None:
-    """The same values, with all that would act there escaped; elsewhere nothing is touched."""
+    """The same values with escapes where a terminal would act on them, unchanged elsewhere."""
     message = request_bytes(3, 9, 1, topics=[{"name": "".join(EVIL.values()) + "\U000e0041"}]).hex()
     for arguments in (["decode", "--format", "json", capture], ["decode-bytes", "--format", "json", message],
                       ["analyze", "talkers", exported, "--format", "json"]):  # fmt: skip
         shown, plain = kafkasniff(*arguments, stdout_tty=True), kafkasniff(*arguments)
         harmless(shown.text)
-        # Not by `splitlines`, which takes U+2028 for the end of a line.
+        # Not with `splitlines`, which treats U+2028 as a line break.
         one, other = ([json.loads(line) for line in result.text.split("\n")[:-1]] for result in (shown, plain))
         assert one == other != []
 
@@ -173,7 +173,7 @@ def test_analyses(evil: str, exported: Path) -> None:
         harmless(result.err)
 
 
-def test_what_a_live_run_is_watched_by(evil: str) -> None:
+def test_views_of_a_live_run(evil: str) -> None:
     inspector, top, metrics = Inspector(exchanges=True, connections=True), TopModel(), Metrics()
     for event in (*inspector.feed(batch(packets(evil))), *inspector.close()):
         top.take(event)
@@ -188,7 +188,7 @@ def test_what_a_live_run_is_watched_by(evil: str) -> None:
     assert list(text_string_to_metric_families(scraped))
 
 
-def test_what_an_internal_error_quotes(evil: str, benign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quotations_in_internal_errors(evil: str, benign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: JsonSink, event: object) -> None:
         raise RuntimeError(evil)
 

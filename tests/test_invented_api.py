@@ -1,4 +1,4 @@
-"""Payload and secrets of an API that only a definition says anything of: no output shows them, whole or damaged."""
+"""Payload and secrets of an API known only from its definition: no output shows them, complete or damaged."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from kafkasniff.analysis import question_names
-from kafkasniff.blanking import Blanker
 from kafkasniff.cli.environment import Exit
-from kafkasniff.inspector import Inspector
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.message import Decoded, decode_request, decode_response
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.live.metrics import Metrics
+from kafkasniff.live.state import ViewState
+from kafkasniff.live.top import TopModel
 from kafkasniff.model import Message
-from kafkasniff.payload import Payload
-from kafkasniff.watch.metrics import Metrics
-from kafkasniff.watch.state import ViewState
-from kafkasniff.watch.top import TopModel
-from tests.blanking.blanked import write
+from kafkasniff.redact import Blanker
+from kafkasniff.redact.payload import Payload
+from tests.choice import ALL
 from tests.cli.console import kafkasniff
 from tests.craft import damage, disturb
 from tests.craft.batches import batch
 from tests.craft.write import write_pcap
 from tests.invented import KEY, PAYLOAD, SECRETS, known, packets, payload_in, requests, responses, secrets_in
+from tests.live.scenes import drawn
+from tests.redact.blanked import write
 from tests.test_secrets import content
-from tests.watch.scenes import drawn
 
 HIDING = [["--no-payload"], ["--hash-payload"]]
 FORMS = [
@@ -66,14 +67,14 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pcap(tmp_path_factory.mktemp("invented") / "invented.pcap", packets(), nanoseconds=True)
 
 
-def test_all_of_it_is_shown_where_it_is_asked_for(path: Path) -> None:
-    """What the other tests stand on."""
+def test_everything_is_shown_on_request(path: Path) -> None:
+    """The premise of the other tests."""
     shown = kafkasniff("decode", "-q", "--format", "json", "--show-secrets", path)
     assert shown.code == Exit.OK, shown.err
     assert payload_in(shown.out) == set(PAYLOAD)
     assert secrets_in(shown.out) == set(SECRETS)
     assert len(PAYLOAD) > 100
-    # The records of the log are none of Kafka's, and the message that version 0 forwards is none at all.
+    # The log's records are not Kafka's, and the message forwarded by version 0 is not a message at all.
     kinds = {one["kind"] for line in shown.objects for one in line["problems"]}
     assert kinds == {"internal-record", "header-truncated", "api-unknown"}
     text = kafkasniff("decode", "-q", "-vv", path).out
@@ -92,7 +93,7 @@ def test_lines(path: Path, form: list[str], hiding: list[str]) -> None:
     assert payload_in(shown.out + shown.err.encode()) == set()
 
 
-def test_what_is_no_payload_stays(path: Path) -> None:
+def test_other_values_are_kept(path: Path) -> None:
     for line in kafkasniff("decode", "-q", "--format", "json", "--no-payload", path).objects:
         if line["api"] == "Invented":
             body = line["body"]
@@ -119,7 +120,7 @@ def test_tables(path: Path, tmp_path: Path, more: list[str]) -> None:
 
 
 def test_answers(path: Path, tmp_path: Path) -> None:
-    """What measures and looks for trouble names topics and clients, no payload and no secrets."""
+    """Measurements and findings name topics and clients, but no payload and no secrets."""
     for command in (
         ["stats", path], ["stats", "--format", "json", path], ["check", path], ["check", "--format", "json", path],
         ["timing", path], ["audit", path, "--target", "4.0"], ["diff", path, path],
@@ -137,7 +138,7 @@ def test_answers(path: Path, tmp_path: Path) -> None:
         assert payload_in(result.out + result.err.encode()) | secrets_in(result.out) == set(), question
 
 
-def test_what_a_live_run_is_watched_by() -> None:
+def test_views_of_a_live_run() -> None:
     inspector, top, metrics = Inspector(exchanges=True, connections=True), TopModel(), Metrics()
     for event in (*inspector.feed(batch(packets())), *inspector.close()):
         top.take(event)
@@ -161,7 +162,7 @@ def test_pasted_bytes() -> None:
                 assert b"Invented" in result.out
 
 
-# -- captures to hand on -----------------------------------------------------------------------------------------------
+# -- captures to share -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("secrets", [False, True])
@@ -197,16 +198,19 @@ def test_damaged_captures(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out.pcap"
     write(path, out)
     assert payload_in(out.read_bytes()) | secrets_in(out.read_bytes()) == set()
+    place = list(DAMAGE).index(name)
     for number, hiding in enumerate(HIDING):
         for form in (["--format", "json"], ["-vv"]):
             result = kafkasniff("decode", *form, *hiding, path)
             assert payload_in(result.out + result.err.encode()) | secrets_in(result.out) == set()
+        if not ALL and number != place % len(HIDING):
+            continue
         folder = tmp_path / str(number)
         kafkasniff("export", path, "--output", folder, "--records", *hiding)
         assert payload_in(content(folder)) | secrets_in(content(folder)) == set()
 
 
-# -- messages that break off or are wrong ------------------------------------------------------------------------------
+# -- truncated or wrong messages ---------------------------------------------------------------------------------------
 
 SIDES = ("request", "response")
 
@@ -218,7 +222,7 @@ def _decoded(side: str, version: int, data: bytes, options: DecodeOptions, *, cu
 
 
 def _left(side: str, version: int, data: bytes, *, cut: bool, secrets: bool) -> bytes:
-    """What is told of a message without its payload, and what is written of it."""
+    """What is printed, and what is written, for a message without its payload."""
     found = _decoded(side, version, data, DecodeOptions(show_secrets=secrets), cut=cut)
     message = Message(
         "request" if side == "request" else "response", len(data), api_key=found.api_key, api=found.api,
@@ -232,7 +236,7 @@ def _left(side: str, version: int, data: bytes, *, cut: bool, secrets: bool) -> 
 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("side", SIDES)
-def test_messages_that_break_off_in_any_field(side: str, version: int) -> None:
+def test_messages_truncated_in_any_field(side: str, version: int) -> None:
     data = (requests(version) if side == "request" else responses(version))[4:]
     rng = Random(version)
     places = sorted({*rng.sample(range(len(data)), 60), *range(len(data) - 20, len(data))})
@@ -247,7 +251,7 @@ def test_messages_that_break_off_in_any_field(side: str, version: int) -> None:
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("side", SIDES)
 def test_messages_with_a_wrong_byte(side: str, version: int) -> None:
-    """The first byte of each thing to hide has a length in front: those are what puts it in the wrong place."""
+    """Each hidden value begins with its length: a wrong length shifts the values after it."""
     data = (requests(version) if side == "request" else responses(version))[4:]
     places, at = set(), data.find(b"payload-")
     while at >= 0:
@@ -260,7 +264,7 @@ def test_messages_with_a_wrong_byte(side: str, version: int) -> None:
             assert b"payload-" not in _left(side, version, damaged, cut=False, secrets=False), place
 
 
-def test_a_version_that_is_not_known() -> None:
+def test_an_unknown_version() -> None:
     data = requests(2)[4:6] + b"\0\x05" + requests(2)[8:]
     left = _left("request", 2, data, cut=False, secrets=True)
     assert payload_in(left) == set()

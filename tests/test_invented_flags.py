@@ -1,4 +1,4 @@
-"""What only a definition says of an API besides payload and secrets: floats, names, weight, traffic."""
+"""Flags of an API in its definition besides payload and secrets: floats, names, weight, traffic."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ import pytest
 
 from kafkasniff.analysis.between_brokers import is_between_brokers
 from kafkasniff.cli.environment import Exit
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.memory_budget import message_bytes
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.apart import ways_to_tell
-from kafkasniff.entities import mentions
-from kafkasniff.inspector import Inspector
-from kafkasniff.kafka.cluster_metadata import metadata_test
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.embedded import may_have_floats
-from kafkasniff.kafka.message import decode_request, decode_response
-from kafkasniff.kafka.message_plan import request_plan
-from kafkasniff.kafka.weight import RECORD_BYTES, body_bytes, has_records, likely_bytes
-from kafkasniff.memory_limits import message_bytes
+from kafkasniff.kafka.apis.cluster_metadata import metadata_test
+from kafkasniff.kafka.apis.entities import mentions
+from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, has_records, likely_bytes
+from kafkasniff.kafka.embedded.interpreters import may_have_floats
+from kafkasniff.kafka.messages.message import decode_request, decode_response
+from kafkasniff.kafka.messages.message_plan import request_plan
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.live.traffic import PRODUCED, topic_traffic
 from kafkasniff.model import Connection, Direction, Exchange, Message
-from kafkasniff.watch.traffic import PRODUCED, topic_traffic
 from tests.cli.console import kafkasniff
 from tests.craft.batches import batch
 from tests.craft.from_layout import request_bytes, response_bytes
@@ -80,7 +79,7 @@ def test_floats_in_tables(path: Path, tmp_path: Path) -> None:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_exchanges_name(events: list[Any]) -> None:
+def test_names_of_exchanges(events: list[Any]) -> None:
     exchanges = [one for one in events if isinstance(one, Exchange) and one.request is not None]
     for exchange in exchanges:
         if exchange.request.api_key in {KEY, 58}:
@@ -117,16 +116,14 @@ def test_filters_by_trace_ids_of_records(path: Path, place: str) -> None:
 
 
 def test_names_of_topic_ids(path: Path) -> None:
-    """A request that reports names one of them, and its own responses name the other; its requests only ask."""
+    """A request that reports names one of them, and its responses the other; its own requests only ask."""
     lines = kafkasniff("decode", "-q", "--format", "json", path).objects
     bodies = [line["body"] for line in lines if line["api"] == "Invented"]
     found = [[one.get("_topic_name") for one in body["ids"]] for body in bodies]
     assert found == [[None, "returns"], *[["shipments", "returns"]] * 5]
-    ways = ways_to_tell(REPORT, 0, "request"), ways_to_tell(KEY, 0, "request"), ways_to_tell(KEY, 0, "response")
-    assert [one is not None and one.fields for one in ways] == [True, True, True]
 
 
-def test_who_is_who(events: list[Any], path: Path, tmp_path: Path) -> None:
+def test_roles_of_endpoints(events: list[Any], path: Path, tmp_path: Path) -> None:
     assert is_between_brokers(REPORT)
     assert not is_between_brokers(KEY)
     assert request_plan(REPORT, 0).needed
@@ -193,7 +190,7 @@ def test_weight_of_a_message_inside() -> None:
         assert likely_bytes(key, "request", len(data), decoded.body) >= MANY * RECORD_BYTES
 
 
-def test_plans_know_what_is_in_them() -> None:
+def test_plans_know_their_contents() -> None:
     for direction in DIRECTIONS:
         assert not has_records(REPORT, direction)
         assert metadata_test(KEY, direction) is not None
@@ -202,7 +199,7 @@ def test_plans_know_what_is_in_them() -> None:
     assert (plan.has_records, plan.asks_connection, plan.needed, plan.whole_records) == (True, True, False, False)
 
 
-# -- what a live run shows ---------------------------------------------------------------------------------------------
+# -- views of a live run -----------------------------------------------------------------------------------------------
 
 
 def test_traffic_of_topics(events: list[Any]) -> None:

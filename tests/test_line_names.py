@@ -1,4 +1,4 @@
-"""Names of topic ids and fetch sessions in lines that the kernel writes: those that the enricher adds, when it does."""
+"""Topic ids and fetch sessions in lines that the kernel writes: the same names as added by the enricher."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff import lines_ahead
+from kafkasniff.engine import lines_ahead
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.plan import message_plan
-from kafkasniff.inspector import Inspector
-from kafkasniff.kafka.detail import Level
-from kafkasniff.kafka.dissectors import api, api_keys
-from kafkasniff.kafka.layout import Struct, topic_fields
-from kafkasniff.kafka.uuids import uuid_text
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.connection.detail import Level
+from kafkasniff.kafka.schema.layout import Struct, topic_fields
+from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.native import kernel, names
 from tests.craft import kafka_bytes as kafka
+from tests.engine.test_in_step import RECORDS, USUAL, Say, _exchange, talks
+from tests.engine.test_line_runs import Shown, packets_of, shown, threads_of
 from tests.native.one_by_one import OneByOne
-from tests.test_in_step import RECORDS, USUAL, Say, _exchange, talks
-from tests.test_line_runs import Shown, packets_of, shown, threads_of
 
 pytestmark = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
 
@@ -137,10 +137,8 @@ def test_the_same_as_one_by_one(  # noqa: PLR0917 - what hypothesis chooses
 )
 @example(said=[list(WORDS)] * 3, cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(2), Level(1)], form="json")
 @example(said=[list(WORDS)] * 3, cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(3), Level(1)], form="text")
-def test_names_where_something_is_left_out(
-    said: list[list[str]], cuts: list[int], levels: list[Level], form: str
-) -> None:
-    """What is not decoded names nothing, and changes no session."""
+def test_names_where_bodies_are_skipped(said: list[list[str]], cuts: list[int], levels: list[Level], form: str) -> None:
+    """Skipped bodies teach no name and change no session."""
     batches = packets_of(talks(said, words=WORDS), cuts)
     found, expected = (_lines(kind, form, batches, small=False, levels=levels) for kind in (Inspector, OneByOne))
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
@@ -149,14 +147,14 @@ def test_names_where_something_is_left_out(
 
 @pytest.mark.parametrize(("form", "threads"), [("text", None), ("json", None), ("json", 1)])
 @pytest.mark.parametrize("cut", [None, 20, 37, 50, 81])
-def test_messages_are_the_kernels(form: str, cut: int | None, threads: int | None) -> None:
-    """All but those that tell a name, begin a session, or have one changed by an error."""
+def test_the_kernel_makes_the_messages(form: str, cut: int | None, threads: int | None) -> None:
+    """All except those that teach a name, begin a session, or change one by an error."""
     told = ["tells orders", "tells pay ments"]
     said = [*told, *["fetches a", *told, "asks by id", "opens 7", "goes on with 7", "adds to 7"] * 4]
     batches = packets_of(talks([said] * 3, words=WORDS), [] if cut is None else [cut])
     found = _lines(Inspector, form, batches, small=False, threads=threads)
     text = found.out.getvalue().decode()
-    # Those in front of the first batch's end show that it is Kafka, and two names are told first.
+    # Messages before the end of the first batch show that it is Kafka, and two names are learned first.
     assert found.native >= (2 * 3 * len(said) - 3 * (2 * 4) - 2) * (1 if cut is None else 0.8)
     assert text.count('"_session":{"partitions":5}' if form == "json" else "5 partitions") >= 3 * 4
     assert "orders" in text
@@ -168,7 +166,7 @@ def _structs(struct: Struct) -> list[Struct]:
 
 
 def test_names_are_beside_ids() -> None:
-    """What the kernel relies on: a topic's name is in front of its id or behind it, and neither is in a tag section."""
+    """The kernel relies on it: a topic's name is next to its id, and neither is in a tag section."""
     with_both = 0
     for key in api_keys():
         found = api(key)
@@ -195,5 +193,5 @@ def test_a_table_that_is_too_small_leaves_messages_to_python(monkeypatch: pytest
     for form in ("text", "json"):
         found = _lines(Inspector, form, batches, small=False)
         assert found.out.getvalue() == _lines(OneByOne, form, batches, small=False).out.getvalue()
-        # Text shows some topics of many, and asks for these alone.
+        # Text shows some of many topics, and looks up only these.
         assert 8 <= found.native <= (14 if form == "json" else 18)

@@ -1,6 +1,6 @@
-"""Work is linear in the input: eight times as much of what makes a parser begin again takes some eight times as long.
+"""Linear work: eight times the input that makes a parser start over takes about eight times as long.
 
-Each maker gives bytes that a peer, or whoever hands out a capture, may have made for the purpose.
+Each maker yields bytes that a malicious peer, or the author of a capture, could have made on purpose.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read(data: bytes) -> None:
 
 
 def odd_records(count: int) -> bytes:
-    """Every fifth record claims fewer bytes on the wire than it holds; those between are a chain."""
+    """Every fifth record claims fewer bytes on the wire than captured; the records in between form a chain."""
     records = []
     for number in range(count):
         size = 14 + number * 7 % 23
@@ -49,14 +49,14 @@ def ethernet(packet: bytes) -> bytes:
 
 
 def labels_in_each_other(count: int) -> bytes:
-    """IP in MPLS in IP …, which is no tunnel of a tunnel's kind."""
+    """IP in MPLS in IP …, which does not count as nested tunnels."""
     level = 24
     layers = b"".join(ip4(137, level * (count - number), b"\0\0\1\0") for number in range(count))
     return pcap([ethernet(layers)] * 8)
 
 
 def overlapping_fragments(count: int) -> bytes:
-    """More bytes than the datagram has, and a hole among them."""
+    """More bytes than the datagram has, with a hole among them."""
     packets = [ethernet(ip4(6, 420, bytes(400), fragment=65_000 // 8))]
     packets += [ethernet(ip4(6, 1420, bytes(1400), fragment=0x2000 | (1008 + 8 * number) // 8)) for number in range(50)]
     packets += [ethernet(ip4(6, 28, bytes(8), fragment=0x2000 | (2000 + 8 * number) // 8)) for number in range(count)]
@@ -88,7 +88,7 @@ CASES: dict[str, tuple[Callable[[int], Callable[[], None]], int]] = {
 
 
 def seconds(work: Callable[[], None]) -> float:
-    """CPU time, the least of two: other work on the machine adds to it, nothing takes away."""
+    """CPU time, the smaller of two: other load only adds to it."""
     times = []
     for _ in range(2):
         begin = time.process_time()

@@ -1,7 +1,7 @@
-"""One segment is missing in a capture: what was in it loses its exchange, all others stay as they were.
+"""A capture lacks one segment: exchanges in it are lost, all others stay the same.
 
-That is to hold however many requests are on the way, wherever the segment was, and although the loss is known for one
-only when many more packets have come.
+This holds for any number of requests in flight, any position of the segment, and even if the loss is known only many
+packets later.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def restarting(number: int) -> int:
 def conversation(depth: int, *, count: int = 80, size: int = 1448, joined: int = 1, ids: Ids = rising) -> list[Packet]:
     """A client that sends up to `depth` requests ahead, `joined` of them at once, in segments of `size` bytes.
 
-    The broker answers one by one, and every segment is acknowledged by itself.
+    The broker answers one by one, and every segment is acknowledged on its own.
     """
     talk = Conversation()
     talk.handshake()
@@ -77,7 +77,7 @@ def whole_conversation(depth: int, **more: Any) -> Pairing:
 
 
 def segments(packets: Sequence[Packet], side: Side | None = None) -> list[int]:
-    """The places of the segments with data, of one side or both."""
+    """Positions of the segments with data, of one side or both."""
     return [
         place
         for place, packet in enumerate(packets)
@@ -86,14 +86,15 @@ def segments(packets: Sequence[Packet], side: Side | None = None) -> list[int]:
 
 
 def comparable(pairs: Sequence[Pair]) -> Counter[Pair]:
-    """Without the reason why there is no response: the end of a connection may be in a packet that is missing, and a
-    response that never came may have been in a gap, for all that is known."""
+    """Without the reason for a missing response: the missing packet may be the one that ends the connection, and a
+    response that was never sent may have been in the gap.
+    """
     without = {"unanswered", "lost"}
     return Counter(pair._replace(status="open") if pair.status in without else pair for pair in pairs)
 
 
 def split(packets: Sequence[Packet], without: int) -> Pairing:
-    """The same with a batch for each packet, or for a few."""
+    """The same with a batch per packet or per few packets."""
     places = [place for place in range(len(packets)) if place != without]
     cuts = [0, *(range(1, len(places)) if DEEP else uneven(len(places))), len(places)]
     parts = [places[begin:end] for begin, end in itertools.pairwise(cuts)]
@@ -101,7 +102,7 @@ def split(packets: Sequence[Packet], without: int) -> Pairing:
 
 
 @pytest.mark.parametrize(("where", "depth"), in_turn(PLACES, DEPTHS, 3))
-def test_a_lost_request_leaves_one_response_without_its_own(depth: int, where: int) -> None:
+def test_a_lost_request_leaves_one_unmatched_response(depth: int, where: int) -> None:
     packets = conversation(depth)
     lost = segments(packets, "client")[where]
     whole, found = whole_conversation(depth), pairing(packets, [lost])
@@ -114,7 +115,7 @@ def test_a_lost_request_leaves_one_response_without_its_own(depth: int, where: i
 
 
 @pytest.mark.parametrize(("where", "depth"), in_turn(PLACES, DEPTHS, 3))
-def test_a_lost_response_leaves_one_request_without_its_own(depth: int, where: int) -> None:
+def test_a_lost_response_leaves_one_unmatched_request(depth: int, where: int) -> None:
     packets = conversation(depth)
     lost = segments(packets, "broker")[where]
     whole, found = whole_conversation(depth), pairing(packets, [lost])
@@ -152,7 +153,7 @@ def test_a_segment_with_parts_of_requests(size: int, depth: int, ids: Ids, data:
 @pytest.mark.parametrize("side", ["client", "broker"])
 @pytest.mark.parametrize("where", [0, 1, 2, 7, 39, 77])
 def test_one_id_for_all_requests(side: Side, where: int) -> None:
-    """A client that waits for each response, as those do that give no ids."""
+    """A client that waits for each response, as clients without distinct ids do."""
     packets = conversation(1, ids=always_0)
     lost = segments(packets, side)[where]
     kinds = check(packets, lost).kinds
@@ -160,8 +161,8 @@ def test_one_id_for_all_requests(side: Side, where: int) -> None:
 
 
 @pytest.mark.parametrize("where", [0, 1, 5, 20, 35])
-def test_one_id_and_several_requests_on_the_way(where: int) -> None:
-    """Which of six was lost cannot be known; but once they are answered, all is well again."""
+def test_one_id_and_several_requests_in_flight(where: int) -> None:
+    """Which of six requests was lost cannot be known; once all are answered, pairing is right again."""
     packets = conversation(6, count=36, joined=6, size=len(kb.metadata_request(0, ["topic-000"])), ids=always_0)
     lost = segments(packets, "client")[where]
     whole, found = pairing(packets), pairing(packets, [lost])
@@ -173,7 +174,7 @@ def test_one_id_and_several_requests_on_the_way(where: int) -> None:
 
 
 def test_a_gap_that_is_known_late() -> None:
-    """Nothing acknowledges what is behind the gap: requests are held back to the end, when all responses are there."""
+    """Nothing acknowledges the bytes after the gap: requests are held back to the end, when all responses are there."""
     talk = Conversation()
     talk.handshake()
     talk.exchange(kb.metadata_request(1, None), kb.metadata_response(1, "host", 9092, []))
@@ -195,7 +196,7 @@ def test_requests_without_a_response() -> None:
         talk.exchange(kb.metadata_request(number + 2, None), kb.metadata_response(number + 2, "host", 9092, []))
     talk.close()
     packets = talk.packets
-    for lost in segments(packets, "client")[:-1:7]:  # behind the last one nothing shows that it is missing
+    for lost in segments(packets, "client")[:-1:7]:  # after the last one nothing shows that it is missing
         whole, found = pairing(packets), pairing(packets, [lost])
         gone = [pair for pair in whole.pairs if pair.is_part_of(packets[lost], lost + 1)]
         answered = sum(pair.response is not None for pair in gone)
@@ -217,12 +218,12 @@ def original(name: str) -> Pairing:
 
 
 def check(packets: Sequence[Packet], lost: int, whole: Pairing | None = None) -> Pairing:
-    """Only exchanges with bytes in the segment at `lost` are different for its loss; gives what was found."""
+    """The loss at `lost` changes only exchanges with bytes in it. Returns the exchanges found."""
     whole = pairing(packets) if whole is None else whole
     found = pairing(packets, [lost])
     packet = packets[lost]
     gone = [pair for pair in whole.pairs if pair.is_part_of(packet, lost + 1)]
-    # One request that does not decode to its last byte does not tell where frames begin again.
+    # A request that does not decode to its last byte does not show where frames begin again.
     others = [pair for pair in whole.pairs if pair.clean and pair not in gone]
     assert not comparable(others) - comparable(found.pairs)
     kinds = found.kinds - whole.kinds
@@ -233,7 +234,7 @@ def check(packets: Sequence[Packet], lost: int, whole: Pairing | None = None) ->
 
 
 def lost_in_turn(name: str) -> list[int]:
-    """The places of some segments, spread over the capture, and others for each capture."""
+    """Positions of some segments spread over the capture, different for each capture."""
     places = segments(packets_of(name))
     step = max(len(places) // LOST_FOR_EACH, 1)
     return places[len(name) % step :: step]

@@ -1,7 +1,7 @@
-"""Input that tries to make memory grow meets a bound, and what the bound costs is told.
+"""Input that tries to exhaust memory meets a bound, and the losses are reported.
 
-Bounds of single parsers are tested with these, and the budget of the process in test_memory_limits.py; here are those
-of connections.
+Bounds of single parsers are tested with the parsers, the budget of the process in test_memory_budget.py, and those of
+connections here.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from kafkasniff import inspector as inspector_module
-from kafkasniff.accounts import InspectedConnection
-from kafkasniff.inspector import Inspector, Output
-from kafkasniff.kafka import trial as trial_module
-from kafkasniff.kafka.framing import Frame, Framer
-from kafkasniff.kafka.trial import MAX_TRIAL_BYTES, Trial
+from kafkasniff.engine import inspector as inspector_module
+from kafkasniff.engine.connection_stats import InspectedConnection
+from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.kafka.connection import trial as trial_module
+from kafkasniff.kafka.connection.framing import Frame, Framer
+from kafkasniff.kafka.connection.trial import MAX_TRIAL_BYTES, Trial
 from kafkasniff.model import Problem
-from kafkasniff.packets import Note
-from kafkasniff.tcp import TcpConnection
 from kafkasniff.tcp import connection as tcp_rules
+from kafkasniff.tcp.connection import TcpConnection
+from kafkasniff.tcp.packets import Note
 from kafkasniff.tls import gate as gate_module
 from kafkasniff.tls import session as session_module
 from tests.craft import kafka_bytes as kafka
@@ -38,13 +38,13 @@ def client(number: int) -> tuple[str, int]:
 
 
 def packet(sender: int, seq: int, payload: bytes, flags: int = ACK, *, answer: bool = False, ident: int = 0) -> Packet:
-    """A segment of client number `sender`; `answer`: of the broker to it."""
+    """A segment of client number `sender`. `answer`: sent by the broker to that client."""
     ends = (*BROKER, *client(sender)) if answer else (*client(sender), *BROKER)
     return Packet(START_NS + ident, *ends, seq, 1, flags, payload, ident=ident)
 
 
 class Feeder:
-    """Feeds packets to an inspector batch by batch, and keeps none of them."""
+    """Feeds packets to an inspector batch by batch and keeps none of them."""
 
     def __init__(self, **options: Any) -> None:
         self.inspector = Inspector(**options)
@@ -80,7 +80,7 @@ def by(packets: Sequence[Packet], count: int) -> Iterator[Sequence[Packet]]:
 # -- one connection
 
 
-def test_a_connection_that_is_over_keeps_no_bytes() -> None:
+def test_a_closed_connection_keeps_no_bytes() -> None:
     feeder = Feeder()
     start = 1 + len(REQUEST)
     begun = (1 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook"
@@ -94,7 +94,7 @@ def test_a_connection_that_is_over_keeps_no_bytes() -> None:
     assert cut.bytes == len(begun)
 
 
-def test_a_declared_size_takes_nothing() -> None:
+def test_a_declared_size_allocates_nothing() -> None:
     feeder = Feeder()
     feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, REQUEST)])
     tracemalloc.start()
@@ -104,7 +104,7 @@ def test_a_declared_size_takes_nothing() -> None:
     assert peak < 100_000
 
 
-def test_segments_behind_holes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_after_holes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp_rules, "MAX_HELD_SEGMENTS", 50)
     feeder = Feeder(connections=True)
     packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
@@ -115,7 +115,7 @@ def test_segments_behind_holes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_responses_before_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first response is cut by a hole, and the client says nothing by which it is known."""
+    """A hole cuts the first response, and the client sends nothing recognizable."""
     monkeypatch.setattr(trial_module, "MAX_TRIAL_BYTES", 20_000)
     feeder = Feeder()
     answer = kafka.api_versions_response(7, 0)
@@ -147,7 +147,7 @@ def test_frames_that_wait_for_the_verdict_keep_no_batch() -> None:
     assert one.full
 
 
-def test_one_byte_of_tls_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_byte_of_tls_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate_module, "MAX_HELD", 100)
     feeder = Feeder()
     feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, b"\x16\x03")])
@@ -176,7 +176,7 @@ def test_empty_records_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     assert feeder.buffered == 0
 
 
-def test_tokens_without_end() -> None:
+def test_endless_tokens() -> None:
     feeder = Feeder(exchanges=False, connections=True)
     token = kafka.frame(b"\x60\x23\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02" + bytes(24))
     feeder.feed([packet(1, 0, b"", SYN), packet(1, 0, b"", SYN | ACK, answer=True)])
@@ -192,7 +192,7 @@ def test_tokens_without_end() -> None:
     assert sizes[-1] - sizes[9] < 20_000
 
 
-# -- what is known of all
+# -- shared by all connections
 
 
 def test_names_and_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""What a process with the smallest budget takes of captures that are made to take much, measured in a child process.
+"""Memory of a process with the smallest budget on captures made to exhaust it, measured in a child process.
 
-Each capture grows one thing: segments behind holes, unfinished frames, open requests, connections, messages that
-expand, fetch sessions, rows. A child's highest resident memory (VmHWM) is the measure, which starts anew with it.
+Each capture grows one thing: segments after holes, unfinished frames, open requests, connections, messages that expand,
+fetch sessions, rows. The measure is the child's highest resident memory (VmHWM), which starts anew with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.dataset as ds
 import pytest
 
-from tests.choice import in_turn
+from tests.choice import in_turn, only_with_all
 from tests.craft import kafka_bytes as kafka
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
@@ -40,8 +40,8 @@ def report():
         file.write(found[1])
 
 peak = sys.argv[1]
-import kafkasniff.memory_limits
-kafkasniff.memory_limits.MIN_MEMORY = 1 << 20
+import kafkasniff.runtime.memory_limits
+kafkasniff.runtime.memory_limits.MIN_MEMORY = 1 << 20
 atexit.register(report)
 sys.argv = ["kafkasniff", *sys.argv[2:]]
 runpy.run_module("kafkasniff", run_name="__main__", alter_sys=True)
@@ -81,7 +81,7 @@ _HEADER: Final = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, 1)
 
 
 class Segments(NamedTuple):
-    """Segments with equally many bytes each, as arrays: a million of them is made at once."""
+    """Segments of equal size, as arrays: a million of them is made at once."""
 
     client: np.ndarray
     """Number of the connection."""
@@ -92,7 +92,7 @@ class Segments(NamedTuple):
 
 
 def capture(*parts: Segments) -> bytes:
-    """A pcap with these segments, part by part."""
+    """A pcap with these segments, chunk by chunk."""
     out = [_HEADER]
     ident = 0
     for part in parts:
@@ -122,7 +122,7 @@ def capture(*parts: Segments) -> bytes:
 
 
 def same(payload: bytes, clients: np.ndarray, seq: np.ndarray | int) -> Segments:
-    """The same bytes of each of these connections."""
+    """The same bytes on each of these connections."""
     data = np.broadcast_to(np.frombuffer(payload, np.uint8), (len(clients), len(payload)))
     return Segments(clients, np.broadcast_to(seq, clients.shape), data)
 
@@ -146,7 +146,7 @@ FIRST: Final = 1 + len(REQUEST)
 
 
 def held_bytes() -> bytes:
-    """Segments of one byte behind holes."""
+    """Segments of one byte after holes."""
     clients = np.arange(550)
     numbers = np.arange(44_000)
     held = Segments(numbers % 550, FIRST + 2 + 2 * (numbers // 550), np.ones((len(numbers), 1), np.uint8))
@@ -154,7 +154,7 @@ def held_bytes() -> bytes:
 
 
 def unfinished_frames() -> bytes:
-    """Frames of 90 MB of which half a megabyte is there."""
+    """Frames of 90 MB of which half a megabyte is present."""
     clients = np.arange(40)
     head = (90 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook" + bytes(60_000)
     rest = [same(bytes(60_000), clients, FIRST + len(head) + at * 60_000) for at in range(8)]
@@ -162,7 +162,7 @@ def unfinished_frames() -> bytes:
 
 
 def open_requests() -> bytes:
-    """Requests with many elements that nobody answers."""
+    """Unanswered requests with many elements."""
     one = [kafka.metadata_request(number, [""] * 5_000) for number in range(2, 52)]
     return capture(*stream(REQUEST + b"".join(one)))
 
@@ -173,7 +173,7 @@ def connections() -> bytes:
 
 
 def expanding() -> bytes:
-    """Messages whose records are as many as their bytes allow."""
+    """Messages with as many records as their bytes allow."""
     one = kafka.record_batch([kafka.record(number, None, b"v") for number in range(60_000)], compressed=True)
     return capture(*stream(REQUEST + b"".join(kafka.produce_request(2 + at, "orders", one) for at in range(6))))
 
@@ -238,7 +238,7 @@ def test_decode(kind: str, tmp_path: Path) -> None:
     make, drops = KINDS[kind]
     path = tmp_path / "grown.pcap"
     path.write_bytes(make())
-    # With a filter requests are kept until their responses come.
+    # With a filter, requests are kept until their responses arrive.
     arguments = ("--format", "json", "--jobs", "1", "--filter", 'api != "Heartbeat"', "--memory", f"{BUDGET_MIB}M")
     found = run(tmp_path, "decode", *arguments, str(path))
     assert found.code == 0, found.err
@@ -259,12 +259,12 @@ def long_values() -> bytes:
 
 
 def many_records() -> bytes:
-    """One message with 160,000 records, a fraction of them allowed by the budget."""
+    """One message with 160,000 records, more than the budget allows."""
     return one_message(0, 40_000, 4)
 
 
 def many_values() -> bytes:
-    """One message with 30,000 values of a kilobyte, which JSON makes six of."""
+    """One message with 30,000 values of a kilobyte, which are six times as long in JSON."""
     return one_message(1_000, 3_000, 10)
 
 
@@ -285,7 +285,7 @@ OUTPUTS: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize(("kind", "output"), in_turn(list(MESSAGES), OUTPUTS, 3))
 def test_one_message(kind: str, output: str, tmp_path: Path) -> None:
-    """What one message holds, and what is made of it, stays within a part of the budget."""
+    """One message, and everything made from it, stays within a part of the budget."""
     make, problem = MESSAGES[kind]
     path = tmp_path / "one.pcap"
     path.write_bytes(make())
@@ -293,14 +293,14 @@ def test_one_message(kind: str, output: str, tmp_path: Path) -> None:
     found = run(tmp_path, "decode", *options, "--memory", f"{BUDGET_MIB}M", str(path))
     assert found.code == 0, found.err
     assert found.peak_mib < BUDGET_MIB + BESIDE_MIB
-    # The problem stands in front of what there is much of in JSON, and below the line in text.
+    # The problem precedes the large part of a JSON line, and follows the line in text.
     with (tmp_path / "out").open("rb") as out:
         assert problem.encode() in out.read(1 << 20)
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
 def test_one_message_whole(kind: str, tmp_path: Path) -> None:
-    """With the default budget nothing of these messages is cut."""
+    """The default budget cuts nothing of these messages."""
     path = tmp_path / "one.pcap"
     path.write_bytes(MESSAGES[kind][0]())
     found = run(tmp_path, "decode", "--format", "json", "--jobs", "1", str(path))
@@ -317,7 +317,8 @@ def test_one_message_whole(kind: str, tmp_path: Path) -> None:
         ("connections", True),
         ("exchanges", False),
         ("unfinished frames", True),
-        ("held bytes", True),
+        # The bound is the inspector's, as in `decode`; the other outputs show that it applies.
+        pytest.param("held bytes", True, marks=only_with_all),
         ("expanding", False),
     ],
 )

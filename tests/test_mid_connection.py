@@ -1,4 +1,4 @@
-"""Captures that begin in the midst of connections: what is paired is paired rightly, and what is there is found.
+"""Captures that begin within connections: pairs are right, and messages present are found.
 
 A recorded capture is cut before a packet, and the pairs of the rest are compared with those of the whole.
 """
@@ -9,7 +9,7 @@ import functools
 
 import pytest
 
-from kafkasniff.inspector import Inspector
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem
 from tests.choice import ALL, DEEP
 from tests.conftest import shipped_captures
@@ -34,7 +34,7 @@ def packets_of(name: str) -> list[Packet]:
 
 
 def outputs(packets: list[Packet], start: int = 0, **options: object) -> list[object]:
-    """What comes of the packets from `start` on, which keep their numbers."""
+    """Output for the packets from `start` on, which keep their numbers."""
     inspector = Inspector(records="skip", **options)  # type: ignore[arg-type]
     return [*inspector.feed(batch(packets[start:], range(start, len(packets)))), *inspector.close()]
 
@@ -56,7 +56,7 @@ def whole(name: str) -> set[Pair]:
 
 
 def is_copy(pair: Pair, of: Pair) -> bool:
-    """The same exchange, whose request was retransmitted: the capture begins between the two."""
+    """The same exchange with a retransmitted request: the capture begins between the two copies."""
     return pair[1] == of[1] and pair[0][1:] == of[0][1:] and of[0][0] < pair[0][0] < pair[1][0]
 
 
@@ -79,8 +79,8 @@ def test_from_any_packet_on_pairs_are_those_of_the_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("start", [12, 126, 145, 268, 287])
-def test_a_request_with_an_oddity_and_its_response_are_all_there_is(start: int) -> None:
-    """librdkafka-sasl.pcap: Metadata with a byte too many is the last request of its connection."""
+def test_only_an_odd_request_and_its_response(start: int) -> None:
+    """librdkafka-sasl.pcap: Metadata with an extra byte is the last request of its connection."""
     out = outputs(packets_of("librdkafka-sasl.pcap"), start)
     odd = [one for one in out if isinstance(one, Message) and one.first_packet == start + 1]
     assert [(one.type, one.api, [problem.kind for problem in one.problems]) for one in odd] == [
@@ -89,8 +89,8 @@ def test_a_request_with_an_oddity_and_its_response_are_all_there_is(start: int) 
     assert odd[0].exchange in {one.exchange for one in out if isinstance(one, Message) and one.type == "response"}
 
 
-def test_responses_in_front_of_the_first_request_are_none_of_its() -> None:
-    """java-0.8.2.pcap: all correlation ids are 0, so that the response of the request before would fit."""
+def test_responses_before_the_first_request_are_not_paired_with_it() -> None:
+    """java-0.8.2.pcap: all correlation ids are 0, so that the response to the previous request would fit."""
     assert any(pair[0][1] == 0 for pair in whole("java-0.8.2.pcap"))
     for start in (174, 175, 178, 180, 182, 183, 188):
         found = pairs(outputs(packets_of("java-0.8.2.pcap"), start))
@@ -101,12 +101,12 @@ def test_responses_in_front_of_the_first_request_are_none_of_its() -> None:
 
 
 def odd(request: bytes, more: bytes = b"\0") -> bytes:
-    """With bytes behind the body."""
+    """With bytes after the body."""
     return int32(len(request) - 4 + len(more)) + request[4:] + more
 
 
 def talk(*messages: tuple[str, bytes]) -> list[Packet]:
-    """A connection whose beginning is not there."""
+    """A connection without its beginning."""
     conversation = Conversation()
     conversation.handshake()
     conversation.packets.clear()
@@ -145,13 +145,13 @@ def test_an_odd_request_and_something_else_are_not_kafka(answer: bytes) -> None:
     assert not [one for one in out if isinstance(one, Message)]
 
 
-def test_an_answer_in_front_of_its_request_is_not_believed() -> None:
+def test_an_answer_before_its_request_is_not_accepted() -> None:
     out = outputs(talk(("<", ANSWER), (">", ASKED)))
     assert not pairs(out)
 
 
 def test_frames_of_another_protocol_with_equal_ids_are_not_kafka() -> None:
-    """Length, command, id: as many protocols have it; the numbers are those of Metadata, the rest is not."""
+    """Length, command, id: a common layout of protocols. The numbers are those of Metadata, the rest is not."""
     frames = [(">", int32(30) + int16(3) + int16(1) + int32(number) + bytes(range(22))) for number in (1, 2)]
     answers = [("<", int32(20) + int32(number) + bytes(range(16))) for number in (1, 2)]
     out = outputs(talk(*[one for both in zip(frames, answers, strict=True) for one in both]))
@@ -161,7 +161,7 @@ def test_frames_of_another_protocol_with_equal_ids_are_not_kafka() -> None:
     assert not pairs(out)
 
 
-# What a user says: the port is Kafka's.
+# The user says that the port is Kafka's.
 
 PORT = 9092
 
@@ -216,7 +216,7 @@ def answered(correlation_id: int, body: bytes) -> bytes:
     ],
     ids=["lone", "lone-odd", "version", "key", "no-client-id", "key-answered", "odd-bodies", "in-flight"],
 )
-def test_with_a_port_what_is_there_is_shown(
+def test_with_a_given_port_messages_are_shown(
     messages: list[tuple[str, bytes]], expected: list[tuple[str, str | None, int, int]], whole: bool
 ) -> None:
     packets = talk(*messages)
@@ -243,8 +243,8 @@ def test_with_a_port_what_is_there_is_shown(
     ids=["http", "tls", "ssh", "zeros", "count", "ones", "no-key", "no-version", "no-text", "no-length"],
 )
 @pytest.mark.parametrize("whole", [True, False], ids=["with-handshake", "mid-stream"])
-def test_with_a_port_garbage_is_not_shown(first: bytes, whole: bool) -> None:
-    # With the length of a frame in front, what the broker says may be a response of any kind.
+def test_with_a_given_port_garbage_is_not_shown(first: bytes, whole: bool) -> None:
+    # After a frame's length, the broker's bytes may be a response of any kind.
     packets = talk((">", first)) if first[:3] == bytes(3) else talk((">", first), ("<", first))
     if whole:
         packets = [*Conversation().handshake(), *packets]
@@ -253,7 +253,7 @@ def test_with_a_port_garbage_is_not_shown(first: bytes, whole: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "java-group-classic.pcap", "kafkajs.pcap"])
-def test_with_a_port_pairs_are_those_of_the_whole(name: str) -> None:
+def test_with_a_given_port_pairs_match_those_of_the_whole(name: str) -> None:
     expected = whole(name)
     ports = {packet.dport for packet in packets_of(name)} & {packet.sport for packet in packets_of(name)}
     brokers = {port for port in ports if sum(port in (one.sport, one.dport) for one in packets_of(name)) > 30}

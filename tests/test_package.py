@@ -1,4 +1,4 @@
-"""The package as its users see it: public names, light imports, the module's command line."""
+"""The package as users see it: public names, light imports, the module's command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def heavy_after(code: str) -> set[str]:
-    """Which heavy packages are loaded after `code` has run in a fresh interpreter."""
+    """The heavy packages loaded after `code` ran in a fresh interpreter."""
     done = python("-c", f"{code}\nimport sys; print('loaded:', *sys.modules)")
     assert done.returncode == 0, done.stderr
     modules = done.stdout.rsplit("loaded:", 1)[1].split()
@@ -55,7 +55,7 @@ def test_public_names_are_documented(name: str) -> None:
     assert inspect.getdoc(getattr(kafkasniff, name))
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = kafkasniff.no_such_name  # type: ignore[attr-defined]
 
@@ -89,7 +89,7 @@ except SystemExit as end:
 
 
 def test_a_line_of_text_is_light() -> None:
-    """Whatever a capture needs besides NumPy comes with the first thing in it that does."""
+    """Modules that a capture needs besides NumPy are loaded when the first packet needs them."""
     code = f"""
 import sys
 from kafkasniff.cli.main import main
@@ -106,7 +106,7 @@ print("loaded:", *sys.modules)
     assert not modules & {*HEAVY, "cryptography", "email", "importlib.metadata", "numpy.ma"} - {"numpy"}
 
 
-def test_version_is_told() -> None:
+def test_version_is_printed() -> None:
     done = python("-m", "kafkasniff", "--version")
     assert done.returncode == 0
     assert kafkasniff.__version__ in done.stdout
@@ -132,10 +132,10 @@ def test_scapy_is_imported_in_one_file_only() -> None:
                 names = [node.module or ""]
             if any(name.partition(".")[0] == "scapy" for name in names):
                 importers.add(path.relative_to(ROOT).as_posix())
-    assert importers <= {"kafkasniff/capture/scapy_layers.py"}
+    assert importers <= {"kafkasniff/capture/link/scapy_layers.py"}
 
 
-def test_modules_have_telling_names() -> None:
+def test_modules_have_descriptive_names() -> None:
     names = {path.stem for path in (ROOT / "kafkasniff").rglob("*.py")}
     assert names & {"utils", "util", "helpers", "helper", "common", "misc"} == set()
 

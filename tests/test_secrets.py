@@ -1,7 +1,7 @@
-"""By default no secret stands in any output, in any form; with --show-secrets each one does, so that the test can fail.
+"""By default no output contains a secret in any form; with --show-secrets each one appears, so that the test can fail.
 
-What is not looked at: files of `live --write`, which are packets, and `state/` of an export, which holds the bytes of
-what was not over (docs/privacy.md).
+Two outputs are not checked: files of `live --write`, which are packets, and `state/` of an export, which holds the
+bytes of unfinished exchanges (docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from prometheus_client.exposition import generate_latest
 
 from kafkasniff.analysis import question_names
 from kafkasniff.cli.environment import Exit
-from kafkasniff.inspector import Inspector
-from kafkasniff.kafka.message import Decoded, DecodeOptions, decode_request, decode_response
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_request, decode_response
+from kafkasniff.live.metrics import Metrics
+from kafkasniff.live.state import ViewState
+from kafkasniff.live.top import TopModel
 from kafkasniff.model import Exchange, Message
 from kafkasniff.sinks.jsonl import JsonSink
-from kafkasniff.watch.metrics import Metrics
-from kafkasniff.watch.state import ViewState
-from kafkasniff.watch.top import TopModel
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.batches import batch
 from tests.craft.damage import lossy
 from tests.craft.write import write_pcap
+from tests.live.scenes import drawn
 from tests.secret_traffic import FORMS, TEXTS, Case, capture, cases, found_in
-from tests.watch.scenes import drawn
 
 CASES = cases()
 HIDDEN = DecodeOptions()
@@ -72,7 +72,7 @@ def leaves(value: Any) -> Iterator[bytes]:
 
 
 def content(folder: Path) -> bytes:
-    """What an export holds: its tables, decompressed, and all other files as they are, but for its state."""
+    """Content of an export: its tables, decompressed, and all other files unchanged, without its state."""
     found = []
     for one in sorted(folder.rglob("*")):
         if one.suffix == ".parquet":
@@ -84,7 +84,7 @@ def content(folder: Path) -> bytes:
 
 
 def test_secrets_are_found_in_any_form() -> None:
-    """What the other tests stand on."""
+    """The premise of the other tests."""
     for name, secret in TEXTS.items():
         assert found_in(b"x" + secret + b"y") == {name}
         assert found_in(repr({"value": secret}).encode()) == {name}
@@ -112,18 +112,18 @@ def test_decode(path: Path, options: list[str]) -> None:
 
 
 @pytest.mark.parametrize("options", SHOWN, ids=" ".join)
-def test_decode_when_they_are_asked_for(path: Path, options: list[str]) -> None:
+def test_decode_with_secrets_shown(path: Path, options: list[str]) -> None:
     assert found_in(kafkasniff("decode", *options, "--show-secrets", path).out) == EVERY
 
 
-def test_what_has_no_secret_is_still_there(path: Path) -> None:
+def test_other_values_are_still_there(path: Path) -> None:
     out = kafkasniff("decode", "--format", "json", path).out
     for told in (b"86400000", b"AbCdEf0123456789", b'"algorithm":"HmacSHA256"', b'"tasks.max":"1"', b'{\\"tasks\\":1}'):
         assert told in out
     assert b"body-withheld" not in out
 
 
-def test_an_internal_error_tells_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_shows_no_secret(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JsonSink, "line", lambda self, event: 1 / 0)
     result = kafkasniff("decode", "-v", "--format", "json", path)
     assert result.code == Exit.INTERNAL
@@ -134,7 +134,7 @@ def test_an_internal_error_tells_none(path: Path, monkeypatch: pytest.MonkeyPatc
 def test_export(exported: Path, path: Path, tmp_path: Path) -> None:
     assert found_in(content(exported)) == set()
     assert found_in(content(export(path, tmp_path / "columns"))) == set()
-    # No table has raw tokens, and none the records of the metadata log but in bodies.
+    # No table has raw tokens, and only bodies have records of the metadata log.
     shown = found_in(content(export(path, tmp_path / "shown", "--show-secrets")))
     assert EVERY - shown == {"raw plain password", "raw client proof"}
 
@@ -170,7 +170,7 @@ def test_decode_bytes(case: Case) -> None:
     assert found_in(pasted(case, "--format", "json", "--show-secrets")) == case.secrets
 
 
-def test_what_a_live_run_is_watched_by() -> None:
+def test_views_of_a_live_run() -> None:
     inspector, top, metrics = Inspector(exchanges=True, connections=True), TopModel(), Metrics()
     for event in (*inspector.feed(batch(capture())), *inspector.close()):
         top.take(event)
@@ -184,8 +184,8 @@ def test_what_a_live_run_is_watched_by() -> None:
     assert found_in(scraped + screens.encode()) == set()
 
 
-def test_captures_whose_secrets_are_known(tmp_path: Path) -> None:
-    """The session key that a worker of Connect made; passwords stand in the sidecars' own tests."""
+def test_captures_with_known_secrets(tmp_path: Path) -> None:
+    """The session key made by a Connect worker; the tests of sidecars check passwords."""
     name = ROOT / "captures" / "java-connect.pcap"
     key = b"PuxOL3kPqJ+t0rxGpQZmM0MkoMZ5dualNwrmX2P4aX8="
     out = kafkasniff("decode", "--format", "json", name).out
@@ -195,7 +195,7 @@ def test_captures_whose_secrets_are_known(tmp_path: Path) -> None:
     assert b'"name":"line-source"' in content(tmp_path / "out").replace(b"\\", b"")
 
 
-# -- what is damaged ---------------------------------------------------------------------------------------------------
+# -- damaged messages --------------------------------------------------------------------------------------------------
 
 
 def decoded(case: Case, data: bytes, *, cut: bool = False) -> Decoded:
@@ -212,9 +212,9 @@ def message(case: Case) -> bytes:
     return (case.response if case.in_response else case.request)[4:]
 
 
-# Any byte of a compressed batch may end in a name by which a secret is known.
+# Any byte of a compressed batch may end in a name that identifies a secret.
 DAMAGED = [case for case in CASES if not case.name.startswith("connect produced") or case.name.endswith(" 0")]
-# What says that something is a secret: with another name it is none, however whole the message is.
+# The field that marks a secret: with another name it is not a secret, even in a valid message.
 NAMES = [
     b"ssl.keystore.password", b"sasl.jaas.config", b"ssl.keystore.key", b"ssl.key.password", b"my.secret",
     b"ssl.truststore.password", b"PlainLoginModule required username", b"password=", b"__cluster_metadata",
@@ -226,9 +226,9 @@ NAMES = [
 
 @functools.cache
 def places(case: Case) -> list[int]:
-    """Bytes that can be damaged: all behind the header but those by which a secret is known for one."""
+    """Bytes that can be damaged: all after the header except those that identify a secret."""
     data = message(case)
-    # Correlation id; of a request API, version and client id as well.
+    # Correlation id; in a request also API, version and client id.
     start = 4 if case.in_response else 8 + 2 + len("crafted")
     left = set(range(start, len(data)))
     for name in NAMES:
@@ -240,7 +240,7 @@ def places(case: Case) -> list[int]:
 
 
 @given(st.sampled_from(CASES), st.data())
-def test_messages_that_break_off(case: Case, data: st.DataObject) -> None:
+def test_truncated_messages(case: Case, data: st.DataObject) -> None:
     whole = message(case)
     kept = data.draw(st.integers(0, len(whole) - 1))
     cut = data.draw(st.booleans())
@@ -255,7 +255,7 @@ def test_messages_with_a_wrong_byte(case: Case, data: st.DataObject, mask: int) 
     assert found_in(shown(case, bytes(damaged))) == set()
 
 
-def test_a_body_in_the_wrong_places_shows_its_numbers_only() -> None:
+def test_a_misread_body_shows_only_its_numbers() -> None:
     (case,) = [case for case in CASES if case.name == "server-final v2"]
     damaged = bytearray(message(case))
     # Correlation id, header tags, error code; then the length of error_message: null becomes 20 bytes.
@@ -268,7 +268,7 @@ def test_a_body_in_the_wrong_places_shows_its_numbers_only() -> None:
     assert b"v=" not in shown(case, bytes(damaged))
 
 
-def test_a_body_that_the_capture_lacks_the_end_of_keeps_its_names() -> None:
+def test_a_truncated_body_keeps_its_names() -> None:
     (case,) = [case for case in CASES if case.name == "topic created v7"]
     data = message(case)[:-8]
     assert decoded(case, data, cut=True).body["topics"][0]["name"] == "orders"
@@ -277,8 +277,8 @@ def test_a_body_that_the_capture_lacks_the_end_of_keeps_its_names() -> None:
 
 @settings(max_examples=20)
 @given(st.integers(0, 1 << 32))
-def test_what_is_shown_changes_nothing_else(seed: int) -> None:
-    """Which messages there are, what they answer and how exchanges end."""
+def test_showing_secrets_changes_nothing_else(seed: int) -> None:
+    """Which messages there are, their pairing, and how exchanges end."""
     packets = lossy(capture(), Random(seed), 0.1)
     seen = []
     for show_secrets in (False, True):
@@ -300,7 +300,7 @@ def _outline(event: Any) -> tuple[Any, ...]:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def test_files_are_their_owners(path: Path, exported: Path, tmp_path: Path) -> None:
+def test_files_are_private(path: Path, exported: Path, tmp_path: Path) -> None:
     for number, arguments in enumerate(
         (
             ["decode", path],

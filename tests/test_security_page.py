@@ -1,4 +1,4 @@
-"""SECURITY.md: the bounds that it lists are those of the code, and all of those that input meets are listed."""
+"""SECURITY.md lists every bound that input meets, with the values of the code."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ LISTED = dict(re.findall(r"^\| `([\w.]+\.[A-Z_]+)` \| (.*?) \|", PAGE, re.M))
 MEET_INPUT = ("capture", "tcp", "tls", "kafka", "enrich")
 
 NO_MATTER_OF_MEMORY = {
-    "capture.decode.MAX_DROPS_TOLD": "length of the output",
-    "capture.dropping.MAX_ID": "an argument",
-    "capture.fragments.MAX_DATAGRAM": "IP's own limit",
-    "capture.interface_socket.MAX_BUFFER": "an argument",
-    "capture.interfaces.MAX_ADDRESSES": "of the system, not of the input",
-    "capture.libpcap_capture.MAX_BUFFER": "an argument",
-    "capture.rotation.MAX_FILES": "an argument",
+    "capture.link.decode.MAX_DROPS_TOLD": "length of the output",
+    "capture.live.dropping.MAX_ID": "an argument",
+    "capture.link.fragments.MAX_DATAGRAM": "IP's own limit",
+    "capture.live.interface_socket.MAX_BUFFER": "an argument",
+    "capture.live.interfaces.MAX_ADDRESSES": "of the system, not of the input",
+    "capture.live.libpcap_capture.MAX_BUFFER": "an argument",
     "enrich.catalog.MAX_NAME": "Kafka's own limit",
     "enrich.catalog.MAX_PAIRS": "a cache",
     "enrich.enricher.MAX_KINDS": "a cache by kind of message",
     "enrich.enricher.MAX_UNKNOWN": "of runs that only learn names",
+    "enrich.hosts.MAX_HOSTS_BYTES": "of a file, which the user names",
+    "enrich.hosts.MAX_NAME": "of a file, which the user names",
+    "enrich.hosts.MAX_NETWORKS": "of a file, which the user names",
     "enrich.sessions.MAX_PENDING": "a part of the outstanding requests",
-    "kafka.definition.MAX_DEPTH": "of definitions, which are no input",
-    "kafka.connection.MAX_AGAIN": "work: bytes that are kept anyway are searched again",
+    "kafka.schema.definition.MAX_DEPTH": "of definitions, which are no input",
+    "kafka.connection.connection.MAX_AGAIN": "work: bytes that are kept anyway are searched again",
     "kafka.embedded.sasl_messages.MAX_ERROR": "length of the output",
-    "kafka.embedded.schema_registry.MAX_ID": "what is plausible",
-    "kafka.embedded.schema_registry.MAX_SCHEMAS": "what is plausible",
-    "kafka.opening.MAX_APIS": "of one connection's first answer",
-    "kafka.opening.MAX_NAMED": "length of the output",
-    "kafka.opening.MAX_NAMES": "length of the output",
-    "kafka.opening.MAX_REFUSAL_NS": "what is plausible",
-    "kafka.opening.MAX_SIZE": "what is plausible",
-    "kafka.opening.MAX_WAIT_NS": "what is plausible",
-    "kafka.plausibility.MAX_KEY": "what is plausible",
-    "kafka.plausibility.MAX_ODDITY": "what is plausible",
-    "kafka.plausibility.MAX_VERSION": "what is plausible",
-    "kafka.proxy.MAX_PROLOGUE": "PROXY's own limit",
-    "kafka.search.MAX_ANSWER": "work: bytes that are kept anyway",
-    "kafka.search.MAX_FORM": "what is plausible",
-    "kafka.search.MAX_ODD": "work: bytes that are kept anyway",
-    "kafka.search.MAX_RISE": "what is plausible",
+    "kafka.record_facts.schema_registry.MAX_ID": "what is plausible",
+    "kafka.record_facts.schema_registry.MAX_SCHEMAS": "what is plausible",
+    "kafka.connection.opening.MAX_APIS": "of one connection's first answer",
+    "kafka.connection.opening.MAX_NAMED": "length of the output",
+    "kafka.connection.opening.MAX_NAMES": "length of the output",
+    "kafka.connection.opening.MAX_REFUSAL_NS": "what is plausible",
+    "kafka.connection.opening.MAX_SIZE": "what is plausible",
+    "kafka.connection.opening.MAX_WAIT_NS": "what is plausible",
+    "kafka.messages.plausibility.MAX_KEY": "what is plausible",
+    "kafka.messages.plausibility.MAX_ODDITY": "what is plausible",
+    "kafka.messages.plausibility.MAX_VERSION": "what is plausible",
+    "kafka.connection.proxy.MAX_PROLOGUE": "PROXY's own limit",
+    "kafka.connection.search.MAX_ANSWER": "work: bytes that are kept anyway",
+    "kafka.connection.search.MAX_FORM": "what is plausible",
+    "kafka.connection.search.MAX_ODD": "work: bytes that are kept anyway",
+    "kafka.connection.search.MAX_RISE": "what is plausible",
     "tls.half.MAX_SKIPPED": "work, which TRIAL_BYTES bounds",
     "tls.handshake.MAX_ALPN": "length of the output",
     "tls.keylog.MAX_FLAWS": "length of the output",
@@ -62,7 +64,7 @@ NO_MATTER_OF_MEMORY = {
 
 
 def constants() -> set[str]:
-    """All public `MAX_…` of the packages that input meets, by module."""
+    """All public `MAX_…` of the packages that process input, by module."""
     found = set()
     for folder in MEET_INPUT:
         for path in (ROOT / "kafkasniff" / folder).rglob("*.py"):
@@ -75,7 +77,7 @@ def constants() -> set[str]:
 
 
 @pytest.mark.parametrize("name", LISTED)
-def test_a_bound_is_what_the_code_has(name: str) -> None:
+def test_bounds_match_the_code(name: str) -> None:
     module, _, constant = name.rpartition(".")
     value = getattr(importlib.import_module(f"kafkasniff.{module}"), constant)
     found = re.match(r"([\d,]+)(?: (KiB|MiB|GiB))?\b", LISTED[name])

@@ -1,10 +1,10 @@
-"""Captures with a snap length: every request of which the header is there finds its response."""
+"""Captures with a snap length: every request with a complete header is paired with its response."""
 
 from __future__ import annotations
 
 import pytest
 
-from kafkasniff.inspector import Inspector
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch

@@ -1,4 +1,4 @@
-"""The units of docs/systemd: systemd takes them, their commands are ours, and together they do what they say."""
+"""The units of docs/systemd: systemd accepts them, their commands are ours, and together they work as described."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafkasniff.cli.main import command_line
 from tests.capture.network import on_own_loopback
 from tests.conftest import ROOT, missing
 from tests.craft import kafka_bytes as kafka
-from tests.exports.exported import manifest, rows
+from tests.tables.exports.exported import manifest, rows
 
 FOLDER = ROOT / "docs" / "systemd"
 CAPTURE = FOLDER / "kafkasniff-capture.service"
@@ -38,7 +38,7 @@ PATIENCE = 60.0
 
 
 def settings(unit: Path) -> dict[str, list[str]]:
-    """What a unit says, by key; lines that end with a backslash go on."""
+    """Settings of a unit by key, with continued lines joined."""
     found: dict[str, list[str]] = {}
     for line in re.sub(r"\\\n\s*", " ", unit.read_text()).splitlines():
         if line and line[0] not in "#;[":
@@ -54,7 +54,7 @@ def environment(unit: Path) -> dict[str, str]:
 
 
 def command(unit: Path, **changed: str) -> list[str]:
-    """The command line of a unit as systemd makes it: `${NAME}` is one word, `$NAME` its words."""
+    """The command line of a unit as systemd expands it: `${NAME}` is one word, `$NAME` is split into words."""
     variables = {**environment(unit), **changed}
     words: list[str] = []
     (line,) = settings(unit)["ExecStart"]
@@ -69,23 +69,23 @@ def command(unit: Path, **changed: str) -> list[str]:
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
-    """The options of a command line of kafkasniff's, by its own parser. Raises click.UsageError."""
+    """The options of a kafkasniff command line, parsed by its own parser. Raises click.UsageError."""
     name, *rest = arguments
     of_name = command_line.get_command(click.Context(command_line), name)
     assert of_name is not None, name
     return of_name.make_context(name, rest, obj=None).params
 
 
-def test_the_capture_is_a_command_of_ours() -> None:
+def test_the_capture_is_a_valid_command() -> None:
     program, *arguments = command(CAPTURE)
     assert program == INSTALLED
     options = parsed(arguments)
     assert (options["interfaces"], " ".join(options["bpf"])) == (("any",), "tcp port 9092")
     assert options["quiet"]
-    # Without a filter, too: not even an empty word is left of it.
+    # Without a filter, too: not even an empty word remains.
     assert parsed(command(CAPTURE, FILTER="", INTERFACE="eth0")[1:])["bpf"] == ()
-    from kafkasniff.cli.capture_options import take_writing
-    from kafkasniff.cli.live import _seconds
+    from kafkasniff.cli.commands.live import _seconds
+    from kafkasniff.cli.options.capture_options import take_writing
 
     writing = take_writing(options, _seconds)
     assert writing is not None
@@ -93,7 +93,7 @@ def test_the_capture_is_a_command_of_ours() -> None:
     assert (writing.rotation.size, writing.rotation.seconds, writing.rotation.files) == (100 << 20, 600.0, 200)
 
 
-def test_the_export_is_a_command_of_ours() -> None:
+def test_the_export_is_a_valid_command() -> None:
     shell, flags, script = command(EXPORT)
     assert (shell, flags) == ("/bin/sh", "-euc")
     found = re.findall(rf'{INSTALLED} (.*?) "\$@"', script)
@@ -103,12 +103,12 @@ def test_the_export_is_a_command_of_ours() -> None:
     assert options["captures"] == ("kafka-1.pcapng", "kafka-2.pcapng")
 
 
-def test_an_option_that_is_not_there_would_be_noticed() -> None:
+def test_an_unknown_option_is_noticed() -> None:
     with pytest.raises(click.UsageError, match=r"(?i)no such option"):
         parsed([*command(CAPTURE)[1:], "--rotate-nothing"])
 
 
-def test_both_services_are_one_user_with_one_folder() -> None:
+def test_both_services_share_a_user_and_a_folder() -> None:
     capture, export = settings(CAPTURE), settings(EXPORT)
     for key in ("User", "DynamicUser", "StateDirectory", "StateDirectoryMode", "WorkingDirectory", "UMask"):
         assert capture[key] == export[key], key
@@ -118,7 +118,7 @@ def test_both_services_are_one_user_with_one_folder() -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> list[Path]:
-    """The units, with this environment's program in the place of the installed one."""
+    """The units, with this environment's program instead of the installed one."""
     copies = []
     for unit in UNITS:
         copies.append(tmp_path / unit.name)
@@ -140,7 +140,7 @@ def test_systemd_finds_nothing_wrong(installed: list[Path], require_tool: Callab
 
 
 @pytest.mark.parametrize("unit", [CAPTURE, EXPORT], ids=lambda unit: unit.stem)
-def test_services_may_do_little(unit: Path, installed: list[Path], require_tool: Callable[[str], str]) -> None:
+def test_services_have_few_rights(unit: Path, installed: list[Path], require_tool: Callable[[str], str]) -> None:
     version = re.match(r"systemd (\d+)", systemd_analyze(require_tool, "--version").stdout)
     if version is None or int(version[1]) < 250:
         missing("systemd-analyze is older than 250 and cannot judge a unit that is not loaded")
@@ -149,11 +149,11 @@ def test_services_may_do_little(unit: Path, installed: list[Path], require_tool:
     assert done.returncode == 0, done.stdout
 
 
-# -- the commands themselves, with the rights that the units give
+# -- the commands, with the rights that the units grant
 
 
 def run_export(folder: Path) -> subprocess.CompletedProcess[str]:
-    """What the timer starts, in a folder of a test's."""
+    """The timer's command, in a folder of the test's."""
     shell, flags, script = command(EXPORT)
     program = f"{shlex.quote(sys.executable)} -m kafkasniff"
     words = [shell, flags, script.replace(INSTALLED, program)]
@@ -174,8 +174,8 @@ class Conversation:
             self.broker = server.accept()[0]
         self.count = 0
 
-    def go_on(self) -> None:
-        """One exchange more."""
+    def exchange_once(self) -> None:
+        """One more exchange."""
         batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
         self.client.sendall(kafka.produce_request(self.count, "orders", batch, version=9))
         self.broker.recv(4096)
@@ -192,7 +192,7 @@ class Conversation:
 def test_captures_become_tables(
     require_root: Callable[[], None], require_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Files rotate; those that are finished are exported once; what is exported and old goes, the newest stays."""
+    """Files rotate. Finished ones are exported once; old exported ones are removed, the newest are kept."""
     require_root()
     capture_and_export(require_tool("setpriv"), tmp_path)
 
@@ -202,7 +202,7 @@ def capture_and_export(setpriv: str, folder: Path) -> None:
     talk = Conversation()
     words = command(CAPTURE, INTERFACE="lo", FILTER=f"tcp port {talk.port}")
     words[words.index("10m")] = "1s"
-    # What the unit leaves to it, and no more. Of root's rights none is left but the one in the set.
+    # Exactly the rights of the unit: of root's rights, only the one in the set is left.
     rights = settings(CAPTURE)["CapabilityBoundingSet"]
     assert rights == settings(CAPTURE)["AmbientCapabilities"] == ["CAP_NET_RAW"]
     limits = ["--no-new-privs", "--bounding-set", "-all,+net_raw"]
@@ -220,10 +220,10 @@ def capture_and_export(setpriv: str, folder: Path) -> None:
         while len(captures(folder)) < 3:
             assert process.poll() is None
             assert time.monotonic() < end, "files do not rotate"
-            talk.go_on()
+            talk.exchange_once()
             time.sleep(0.1)
         status = Path(f"/proc/{process.pid}/status").read_text()
-        # Open interfaces take no right.
+        # Open interfaces need no right.
         assert "CapEff:\t0000000000000000" in status
         stamps = [re.fullmatch(r"kafka-(\d{8}T\d{6})\.pcapng000", path.name) for path in captures(folder)]
         begun = [calendar.timegm(time.strptime(found[1], "%Y%m%dT%H%M%S")) for found in stamps if found]
@@ -242,23 +242,23 @@ def capture_and_export(setpriv: str, folder: Path) -> None:
         said = process.communicate(timeout=PATIENCE)[1]
         process.kill()
         talk.close()
-    # The unit has a user of its own; here it is root, without the right to become anybody.
+    # The unit has its own user. Here it is root, without the right to change users.
     assert (process.returncode, said.count(b"\n")) == (0, 1)
-    assert said.startswith(b"kafkasniff: warning: stays root (without CAP_SETUID")
+    assert said.startswith(b"kafkasniff: warning: stays root (it lacks CAP_SETUID")
 
-    # As after a restart: another file, so that the one before it is known to be finished.
+    # As after a restart: a new file shows that the previous one is finished.
     shutil.copy(captures(folder)[-1], folder / "kafka-29991231T235959.pcapng")
     assert run_export(folder).returncode == 0
     exchanges = rows(folder / "tables", "exchanges")
     assert {row["status"] for row in exchanges} == {"answered"}
     numbers = sorted(row["correlation_id"] for row in exchanges)
-    # What was said before the capture began is not in it, and nothing is in it twice.
+    # Earlier messages are missing, and none is there twice.
     assert numbers == list(range(numbers[0], talk.count))
     assert len({row["connection_id"] for row in exchanges}) == 1
 
     there = captures(folder)
     again = run_export(folder)
-    assert (again.returncode, again.stderr) == (0, "kafkasniff: nothing to do: tables has these captures\n")
+    assert (again.returncode, again.stderr) == (0, "kafkasniff: nothing to do: tables already has these captures\n")
     assert captures(folder) == there
     for path in there[1:]:
         os.utime(path, (0, 0))
@@ -269,14 +269,14 @@ def capture_and_export(setpriv: str, folder: Path) -> None:
 def test_an_export_where_nothing_is_finished(tmp_path: Path) -> None:
     assert run_export(tmp_path).returncode == 0
     assert list(tmp_path.iterdir()) == []
-    # As a power failure leaves them: made, and never written.
+    # As left by a power failure: created, but never written.
     for name in ("kafka-20261121T000000.pcapng", "kafka-20261121T001000.pcapng"):
         (tmp_path / name).touch()
     assert run_export(tmp_path).returncode == 0
     assert not (tmp_path / "tables").exists()
 
 
-def test_an_export_goes_on_behind_a_file_that_was_cut(tmp_path: Path) -> None:
+def test_an_export_continues_after_a_truncated_file(tmp_path: Path) -> None:
     whole = (ROOT / "captures" / "franz-go.pcap").read_bytes()
     (tmp_path / "kafka-20261121T000000.pcapng").write_bytes(whole[:-7])
     (tmp_path / "kafka-20261121T001000.pcapng").write_bytes(whole[:24])
@@ -285,7 +285,7 @@ def test_an_export_goes_on_behind_a_file_that_was_cut(tmp_path: Path) -> None:
     assert captures(tmp_path)
 
 
-def test_an_export_that_cannot_be_made_removes_nothing(tmp_path: Path) -> None:
+def test_a_failed_export_removes_nothing(tmp_path: Path) -> None:
     for name in ("kafka-20261121T000000.pcapng", "kafka-20261121T001000.pcapng"):
         (tmp_path / name).write_bytes(b"this is no capture at all")
         os.utime(tmp_path / name, (0, 0))

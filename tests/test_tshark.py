@@ -1,7 +1,7 @@
-"""tshark as the second opinion: the same requests and responses on the same connections of the shipped captures.
+"""tshark as a second opinion: the same requests and responses on the same connections of the shipped captures.
 
-tshark 4.0 knows few of the newest versions' bodies, but headers are read alike in all of them; what is compared is what
-stands in headers and what follows from them: API, version, correlation id, and which request a response answers.
+tshark 4.0 decodes few bodies of the newest versions, but reads the headers of all. The tests compare what headers
+contain and imply: API, version, correlation id, and which request a response answers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Request = tuple[int, int, int]
 
 
 class Seen(NamedTuple):
-    """What one side saw of a connection."""
+    """One program's view of a connection."""
 
     requests: list[Request]
     responses: list[tuple[int | None, int]]
@@ -99,7 +99,9 @@ def by_tshark(tshark: str, capture: Path) -> Connections:
 
 
 def without_tokens(their: Seen, our: Seen, tokens: int) -> Seen:
-    """tshark takes raw SASL tokens for messages: their view without what is not in ours, if that is so many tokens."""
+    """tshark takes raw SASL tokens for messages: its view without messages missing from ours, if their number is that
+    of the tokens.
+    """
     rest = iter(their.requests)
     assert all(request in rest for request in our.requests)
     answers = iter(their.responses)
@@ -137,7 +139,7 @@ def both(tshark: str, capture: Path) -> tuple[Connections, Connections]:
 def compared(capture: Path, theirs: Connections, ours: Connections) -> list[tuple[Seen, Seen]]:
     """(their, our) view of each connection.
 
-    Of messages that a snap length cut, tshark shows nothing; where it cut all requests, we do not take it for Kafka.
+    tshark shows nothing of messages cut by a snap length; where all requests are cut, we do not recognize Kafka.
     """
     if not is_cut(capture):
         assert sorted(ours) == sorted(theirs)
@@ -149,7 +151,7 @@ def compared(capture: Path, theirs: Connections, ours: Connections) -> list[tupl
 
 
 @pytest.mark.parametrize("capture", SEEN, ids=lambda path: path.name)
-def test_requests_are_those_that_tshark_sees(capture: Path, require_tool: Callable[[str], str]) -> None:
+def test_requests_match_those_of_tshark(capture: Path, require_tool: Callable[[str], str]) -> None:
     theirs, ours = both(require_tool("tshark"), capture)
     cut = is_cut(capture)
     total = 0
@@ -162,14 +164,14 @@ def test_requests_are_those_that_tshark_sees(capture: Path, require_tool: Callab
 
 
 @pytest.mark.parametrize("capture", [path for path in SEEN if not is_cut(path)], ids=lambda path: path.name)
-def test_responses_answer_what_tshark_says(capture: Path, require_tool: Callable[[str], str]) -> None:
+def test_responses_match_those_of_tshark(capture: Path, require_tool: Callable[[str], str]) -> None:
     theirs, ours = both(require_tool("tshark"), capture)
     told = 0
     for their, our in compared(capture, theirs, ours):
         assert [number for _, number in our.responses] == [number for _, number in their.responses]
         times = Counter(number for _, number in our.responses)
         for (key, number), (our_key, _) in zip(their.responses, our.responses, strict=True):
-            # Where an id comes again (the Java client's SASL has a cycle of eight), tshark takes its first request.
+            # Where an id is reused (the Java client's SASL cycles through eight), tshark takes the first request.
             if key is not None and times[number] == 1:
                 told += 1
                 assert our_key == key, f"response {number}"

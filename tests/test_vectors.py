@@ -1,4 +1,4 @@
-"""Every vector that Kafka's own classes wrote decodes to what Kafka's own JSON says (tests/vectors/README.md)."""
+"""Every vector written by Kafka's own classes decodes to Kafka's own JSON (tests/vectors/README.md)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafkasniff.kafka.coverage import defined_data, defined_pairs, proven
-from kafkasniff.kafka.dissectors import api, api_by_name, api_keys, data_schema
-from kafkasniff.kafka.errors import error_by_code, error_codes
-from kafkasniff.kafka.layout import Field, Struct
-from kafkasniff.kafka.releases import find_release, releases, spoken_by
+from kafkasniff.kafka.apis.coverage import defined_data, defined_pairs, proven
+from kafkasniff.kafka.apis.dissectors import api, api_by_name, api_keys
+from kafkasniff.kafka.apis.releases import find_release, releases, spoken_by
+from kafkasniff.kafka.schema.data_schemas import data_schema
+from kafkasniff.kafka.schema.errors import error_by_code, error_codes
+from kafkasniff.kafka.schema.layout import Field, Struct
 from tests.proven_file import PROVEN_FILE
 from tests.renamed import as_released
 from tests.vectors.matching import compare, differences, our_name
@@ -55,7 +56,7 @@ def without(what: str) -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("kind", "name"), list(by_name()))
-def test_what_we_decode_is_what_kafka_says(kind: str, name: str) -> None:
+def test_decoded_vectors_match_kafka(kind: str, name: str) -> None:
     found = [(each.version, each.variant, told) for each in by_name()[kind, name] for told in differences(each)]
     assert found == []
 
@@ -70,7 +71,7 @@ def test_error_codes() -> None:
     assert {str(error.code): {"name": error.name, "retriable": error.retriable} for error in ours} == errors
 
 
-def test_what_each_release_accepts() -> None:
+def test_versions_accepted_by_each_release() -> None:
     told: dict[str, Any] = {vector.release: vector.body for vector in vectors() if vector.kind == "apis"}
     assert {find_release(release) for release in told} >= {"2.8", "3.2", "3.4", "3.9", "4.0", releases()[-1]}
     for release, apis in told.items():
@@ -81,7 +82,7 @@ def test_what_each_release_accepts() -> None:
         }
         theirs = {key: [entry["lowest"], entry["highest"], entry.get("unstable")] for key, entry in apis.items()}
         if release == "4.0.2":
-            # It took versions of JoinGroup back that 4.0.0, of which the table is, had dropped.
+            # It restored versions of JoinGroup that 4.0.0, the release of the table, had dropped.
             assert (accepted["11"], theirs["11"]) == ([2, 9, None], [0, 9, None])
             accepted["11"] = theirs["11"]
         assert accepted == theirs, release
@@ -130,7 +131,7 @@ def test_every_record_has_vectors_or_a_reason() -> None:
 
 
 def test_the_older_subscription_info_is_laid_out_like_the_newer_one() -> None:
-    # What stands in for the vectors that no class can write.
+    # Replaces the vectors that no class can write.
     older_ones = sorted(pair for pair in without("data") if pair[0] == "SubscriptionInfo")
     assert len(older_ones) == 6
     for name, version in older_ones:
@@ -148,7 +149,7 @@ def fields_of(struct: Struct, path: str = "") -> Iterator[tuple[str, Field]]:
 
 
 def note(struct: Struct, body: dict[str, Any], path: str, seen: dict[str, set[str]]) -> None:
-    """Note how each field of a layout stands in Kafka's JSON of a body."""
+    """Record the values of each field of a layout in Kafka's JSON of a body."""
     ours = dict.fromkeys(field.name for field in (*struct.fields, *struct.tagged))
     values = {as_released(our_name(name), ours): value for name, value in body.items()}
     for field in (*struct.fields, *struct.tagged):
@@ -168,7 +169,7 @@ def note(struct: Struct, body: dict[str, Any], path: str, seen: dict[str, set[st
                 note(field.struct, element, place, seen)
 
 
-def test_vectors_leave_nothing_out_and_null_is_allowed_where_we_say() -> None:
+def test_vectors_cover_every_field_and_null_is_allowed_where_declared() -> None:
     seen: dict[Layout, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     layouts: dict[Layout, Struct] = {}
     for vector in vectors():
@@ -182,7 +183,7 @@ def test_vectors_leave_nothing_out_and_null_is_allowed_where_we_say() -> None:
             wanted = {"set"}
             if field.tag is not None:
                 wanted.add("unset")
-            # Of a tagged field whose default is null, null is the same as unset.
+            # For a tagged field with a null default, null is the same as unset.
             if field.nullable and not (field.tag is not None and field.default == "null"):
                 wanted.add("null")
             if field.array:
@@ -194,7 +195,7 @@ def test_vectors_leave_nothing_out_and_null_is_allowed_where_we_say() -> None:
 
 
 def as_in_json(field: Field) -> Any:
-    """The default of a field that is neither array nor struct, as Kafka's JSON has it (FieldSpec.fieldDefault)."""
+    """The default of a field that is neither array nor struct, as in Kafka's JSON (FieldSpec.fieldDefault)."""
     if field.default == "null":
         return None
     if field.type in ("string", "bytes"):
@@ -214,7 +215,7 @@ def test_defaults() -> None:
             continue
         values = {our_name(name): value for name, value in vector.body.items()}
         for field in root(vector).fields:
-            # Batches have no default that could be told.
+            # Batches have no default that could be compared.
             if field.struct is None and not field.array and field.name in values and field.type != "records":
                 compared += 1
                 if values[field.name] != as_in_json(field):
@@ -223,7 +224,7 @@ def test_defaults() -> None:
     assert compared > 1000
 
 
-def test_what_the_vectors_prove_is_listed() -> None:
+def test_pairs_proven_by_vectors_are_listed() -> None:
     lines = PART.lines(PROVEN_FILE.read_text(encoding="utf-8"))
     assert lines == proven_lines(), "python -m tests.vectors proven"
     pairs = {(vector.key, vector.version) for vector in vectors() if vector.key is not None}
@@ -262,7 +263,7 @@ def change(value: Any) -> Any:
             return {**value, "another": 1}
 
 
-def test_the_comparison_sees_every_difference() -> None:
+def test_the_comparison_notices_every_difference() -> None:
     of_fetch = [vector for vector in vectors() if (vector.name, vector.version) == ("Fetch", 16)]
     assert len(of_fetch) == 2 * len(VARIANTS)
     for vector in of_fetch:

@@ -74,7 +74,7 @@ class RealBroker(ServerProcess):
 
     _pom = POM
     _ready = b"Kafka Server started"
-    """What stands in the log when the server serves requests."""
+    """Log line of a server that is ready."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class RealBroker(ServerProcess):
         self.listeners = {listener.name: listener for listener in listeners}
         self.ports: dict[str, int] = {}
         self.advertised_ports: dict[str, int] = {}
-        """Ports that clients of a listener are told instead of its own, since a proxy stands in front of it."""
+        """Ports advertised instead of a listener's own, because clients connect through a proxy."""
         self._extra = dict(properties or {})
         self._storage_options = tuple(storage_options)
         self._java_options = tuple(java_options)
@@ -200,7 +200,7 @@ class RealBroker(ServerProcess):
             raise SetupError(f"formatting the storage failed: {done.stdout[-800:]}{done.stderr[-800:]}")
 
     def _first_voters(self) -> list[str]:
-        """What the formatting is told of a dynamic quorum."""
+        """Options of the formatting command for a dynamic quorum."""
         if self._static:
             return []
         if "controller" not in self.roles or not self.voter:

@@ -1,8 +1,8 @@
 """A network in which each packet takes a while, for recordings of what crosses on the way.
 
-Loopback delivers a packet before the sender goes on, so that nothing is ever on its way there. Here a TUN device sends
-each packet back after a delay, with its addresses swapped: who connects to the far address reaches a server on the near
-one. All of it lies in a network namespace of the process's own.
+Loopback delivers a packet before the sender continues, so no packet is ever in flight. Here a TUN device returns each
+packet after a delay, with its addresses swapped: connections to the far address reach a server on the near one. The
+process has its own network namespace.
 """
 
 from __future__ import annotations

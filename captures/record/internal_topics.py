@@ -11,7 +11,7 @@ SCENARIOS = [
     Scenario(
         "java-internal-topics.pcap",
         "a reader of __consumer_offsets, __transaction_state and __share_group_state, after groups of three kinds and "
-        "transactions; the topics' names are told once more behind it",
+        "transactions; followed by a response that names the topics",
         # The broker's release, for its classes read what the broker wrote.
         java_program("InternalTopics", version=DEFAULT_VERSION, sources="java-4.4"),
         java_log,

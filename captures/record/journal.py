@@ -1,7 +1,7 @@
 """Sidecars: what a client says it did, and the requests and responses that its debug log names.
 
 A line of a sidecar is one JSON object. ``request`` and ``response`` lines come from the client's own protocol log and
-hold ``api_key``, ``api``, ``api_version`` and what that log tells of ``correlation_id``, ``client_id``,
+hold ``api_key``, ``api``, ``api_version`` and, if that log has them, ``correlation_id``, ``client_id``,
 ``client_port``, ``node``, ``size`` (the length prefix of the message), ``text`` (the body as the client prints it),
 ``data`` (the same as JSON) and ``error``. All other lines are the client program's reports.
 """
@@ -21,7 +21,7 @@ Entry = dict[str, Any]
 LogParser = Callable[[Iterable[str]], Iterator[Entry]]
 
 TEXT_LIMIT = 6000
-"""Characters of a body's text that are kept; a longer one is left out whole, for half a text proves nothing."""
+"""Longest text of a body that is kept, in characters; longer ones are omitted, because a part proves nothing."""
 
 REPEATED_TEXT_LIMIT = 1000
 """Characters of a text that may be written more than once."""
@@ -121,7 +121,7 @@ def kafkajs_log(lines: Iterable[str]) -> Iterator[Entry]:
         if not line.startswith("{"):
             continue
         said = json.loads(line)
-        # A response with an error is told twice, the second time without its size.
+        # A response with an error is logged twice, the second time without its size.
         if (found := _KAFKAJS.match(said["message"])) and "size" in said:
             key = int(found["key"])
             entry: Entry = {"kind": found["verb"].lower(), "api_key": key, "api": api_name(key)}

@@ -8,7 +8,7 @@ It names each request when its response has gone out, with the connection, in fo
 - from 2.7 on JSON.
 
 What an authenticator reads (ApiVersions before the log-in, SaslHandshake, SaslAuthenticate) is not in that log. Bodies
-are left out, for Kafka's classes tell them better.
+are omitted, because Kafka's classes decode them better.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def _quorum_changes(nodes: list[RealBroker], run: Run) -> None:
     others = [node for node in nodes if node is not leader]
     leader.stop()  # resigns
     time.sleep(SETTLE_S)
-    # A voter that names itself otherwise than the voters' records do tells the leader.
+    # A voter whose name differs from the voters' records notifies the leader.
     leader.properties["advertised.listeners"] = f"CONTROLLER://localhost:{leader.port('CONTROLLER')}"
     leader.start()
     time.sleep(SETTLE_S)
@@ -193,7 +193,7 @@ BROKERS = SHARE_GROUPS | {
 def _three_brokers(work: Path) -> list[RealBroker]:
     nodes = cluster(work, {1: ("broker", "controller"), 2: ("broker",), 3: ("broker",)}, properties=BROKERS)
     for node in nodes:
-        # Two folders each (JBOD): a broker tells in which one it puts a replica.
+        # Two folders each (JBOD): a broker reports the folder of a replica.
         node.properties["log.dirs"] = f"{node.data_directory},{_second_folder(node)}"
     return nodes
 

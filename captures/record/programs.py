@@ -91,7 +91,7 @@ AUTHORIZER = {
     "super.users": "User:ANONYMOUS",
 }
 
-# Passwords of test users; they stand in the sidecars too, so that tests can look for them where they must not be.
+# Passwords of test users; they are in the sidecars too, so that tests can check that output does not have them.
 SASL = Listener(
     "SASL",
     "SASL_PLAINTEXT",

@@ -76,8 +76,8 @@ class Scenario:
     file: str
     shows: str
     command: Callable[[], Sequence[str]]
-    """Makes the client program's command line (fetching or compiling it if need be); the addresses of the broker's
-    listeners are put behind it, in their order."""
+    """Creates the client program's command line (fetching or compiling it if needed); the addresses of the broker's
+    listeners are appended in order."""
     log: LogParser | None
     """Reads requests and responses from the client's stderr; None if the client does not log them."""
     log_is_complete: bool = True
@@ -89,9 +89,9 @@ class Scenario:
     brokers' own logs of their requests go into the sidecar."""
     environment: Callable[[], dict[str, str]] = dict
     play: Play | None = None
-    """Several acts instead of the one run of the client; ``broker`` then only tells the release."""
+    """Several acts instead of one run of the client; ``broker`` then only names the release."""
     folder: str = ""
-    """Folder below ``captures`` where it stands, with a manifest of its own; ``captures`` itself if empty."""
+    """Folder below ``captures``, with its own manifest; ``captures`` itself if empty."""
     key_log: bool = False
     """The secrets of TLS that were logged go into the capture, which becomes a pcapng."""
     terminator: Path | None = None
@@ -121,7 +121,7 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
         if scenario.play and scenario.play.before:
             scenario.play.before(brokers)
             for broker in brokers:
-                broker.log_file.unlink(missing_ok=True)  # it tells of what is not recorded
+                broker.log_file.unlink(missing_ok=True)  # it logs what is not recorded
         with ExitStack() as stack:
             if internal:
                 stack.enter_context(Sniffer(capture, ports, scenario.sniff))

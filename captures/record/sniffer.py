@@ -114,7 +114,7 @@ class Sniffer:
 
 
 def blank_machine(file: Path) -> None:
-    """Overwrite what dumpcap tells of the machine (processor, kernel) in a pcapng with dots of the same number.
+    """Overwrite what dumpcap records about the machine (processor, kernel) in a pcapng with dots of the same number.
 
     The options shb_hardware (2) and shb_os (3) of the section header, if_os (12) of interfaces; little-endian files.
     """

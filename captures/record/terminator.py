@@ -3,8 +3,8 @@
     python -m captures.record.terminator --listen 127.0.0.1:9094 --broker 127.0.0.1:9092 \
         --certificate broker.pem --keylog keys.log
 
-What clients say to it stands in a capture of its port, and the key log decrypts that. The broker has to advertise the
-proxy's address on the listener behind it, or clients go past it. Bytes are passed on as they are.
+A capture of its port has the clients' traffic, which the key log decrypts. The broker has to advertise the proxy's
+address on the listener that the proxy connects to, or clients bypass it. Bytes are forwarded unchanged.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--certificate", required=True, type=Path, metavar="FILE", help="PEM, with the private key")
     parser.add_argument("--keylog", required=True, type=Path, metavar="FILE", help="secrets are added to it")
     options = parser.parse_args(arguments)
-    os.umask(0o077)  # whoever can read the key log can read everything
+    os.umask(0o077)  # anyone who can read the key log can read everything
     inner = context(options.certificate, options.keylog)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(options.listen, options.broker, inner, options.broker_tls))

@@ -1,6 +1,6 @@
 """Scenarios of brokers with TLS: clients that write key logs, a terminator for those that write none, and mistakes.
 
-The captures stand in a folder of their own, ``captures/tls``, with their key logs within them (pcapng).
+The captures are in their own folder, ``captures/tls``, and contain their key logs (pcapng).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
         with ZooKeeperBroker(directory, zookeeper, version=version) as broker:
             …
 
-ZooKeeper's own traffic is none of Kafka's, and is not recorded.
+ZooKeeper's own traffic is not Kafka's, and is not recorded.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RealZooKeeper(ServerProcess):
         ]
 
     def _is_ready(self) -> bool:
-        """It takes connections; its log tells of nothing."""
+        """Whether it accepts connections; its log does not report that."""
         try:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
         except OSError:

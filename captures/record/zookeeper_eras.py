@@ -1,7 +1,7 @@
 """Scenarios of brokers with ZooKeeper, 0.8.2 to 3.9, each with the Java client of its release.
 
 The programs of an era are in ``clients/java_<first release that has what they use>``; they use those of eras before.
-Single brokers are their own controllers: their captures hold what they tell themselves, too.
+Single brokers are their own controllers: their captures also have the requests that they send to themselves.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _scenario(
     log_dirs: int = 1,
     acts: Callable[[list[ZooKeeperBroker], Client], None] = _one_run,
 ) -> Scenario:
-    """Brokers of one release and its client; requests are told by the brokers' own logs of what they served."""
+    """Brokers of one release and its client; requests come from the brokers' own request logs."""
     made: list[ZooKeeperBroker] = []
 
     def nodes(work: Path) -> list[RealBroker]:

@@ -1,6 +1,6 @@
-"""Questions about a cluster's traffic, answered from the tables; each a mergeable accumulator (see `accumulator`).
+"""Questions about a cluster's traffic, answered from the tables; each is a mergeable accumulator (`accumulator`).
 
-What needs pyarrow is imported when it is asked for: who wants to know which questions there are does not wait for it.
+Modules that need pyarrow are imported lazily, so that listing the questions is fast.
 """
 
 from __future__ import annotations

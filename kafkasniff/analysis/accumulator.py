@@ -1,8 +1,7 @@
-"""What every question is: rows in, partial answers that merge, a table out.
+"""The base of all questions: rows in, partial answers that merge, a table out.
 
-A question is a class with a name, a sentence and parameters; an object of it is one accumulator. It does no I/O: the
-command line gives it the rows of an export, Spark those of a partition, and `stats`, `check` and `live` those that
-they have.
+A question is a class with a name, a summary and parameters; an instance is one accumulator. It does no I/O: the command
+line feeds it the rows of an export, Spark those of a partition, and `stats`, `check` and `live` those that they have.
 
     question = Latency(LatencyParameters(by=("api", "broker")))
     for batch in batches:
@@ -10,8 +9,8 @@ they have.
     question.merge(other)
     question.result()                          # a pyarrow.Table
 
-The answer depends on the rows alone, not on their order or their batches, nor on how partial answers were merged (see
-`partials` for what happens above a bound). `state()` and `from_state()` carry a partial answer to another process.
+The answer depends on the rows alone, not on their order or batches, or on how partial answers were merged (for the
+exception above a bound, see `partials`). `state()` and `from_state()` transfer a partial answer to another process.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ import pyarrow as pa
 
 from kafkasniff.analysis.known_clusters import ALONE, Known
 from kafkasniff.analysis.partials import Partials, Shape
-from kafkasniff.hosts import Hosts
+from kafkasniff.enrich.hosts import Hosts
 
 __all__ = ["Accumulator", "Parameters", "Reading"]
 
 MAX_STATE: Final = 1 << 30
-"""Bytes of a partial answer that are taken in; all bounds together stay far below it."""
+"""Maximum size in bytes of a partial answer that is accepted; all bounds together stay far below it."""
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the parameters: each field has a default and says in `Meta(description=…)` what it does."""
+    """Base of the parameters: each field has a default and a description in `Meta(description=…)`."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -42,12 +41,12 @@ class Reading(msgspec.Struct, frozen=True):
 
     columns: tuple[str, ...]
     apis: tuple[str, ...] | None = None
-    """Only rows of these APIs matter; others may be left out, and are ignored."""
+    """Only rows of these APIs matter; others may be skipped, and are ignored."""
     optional: bool = False
     """The question has an answer without this table, too."""
 
     def __post_init__(self) -> None:
-        # Dimensions and questions may want the same column; a batch that has it twice cannot be asked for it.
+        # Dimensions and questions may need the same column, but selecting it twice from a batch fails.
         msgspec.structs.force_setattr(self, "columns", tuple(dict.fromkeys(self.columns)))
 
 
@@ -66,29 +65,29 @@ class Accumulator(ABC, Generic[P]):
     """One question's rows so far."""
 
     name: ClassVar[str]
-    """What it is called on the command line."""
+    """Its name on the command line."""
     summary: ClassVar[str]
     """One sentence."""
     parameters_type: ClassVar[type[Parameters]] = Parameters
     clusters: Known = ALONE
-    """Which brokers are of one cluster, where that is known when the answer is wanted."""
+    """Which brokers belong to one cluster, if that is known when the answer is needed."""
     hosts: Hosts | None = None
-    """What the user says of addresses; for questions that ask (`asks_hosts`)."""
+    """The user's facts about addresses; for questions with `asks_hosts`."""
     asks_hosts: ClassVar[bool] = False
 
     def __init__(self, parameters: P | None = None) -> None:
-        """Raises UsageError for parameters that make no sense."""
+        """Raises UsageError for parameters that are invalid."""
         self.parameters: P = self.parameters_type() if parameters is None else parameters  # type: ignore[assignment]
         self.check()
         self.parts = {name: Partials(shape) for name, shape in self.shapes().items()}
 
     def check(self) -> None:
-        """Raise UsageError for parameters that make no sense."""
+        """Raise UsageError for parameters that are invalid."""
         return
 
     @abstractmethod
     def reads(self) -> Mapping[str, Reading]:
-        """Tables, with the columns that are needed of them."""
+        """Tables with their needed columns."""
 
     @abstractmethod
     def shapes(self) -> Mapping[str, Shape]:
@@ -96,21 +95,21 @@ class Accumulator(ABC, Generic[P]):
 
     @abstractmethod
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        """Take rows of a table; columns beside those of `reads` are ignored."""
+        """Take rows of a table; columns other than those of `reads` are ignored."""
 
     @abstractmethod
     def result(self) -> pa.Table:
         """The answer to the rows so far: always the same columns for the same parameters, rows in a fixed order."""
 
     def merge(self, other: Self) -> None:
-        """Take another's rows. Raises ValueError where it is another question or has other parameters."""
+        """Merge another's rows. Raises ValueError if it is another question or has other parameters."""
         if type(other) is not type(self) or other.parameters != self.parameters:
             raise ValueError("only partial answers to the same question can be merged")
         for name, part in self.parts.items():
             part.merge(other.parts[name])
 
     def notes(self) -> list[str]:
-        """What a reader of the answer must know: sentences on what bounds have cost."""
+        """Caveats for the reader of the answer: what memory bounds have dropped."""
         return [sentence for part in self.parts.values() for sentence in _notes(part)]
 
     def state(self) -> bytes:
@@ -120,20 +119,20 @@ class Accumulator(ABC, Generic[P]):
 
     @classmethod
     def from_state(cls, state: bytes) -> Self:
-        """The accumulator that `state()` was called on. Raises ValueError for anything else."""
+        """The accumulator whose `state()` this is. Raises ValueError for anything else."""
         if len(state) > MAX_STATE:
             raise ValueError(f"a partial answer of more than {MAX_STATE} bytes")
         try:
-            told = msgspec.msgpack.decode(state, type=_State)
-            if told.question != cls.name:
-                raise ValueError(f"a partial answer to {told.question!r}, not to {cls.name!r}")
-            parameters = msgspec.convert(told.parameters, cls.parameters_type)
+            partial = msgspec.msgpack.decode(state, type=_State)
+            if partial.question != cls.name:
+                raise ValueError(f"a partial answer to {partial.question!r}, not to {cls.name!r}")
+            parameters = msgspec.convert(partial.parameters, cls.parameters_type)
         except msgspec.DecodeError as error:
-            raise ValueError(f"no partial answer: {error}") from None
+            raise ValueError(f"not a partial answer: {error}") from None
         made = cls(parameters)  # type: ignore[arg-type]
-        if told.parts.keys() != made.parts.keys():
+        if partial.parts.keys() != made.parts.keys():
             raise ValueError("a partial answer of another version")
-        for name, (rows, lost) in told.parts.items():
+        for name, (rows, lost) in partial.parts.items():
             made.parts[name].load(rows, lost)
         return made
 
@@ -141,12 +140,12 @@ class Accumulator(ABC, Generic[P]):
 def _notes(part: Partials) -> list[str]:
     lost, bound = part.lost, part.shape.bound
     if lost.level:
-        return [f"one of {1 << lost.level:,} was looked at: there are more than {bound:,}"]
+        return [f"one of {1 << lost.level:,} was examined: there are more than {bound:,}"]
     if not lost.rows:
         return []
     if part.shape.keep == "earliest":
-        return [f"{lost.rows:,} later rows are left out: {bound:,} are kept"]
+        return [f"{lost.rows:,} later rows were dropped: the limit is {bound:,}"]
     return [
-        f"{lost.rows:,} small groups are left out ({lost.weight:,} in all): {bound:,} are kept; "
-        f"a group that is shown may be up to {lost.undercount:,} too low"
+        f"{lost.rows:,} small groups were dropped ({lost.weight:,} in total): the limit is {bound:,}; counts that are "
+        f"shown may be up to {lost.undercount:,} too low"
     ]

@@ -1,15 +1,14 @@
-"""Who would be refused by a release of Kafka, and what its clients do not use yet: from what was seen on the wire.
+"""Clients that a Kafka release would refuse, and newer features that they do not use, judged by their traffic.
 
     versions.py (a question)   client × API × version, counted
-    offers.py                  what brokers told each client that they speak
-    between_brokers.py         who is no client
+    offers.py                  versions that brokers offered to each client
+    between_brokers.py         traffic that is not from clients
     audit.py                   these together: clients with findings
     upgrades.py                what a newer release offers
 
-A broker closes the connection on which a request comes whose version it does not have. Clients that ask with
-ApiVersions first (KIP-35) do not send one: they take the highest version in common, and have to do without where there
-is none. So what such a client speaks today may be its broker's limit or its own; `Offers` tells which, where it can be
-told.
+If a request has a version that a broker does not support, the broker closes the connection. Clients that use
+ApiVersions first (KIP-35) avoid this: they choose the highest common version, and do without the API if there is none.
+So the version that such a client uses today may be its broker's limit or its own; `Offers` shows which, if it is known.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ import msgspec
 from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
 from kafkasniff.analysis.offers import Offers
 from kafkasniff.analysis.questions.versions import Versions, verdict
-from kafkasniff.kafka.named_apis import API_VERSIONS, PRODUCE
-from kafkasniff.kafka.releases import Spoken, releases, spoken_by
+from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
+from kafkasniff.kafka.apis.releases import Spoken, releases, spoken_by
 
 __all__ = ["Audit", "BetweenBrokers", "Client", "Finding", "Need", "audit"]
 
 KIP_896: Final = "4.0"
-"""The release that took out what clients older than 2.1 speak."""
+"""The release that dropped the versions of clients older than 2.1."""
 
 MAX_LISTED: Final = 12
-"""APIs in a sentence."""
+"""Maximum number of APIs in a sentence."""
 
 Kind = Literal["too-old", "too-new", "removed", "not-yet", "unstable"]
 Outcome = Literal["refused", "at-risk", "served"]
@@ -44,23 +43,23 @@ class Finding(msgspec.Struct, frozen=True):
     """Requests that the release would not serve."""
 
     api: str
-    """A number, where the API is newer than the definitions."""
+    """A number if the API is newer than the definitions."""
     api_key: int
     api_versions: list[int]
-    """Those that it would not serve, in order."""
+    """The versions that it would not serve, in order."""
     kind: Kind
     certain: bool
-    """False: the client asks with ApiVersions first, and may find a version in common."""
+    """False: the client uses ApiVersions first and may find a common version."""
     target_min: int | None
-    """Lowest version of the API in the release; None where it does not have the API."""
+    """Lowest version of the API in the release; None if it does not have the API."""
     target_max: int | None
     requests: int
     meaning: str
-    """What would happen, in a sentence."""
+    """The consequence, in a sentence."""
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What a client must speak."""
+    """Versions that a client must support."""
 
     api: str
     api_key: int
@@ -69,7 +68,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Who sent requests: a client id at an address, with the same software."""
+    """A client that sent requests: a client id at an address, with the same software."""
 
     client_id: str | None
     client_ip: str | None
@@ -77,19 +76,19 @@ class Client(msgspec.Struct, frozen=True):
     software_version: str | None
     outcome: Outcome
     asks: bool
-    """It was seen to ask with ApiVersions, if only on other connections of the same client id and address."""
+    """It was seen to use ApiVersions, if only on other connections of the same client id and address."""
     requests: int
     first: datetime | None
     last: datetime | None
     findings: list[Finding]
     falls_back: list[str]
-    """What it speaks that is too new, as `Produce v13`: it asks first, and so takes lower versions."""
+    """Versions that are too new, such as `Produce v13`. It asks first, and so uses lower versions."""
     notes: list[str]
-    """What is no finding, but good to know."""
+    """Remarks that are not findings."""
     needs: list[Need]
-    """Versions of which it must speak one, by API: of the findings on versions that are too old or too new."""
+    """Versions of which it must support one, by API, for the findings on versions that are too old or too new."""
     upgrade: str | None
-    """The least that has to be done, in a sentence."""
+    """The minimum that has to be done, in a sentence."""
 
 
 class BetweenBrokers(msgspec.Struct, frozen=True):
@@ -103,15 +102,15 @@ class BetweenBrokers(msgspec.Struct, frozen=True):
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """What came out."""
+    """The result of an audit."""
 
     clients: list[Client]
-    """All, those that would be refused first."""
+    """All clients, those that would be refused first."""
     between_brokers: list[BetweenBrokers]
     used: dict[int, int]
-    """API key → highest version that a client was seen to speak."""
+    """API key → highest version seen from clients."""
     rule: str | None
-    """What is known of Kafka's own clients, where one of them may be among those that are too old."""
+    """A note on Kafka's own clients, if one of them may be too old."""
 
     @property
     def has_findings(self) -> bool:
@@ -130,9 +129,9 @@ class _Use(msgspec.Struct, frozen=True):
 
 
 def audit(versions: Versions, offers: Offers) -> Audit:
-    """What the target of `versions` would say to whom they have seen; `offers` has seen the same exchanges."""
+    """The verdicts of the target of `versions`; `offers` has seen the same exchanges."""
     by_client, between = _uses(versions)
-    # Its connections may be older than the capture, so that others tell that it asks, and what it is.
+    # Its connections may predate the capture, so others show its software and whether it asks.
     askers = {who[:2] for who, uses in by_client.items() if any(use.key == API_VERSIONS for use in uses)}
     offered: dict[_Who, dict[int, int]] = {}
     for row in offers.result().to_pylist():
@@ -166,13 +165,13 @@ def _sortable(*values: str | None) -> tuple[tuple[bool, str], ...]:
 
 
 def _uses(versions: Versions) -> tuple[dict[_Who, list[_Use]], list[BetweenBrokers]]:
-    """What each client speaks, and what brokers speak that the release lacks."""
+    """The versions that each client uses, and those of brokers that the release lacks."""
     rows = versions.parts["versions"].table().to_pylist()
     verdicts: dict[tuple[int, int], str] = {}
     keys: dict[tuple[str | None, str | None], set[int]] = {}
     for row in rows:
         keys.setdefault((row["client_id"], row["client_ip"]), set()).add(row["api_key"])
-    # A broker's connections may tell different software, or none.
+    # A broker's connections may have different software, or none.
     brokers = {who for who, spoken in keys.items() if is_broker(who[0], spoken)}
     by_client: dict[_Who, list[_Use]] = {}
     between: dict[tuple[int, int], BetweenBrokers] = {}
@@ -194,7 +193,7 @@ def _uses(versions: Versions) -> tuple[dict[_Who, list[_Use]], list[BetweenBroke
 
 def _client(target: str, who: _Who, uses: Sequence[_Use], offered: Mapping[int, int], *, asks: bool) -> Client:
     speaks = spoken_by(target)
-    # A release that does not know ApiVersions itself tells nobody what it speaks.
+    # A release without ApiVersions cannot announce its versions.
     adapts = asks and API_VERSIONS in speaks
     findings: list[Finding] = []
     falls_back: list[str] = []
@@ -211,7 +210,7 @@ def _client(target: str, who: _Who, uses: Sequence[_Use], offered: Mapping[int, 
                 certain, meaning = _asked_first(found, highest, offered.get(key))
                 found = msgspec.structs.replace(found, certain=certain, meaning=meaning)
             elif kind in ("too-new", "not-yet") and API_VERSIONS in speaks:
-                # Whoever speaks it may well ask: what is new came later than ApiVersions.
+                # A client that uses it probably asks first: the new versions came later than ApiVersions.
                 found = msgspec.structs.replace(found, certain=False, meaning=f"{_REFUSED}, unless it asks first")
             findings.append(found)
     notes = [_FALLS_BACK] if falls_back else []
@@ -244,12 +243,12 @@ def _spoken(uses: Sequence[_Use]) -> str:
 
 
 def _moment(time_ns: int | None) -> datetime | None:
-    # Exact, unlike a division that goes through a float.
+    # Exact, unlike a division of floats.
     return None if time_ns is None else _EPOCH + timedelta(microseconds=time_ns // 1000)
 
 
 def _finding(kind: Kind, wrong: Sequence[_Use], speaks: Spoken | None) -> Finding:
-    """Of a client that does not ask first."""
+    """The versions of a client that does not ask first."""
     stable = kind != "unstable"
     return Finding(
         wrong[0].api,
@@ -260,70 +259,70 @@ def _finding(kind: Kind, wrong: Sequence[_Use], speaks: Spoken | None) -> Findin
         None if speaks is None else speaks.low,
         None if speaks is None else speaks.high,
         sum(use.requests for use in wrong),
-        _REFUSED if stable else "only brokers answer that are set to serve unstable versions",
+        _REFUSED if stable else "only brokers that enable unstable versions answer",
     )
 
 
 def _asked_first(found: Finding, highest: int, offered: int | None) -> tuple[bool, str]:
-    """Whether a client that asks would be refused for certain, and what would happen.
+    """Whether a client that asks would certainly be refused, and the consequence.
 
-    `highest`: version of the API that it was seen to speak; `offered`: that it was offered.
+    `highest`: highest version that it was seen to use; `offered`: highest version that it was offered.
     """
     if found.target_min is None:
         return False, "it asks first, and so knows that there is no such API: it does without, or gives up"
     if highest >= found.target_min:
-        return False, f"it speaks v{highest}, too, and asks first: with that it would be served"
+        return False, f"it also uses v{highest} and asks first: with that version it would be served"
     if offered is None:
-        return False, "it asks first; what it was told is not here, so it may speak newer versions, too"
+        return False, "it asks first; the offer to it was not captured, so it may support newer versions, too"
     if highest >= offered:
-        return False, f"it asks first, and its brokers offer no more than v{offered}: it may speak newer versions, too"
-    meaning = f"it was offered up to v{offered} and speaks no more than v{highest}: there is no version in common"
+        return False, f"it asks first, and its brokers offer at most v{offered}: it may support newer versions, too"
+    meaning = f"it was offered up to v{offered} and uses at most v{highest}: there is no common version"
     if found.api_key == PRODUCE:
-        # KAFKA-18659: some versions of librdkafka do not compress where Produce v0 is not listed.
+        # KAFKA-18659: some versions of librdkafka do not compress if Produce v0 is not listed.
         meaning += "; v0 is listed all the same, and closes the connection"
     return True, meaning
 
 
-# kafka.network.SocketServer closes the connection on which it finds a request that it does not know.
+# kafka.network.SocketServer closes the connection on a request that it does not know.
 _REFUSED: Final = "the broker closes the connection without an answer, each time"
-_RULE: Final = "Kafka's own Java clients speak what 4.0 and later need as of release 2.1 (KIP-896)."
-_FALLS_BACK: Final = "it asks first, and takes lower versions than it speaks now, if it has them"
+_RULE: Final = "Kafka's own Java clients support what 4.0 and later need as of release 2.1 (KIP-896)."
+_FALLS_BACK: Final = "it asks first, and uses lower versions than now, if it supports them"
 _NOT_SEEN: Final = (
-    "it was not seen to ask with ApiVersions: its versions are fixed, or its connections are older than the capture"
+    "it was not seen to use ApiVersions: its versions are fixed, or its connections are older than the capture"
 )
 
 
 def _asking(target: str, uses: Sequence[_Use], speaks: Spoken | None, *, asks: bool) -> Iterable[str]:
-    """Notes on how it comes to its versions."""
+    """Notes on how it chooses its versions."""
     asked = sorted({use.version for use in uses if use.key == API_VERSIONS})
     if not asks:
         yield _NOT_SEEN
     elif asked and speaks is not None and asked[-1] > speaks.high:
         yield (
-            f"it asks with ApiVersions v{asked[-1]}, newer than {target} has (v{speaks.high}): it is told so with "
-            "error 35 and asks again (KIP-511)"
+            f"it asks with ApiVersions v{asked[-1]}, newer than {target} supports (v{speaks.high}): it gets error 35 "
+            "and asks again (KIP-511)"
         )
 
 
 def _upgrade(findings: Sequence[Finding]) -> str | None:
-    """The least that helps. Of software nothing is known here but what it was seen to speak."""
+    """The minimum that helps. Only the versions that it used are known about the software."""
     if not findings:
         return None
     parts = []
     old = [f"{one.api} v{one.target_min}" for one in findings if one.kind == "too-old"]
     if old:
-        parts.append(f"a version of it that speaks {_listed(old)} or newer")
+        parts.append(f"an upgrade to a client that supports {_listed(old)} or newer")
     new = [f"{one.api} v{one.target_max}" for one in findings if one.kind in ("too-new", "unstable")]
     if new:
-        parts.append(f"settings or a version of it that speaks {_listed(new)} or older")
+        parts.append(f"other settings, or a client that supports {_listed(new)} or older")
     gone = [one.api for one in findings if one.kind in ("removed", "not-yet")]
     if gone:
-        parts.append(f"a version of it that does without {_listed(gone)}")
+        parts.append(f"a client that does without {_listed(gone)}")
     return "; ".join(parts)
 
 
 def _listed(items: Sequence[str]) -> str:
-    """With commas, and "and" in front of the last; those that are too many for a sentence by their number."""
+    """A list with commas and "and" before the last item; items that are too many for a sentence become a number."""
     if len(items) > MAX_LISTED:
         items = [*items[: MAX_LISTED - 1], f"{len(items) - MAX_LISTED + 1:,} others"]
     *others, last = items

@@ -1,4 +1,4 @@
-"""What brokers and controllers say to each other: no client's doing, and upgraded with the cluster."""
+"""Requests between brokers and controllers: not sent by clients, and upgraded with the cluster."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.named_apis import HANDSHAKE
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.apis.named_apis import HANDSHAKE
 
 __all__ = ["is_between_brokers", "is_broker"]
 
-# Client ids that brokers give themselves: ReplicaFetcherManager (the thread's name up to 0.10.2), KafkaRaftManager,
+# Client ids that brokers use: ReplicaFetcherManager (the thread's name up to 0.10.2), KafkaRaftManager,
 # TransactionMarkerChannelManager, AddPartitionsToTxnManager, PersisterStateManager, NetworkPartitionMetadataClient.
 _OWN_NAME: Final = re.compile(
     r"broker-\d+-(fetcher-\d+|txn-marker-sender)|ReplicaFetcherThread-\d+-\d+|raft-client-\d+"
@@ -23,16 +23,16 @@ _NUMBER: Final = re.compile(r"\d+", re.ASCII)
 
 
 def is_between_brokers(key: int) -> bool:
-    """Whether an API is one that no client has to speak; False for one that is not known."""
+    """Whether an API is never needed by clients; False for an unknown one."""
     found = api(key)
     return found is not None and (found.definition.from_brokers or "broker" not in found.listeners)
 
 
 def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
-    """Whether who calls itself so and speaks these APIs is a broker or a controller.
+    """Whether a sender with this client id and these APIs is a broker or a controller.
 
-    The name alone tells where only brokers have such names; a number does for who speaks an API between brokers, and
-    any name for who speaks nothing else.
+    A name that only brokers use is sufficient. A number is, too, if the sender uses an API between brokers, and any
+    name if it uses nothing else.
     """
     if client_id is not None and _OWN_NAME.fullmatch(client_id):
         return True

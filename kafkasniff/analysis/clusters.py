@@ -1,7 +1,7 @@
-"""Which brokers are of one cluster, by the cluster ids that messages carry.
+"""Groups brokers by cluster, using the cluster ids that messages carry.
 
-Two clusters in one capture have the same numbers of brokers, names of topics and groups, and producer ids. What is
-compared or added up over several brokers is parted by their cluster.
+Two clusters in one capture may have the same broker numbers, topic and group names, and producer ids. So whatever is
+compared or added up over several brokers is separated by cluster.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
 from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.listed_brokers import MAX_NAME, ListedBroker
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.apis import dissectors
 from kafkasniff.model import Direction, Message
 
 __all__ = ["Clusters"]
 
 FIELD: Final = "cluster_id"
 MAX_CLAIMS: Final = 1 << 14
-"""Brokers with a cluster id, and pairs of brokers of one cluster without an id, that are kept."""
+"""Maximum number of brokers with a cluster id, and of pairs of brokers of one cluster without an id."""
 
 
 @functools.cache
 def _apis() -> dict[Direction, tuple[str, ...]]:
-    """APIs whose requests or responses carry a cluster id, read off the definitions."""
+    """APIs whose requests or responses carry a cluster id, derived from the definitions."""
     found: dict[Direction, tuple[str, ...]] = {}
     known = [one for key in dissectors.api_keys() if (one := dissectors.api(key)) is not None]
     for direction in ("request", "response"):
@@ -49,18 +49,18 @@ def _apis() -> dict[Direction, tuple[str, ...]]:
 class Clusters(Accumulator[Parameters]):
     """Brokers by cluster id.
 
-    A response with a cluster id speaks for the broker that sent it and for the brokers that it lists. A request says
-    which cluster its sender expects: that counts where the broker took it and says nothing itself. Responses that list
-    brokers without a cluster id (Metadata before version 2) only say that these are of one cluster. An endpoint with
-    two ids, as of a proxy, or of a port that was used again, has none.
+    A response with a cluster id applies to the broker that sent it and to the brokers that it lists. A request names
+    the cluster that its sender expects; that counts if the broker accepted it and its response has no id. Responses
+    that list brokers without a cluster id (Metadata before version 2) only show that these belong together. An endpoint
+    with two ids, such as a proxy or a reused port, has none.
     """
 
     name: ClassVar[str] = "clusters"
-    summary: ClassVar[str] = "Which brokers are of one cluster."
+    summary: ClassVar[str] = "Brokers grouped by cluster."
 
     @staticmethod
     def wanted() -> dict[tuple[Direction, str], Callable[[Message], bool] | None]:
-        """Bodies that are needed, as for `Detector.bodies`."""
+        """Bodies that are needed, as in `Detector.bodies`."""
         found: dict[tuple[Direction, str], Callable[[Message], bool] | None] = {}
         for direction, apis in _apis().items():
             for api in apis:
@@ -74,7 +74,7 @@ class Clusters(Accumulator[Parameters]):
         return {"exchanges": Reading(columns, apis)}
 
     def shapes(self) -> Mapping[str, Shape]:
-        """Who says of which broker that it is of which cluster; and brokers that are of one cluster."""
+        """Claims that a broker belongs to a cluster, and pairs of brokers of one cluster."""
         broker = ("broker", pa.string())
         count: Any = (("count", pa.int64(), "sum"),)
         claims = (broker, ("cluster", pa.string()), ("asked", pa.bool_()))
@@ -84,7 +84,7 @@ class Clusters(Accumulator[Parameters]):
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        """Take rows; those without bodies tell nothing."""
+        """Take rows; those without bodies have no information."""
         answers = only(batch, in_any(batch, "api", _apis()["response"]))
         self._take(answers, "response_body", asked=False)
         # A broker refuses a request for another cluster (INCONSISTENT_CLUSTER_ID, REBOOTSTRAP_REQUIRED).
@@ -97,7 +97,7 @@ class Clusters(Accumulator[Parameters]):
         rows = pa.table({"broker": broker_endpoint(batch), "body": column(batch, name)})
         claims: dict[tuple[str, str, bool], int] = {}
         pairs: dict[tuple[str, str], int] = {}
-        # Many requests have the same answer: each text is read once.
+        # Many requests get the same response, so each text is read only once.
         for row in rows.group_by(["broker", "body"]).aggregate([([], "count_all")]).to_pylist():
             broker, count = row["broker"], row["count_all"]
             if broker is None or row["body"] is None:
@@ -115,11 +115,11 @@ class Clusters(Accumulator[Parameters]):
         self.parts["together"].add(_columns(("broker", "other"), pairs))
 
     def known(self) -> Known:
-        """What the rows so far tell."""
-        told: dict[bool, dict[str, set[str]]] = {False: {}, True: {}}
+        """The clusters according to the rows so far."""
+        claimed: dict[bool, dict[str, set[str]]] = {False: {}, True: {}}
         for row in self.parts["claims"].table().to_pylist():
-            told[row["asked"]].setdefault(row["broker"], set()).add(row["cluster"])
-        ids = {**told[True], **told[False]}
+            claimed[row["asked"]].setdefault(row["broker"], set()).add(row["cluster"])
+        ids = {**claimed[True], **claimed[False]}
         roots = _joined((row["broker"], row["other"]) for row in self.parts["together"].table().to_pylist())
         together: dict[str, set[str]] = {}
         for broker, root in roots.items():
@@ -165,7 +165,7 @@ def _columns(names: tuple[str, ...], rows: Mapping[tuple[Any, ...], int]) -> dic
 
 
 def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """For each broker the first one, by name, of all that pairs connect with it."""
+    """For each broker, the first one by name among all that pairs connect with it."""
     parents: dict[str, str] = {}
 
     def root(broker: str) -> str:

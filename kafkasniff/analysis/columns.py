@@ -1,7 +1,7 @@
-"""Columns of the tables' record batches as the questions need them: unnested, labelled, looked up in JSON bodies.
+"""Columns of the tables' record batches as questions need them: unnested, labelled, extracted from JSON bodies.
 
-Everything here works on whole columns. A body is looked at with a regular expression only where its JSON comes from
-fields of fixed shape; where names of topics or the like are wanted, it is parsed.
+Everything here works on whole columns. A body is searched with a regular expression only if its JSON comes from fields
+of fixed shape; it is parsed if names of topics or the like are needed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 TIME: Final = pa.timestamp("us", tz="UTC")
 """Type of times in answers."""
 ORDER: Final = ("time_ns", "connection_id", "exchange_id")
-"""What "first" and "last" mean among exchanges: capture time, and the key of the table where times are equal."""
+"""What "first" and "last" mean among exchanges: capture time, and for equal times the key of the table."""
 
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column by name, dictionaries decoded and large strings made plain. Raises KeyError where it is not there."""
+    """A column by name, with dictionaries decoded and large strings converted. Raises KeyError if it does not exist."""
     index = batch.schema.get_field_index(name)
     if index < 0:
         raise KeyError(name)
@@ -56,7 +56,7 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def in_any(batch: pa.RecordBatch, name: str, values: Iterable[str]) -> pa.Array:
-    """Where a column has one of some values; false where it is null."""
+    """Whether each row of a column has one of some values; false for null."""
     return pc.is_in(column(batch, name), value_set=pa.array(list(values), pa.string()))
 
 
@@ -80,19 +80,19 @@ def exploded(batch: pa.RecordBatch, name: str, kept: Sequence[str]) -> pa.Record
     structs = pc.list_flatten(lists)
     fields = [structs.type.field(place).name for place in range(structs.type.num_fields)]
     arrays = {one: column(batch, one).take(parents) for one in kept if one not in fields}
-    # `flatten` carries the struct's own nulls into its fields.
+    # `flatten` propagates the struct's own nulls to its fields.
     arrays |= dict(zip(fields, structs.flatten(), strict=True))
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
 def named(partitions: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of partitions; a topic of which only the id is known goes by that."""
+    """Rows of partitions; topics known only by id are identified by it."""
     topics = pc.coalesce(column(partitions, "topic"), column(partitions, "topic_id"))
     return partitions.set_column(partitions.schema.get_field_index("topic"), "topic", topics)
 
 
 def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
-    """One row for each topic of each row, in the column `topic`; a row without topics stays once, its topic null."""
+    """One row per topic of each row, in the column `topic`; a row without topics yields one with a null topic."""
     lists = column(batch, "topics")
     parents = pc.list_parent_indices(lists)
     missing = np.setdiff1d(np.arange(batch.num_rows), parents.to_numpy(zero_copy_only=False))
@@ -113,7 +113,7 @@ def broker_endpoint(batch: pa.RecordBatch) -> pa.Array:
 
 
 def integers(values: pa.Array | pa.ChunkedArray, null: int = 0) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """As NumPy integers, nulls as `null`."""
+    """The column as NumPy integers, with nulls as `null`."""
     return pc.fill_null(values.cast(pa.int64()), null).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
@@ -128,7 +128,7 @@ def datetimes(nanoseconds: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def keys_of(table: pa.Table, names: Sequence[str]) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
-    """The distinct keys of a table, ordered, and for each of its rows the number of its key."""
+    """The distinct keys of a table in order, and for each of its rows the number of its key."""
     rows = table.select(list(names)).append_column("__row", pa.array(np.arange(table.num_rows)))
     groups = rows.group_by(list(names)).aggregate([("__row", "list")])
     groups = groups.take(pc.sort_indices(groups, sort_keys=[(name, "ascending") for name in names]))
@@ -141,14 +141,14 @@ def keys_of(table: pa.Table, names: Sequence[str]) -> tuple[pa.Table, np.ndarray
 
 
 def looked_up(batch: pa.RecordBatch, name: str, find: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
-    """`find` of each text of a column that is not null, each distinct text once."""
+    """Applies `find` to the non-null texts of a column, once for each distinct text."""
     encoded = column(batch, name).dictionary_encode()
     found = pa.array([find(text) for text in encoded.dictionary.to_pylist()], kind)
     return found.take(encoded.indices)
 
 
 def ratio(above: pa.Array | pa.ChunkedArray, below: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """One number by another as float64; null where one of them is null, or the lower one is 0."""
+    """One number divided by another as float64; null if one of them is null or the divisor is 0."""
     below = pc.if_else(pc.equal(below, 0), pa.scalar(None, pa.float64()), below.cast(pa.float64()))
     return pc.divide(above.cast(pa.float64()), below)
 
@@ -159,7 +159,7 @@ def table_of(
     order: Sequence[tuple[str, str]] = (),
     top: int = 0,
 ) -> pa.Table:
-    """An answer: its columns in the order and types of `fields`, rows by `order`, the first `top` of them (0: all)."""
+    """An answer: its columns in the order and types of `fields`, the first `top` rows by `order` (0: all)."""
     schema = pa.schema(list(fields))
     arrays = []
     for field in schema:
@@ -184,30 +184,30 @@ def header_bytes(batch: pa.RecordBatch) -> pa.Array:
 
 
 def record_bytes(batch: pa.RecordBatch) -> pa.Array:
-    """Bytes of key, value and headers of each record, null ones as none."""
+    """Bytes of key, value and headers of each record, counting null as 0."""
     key, value = (integers(pc.binary_length(column(batch, name))) for name in ("key", "value"))
     return pa.array(key + value + integers(header_bytes(batch)))
 
 
 def is_follower(client_ids: pa.Array) -> pa.Array:
-    """Where a client is a broker that replicates, by the client id that it gives itself (ReplicaFetcherManager)."""
+    """Whether each client is a replicating broker, by the client id that it uses (ReplicaFetcherManager)."""
     pattern = r"^(broker-\d+-fetcher-\d+|raft-client-\d+)$"
     return pc.fill_null(pc.match_substring_regex(client_ids, pattern), False)
 
 
 def per_topic(batch: pa.RecordBatch) -> pa.Table:
-    """What each row brought of each topic that it names: `row` (its number), `topic`, `bytes`, `record_count`.
+    """The data of each row for each topic that it names: `row` (its number), `topic`, `bytes`, `record_count`.
 
-    Named in `topics` (those of a fetch session, too) or among the partitions; a topic of which only the id is known
-    goes by that. Rows without topics have none here.
+    A topic is named in `topics` (which includes those of a fetch session) or among the partitions; topics known only by
+    id are identified by it. Rows without topics have no row here.
     """
     lists = column(batch, "topics")
     listed = pa.table({"row": pc.list_parent_indices(lists), "topic": pc.list_flatten(lists).cast(pa.string())})
     rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
     brought = named(exploded(rows, "partitions", ["row"]))
-    told = pa.table({name: column(brought, name) for name in ("row", "topic", "bytes", "record_count")})
+    data = pa.table({name: column(brought, name) for name in ("row", "topic", "bytes", "record_count")})
     sums = [("bytes", "sum"), ("record_count", "sum")]
-    folded = pa.concat_tables([told, listed], promote_options="default").group_by(["row", "topic"]).aggregate(sums)
+    folded = pa.concat_tables([data, listed], promote_options="default").group_by(["row", "topic"]).aggregate(sums)
     size, records = (pc.fill_null(folded.column(f"{name}_sum"), 0) for name, _ in sums)
     return pa.table(
         {"row": folded.column("row"), "topic": folded.column("topic"), "bytes": size, "record_count": records}

@@ -1,4 +1,4 @@
-"""By what an answer is broken down: API, broker, client …, and spans of time."""
+"""Dimensions that break down an answer: API, broker, client …, and time spans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Dimension", "Dimensions"]
 
 Dimension = Literal["api", "version", "broker", "client", "address", "software", "group", "topic", "connection"]
 
-# What each one reads of a row, and the columns that it becomes.
+# The columns that each one reads of a row, and those that it produces.
 _READ: Final = {
     "api": ("api", "api_key"),
     "version": ("api_version",),
@@ -64,7 +64,7 @@ class Dimensions:
         return with_topics(batch, [*self.reads, *kept]) if "topic" in self.by else batch
 
     def arrays(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """The key columns of a batch that `spread` made."""
+        """The key columns of a batch that `spread` returned."""
         made: dict[str, pa.Array] = {}
         if self.every:
             made["span"] = floor_divided(column(batch, "time_ns"), self.every)

@@ -16,7 +16,7 @@ from kafkasniff.analysis.percentiles import bucket_of, percentiles
 __all__ = ["distribution_rows", "distribution_shape", "distributions"]
 
 MAX_BUCKETS: Final = 1 << 20
-"""Rows of a distribution, one for each bucket of each group; a group has some hundred where values vary widely."""
+"""Maximum rows of a distribution, one per bucket and group; a group has some hundred for widely varying values."""
 
 _MEASURES: Final = (
     ("count", pa.int64(), "sum"),
@@ -27,7 +27,7 @@ _MEASURES: Final = (
 
 
 def distribution_shape(keys: Sequence[tuple[str, pa.DataType]]) -> Shape:
-    """A partial answer for distributions in groups by `keys`. The groups with the fewest values go first."""
+    """A partial answer for distributions in groups by `keys`. The groups with the fewest values are dropped first."""
     return Shape(
         keys=(*keys, ("bucket", pa.int64())),
         measures=_MEASURES,
@@ -37,12 +37,11 @@ def distribution_shape(keys: Sequence[tuple[str, pa.DataType]]) -> Shape:
     )
 
 
-def distribution_rows(keys: Mapping[str, Any], values: pa.Array, counts: Any = None) -> dict[str, Any]:
-    """Rows for such a partial answer: one value each, none of them null, counted `counts` times (once)."""
+def distribution_rows(keys: Mapping[str, Any], values: pa.Array) -> dict[str, Any]:
+    """Rows for such a partial answer: one value each, none of them null."""
     numbers = integers(values)
-    times = np.ones(len(numbers), np.int64) if counts is None else counts
-    buckets = bucket_of(numbers)
-    return {**keys, "bucket": buckets, "count": times, "total": numbers * times, "low": numbers, "high": numbers}
+    ones = np.ones(len(numbers), np.int64)
+    return {**keys, "bucket": bucket_of(numbers), "count": ones, "total": numbers, "low": numbers, "high": numbers}
 
 
 def distributions(
@@ -50,7 +49,7 @@ def distributions(
 ) -> tuple[pa.Table, dict[str, pa.Array]]:
     """The groups of a partial answer, ordered by their keys, and `count`, `total`, `low`, `high` and quantiles of each.
 
-    A quantile is at most `percentiles.RELATIVE_ERROR` off, and never outside of the extremes.
+    A quantile is off by at most `percentiles.RELATIVE_ERROR`, and never outside of the extremes.
     """
     table = part.table()
     keys, number = keys_of(table, names)

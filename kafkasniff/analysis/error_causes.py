@@ -1,9 +1,9 @@
-"""What a response says of its errors beside their codes: what was refused, and why, in the broker's words.
+"""Details of errors in a response, beside their codes: what was refused, and why, in the broker's words.
 
-Both are read off the definitions, so that a new API needs no code. The message of a code is the string beside it whose
-name is the code's with `message` in the place of `code` (`error_code` and `error_message`); strings of such a name in
-structs without a code of their own (Produce's `record_errors`) belong to the code around them. What was refused is the
-name beside the code: a group, a resource, the key of FindCoordinator.
+Both are derived from the definitions, so a new API needs no code. The message of a code is the adjacent string whose
+name is the code's with `message` instead of `code` (`error_code` and `error_message`); strings of such a name in
+structs without a code of their own (Produce's `record_errors`) belong to the enclosing code. The name next to the code
+shows what was refused: a group, a resource, the key of FindCoordinator.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.entities import NO_TOPIC_ID, Plan, plan_of
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, Plan, plan_of
+from kafkasniff.kafka.schema.definition import FieldDefinition
 
 __all__ = ["Cause", "carries_messages", "causes"]
 
 CODE: Final = "error_code"
 MESSAGE: Final = "error_message"
 MAX_CAUSES: Final = 10_000
-"""Errors of one response that are looked at; of the others only the codes count."""
+"""Maximum number of errors of one response that are examined; for the others only the codes count."""
 NAMES: Final = ("group_id", "transactional_id", "resource_name", "key", "user", "member_id", "log_dir", "feature")
-"""Fields that name what a struct is about, beside topics."""
+"""Fields that name the subject of a struct, besides topics."""
 _NOTHING: Final = Plan()
 
 
@@ -34,20 +34,20 @@ class Cause(msgspec.Struct, frozen=True):
 
     code: int
     topic: str | None = None
-    """Name, or id where only that is known."""
+    """Name, or id if only that is known."""
     field: str | None = None
     """Name of the field with `name`."""
     name: str | None = None
-    """What was refused, where it is no topic."""
+    """Name of the refused resource, unless it is a topic."""
     message: Any = None
-    """Why, as the broker says; not safe to print."""
+    """The broker's reason; not safe to print."""
     partition: bool = False
-    """It is of one partition."""
+    """It belongs to one partition."""
 
 
 @lru_cache(maxsize=1024)  # keys come from the wire
 def carries_messages(api_key: int) -> bool:
-    """Whether responses of an API may say more than codes."""
+    """Whether responses of an API may have more details than codes."""
     api = dissectors.api(api_key)
     return api is not None and _any_message(api.definition.response.fields)
 
@@ -57,7 +57,7 @@ def _any_message(fields: tuple[FieldDefinition, ...]) -> bool:
 
 
 def causes(api_key: int, body: Any) -> Iterator[Cause]:
-    """The errors of a response body that are not zero, each with what the structs around it say."""
+    """The errors of a response body that are not zero, each with details from the enclosing structs."""
     waiting: list[tuple[Any, Plan, str | None]] = [(body, plan_of(api_key, "response") or _NOTHING, None)]
     found = 0
     while waiting and found < MAX_CAUSES:
@@ -73,14 +73,14 @@ def causes(api_key: int, body: Any) -> Iterator[Cause]:
         for field in codes:
             if node[field]:
                 found += 1
-                # What is said of single records is more precise than what is said of all.
+                # A message about single records is more precise than one about all.
                 message = next(_messages_below(node), None) or node.get(field.removesuffix(CODE) + MESSAGE)
                 has_index = plan.index is not None and isinstance(node.get(plan.index), int)
                 name = None if named is None else node[named]
                 yield Cause(node[field], topic, named, name, message, has_index)
         below = dict(plan.children)
         for field, value in reversed(node.items()):
-            # What stands beside the wire's fields (`_value` …) repeats what lies in them, it is not the response's.
+            # Fields that kafkasniff adds (`_value` …) repeat the wire's fields and are not part of the response.
             if isinstance(value, dict | list) and not field.startswith("_"):
                 waiting.append((value, below.get(field, _NOTHING), topic))
 
@@ -97,4 +97,4 @@ def _messages_below(node: dict[str, Any]) -> Iterator[Any]:
     for value in node.values():
         for one in value if isinstance(value, list) else (value,):
             if isinstance(one, dict) and not any(field.endswith(CODE) for field in one):
-                yield from (told for field, told in one.items() if field.endswith(MESSAGE) and told)
+                yield from (text for field, text in one.items() if field.endswith(MESSAGE) and text)

@@ -1,4 +1,4 @@
-"""Rows of an export (the folder that `kafkasniff export` writes), as much of them as a question needs."""
+"""Reads the rows of an export (the folder that `kafkasniff export` writes) that a question needs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pyarrow as pa
 from kafkasniff.analysis.accumulator import Accumulator, Reading
 from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.table_file import TableFile
-from kafkasniff.confined import open_any_folder
 from kafkasniff.errors import CaptureError, UsageError
-from kafkasniff.export_manifest import FORMAT, MANIFEST, MAX_MANIFEST
-from kafkasniff.rows.file_names import is_table_file
-from kafkasniff.rows.schemas import TABLES
-from kafkasniff.rows.staged import UNDATED, day_of
+from kafkasniff.runtime.confined_files import open_any_folder
+from kafkasniff.runtime.export_manifest import FORMAT, MANIFEST, MAX_MANIFEST
+from kafkasniff.tables.rows.file_names import is_table_file
+from kafkasniff.tables.rows.schemas import TABLES
+from kafkasniff.tables.rows.staged import UNDATED, day_of
 
 __all__ = ["Export", "answer", "missing_tables"]
 
@@ -28,7 +28,7 @@ LATER_COLUMNS: Final = {
     "connections": ("protocol", "captured"),
     "exchanges": ("sender", "behind_us", "muted_us", "wait_us", "waits_for"),
 }
-"""Columns that exports of earlier releases lack: null there."""
+"""Columns that exports of earlier releases lack; they are null there."""
 _PAYLOAD: Final = frozenset({"key", "value", "headers"})
 """Columns of `records` with payload."""
 
@@ -39,15 +39,15 @@ class Export(msgspec.Struct, frozen=True):
     folder: Path
     tables: Mapping[str, tuple[Path, ...]]
     has_payload: bool = True
-    """False: nulls or hashes stand in the place of keys and values."""
+    """False: nulls or hashes replace keys and values."""
     has_bodies: bool = True
-    """False: it is made of headers alone, and what comes of bodies is null."""
+    """False: it contains only headers, and values from bodies are null."""
     has_json: bool = True
     """False: the columns `request_body` and `response_body` are null."""
 
     @classmethod
     def open(cls, folder: str) -> Self:
-        """The export in a folder. Raises CaptureError where there is none."""
+        """The export in a folder. Raises CaptureError if there is none."""
         path = Path(folder)
         try:
             with contextlib.closing(open_any_folder(path)) as opened:
@@ -62,7 +62,7 @@ class Export(msgspec.Struct, frozen=True):
         try:
             manifest = json.loads(text)
             if manifest["format"] != FORMAT:
-                raise ValueError("it is another program's")
+                raise ValueError("it belongs to another program")
             tables = {
                 name: tuple(_inside(path, file["path"], name) for file in table["files"])
                 for name, table in manifest["tables"].items()
@@ -72,13 +72,13 @@ class Export(msgspec.Struct, frozen=True):
             has_bodies = not options.get("headers", False)
             has_json = has_bodies and bool(options.get("bodies", True))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CaptureError(f"{folder} is not an export: its {MANIFEST} makes no sense ({error})") from None
+            raise CaptureError(f"{folder} is not an export: its {MANIFEST} is invalid ({error})") from None
         return cls(path, tables, has_payload, has_bodies, has_json)
 
     def missing(self, question: Accumulator[Any]) -> list[str]:
-        """The tables of a question that are not there, or lack the keys and values that it measures; it can do without.
+        """The missing tables of a question, or those without the needed keys and values, that it can do without.
 
-        Raises UsageError where it cannot.
+        Raises UsageError if it cannot.
         """
         left_out = missing_tables(self.tables, question)
         reading = question.reads().get("records")
@@ -92,7 +92,7 @@ class Export(msgspec.Struct, frozen=True):
         return [*left_out, "records"]
 
     def files(self, table: str, since_ns: int | None = None, until_ns: int | None = None) -> list[Path]:
-        """The files of a table that can hold rows of a time."""
+        """The files of a table that may have rows within some times."""
         low, high = (None if one is None else _date(one) for one in (since_ns, until_ns))
         return [
             path
@@ -103,7 +103,7 @@ class Export(msgspec.Struct, frozen=True):
         ]
 
     def start_ns(self) -> int | None:
-        """Time of the first exchange, from the files' statistics; None where none has a time."""
+        """Time of the first exchange, from the files' statistics; None if none has a time."""
         found: list[int] = []
         for file in self._opened("exchanges", self.tables.get("exchanges", ())):
             with _readable(file.path):
@@ -113,15 +113,15 @@ class Export(msgspec.Struct, frozen=True):
         return min(found, default=None)
 
     def check_files(self, table: str, since_ns: int | None = None, until_ns: int | None = None) -> None:
-        """Raises CaptureError where one of the files of a table (`files`) is none that may be read, or is no Parquet.
+        """Raises CaptureError if one of the files of a table (`files`) may not be read or is not Parquet.
 
-        For who reads them by their paths.
+        For callers that read them by path.
         """
         for _ in self._opened(table, self.files(table, since_ns, until_ns)):
             pass
 
     def _opened(self, table: str, files: Sequence[Path]) -> Iterator[TableFile]:
-        """Files of a table, each open until the next is asked for. Raises CaptureError where one cannot be read."""
+        """Files of a table, each open until the next is requested. Raises CaptureError if one cannot be read."""
         with contextlib.ExitStack() as stack:
             with _readable(self.folder):
                 folder = stack.enter_context(contextlib.closing(open_any_folder(self.folder)))
@@ -134,10 +134,10 @@ class Export(msgspec.Struct, frozen=True):
     def batches(
         self, table: str, reading: Reading, since_ns: int | None = None, until_ns: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a table: the columns, APIs and times that are wanted, the times included.
+        """Rows of a table: the given columns, APIs and times, bounds included.
 
-        Files of other dates are not opened, and row groups that statistics exclude not read. Raises UsageError where a
-        column is missing, CaptureError where a file cannot be read.
+        Files of other dates are not opened, and row groups that statistics exclude are not read. Raises UsageError if a
+        column is missing, CaptureError if a file cannot be read.
         """
         files = self.files(table, since_ns, until_ns)
         if not files:
@@ -172,7 +172,7 @@ def answer(
 ) -> list[str]:
     """Give a question the rows of an export. Returns the optional tables that are missing (`Export.missing`).
 
-    Raises UsageError where a table that it needs is missing, or payload, CaptureError where a file cannot be read.
+    Raises UsageError if a required table or payload is missing, CaptureError if a file cannot be read.
     """
     left_out = export.missing(question)
     for table, reading in question.reads().items():
@@ -183,7 +183,7 @@ def answer(
 
 
 def missing_tables(tables: Mapping[str, Any], question: Accumulator[Any]) -> list[str]:
-    """Optional tables of a question that are not there. Raises UsageError where one is missing that it needs."""
+    """Optional tables of a question that are missing. Raises UsageError if a required one is missing."""
     missing = [table for table in question.reads() if table not in tables]
     for table in missing:
         if not question.reads()[table].optional:
@@ -193,7 +193,7 @@ def missing_tables(tables: Mapping[str, Any], question: Accumulator[Any]) -> lis
 
 
 class _readable:  # noqa: N801 - a context manager, used like a function
-    """Turns what is raised for files that are missing, damaged or over their bounds into CaptureError."""
+    """Turns exceptions for files that are missing, damaged or over their bounds into CaptureError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -208,14 +208,14 @@ class _readable:  # noqa: N801 - a context manager, used like a function
 
 
 def _inside(folder: Path, path: str, table: str) -> Path:
-    """A file that a manifest names; it must be one of the table."""
+    """A file that a manifest names; it must belong to the table."""
     if not is_table_file(path, table):
-        raise ValueError(f"{path!r} is no file of {table}")
+        raise ValueError(f"{path!r} is not a file of {table}")
     return folder / path
 
 
 def _partition(path: Path) -> str | None:
-    """The date in a file's path; None where it has none."""
+    """The date in a file's path; None if it has none."""
     return next((part.removeprefix("date=") for part in path.parts if part.startswith("date=")), None)
 
 

@@ -15,14 +15,14 @@ HEARTBEATS: Final = {
     "ShareGroupHeartbeat": "share",
     "StreamsGroupHeartbeat": "streams",
 }
-"""The one API of the newer protocols (KIP-848, KIP-932, KIP-1071), and what they are called."""
+"""The one API of the newer protocols (KIP-848, KIP-932, KIP-1071), and the names of these protocols."""
 GROUP_APIS: Final = ("JoinGroup", "SyncGroup", "LeaveGroup", "Heartbeat", *HEARTBEATS)
 
 _TEXTS: Final = pa.list_(pa.field("element", pa.string()))
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One exchange of a member with its coordinator, as far as it tells of a change."""
+    """One exchange of a member with its coordinator, as far as it shows a change."""
 
     time_ns: int | None
     connection_id: int
@@ -36,19 +36,19 @@ class Event(msgspec.Struct, frozen=True):
     error_code: int | None
     """Null without a response."""
     generation: int | None
-    """Of JoinGroup's response, SyncGroup's request; the member epoch that a heartbeat's response gives."""
+    """From JoinGroup's response or SyncGroup's request; the member epoch in a heartbeat's response."""
     asked: int | None
     """Member epoch of a heartbeat's request: 0 to join, -1 and -2 to leave."""
     everybody: list[str] | None
-    """All members, as the leader is told."""
+    """All members, as sent to the leader."""
     leaving: list[str] | None
     """Members that LeaveGroup names."""
     reason: str | None
-    """Why, as the client says (KIP-800)."""
+    """The client's reason (KIP-800)."""
     instance: str | None
-    """Of a static member (KIP-345), the name by which it stays the same when its member id changes."""
+    """For a static member (KIP-345), the name by which it stays the same when its member id changes."""
     cluster: str | None = None
-    """Endpoint of the broker (`address:port`), or the cluster that it is of."""
+    """Endpoint of the broker (`address:port`), or its cluster."""
 
 
 EVENT: Final[tuple[tuple[str, pa.DataType], ...]] = (
@@ -79,7 +79,7 @@ class _Member(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
-    """What the bodies of these APIs may hold; any of it may be missing where a message broke off."""
+    """The fields that bodies of these APIs may have; any of them may be missing if a message was truncated."""
 
     generation_id: int | None = None
     member_epoch: int | None = None
@@ -102,7 +102,7 @@ def _body(text: str | None) -> _Body:
 
 
 def event_of(row: Mapping[str, Any]) -> Event | None:
-    """The event of a row of `exchanges`, with `broker` (its endpoint); None where it tells of no change."""
+    """The event of a row of `exchanges`, with `broker` (its endpoint); None if it shows no change."""
     api, code = row["api"], row["error_code"]
     request, response = _body(row["request_body"]), _body(row["response_body"])
     generation = asked = None
@@ -145,6 +145,6 @@ def event_of(row: Mapping[str, Any]) -> Event | None:
 
 
 def _names(members: list[_Member]) -> list[str]:
-    """Member ids; of a static member that is named by its instance alone, that."""
+    """Member ids; the instance id for a static member that is only named by it."""
     names = [one.member_id or one.group_instance_id for one in members]
     return [name for name in names if isinstance(name, str)]

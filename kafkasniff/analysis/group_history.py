@@ -1,4 +1,4 @@
-"""The history of one group: its generations in order, and what each one was for."""
+"""The history of one group: its generations in order, and the cause of each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ REBALANCE_IN_PROGRESS: Final = 27
 FENCED_INSTANCE_ID: Final = 82
 FENCED_MEMBER_EPOCH: Final = 110
 _REMOVED: Final = frozenset({UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH})
-"""The coordinator does not know this member any more."""
-# What Kafka's consumer gives as the reason when it only follows others, or obeys the protocol (ConsumerCoordinator).
+"""The coordinator no longer knows this member."""
+# The reasons that Kafka's consumer gives when it only follows others, or obeys the protocol (ConsumerCoordinator).
 _FOLLOWING: Final = ("group is already rebalancing", "need to re-join with the given member-id")
 
 Row = dict[str, Any]
@@ -28,14 +28,14 @@ def history(protocol: str, events: Sequence[Event]) -> list[Row]:
 
 
 def _when(event: Event) -> tuple[bool, int, int, int]:
-    """When it took effect: a leave when it was asked for (joins are answered because of it), else at the end."""
+    """When it took effect: leaves at the time of the request (joins are answered because of it), others at the end."""
     leaves = event.api == "LeaveGroup" or (event.asked is not None and event.asked < 0)
     time_ns = event.time_ns if leaves else event.done_ns
     return (time_ns is None, time_ns or 0, event.connection_id, event.exchange_id)
 
 
 class _Changes:
-    """What happened since the last generation began."""
+    """Changes since the last generation began."""
 
     def __init__(self) -> None:
         self.since: int | None = None
@@ -52,14 +52,14 @@ class _Changes:
             self.since = time_ns if self.since is None else min(self.since, time_ns)
 
     def cause(self, names: dict[str, str | None], others: Sequence[str] = ()) -> str | None:
-        def told(members: dict[str, None], verb: str) -> Iterator[str]:
+        def phrase(members: dict[str, None], verb: str) -> Iterator[str]:
             if members:
                 yield f"{', '.join(names.get(one) or one for one in members)} {verb}"
 
         parts = [
-            *told(self.left, "left"),
-            *told(self.lost, "gone without leaving"),
-            *told(self.joined, "joined"),
+            *phrase(self.left, "left"),
+            *phrase(self.lost, "gone without leaving"),
+            *phrase(self.joined, "joined"),
             *others,
             *self.reasons,
         ]
@@ -80,7 +80,7 @@ class _Changes:
 
 
 class _Generation:
-    """One generation of the classic protocol while its joins and syncs come in."""
+    """One generation of the classic protocol while its joins and syncs arrive."""
 
     def __init__(self, number: int | None) -> None:
         self.number = number
@@ -137,7 +137,7 @@ class _Classic:
         current = self._current
         same = current is not None and event.generation == current.number
         if event.generation is None:
-            # Without bodies: joins belong together until somebody has synced.
+            # Without bodies, joins belong together until somebody has synced.
             same = current is not None and not current.synced
         if not same or event.error_code != 0:
             self._changes.at(event.time_ns)
@@ -163,7 +163,7 @@ class _Classic:
         self._ends(event)
 
     def _renamed(self, old: str | None, new: str) -> None:
-        """A static member that came back has a new member id, and is the same member (KIP-345)."""
+        """A static member that returns has a new member id but is the same member (KIP-345)."""
         for generation in (self._before, self._current):
             if generation is not None and old is not None and old in generation.members:
                 del generation.members[old]
@@ -196,7 +196,7 @@ class _Classic:
         return event.client_id or event.member_id or "a member"
 
     def _close(self) -> None:
-        """The current generation has all its members: tell of it."""
+        """The current generation has all its members: emit it."""
         current, before, changes = self._current, self._before, self._began
         if current is None:
             return
@@ -205,11 +205,11 @@ class _Classic:
             if current.number == 1:
                 changes.joined = dict(current.members)
             else:
-                others.append("the generation before was not seen")
+                others.append("the previous generation was not captured")
         else:
             changes.joined = {one: None for one in current.members if one not in before.members}
             if not before.complete and not current.complete:
-                others += [] if changes else ["no list of members was seen"]
+                others += [] if changes else ["no list of members was captured"]
             elif current.complete:
                 gone = (one for one in before.members if one not in current.members and one not in changes.left)
                 changes.lost |= dict.fromkeys(gone)
@@ -221,7 +221,7 @@ class _Classic:
 
 
 class _Heartbeats:
-    """ConsumerGroupHeartbeat and those made like it: members join with epoch 0, leave with -1 or -2."""
+    """ConsumerGroupHeartbeat and similar requests: members join with epoch 0, leave with -1 or -2."""
 
     def __init__(self) -> None:
         self._names: dict[str, str | None] = {}
@@ -246,7 +246,7 @@ class _Heartbeats:
                         self._changes.joined[member] = None
                     self._changes.at(event.time_ns)
                 self._members[member] = None
-                self._told(event)
+                self._emit(event)
         if self._changes:
             changes = self._changes
             self._rows.append(changes.row(None, len(self._members), None, changes.cause(self._names)))
@@ -261,14 +261,14 @@ class _Heartbeats:
             self._changes.at(event.time_ns)
         self._members.pop(event.member_id, None)
 
-    def _told(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         if event.generation is None or (self._epoch is not None and event.generation <= self._epoch):
             return
         first, self._epoch = self._epoch is None, event.generation
         changes, self._changes = self._changes, _Changes()
         changes.at(event.time_ns)
         if not changes and first:
-            others = ["the epoch before was not seen"]
+            others = ["the previous epoch was not captured"]
         else:
             others = [] if changes else ["assignment, subscription or topics changed"]
         cause = changes.cause(self._names, others)

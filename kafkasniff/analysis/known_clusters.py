@@ -1,4 +1,4 @@
-"""What is known of the clusters of brokers: for whoever adds up or compares what several brokers did."""
+"""The known clusters of brokers, for code that adds up or compares several brokers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = ["ALONE", "Known"]
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The clusters of brokers, which go by their endpoints (`address:port`)."""
+    """The clusters of brokers, which are identified by endpoint (`address:port`)."""
 
     labels: Mapping[str, str] = {}
-    """Cluster ids by broker; a cluster without an id goes by the endpoint of its first broker."""
+    """Cluster ids by broker; a cluster without an id is identified by the endpoint of its first broker."""
 
     ids: frozenset[str] = frozenset()
     """Cluster ids."""
 
     @property
     def several(self) -> bool:
-        """Whether there are two or more for sure: a cluster without an id may be any of the others."""
+        """Whether there are certainly two or more: a cluster without an id may be any of the others."""
         return len(self.ids) > 1
 
     def label(self, broker: str | None) -> str | None:
-        """The cluster of a broker; None where it is not known."""
+        """The cluster of a broker; None if it is unknown."""
         return None if broker is None else self.labels.get(broker)
 
     def group(self, broker: str | None) -> str | None:
-        """The same where there are several clusters; None where all brokers may be of one."""
+        """The same if there are several clusters; None if all brokers may belong to one."""
         return self.label(broker) if self.several else None
 
     def groups(self, brokers: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -43,7 +43,7 @@ class Known(msgspec.Struct, frozen=True):
         return pa.array([self.group(one) for one in found.dictionary.to_pylist()], pa.string()).take(found.indices)
 
     def folded(self, part: Partials) -> pa.Table:
-        """Rows of a partial answer whose key `cluster` holds brokers, which become their `group`; equal ones folded."""
+        """Rows of a partial answer, brokers in the key `cluster` replaced by their `group`; equal rows combined."""
         table = part.table()
         if not table.num_rows:
             return table
@@ -54,4 +54,4 @@ class Known(msgspec.Struct, frozen=True):
 
 
 ALONE: Final = Known()
-"""Nothing is known: brokers are taken for one cluster's."""
+"""Nothing is known: brokers are assumed to belong to one cluster."""

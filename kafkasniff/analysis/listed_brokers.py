@@ -1,4 +1,4 @@
-"""Brokers as bodies list them: in Metadata and DescribeCluster, and as the listeners of a BrokerRegistration."""
+"""Brokers listed in bodies: in Metadata and DescribeCluster, and as the listeners of a BrokerRegistration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkasniff.model import Endpoint
 __all__ = ["MAX_NAME", "ListedBroker"]
 
 MAX_NAME: Final = 256
-"""Characters of a host name or cluster id that is accepted; DNS allows 253, Kafka's cluster ids have 22."""
+"""Maximum number of characters of a host name or cluster id; DNS allows 253, Kafka's cluster ids have 22."""
 _MAX_NODE: Final = (1 << 31) - 1
 _MAX_PORT: Final = (1 << 16) - 1
 _LOCAL: Final = {"localhost": "127.0.0.1"}
@@ -29,12 +29,12 @@ class ListedBroker(msgspec.Struct):
 
     @property
     def node(self) -> int | None:
-        """The number of the broker; None where the body has none."""
+        """The number of the broker; None if the body has none."""
         return self.node_id if type(self.node_id) is int and 0 <= self.node_id <= _MAX_NODE else None
 
     @property
     def endpoint(self) -> str | None:
-        """`address:port` as `broker_endpoint` has it; a host name, which no packet has, is not resolved."""
+        """`address:port` in the form of `broker_endpoint`; a host name, which no packet has, is not resolved."""
         if not isinstance(self.host, str) or not 0 < len(self.host) <= MAX_NAME:
             return None
         if type(self.port) is not int or not 0 <= self.port <= _MAX_PORT:

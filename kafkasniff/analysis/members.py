@@ -1,4 +1,4 @@
-"""Which client belongs to which group: Fetch and the like do not say it, other requests of the same client do."""
+"""Maps clients to groups: Fetch and others do not name their group, but other requests of the same client do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.columns import column, in_any, only
 from kafkasniff.analysis.partials import Partials, Shape
 
-__all__ = ["MEMBER_APIS", "MEMBER_COLUMNS", "MEMBER_SHAPE", "groups_by_client", "member_rows"]
+__all__ = ["MEMBER_APIS", "MEMBER_SHAPE", "groups_by_client", "member_rows"]
 
 MEMBER_APIS: Final = (
     "JoinGroup",
@@ -23,7 +23,6 @@ MEMBER_APIS: Final = (
     "OffsetCommit",
 )
 """Requests that only members of a group send. OffsetFetch and TxnOffsetCommit are sent by others, too."""
-MEMBER_COLUMNS: Final = ("api", "client_id", "client_ip", "group_id")
 _CLIENT: Final[Any] = (("client_id", pa.string()), ("client_ip", pa.string()))
 MEMBER_SHAPE: Final = Shape(
     keys=(*_CLIENT, ("group_id", pa.string())), measures=(("requests", pa.int64(), "sum"),), weight="requests"
@@ -38,7 +37,7 @@ def member_rows(batch: pa.RecordBatch) -> dict[str, Any]:
 
 
 def groups_by_client(part: Partials) -> dict[tuple[str | None, str | None], str | None]:
-    """(client id, address) → group; None where such clients are in several."""
+    """(client id, address) → group; None if such clients are in several."""
     found: dict[tuple[str | None, str | None], str | None] = {}
     for row in part.table().to_pylist():
         client = (row["client_id"], row["client_ip"])

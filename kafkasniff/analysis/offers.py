@@ -1,4 +1,4 @@
-"""What brokers told their clients about the versions that they speak: the bodies of ApiVersions responses."""
+"""Versions that brokers offered their clients: the bodies of ApiVersions responses."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
 from kafkasniff.analysis.columns import column, only
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.named_apis import API_VERSIONS
+from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 
 __all__ = ["Offers", "highest"]
 
 
 class Offers(Accumulator[Parameters]):
-    """For each client the highest version of each API that brokers told it; of several brokers, the lowest of these.
+    """For each client the highest version of each API that brokers offered it; the lowest of several brokers' offers.
 
-    A client that asks takes the highest version that it has in common with its broker. So one that speaks a lower
-    version than it was offered does not know the higher ones, or does not want them; of one that speaks the highest
-    that it was offered, nothing more can be said.
+    A client that asks uses the highest version in common with its broker. So if it uses a lower version than it was
+    offered, it does not know or want the higher ones; if it uses the highest offered, its own limit is unknown.
     """
 
     name: ClassVar[str] = "offers"
-    summary: ClassVar[str] = "Versions that brokers told their clients."
+    summary: ClassVar[str] = "Versions that brokers offered their clients."
 
     def check(self) -> None:
-        """Nothing can be wrong."""
+        """Any parameters are valid."""
         self._dimensions = Dimensions(("client", "address", "software"))
 
     def reads(self) -> Mapping[str, Reading]:
-        """ApiVersions alone, with what was answered."""
+        """Only ApiVersions, with responses."""
         columns = (*self._dimensions.reads, "api_key", "response_body")
         return {"exchanges": Reading(columns, apis=("ApiVersions",))}
 
@@ -44,17 +43,17 @@ class Offers(Accumulator[Parameters]):
         return {"offers": Shape(keys=keys, measures=(("highest", pa.int32(), "min"),))}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        """Take rows; those without bodies tell nothing."""
+        """Take rows; those without bodies have no information."""
         asked = pc.and_(pc.equal(column(batch, "api_key"), API_VERSIONS), pc.is_valid(column(batch, "response_body")))
         batch = only(batch, asked)
-        # Thousands of connections are told the same by the same few brokers: each text is read once.
+        # Thousands of connections get the same offer from the same few brokers, so each text is read only once.
         names = [*self._dimensions.names, "response_body"]
         rows = pa.table({**self._dimensions.arrays(batch), "response_body": column(batch, "response_body")})
         different = rows.group_by(names).aggregate([]).to_pylist()
-        told = {text: highest(_decoded(text)) for text in {row["response_body"] for row in different}}
+        offered = {text: highest(_decoded(text)) for text in {row["response_body"] for row in different}}
         columns: dict[str, list[Any]] = {name: [] for name in (*self._dimensions.names, "api_key", "highest")}
         for row in different:
-            for key, version in told[row.pop("response_body")].items():
+            for key, version in offered[row.pop("response_body")].items():
                 for name, value in {**row, "api_key": key, "highest": version}.items():
                     columns[name].append(value)
         self.parts["offers"].add(columns)
@@ -66,7 +65,7 @@ class Offers(Accumulator[Parameters]):
 
 
 def highest(body: Any) -> dict[int, int]:
-    """API key → highest version, from the body of an ApiVersions response; empty where it refuses to tell."""
+    """API key → highest version, from the body of an ApiVersions response; empty if it reports an error."""
     if not isinstance(body, Mapping) or body.get("error_code") != 0:
         return {}
     entries = body.get("api_keys")
@@ -79,7 +78,7 @@ def highest(body: Any) -> dict[int, int]:
 
 
 def _decoded(text: str) -> Any:
-    """A body as the table has it; None for what is none, which only another program can have written."""
+    """A body as in the table; None if invalid, which only another program can have written."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

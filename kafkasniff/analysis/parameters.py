@@ -1,4 +1,4 @@
-"""The parameters of a question as a list that a command line can offer, and values as people give them."""
+"""A question's parameters as a list for the command line, and parsing of their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters
 from kafkasniff.errors import UsageError
-from kafkasniff.moments import parse_duration
+from kafkasniff.filters.time_parsing import parse_duration
 
 __all__ = ["Duration", "Parameter", "make_parameters", "parameters_of"]
 
@@ -25,13 +25,13 @@ class Parameter(msgspec.Struct, frozen=True):
     help: str
     kind: Literal["text", "integer", "number", "duration", "choice", "flag"]
     many: bool
-    """Several values may be given."""
+    """It accepts several values."""
     choices: tuple[str, ...]
     default: Any
 
     @property
     def default_text(self) -> str | None:
-        """The default as a person would write it; None where it is nothing."""
+        """The default as a person would write it; None if there is none."""
         if self.many:
             return ",".join(self.default) or None
         if self.kind == "duration":
@@ -40,18 +40,20 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 def parameters_of(question: type[Accumulator[Any]]) -> list[Parameter]:
-    """The parameters of a question in the order in which they are written."""
+    """The parameters of a question in their order of definition."""
     hints = get_type_hints(question.parameters_type, include_extras=True)
     fields = msgspec.structs.fields(question.parameters_type)
     return [_parameter(field.name, hints[field.name], field.default) for field in fields]
 
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:
-    told = ""
+    description = ""
     duration = False
     while get_origin(hint) is Annotated:
         hint, *extras = get_args(hint)
-        told = next((one.description for one in extras if isinstance(one, msgspec.Meta) and one.description), told)
+        description = next(
+            (one.description for one in extras if isinstance(one, msgspec.Meta) and one.description), description
+        )
         duration = duration or "duration" in [one for one in extras if isinstance(one, str)]
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(one for one in get_args(hint) if one is not type(None))
@@ -66,13 +68,13 @@ def _parameter(name: str, hint: Any, default: Any) -> Parameter:
         str: "text",
     }
     kind: Any = "duration" if duration else "choice" if choices else plain[hint]
-    return Parameter(name, told, kind, many, choices, default)
+    return Parameter(name, description, kind, many, choices, default)
 
 
 def make_parameters(question: type[Accumulator[Any]], given: Mapping[str, Any]) -> Parameters:
-    """Parameters from values by name: typed ones, or text as on a command line; absent and None are the default.
+    """Parameters from values by name: typed ones, or text as on a command line; absent and None mean the default.
 
-    Raises UsageError for names and values that make no sense.
+    Raises UsageError for invalid names and values.
     """
     known = {one.name: one for one in parameters_of(question)}
     unknown = given.keys() - known.keys()
@@ -101,7 +103,7 @@ def _value(parameter: Parameter, value: Any) -> Any:
     if parameter.choices:
         for one in value if parameter.many else [value]:
             if one not in parameter.choices:
-                raise UsageError(f"{option}: {one!r} is none of {', '.join(parameter.choices)}")
+                raise UsageError(f"{option}: {one!r} is not one of {', '.join(parameter.choices)}")
     return value
 
 

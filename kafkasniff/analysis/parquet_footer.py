@@ -1,11 +1,11 @@
-"""The footer of a Parquet file: read without Arrow, and written anew for it.
+"""The footer of a Parquet file: read without Arrow, and rewritten for it.
 
-Arrow ends the process where some values of a footer contradict each other (such as a histogram of levels that has not
-as many elements as there are levels). So it never sees the footer of a file. `Footer.rewritten` makes one with the
-required fields alone, each checked, for the columns and row groups that are wanted. Statistics, indexes, Bloom filters,
-encryption and metadata stay behind.
+Arrow aborts the process if some values of a footer contradict each other (such as a histogram of levels with a wrong
+number of elements). So it never sees the original footer of a file. `Footer.rewritten` builds one with only the
+required fields, each checked, for the selected columns and row groups. Statistics, indexes, Bloom filters, encryption
+and metadata are dropped.
 
-Source: parquet-format/src/main/thrift/parquet.thrift, where the numbers of fields and enumerations are from.
+Source: parquet-format/src/main/thrift/parquet.thrift, which defines the numbers of fields and enumerations.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 MAX_COLUMNS: Final = 1024
-"""Leaves of a schema: tables have up to 60."""
+"""Maximum number of leaves of a schema; tables have up to 60."""
 MAX_ELEMENTS: Final = 4096
-"""Elements of a schema, and row groups."""
+"""Maximum number of elements of a schema, and of row groups."""
 MAX_NAME: Final = 1024
-"""Bytes of the name of an element: tables have up to 30."""
+"""Maximum size in bytes of the name of an element; tables have up to 30."""
 MAX_SCHEMA_DEPTH: Final = 16
-"""Elements in each other: tables have up to five."""
+"""Maximum nesting depth of elements; tables have up to five."""
 
 BYTE_ARRAY: Final = 6
 _TYPES: Final = 8
@@ -41,7 +41,7 @@ _REPEATED: Final = 2
 _CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
 _READABLE_CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _ENCODINGS: Final = (0, 3, 8)
-"""PLAIN, RLE, RLE_DICTIONARY: pages say which of them they have, and `table_file` looks there."""
+"""PLAIN, RLE, RLE_DICTIONARY: pages declare which of them they use, and `table_file` checks there."""
 _LARGEST: Final = 1 << 62
 
 _ELEMENT: Final[Shape] = {1: Kind.NUMBER, 3: Kind.NUMBER, 4: Kind.TEXT, 5: Kind.NUMBER}
@@ -56,21 +56,21 @@ class Leaf(NamedTuple):
     """A column that has values."""
 
     place: int
-    """Of all leaves."""
+    """Its index among all leaves."""
     names: tuple[str, ...]
     """From the table's column to the leaf."""
     physical: int
     repeated: bool
-    """It is in a list: there is not one value for each row."""
+    """It is in a list: rows do not have exactly one value."""
 
     @property
     def path(self) -> str:
-        """As Arrow names it."""
+        """The name that Arrow uses."""
         return ".".join(self.names)
 
 
 class Chunk(NamedTuple):
-    """A leaf of a row group."""
+    """A leaf's data in a row group."""
 
     codec: int
     values: int
@@ -90,19 +90,19 @@ class Chunk(NamedTuple):
 class _Group(NamedTuple):
     rows: int
     chunks: Sequence[int]
-    """Their offsets in the footer."""
+    """Offsets of these in the footer."""
 
 
 class _Column(NamedTuple):
     """A column of the table."""
 
     elements: tuple[bytes, ...]
-    """It and all that is in it, as the footer has them."""
+    """The column and everything in it, as in the footer."""
     leaves: tuple[Leaf, ...]
 
 
 class _SchemaWalk:
-    """The way through the elements of a schema, from the first behind its root."""
+    """Walks through the elements of a schema, starting after its root."""
 
     def __init__(self, elements: Sequence[Element]) -> None:
         self._elements = elements
@@ -110,15 +110,15 @@ class _SchemaWalk:
         self.leaves: list[Leaf] = []
 
     def step(self, above: tuple[str, ...], *, repeated: bool) -> None:
-        """Go past an element and all that is in it. Raises ValueError where it makes no sense."""
+        """Skip an element and everything in it. Raises ValueError if it is invalid."""
         if self.at >= len(self._elements) or len(above) >= MAX_SCHEMA_DEPTH:
-            raise ValueError(f"its schema is cut, or has more than {MAX_SCHEMA_DEPTH} elements in each other")
+            raise ValueError(f"its schema is truncated, or is nested more than {MAX_SCHEMA_DEPTH} levels deep")
         element = self._elements[self.at].fields
         self.at += 1
         names = (*above, _name(element))
         repetition, physical, children = element.get(3, -1), element.get(1), _children(element)
         if not 0 <= repetition <= _REPEATED or (physical is None) == (not children):
-            raise ValueError(f"the element {'.'.join(names)} of its schema makes no sense")
+            raise ValueError(f"the element {'.'.join(names)} of its schema is invalid")
         repeated = repeated or repetition == _REPEATED
         if physical is not None:
             if not 0 <= physical < _TYPES:
@@ -129,7 +129,7 @@ class _SchemaWalk:
 
 
 class Footer:
-    """The footer that `data` holds. The constructor and the methods raise ValueError where it makes no sense."""
+    """The footer in `data`. The constructor and the methods raise ValueError if it is invalid."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -159,7 +159,7 @@ class Footer:
                 raise ValueError(f"it has two columns {name}")
             columns[name] = _Column(tuple(self._data[one.start : one.end] for one in elements[start : walk.at]), leaves)
         if walk.at != len(elements) or not columns:
-            raise ValueError("its schema makes no sense")
+            raise ValueError("its schema is invalid")
         return columns
 
     def _group(self, order: int, found: dict[int, Any]) -> _Group:
@@ -170,7 +170,7 @@ class Footer:
 
     @property
     def groups(self) -> int:
-        """How many row groups it has."""
+        """The number of row groups."""
         return len(self._groups)
 
     def rows(self, group: int) -> int:
@@ -178,7 +178,7 @@ class Footer:
         return self._groups[group].rows
 
     def chunk(self, group: int, leaf: Leaf) -> Chunk:
-        """What the footer says of a leaf in a row group: consistent in itself, not compared with the file."""
+        """The footer's description of a leaf in a row group: consistent in itself, not compared with the file."""
         known = self._chunks.get((group, leaf.place))
         if known is not None:
             return known
@@ -187,12 +187,12 @@ class Footer:
         codec = meta.get(4, -1)
         name = _CODECS[codec] if 0 <= codec < len(_CODECS) else str(codec)
         if found.get(1) or name not in _READABLE_CODECS:
-            raise ValueError(f"its column {leaf.path} is compressed by {name}, or in another file")
+            raise ValueError(f"its column {leaf.path} is compressed with {name}, or in another file")
         if meta.get(1) != leaf.physical:
-            raise ValueError(f"its column {leaf.path} has type {meta.get(1)}, and {leaf.physical} in the schema")
+            raise ValueError(f"its column {leaf.path} has type {meta.get(1)}, but {leaf.physical} in the schema")
         values, plain, stored, data_at = (meta.get(field, -1) for field in (5, 6, 7, 9))
         if not all(0 <= one < _LARGEST for one in (values, plain, stored, data_at)):
-            raise ValueError(f"its column {leaf.path} has a size or an offset that makes no sense")
+            raise ValueError(f"its column {leaf.path} has an invalid size or offset")
         rows = self.rows(group)
         if values < rows or (values > rows and not leaf.repeated):
             raise ValueError(f"its column {leaf.path} has {values} values in {rows} rows")
@@ -200,25 +200,25 @@ class Footer:
         return chunk
 
     def integers(self, group: int, name: str) -> tuple[int, int] | None:
-        """Least and largest value of a column of 64-bit integers, by its statistics; None where it lacks them."""
+        """Smallest and largest value of a column of 64-bit integers, by its statistics; None if it lacks them."""
         found = self.texts(group, name)
         if found is None:
             return None
         if any(len(one) != 8 for one in found):
-            raise ValueError(f"its column {name} has statistics that are no 64-bit integers")
+            raise ValueError(f"its column {name} has statistics that are not 64-bit integers")
         least, largest = (int.from_bytes(one, "little", signed=True) for one in found)
         if least > largest:
             raise ValueError(f"its column {name} has statistics from {least} to {largest}")
         return least, largest
 
     def texts(self, group: int, name: str) -> tuple[bytes, bytes] | None:
-        """The same for a column of bytes: every value is, bytewise, from the first to the second."""
+        """The same for a column of bytes: all values lie, bytewise, between the two."""
         column = self._columns.get(name)
-        # What is in a list or a structure has statistics of its own, not of the column.
+        # Statistics within a list or a structure are not those of the column.
         if column is None or len(column.elements) != 1:
             return None
         statistics = self._read(group, column.leaves[0], _CHUNK_STATISTICS).get(3, {}).get(12, {})
-        # Those in the deprecated fields are not read: what order they are in is not known.
+        # Those in the deprecated fields are not read: their sort order is unknown.
         return (statistics[6], statistics[5]) if 5 in statistics and 6 in statistics else None
 
     def _read(self, group: int, leaf: Leaf, shape: Shape) -> dict[int, Any]:
@@ -229,9 +229,9 @@ class Footer:
         return [leaf for name, column in self._columns.items() if name in names for leaf in column.leaves]
 
     def rewritten(self, names: Collection[str] | None = None, groups: Sequence[int] = ()) -> bytes:
-        """A footer with columns (None: all) and row groups of this one, for the same pages, and with nothing optional.
+        """A footer with columns (None: all) and row groups of this one, for the same pages, without optional fields.
 
-        Raises ValueError where a chunk of them makes no sense.
+        Raises ValueError if one of their chunks is invalid.
         """
         columns = [column for name, column in self._columns.items() if names is None or name in names]
         leaves = [leaf for column in columns for leaf in column.leaves]

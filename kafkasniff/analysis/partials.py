@@ -1,14 +1,14 @@
 """Partial answers as tables that can be merged in any order: the state of every analysis.
 
-A `Partials` holds rows that are grouped by key columns and folded by sums, minima, maxima, or "what was last". All of
-these are commutative and associative, so that the answer does not depend on how the rows were cut into batches, on the
-order of the batches, or on the tree in which partial answers were merged.
+A `Partials` holds rows that are grouped by key columns and folded by sums, minima, maxima, or the last value. All of
+these are commutative and associative, so the answer does not depend on how the rows were cut into batches, on the order
+of the batches, or on the tree in which partial answers were merged.
 
-Memory is bounded (`Shape.bound`). What happens above the bound is `Shape.keep`:
+Memory is bounded (`Shape.bound`). `Shape.keep` defines what happens above the bound:
 
-- `heaviest`: the groups with the least weight are let go. What is let go is counted, and a group that came back is too
-  low by at most `Lost.undercount` (the idea of Misra and Gries' frequent items). Only here does the answer depend on
-  the order of things, within that error.
+- `heaviest`: the groups with the least weight are dropped and counted. A group that reappears is too low by at most
+  `Lost.undercount` (the idea of Misra and Gries' frequent items). Only here does the answer depend on the order of
+  updates, within that error.
 - `earliest`: the first rows by `Shape.order` stay: the same rows in every order of updates.
 - `sampled`: rows stay whose hash ends in enough zero bits: the same sample in every order of updates.
 """
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 __all__ = ["Lost", "Partials", "Shape"]
 
 PENDING_ROWS: Final = 1 << 17
-"""Rows that wait before they are folded together: folding each small batch alone would cost a fixed price each time."""
+"""Number of rows that wait to be folded together: folding each small batch alone would have a fixed cost each time."""
 MAX_SAMPLE_LEVEL: Final = 62
 
 How = Literal["sum", "min", "max", "first", "last"]
@@ -33,26 +33,26 @@ _LAST: Final = pc.ScalarAggregateOptions(skip_nulls=False)
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What the rows of a `Partials` are, and how equal keys become one row."""
+    """Definition of the rows of a `Partials`, and of how rows with equal keys are combined."""
 
     keys: tuple[tuple[str, pa.DataType], ...]
     measures: tuple[tuple[str, pa.DataType, How], ...] = ()
     """Columns that are folded. Without keys all rows stay as they are."""
     order: tuple[str, ...] = ()
-    """Columns that say what `first` and `last` mean, and what `earliest` is; they are keys or measures themselves."""
+    """Columns that define `first`, `last` and `earliest`; they are keys or measures themselves."""
     keep: Literal["heaviest", "earliest", "sampled"] = "heaviest"
     weight: str | None = None
-    """Measure by which groups are heavy (`heaviest`); None: each row weighs 1."""
+    """Measure that makes groups heavy (`heaviest`); None: each row weighs 1."""
     group: tuple[str, ...] | None = None
-    """Keys whose rows are let go together (`heaviest`), or of which `each` rows stay; None: all keys."""
+    """Keys whose rows are dropped together (`heaviest`), or of which `each` rows stay; None: all keys."""
     each: int = 0
-    """Rows that stay of each `group`, the first by `order`; 0: all."""
+    """Number of rows that stay per `group`, the first by `order`; 0: all."""
     sample: str | None = None
     """Key that holds a 64-bit hash (`sampled`)."""
     without_zero: str | None = None
-    """Measure that says nothing where it is 0: such rows are dropped."""
+    """Measure without meaning at 0: such rows are dropped."""
     bound: int = 1 << 19
-    """Rows that are kept."""
+    """Maximum number of rows."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -61,20 +61,20 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct):
-    """What a bound has cost."""
+    """What a bound has dropped."""
 
     rows: int = 0
-    """Folded rows that were let go; one that came back and went again counts twice."""
+    """Folded rows that were dropped; a row that reappears and is dropped again counts twice."""
     weight: int = 0
-    """Their weight in all (`heaviest`)."""
+    """Their total weight (`heaviest`)."""
     undercount: int = 0
-    """How much the weight of a group that is still there can be too low (`heaviest`)."""
+    """By how much the weight of a remaining group may be too low (`heaviest`)."""
     level: int = 0
-    """One of 2**level rows was looked at (`sampled`)."""
+    """One of 2**level rows was examined (`sampled`)."""
 
 
 class Partials:
-    """Rows of one shape. `add` and `merge` fold more of them in, `table()` gives them all."""
+    """Rows of one shape. `add` and `merge` fold in more, `table()` returns all of them."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -92,7 +92,7 @@ class Partials:
             self._take(self._fold(table))
 
     def merge(self, other: Partials) -> None:
-        """Fold in another's rows. Raises ValueError where the shapes differ."""
+        """Fold in another's rows. Raises ValueError if the shapes differ."""
         if other._schema != self._schema:
             raise ValueError("partial answers of different shapes cannot be merged")
         table = other.table()
@@ -106,7 +106,7 @@ class Partials:
         self._take(table)
 
     def table(self) -> pa.Table:
-        """All rows, folded, in no order that means anything."""
+        """All rows, folded, in no meaningful order."""
         if self._pending:
             folded = self._fold(pa.concat_tables([self._folded, *self._pending]))
             self._pending, self._waiting = [], 0
@@ -118,7 +118,7 @@ class Partials:
             return
         self._pending.append(table)
         self._waiting += table.num_rows
-        # Twice the bound at most is held; a bound below PENDING_ROWS is kept more tightly.
+        # At most twice the bound is held; a bound below PENDING_ROWS is kept more tightly.
         if self._waiting >= min(PENDING_ROWS, self.shape.bound):
             self.table()
 
@@ -145,7 +145,7 @@ class Partials:
     def _first_of_each(self, table: pa.Table) -> pa.Table:
         names = [name for name, _ in self.shape.keys]
         group = list(self.shape.group or names)
-        # The other keys, too, so that the same rows stay where several are equally early.
+        # Including the other keys, so that the same rows stay if several are equally early.
         order = dict.fromkeys((*self.shape.order, *names))
         table = table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in order]))
         rows = table.select(group).append_column("__row", pa.array(np.arange(table.num_rows)))
@@ -182,11 +182,11 @@ class Partials:
         whole = table.select(names).append_column("__weight", weights)
         whole = whole.append_column("__row", pa.array(np.arange(table.num_rows)))
         groups = whole.group_by(names).aggregate([("__weight", "sum"), ("__row", "list")])
-        # The keys, too, so that equally heavy groups go in the same order whoever counted them.
+        # Including the keys, so that equally heavy groups are dropped in the same order everywhere.
         keys = [("__weight_sum", "descending"), *((name, "ascending") for name in names)]
         groups = groups.take(pc.sort_indices(groups, sort_keys=keys))
         sizes = pc.list_value_length(groups.column("__row_list")).to_numpy()
-        # Down to half of the bound: else every further batch would have to be cut again.
+        # Down to half of the bound; otherwise every further batch would have to be cut again.
         kept = int(np.searchsorted(np.cumsum(sizes), shape.bound // 2, side="right"))
         gone = groups.column("__weight_sum").slice(kept)
         self.lost.rows += int(sizes[kept:].sum())
@@ -202,11 +202,11 @@ class Partials:
         return sink.getvalue().to_pybytes(), list(msgspec.structs.astuple(self.lost))
 
     def load(self, rows: bytes, lost: list[int]) -> None:
-        """Take what `dump` gave, in place of what is here. Raises ValueError where it is damaged or another shape."""
+        """Replace the contents with those from `dump`. Raises ValueError if it is damaged or has another shape."""
         try:
             with pa.ipc.open_stream(rows) as reader:
                 table = reader.read_all()
-            # Offsets that lead out of a buffer would be followed otherwise.
+            # Otherwise, offsets that lead out of a buffer would be followed.
             table.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             raise ValueError(f"a damaged partial answer: {error}") from None

@@ -1,9 +1,9 @@
 """Percentiles of integers by counting them in log-linear buckets, which merge exactly.
 
-A value below 2**7 has a bucket of its own; above, each power of two is cut into 2**7 equal buckets (the layout of Gil
-Tene's HdrHistogram, with integers only, so that all machines agree). A percentile is the middle of the bucket that
-holds the value of that rank, and so at most 1/256 (0.4%) off; minimum and maximum are exact. Negative values are
-counted in mirrored buckets.
+A value below 2**7 has its own bucket; above, each power of two is cut into 2**7 equal buckets (the layout of Gil Tene's
+HdrHistogram, with integers only, so that all machines agree). A percentile is the middle of the bucket that holds the
+value of that rank, and so at most 1/256 (0.4%) off; minimum and maximum are exact. Negative values are counted in
+mirrored buckets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["RELATIVE_ERROR", "bucket_of", "middle_of", "percentiles"]
 _BITS: Final = 7
 _PER_POWER: Final = 1 << _BITS
 RELATIVE_ERROR: Final = 1 / (2 * _PER_POWER)
-"""How far a percentile can be off, as part of the value."""
+"""Maximum relative error of a percentile."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -27,7 +27,7 @@ Integers = npt.NDArray[np.int64]
 def bucket_of(values: Integers) -> Integers:
     """Number of each value's bucket; rises with the value. -2**63 counts as -2**63 + 1."""
     magnitude = np.abs(np.maximum(values, -(2**63 - 1)))
-    # frexp is exact enough: rounding up to a power of two can only happen above 2**53, where the test below mends it.
+    # frexp is precise enough: rounding up to a power of two only happens above 2**53, and the test below corrects it.
     exponent = np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - 1
     exponent = np.where((magnitude >> np.maximum(exponent, 0)) == 0, exponent - 1, exponent)
     shift = np.maximum(exponent - _BITS, 0)
@@ -37,7 +37,7 @@ def bucket_of(values: Integers) -> Integers:
 
 
 def middle_of(buckets: Integers) -> Integers:
-    """A value in the middle of each bucket; of those below 2**8 the value itself."""
+    """A value in the middle of each bucket; below 2**8 the value itself."""
     magnitude = np.abs(buckets)
     shift = np.maximum(magnitude // _PER_POWER - 1, 0)
     low = (magnitude - shift * _PER_POWER) << shift
@@ -51,8 +51,8 @@ def percentiles(
 ) -> list[npt.NDArray[Any]]:
     """For each quantile one array over the groups 0 … `groups`-1 (each must have a row): the value of that rank.
 
-    The rank is the nearest one (the smallest value that at least this part of the values does not exceed).
-    `group`, `buckets` and `counts` are equally long, in any order; a bucket may come more than once.
+    The rank is the nearest one (the smallest value that at least this fraction of the values does not exceed). `group`,
+    `buckets` and `counts` are equally long, in any order; a bucket may occur more than once.
     """
     order = np.lexsort((buckets, group))
     group, buckets, counts = group[order], buckets[order], counts[order]

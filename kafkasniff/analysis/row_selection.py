@@ -1,4 +1,4 @@
-"""Which rows of a table are wanted: by API and time."""
+"""Selects rows of a table by API and time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["RowSelection"]
 
 
 class RowSelection(NamedTuple):
-    """Rows whose API is one of `apis`, and whose time is within the bounds, both included; None: whatever it is."""
+    """Rows whose API is one of `apis`, and whose time is within the bounds, both included; None: unrestricted."""
 
     apis: Sequence[str] | None = None
     since_ns: int | None = None
     until_ns: int | None = None
     exact: bool = True
-    """The time is in `time_ns`; else it is in `time`, which has microseconds, rounded down, as the table `records`."""
+    """The time is in `time_ns`; otherwise in `time`, in microseconds, rounded down, as in the table `records`."""
 
     @property
     def _time(self) -> str:
@@ -32,13 +32,13 @@ class RowSelection(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
-        """Those that the selection is about."""
+        """The columns that the selection uses."""
         timed = self.since_ns is not None or self.until_ns is not None
         return [name for name, used in (("api", self.apis is not None), (self._time, timed)) if used]
 
     @property
     def expression(self) -> pc.Expression | None:
-        """As Arrow takes it; None: all rows."""
+        """The selection in Arrow's form; None: all rows."""
         parts: list[pc.Expression] = []
         if self.apis is not None:
             parts.append(pc.field("api").isin(list(self.apis)))
@@ -59,7 +59,7 @@ class RowSelection(NamedTuple):
     def can_match(self, footer: Footer, group: int) -> bool:
         """Whether a row group can have such rows, by its statistics.
 
-        Raises ValueError where these make no sense.
+        Raises ValueError if these are invalid.
         """
         if self.since_ns is not None or self.until_ns is not None:
             times = footer.integers(group, self._time)

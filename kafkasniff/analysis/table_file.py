@@ -1,16 +1,16 @@
-"""A Parquet file of an export, of which nothing is read that bounds do not allow.
+"""A Parquet file of an export, read only as far as its bounds allow.
 
-Such a file may be anybody's. Its footer, its pages and its dictionaries say how much memory they take, and a kilobyte
-can say two gigabytes, or repeat a long text a million times. So what it says is added up before Arrow acts on it: the
-structures of the footer, then, for the columns and row groups that are wanted, the pages as their headers have them.
+Such a file may come from anybody. Its footer, pages and dictionaries declare how much memory they need; a kilobyte can
+declare two gigabytes, or repeat a long text a million times. So everything declared is added up before Arrow acts on
+it: the structures of the footer, then, for the selected columns and row groups, the pages according to their headers.
 
     memory of a row group = its pages, uncompressed + VALUE_BYTES for each value + texts that a dictionary repeats
 
-The texts are counted exactly, where a first estimate is too large: by the indices alone, which are small.
+If a first estimate is too large, the texts are counted exactly, using only the indices, which are small.
 
-Arrow never sees the footer itself, as some contradictions in it end the process. It gets one that `parquet_footer`
-writes, with the wanted columns and row groups alone and without statistics: which row groups can hold wanted rows is
-found out here.
+Arrow never sees the original footer, since some contradictions in it abort the process. It gets one that
+`parquet_footer` writes, with only the selected columns and row groups and without statistics; the row groups that can
+hold wanted rows are determined here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 from kafkasniff.analysis.parquet_footer import BYTE_ARRAY, MAX_ELEMENTS, Footer, Leaf
 from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.thrift_compact import CompactReader, Kind, Shape
-from kafkasniff.confined import ConfinedPath
-from kafkasniff.rows import TABLES
+from kafkasniff.runtime.confined_files import ConfinedPath
+from kafkasniff.tables.rows import TABLES
 
 __all__ = [
     "BATCH_ROWS",
@@ -43,24 +43,26 @@ __all__ = [
 ]
 
 BATCH_ROWS: Final = 1 << 14
-"""Rows that are looked at together: bodies of as many exchanges have to be in memory at once."""
+"""Number of rows that are processed together: the bodies of as many exchanges have to fit in memory."""
 MAX_FOOTER: Final = 64 << 20
-"""Bytes of a footer. `sinks.parquet` needs some kilobytes for each row group, up to 240 with long statistics."""
+"""Maximum size of a footer in bytes. `tables.parquet` needs some kilobytes per row group, up to 240 with long
+statistics.
+"""
 MAX_TEXT: Final = 1 << 20
-"""Bytes of a text in a page's header, where statistics are."""
+"""Maximum size in bytes of a text in a page's header, which holds statistics."""
 MAX_GROUP_ROWS: Final = 1 << 20
-"""Rows of a row group: `sinks.parquet` writes 65,536."""
+"""Maximum number of rows of a row group: `tables.parquet` writes 65,536."""
 MAX_GROUP_BYTES: Final = 1 << 30
-"""Memory of the wanted columns of a row group: `sinks.parquet` writes some 128 MiB, and at least one row."""
+"""Maximum memory of the selected columns of a row group: `tables.parquet` writes some 128 MiB, and at least one row."""
 
 DROP_SECONDS: Final = 2.0
-"""How long to wait until Arrow has dropped a file, which takes some milliseconds."""
+"""How long to wait until Arrow has released a file, which takes some milliseconds."""
 LOOK_SECONDS: Final = 0.0002
 VALUE_BYTES: Final = 16
-"""Of each value, null or not: eight for itself or its offset, four for levels, and room."""
+"""Memory per value, null or not: eight bytes for itself or its offset, four for levels, and spare room."""
 HEADER_BYTES: Final = 256
 MAX_HEADER: Final = 64 << 10
-"""Bytes of a page's header: most, and with the longest statistics."""
+"""Size of a page's header in bytes: typical maximum, and with the longest statistics."""
 END_BYTES: Final = 8
 MAGIC: Final = b"PAR1"
 
@@ -68,20 +70,20 @@ _DATA_PAGE: Final = 0
 _DICTIONARY_PAGE: Final = 2
 _DATA_PAGE_V2: Final = 3
 _HEADER_FIELDS: Final = {_DATA_PAGE: (5, 2), _DICTIONARY_PAGE: (7, 2), _DATA_PAGE_V2: (8, 4)}
-"""By type of page, where its header is in `PageHeader`, and the encoding in that (parquet.thrift)."""
+"""By page type: the field of `PageHeader` with its header, and the encoding in that (parquet.thrift)."""
 _PAGE_HEADER: Final[Shape] = {
     **dict.fromkeys((1, 2, 3), Kind.NUMBER),
     **{field: {1: Kind.NUMBER, encoding: Kind.NUMBER} for field, encoding in _HEADER_FIELDS.values()},
 }
 _ENCODINGS: Final = frozenset({0, 2, 3, 8})
-"""PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY. Others can make much of few bytes; exports have none."""
+"""PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY. Others can expand a few bytes enormously; exports do not use them."""
 
 
 class _Lent:
-    """Objects of Python's that Arrow has: a file, and what was read of it.
+    """Python objects that Arrow holds: a file, and buffers read from it.
 
-    A thread of Arrow's that is the last to have one needs the interpreter to drop it. Where the interpreter is about to
-    exit, that aborts the process, so reading ends when all are dropped.
+    If one of Arrow's threads holds the last reference, it needs the interpreter to release it. If the interpreter is
+    about to exit, that aborts the process. So reading ends only when all are released.
     """
 
     def __init__(self) -> None:
@@ -97,7 +99,7 @@ class _Lent:
 
 
 class _WithFooter(io.RawIOBase):
-    """A file up to where its footer begins, followed by another footer: what Arrow reads."""
+    """A file up to the beginning of its footer, followed by another footer: what Arrow reads."""
 
     def __init__(self, file: BinaryIO, data_end: int, footer: bytes, lent: _Lent) -> None:
         super().__init__()
@@ -147,10 +149,10 @@ class _WithFooter(io.RawIOBase):
 
 
 class TableFile:
-    """A file of a table, open.
+    """An open file of a table.
 
-    The constructor and `batches` raise OSError, ValueError or `pyarrow.ArrowException` where it cannot be read or goes
-    over the bounds, CaptureError where it is no file that may be read.
+    The constructor and `batches` raise OSError, ValueError or `pyarrow.ArrowException` if it cannot be read or exceeds
+    the bounds, CaptureError if the file may not be read.
     """
 
     def __init__(self, path: ConfinedPath, table: str) -> None:
@@ -168,7 +170,7 @@ class TableFile:
             raise
 
     def close(self) -> None:
-        """There is nothing more to read."""
+        """Nothing more will be read."""
         self._file.close()
 
     def _native(self, footer: bytes, lent: _Lent) -> pa.PythonFile:
@@ -183,12 +185,12 @@ class TableFile:
         )
 
     def _footer(self) -> tuple[int, bytes]:
-        """Where the footer begins, and its bytes."""
+        """Offset of the footer, and its bytes."""
         end = os.pread(self._file.fileno(), END_BYTES, max(self._size - END_BYTES, 0))
         size = int.from_bytes(end[:4], "little")
         start = self._size - END_BYTES - size
         if end[4:] != MAGIC or start < len(MAGIC):
-            raise ValueError("it is no Parquet file")
+            raise ValueError("it is not a Parquet file")
         if size > MAX_FOOTER:
             raise ValueError(f"its footer has {size} bytes, more than {MAX_FOOTER}")
         return start, os.pread(self._file.fileno(), size, start)
@@ -201,19 +203,19 @@ class TableFile:
                 raise ValueError(f"its column {field.name} is {found}, not {field.type}")
 
     def minimum(self, column: str) -> int | None:
-        """The least value of a column of 64-bit integers, by the statistics of row groups; None where they lack it."""
+        """The smallest value of a column of 64-bit integers, by the statistics of row groups; None if they lack it."""
         found = (self.footer.integers(group, column) for group in range(self.footer.groups))
         return min((one[0] for one in found if one is not None), default=None)
 
     def batches(self, columns: Sequence[str], selection: RowSelection, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Selected rows, of the row groups that statistics do not exclude.
+        """Selected rows of the row groups that statistics do not exclude.
 
-        `schema`: the table's, as its first file has it.
+        `schema`: the table's, according to its first file.
         """
         groups = [group for group in range(self.footer.groups) if selection.can_match(self.footer, group)]
         if not groups:
             return
-        # Rows are there without columns, too; Parquet cannot say that.
+        # Rows exist without columns, too, but Parquet cannot express that.
         names = {*columns, *selection.columns} & set(self.schema.names) or {self.schema.names[0]}
         leaves = self.footer.leaves_of(names)
         for group in groups:
@@ -235,11 +237,11 @@ class TableFile:
         del fragment
         try:
             for batch in scanner.to_batches():
-                # Text that is no UTF-8 comes through Parquet's reader.
+                # Parquet's reader accepts text that is not UTF-8.
                 batch.validate(full=True)
                 yield batch
         finally:
-            # After an error or an early end threads of Arrow still read.
+            # After an error or an early end, Arrow's threads are still reading.
             del scanner
             lent.wait()
 
@@ -259,9 +261,9 @@ class TableFile:
             raise ValueError(f"row group {number} takes {size + texts} bytes of memory, more than {MAX_GROUP_BYTES}")
 
     def _chunk(self, group: int, leaf: Leaf) -> tuple[int, int]:
-        """Memory of a column of a row group, and the most that texts take which a dictionary repeats.
+        """Memory of a column of a row group, and the maximum size of texts that a dictionary repeats.
 
-        By the headers of its pages.
+        According to the headers of its pages.
         """
         path = leaf.path
         chunk = self.footer.chunk(group, leaf)
@@ -274,7 +276,7 @@ class TableFile:
             kind, after, stored, plain, count = self._page(at, path)
             at = after + stored
             if at > end:
-                raise ValueError(f"a page of its column {path} ends behind it")
+                raise ValueError(f"a page of its column {path} ends after the column")
             size += plain
             if kind == _DICTIONARY_PAGE:
                 repeated = plain
@@ -289,7 +291,7 @@ class TableFile:
         return size, repeated * values if leaf.physical == BYTE_ARRAY else 0
 
     def _page(self, at: int, path: str) -> tuple[int, int, int, int, int]:
-        """Of the page at an offset its type, where its header ends, its size as stored, uncompressed, its values."""
+        """For the page at an offset: type, end of its header, size as stored and uncompressed, number of values."""
         for length in (HEADER_BYTES, MAX_HEADER):
             data = os.pread(self._file.fileno(), min(length, max(self._data_end - at, 0)), at)
             reader = CompactReader(data)
@@ -303,9 +305,11 @@ class TableFile:
         place, encoding = _HEADER_FIELDS.get(kind, (0, 0))
         header = found.get(place)
         if not isinstance(header, dict) or plain < 0 or stored < 0 or header.get(1, -1) < 0:
-            raise ValueError(f"a page of its column {path} makes no sense")
+            raise ValueError(f"a page of its column {path} is invalid")
         if header.get(encoding) not in _ENCODINGS:
-            raise ValueError(f"a page of its column {path} has encoding {header.get(encoding)}, which exports lack")
+            raise ValueError(
+                f"a page of its column {path} has encoding {header.get(encoding)}, which exports do not use"
+            )
         return kind, at + reader.at, stored, plain, header[1]
 
     def _texts(self, group: int, leaf: Leaf) -> int:

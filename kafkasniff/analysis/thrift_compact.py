@@ -1,7 +1,7 @@
-"""Structures of Thrift's compact protocol, which Parquet's footers and page headers are: as much as bounds need.
+"""Structures of Thrift's compact protocol, as used in Parquet's footers and page headers.
 
-Source: thrift/doc/specs/thrift-compact-protocol.md. Reading costs in proportion to the bytes, whatever they say. Fields
-that nobody asked for are skipped, a field of another type than expected is refused.
+Source: thrift/doc/specs/thrift-compact-protocol.md. The cost of reading is proportional to the number of bytes,
+whatever they contain. Fields that are not requested are skipped; a field of an unexpected type is refused.
 """
 
 from __future__ import annotations
@@ -24,29 +24,31 @@ __all__ = [
 ]
 
 MAX_NESTING: Final = 32
-"""Structures in each other; Parquet's are seven deep."""
+"""Maximum nesting of structures; Parquet's are seven deep."""
 MAX_STRUCTS: Final = 262_144
-"""Structures in all. Each costs its reader some hundred bytes and can be one byte long. A file of 256 row groups with
-60 columns has some 100,000."""
+"""Maximum number of structures. Each costs the reader some hundred bytes but can be one byte long. A file of 256 row
+groups with 60 columns has some 100,000.
+"""
 
 _TRUE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = (1, *range(3, 13))
 _BITS: Final = {_I16: 16, _I32: 32, _I64: 64}
 
 
 class Kind(Enum):
-    """What the value of a wanted field is."""
+    """Expected type of a field's value."""
 
     NUMBER = 1
     """An i16, i32 or i64, as an int."""
     TEXT = 2
     """Bytes."""
     PLACES = 3
-    """A list of structures: the offset of each, which is skipped."""
+    """A list of structures: the offset of each; the structures are skipped."""
 
 
 Shape: TypeAlias = "dict[int, Kind | Shape | tuple[Shape]]"
-"""The wanted fields of a structure by their ids. A field that is a structure itself has a shape of its own. A list of
-structures has their shape in a tuple, and is read as `Element`s."""
+"""The requested fields of a structure by id. A field that is a structure itself has its own shape. A list of structures
+has their shape in a tuple, and is read as `Element`s.
+"""
 
 
 class Element(NamedTuple):
@@ -59,7 +61,7 @@ class Element(NamedTuple):
 
 
 class CompactReader:
-    """Reads one structure from bytes. Raises ValueError where they are none, are cut, or exceed the bounds."""
+    """Reads one structure from bytes. Raises ValueError if they are invalid, truncated, or exceed the bounds."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self._data = data
@@ -68,11 +70,11 @@ class CompactReader:
         """Offset of the next byte to be read."""
 
     def read(self, shape: Shape) -> dict[int, Any]:
-        """The wanted fields that are there."""
+        """The requested fields that exist."""
         try:
             return self._struct(shape, 0)
         except IndexError:
-            raise ValueError("it is cut") from None
+            raise ValueError("it is truncated") from None
 
     def _varint(self) -> int:
         value = shift = 0
@@ -90,7 +92,7 @@ class CompactReader:
         return value
 
     def _number(self, bits: int) -> int:
-        """Arrow would take the lowest bits of a number that is too large."""
+        """Arrow would use the lowest bits of a number that is too large."""
         value = self._data[self.at]
         if value < 0x80:
             self.at += 1
@@ -103,7 +105,9 @@ class CompactReader:
     def _count(self, depth: int) -> None:
         self._structs += 1
         if depth > MAX_NESTING or self._structs > MAX_STRUCTS:
-            raise ValueError(f"it has more than {MAX_STRUCTS} structures, or more than {MAX_NESTING} in each other")
+            raise ValueError(
+                f"it has more than {MAX_STRUCTS} structures, or is nested more than {MAX_NESTING} levels deep"
+            )
 
     def _struct(self, shape: Shape, depth: int) -> dict[int, Any]:
         self._count(depth)
@@ -120,7 +124,7 @@ class CompactReader:
             wanted = shape.get(field)
             kind = head & 15
             if wanted is None:
-                # The type of a field is the value of a truth; an element of a list has a byte for it.
+                # For a boolean, the type of a field is its value; an element of a list has a byte for it.
                 self.at = self.at if kind in {1, 2} else self._skip(self.at, kind, depth)
             elif wanted is Kind.NUMBER and kind in _BITS:
                 found[field] = self._number(_BITS[kind])
@@ -139,7 +143,7 @@ class CompactReader:
                 size = self._varint()
                 self.at += size
                 if self.at > len(self._data):
-                    raise ValueError("it is cut")
+                    raise ValueError("it is truncated")
                 return self._data[self.at - size : self.at]
         elif wanted is Kind.PLACES and kind == _LIST:
             return self._places(field, depth)
@@ -154,7 +158,7 @@ class CompactReader:
         return found
 
     def _places(self, field: int, depth: int) -> list[int]:
-        """Where each structure of a list begins."""
+        """Offset of each structure of a list."""
         places = []
         for _ in range(self._structures(field)):
             places.append(self.at)
@@ -162,7 +166,7 @@ class CompactReader:
         return places
 
     def _structures(self, field: int) -> int:
-        """How many a list has that begins here."""
+        """Number of elements of the list that begins here."""
         size, kind = self._list_head()
         if size and kind != _STRUCT:
             raise ValueError(f"its field {field} is a list of type {kind}")
@@ -176,11 +180,11 @@ class CompactReader:
         return size, head & 15
 
     def _check_size(self, size: int) -> None:
-        # Each element takes a byte at least.
+        # Each element takes at least one byte.
         if size > len(self._data) - self.at:
-            raise ValueError("it is cut")
+            raise ValueError("it is truncated")
 
-    # -- skipping, which most of a footer is: offsets are handed on, as that is faster
+    # -- skipping, as for most of a footer: offsets are passed along, which is faster
 
     def _skip_struct(self, at: int, depth: int) -> int:
         self._count(depth)
@@ -238,7 +242,7 @@ class CompactReader:
 
     def _skip_elements(self, size: int, kinds: tuple[int, ...], depth: int) -> int:
         if depth > MAX_NESTING:
-            raise ValueError(f"it has more than {MAX_NESTING} lists in each other")
+            raise ValueError(f"its lists are nested more than {MAX_NESTING} levels deep")
         at = self.at
         for _ in range(size):
             for kind in kinds:

@@ -1,4 +1,4 @@
-"""Where the time of exchanges went, in aggregate: by API, client, broker; of captures, or as far as exports tell."""
+"""Aggregated timing of exchanges by API, client and broker; from captures, or as far as exports have it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kafkasniff.analysis.columns import column, integers, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.entities import mentions, text
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.waits import waiting_apis
+from kafkasniff.kafka.apis.entities import mentions, text
+from kafkasniff.kafka.connection.waits import waiting_apis
 from kafkasniff.timing import PARTS, Marks, Parts, Timed, answers_at_once, split, wait_of
 
 __all__ = ["MEASURES", "TROUBLE", "Timing", "TimingDimension", "TimingParameters", "timed_rows"]
@@ -25,9 +25,9 @@ __all__ = ["MEASURES", "TROUBLE", "Timing", "TimingDimension", "TimingParameters
 TimingDimension = Literal["api", "version", "broker", "client", "address", "topic", "connection"]
 
 MEASURES: Final = ("duration", "latency", "transfer", *PARTS, "throttled", "may_wait")
-"""`transfer`: request and response together, where exports do not tell them apart; the others as `timing.Parts`."""
+"""`transfer`: request and response together, for exports, which do not separate them; the others as `timing.Parts`."""
 TROUBLE: Final = ("client_again", "broker_again", "client_late", "broker_late", "client_closed_ns", "broker_closed_ns")
-"""Of `timing.Trouble`: whose packets they are, and what went wrong with them."""
+"""Fields of `timing.Trouble`: who sent the packets, and what went wrong with them."""
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _FOUND: Final = ("count", "total", *_QUANTILES, "max")
 _COUNTS: Final = ("exchanges", "timed", "retransmits", *TROUBLE)
@@ -66,25 +66,25 @@ TIMED: Final = pa.schema(list(_TIMED))
 
 
 class TimingParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Timing`."""
+    """Parameters of `Timing`."""
 
-    by: Annotated[tuple[TimingDimension, ...], Meta(description="What to break down by.")] = ("api",)
+    by: Annotated[tuple[TimingDimension, ...], Meta(description="Dimensions of the answer.")] = ("api",)
 
 
 class Timing(Accumulator[TimingParameters]):
-    """For each group how many exchanges, and of each part of their time the sum, percentiles and the longest.
+    """For each group the number of exchanges, and of each part of their time the sum, percentiles and maximum.
 
-    A part counts in the exchanges in which it took any time: `count` says how many, and percentiles are of those. Rows
-    of the table `exchanges` tell latencies, transfers, throttling and the waits that requests ask for; those made by
-    `timed_rows` (table `timed`) tell all parts. By topic, an exchange counts for each of its topics.
+    A part counts in the exchanges in which it took any time: `count` is their number, and percentiles cover only those.
+    Rows of the table `exchanges` have latencies, transfers, throttling and the waits that requests ask for; those made
+    by `timed_rows` (table `timed`) have all parts. By topic, an exchange counts for each of its topics.
     """
 
     name: ClassVar[str] = "timing"
-    summary: ClassVar[str] = "Where the time of exchanges went: clients, network, brokers, waits that were asked for."
+    summary: ClassVar[str] = "Where the time of exchanges was spent: clients, network, brokers, intended waits."
     parameters_type = TimingParameters
 
     def check(self) -> None:
-        """By something."""
+        """At least one dimension."""
         if not self.parameters.by:
             raise UsageError("timing: --by names at least one dimension")
         by: Sequence[Dimension] = self.parameters.by
@@ -127,7 +127,7 @@ class Timing(Accumulator[TimingParameters]):
         names = self.dimensions.names
         keys, found = distributions(self.parts["times"], (*names, "part"), _QUANTILES)
         # Exact sums and extremes, percentiles by buckets.
-        told = {name: found["high" if name == "max" else name].to_pylist() for name in _FOUND}
+        values_of = {name: found["high" if name == "max" else name].to_pylist() for name in _FOUND}
         places = {tuple(row.values()): place for place, row in enumerate(keys.select([*names, "part"]).to_pylist())}
         counts = self.parts["counts"].table()
         groups = [tuple(row.values()) for row in counts.select(list(names)).to_pylist()]
@@ -136,7 +136,7 @@ class Timing(Accumulator[TimingParameters]):
         for part in MEASURES:
             where = [places.get((*group, part)) for group in groups]
             for name in _FOUND:
-                values = told[name]
+                values = values_of[name]
                 columns[_named(part, name)] = [0 if place is None else _unit(name, values[place]) for place in where]
         columns |= {
             name.replace("_ns", "_us"): pc.divide(counts.column(name), 1000) for name in TROUBLE if name.endswith("_ns")
@@ -159,7 +159,7 @@ def _unit(name: str, value: int) -> int:
 
 
 def timed_rows(timed: Iterable[Timed], *, topics: bool) -> pa.RecordBatch:
-    """Exchanges of captures as rows of the table `timed`; `topics`: with their names, which costs a look at bodies."""
+    """Exchanges of captures as rows of the table `timed`; `topics`: include their names, which requires bodies."""
     return pa.RecordBatch.from_pylist([_row(one, topics=topics) for one in timed], schema=TIMED)
 
 
@@ -173,7 +173,7 @@ def _row(timed: Timed, *, topics: bool) -> dict[str, Any]:
         "api": None if seen is None else seen.api,
         "api_key": None if seen is None else seen.api_key,
         "api_version": None if seen is None else seen.api_version,
-        # Which number it has may be told later: whoever shows the answer knows.
+        # The number may become known later; the code that shows the answer fills it in.
         "broker_id": None,
         "broker_ip": None if broker is None else broker.address,
         "broker_port": None if broker is None else broker.port,
@@ -193,7 +193,7 @@ def _row(timed: Timed, *, topics: bool) -> dict[str, Any]:
 
 
 def _of_export(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
-    """Rows of an export's table as rows of `timed`: what the table does not tell is null."""
+    """Rows of an export's table as rows of `timed`: values that the table lacks are null."""
     names = [name for name in _OF_EXPORTS if name != "partitions"]
     wanted = batch.select(names).to_pylist()
     fetched = _fetched(batch)
@@ -227,7 +227,7 @@ def _of_row(row: Mapping[str, Any], fetched: int) -> dict[str, int | None]:
     throttle = max(row["throttle_time_ms"] or 0, 0)
     wait = None
     if row["request_body"] is not None and row["api"] in waiting_apis():
-        # Of the response only these two are asked for.
+        # From the response only these two are needed.
         response = {"throttle_time_ms": throttle, "error_code": row["error_code"]}
         wait = wait_of(row["api_key"], _body(row["request_body"]), response, fetched, row["error_count"] or 0)
     behind, muted = (max(row[name] or 0, 0) * 1000 for name in ("behind_us", "muted_us"))
@@ -240,12 +240,12 @@ def _of_row(row: Mapping[str, Any], fetched: int) -> dict[str, int | None]:
         throttle_ns=throttle * 1_000_000,
         at_once=at_once,
     )
-    told = {name: getattr(parts, name) for name in ("behind", "muted", "held", "wait", "broker", "may_wait")}
-    return {**told, "duration": duration, "latency": latency, "transfer": duration - latency}
+    own = {name: getattr(parts, name) for name in ("behind", "muted", "held", "wait", "broker", "may_wait")}
+    return {**own, "duration": duration, "latency": latency, "transfer": duration - latency}
 
 
 def _body(text: str) -> Mapping[str, Any] | None:
-    """A body as in the tables; None where it is none."""
+    """A body as in the tables; None if it is invalid."""
     try:
         body = msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What a release offers beyond an older one, and which of it clients use already."""
+"""Features that a release adds to an older one, and whether clients already use them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from kafkasniff.analysis.between_brokers import is_between_brokers
-from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.releases import first_release, spoken_by
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.apis.releases import first_release, spoken_by
 
 __all__ = ["NewVersions", "new_versions"]
 
@@ -19,24 +19,24 @@ class NewVersions(msgspec.Struct, frozen=True):
     api: str
     api_key: int
     summary: str
-    """What the API does."""
+    """The purpose of the API."""
     from_max: int | None
-    """Highest version in the older release; None where it does not have the API."""
+    """Highest version in the older release; None if it does not have the API."""
     target_max: int
     used_max: int | None
-    """Highest version that was seen from clients; None where they do not use the API."""
+    """Highest version seen from clients; None if they do not use the API."""
     unused: list[int]
-    """New in the release, and above what was seen."""
+    """Versions that are new in the release and above those seen."""
     unstable: list[int]
-    """Of these, those that need an opt-in there."""
+    """Those of them that need an opt-in there."""
     since: list[str]
-    """Of each unused version, the release that had it first."""
+    """For each unused version, the first release that had it."""
 
 
 def new_versions(target: str, older: str, used: Mapping[int, int]) -> list[NewVersions]:
-    """By API key, what a release offers to clients beyond an older one and is not used; both are known releases.
+    """By API key, the versions that a release adds for clients to an older one and that are unused; both are known.
 
-    `used`: API key → highest version that a client was seen to speak.
+    `used`: API key → highest version seen from clients.
     """
     before = spoken_by(older)
     found = []

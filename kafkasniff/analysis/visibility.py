@@ -1,8 +1,8 @@
-"""Which share of the traffic could be decoded, and why the rest could not: one account for all commands.
+"""The share of the traffic that could be decoded, and why the rest could not: one account for all commands.
 
-The traffic is what is Kafka or may be Kafka: connections that are Kafka, those of TLS without keys, and those with too
-little data to judge, with the bytes that the capture lacks. Connections of other protocols are counted beside it;
-where nothing was decoded they are a part of it, since Kafka may be among them.
+Traffic is everything that is or may be Kafka: Kafka connections, TLS without keys, and connections with too little data
+to judge, including bytes missing from the capture. Connections of other protocols are counted separately; if nothing
+was decoded they are included, since Kafka may be among them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkasniff.analysis.partials import Shape
 __all__ = ["HIGH", "REASONS", "TLS", "OtherProtocols", "Undecoded", "Visibility", "VisibleTraffic"]
 
 HIGH: Final = 0.9
-"""Share from which on an answer speaks for the traffic as a whole."""
+"""Share from which on an answer represents the traffic as a whole."""
 
 TLS: Final = "TLS"
 """`connections.protocol` of TLS that was not decrypted."""
@@ -53,7 +53,7 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
     "undecided": ("connections with too little data to judge", "name Kafka's ports with --port"),
     "other-protocols": ("other protocols", "name Kafka's ports with --port if Kafka is among them"),
     "capture-cut": (
-        "a capture is cut or damaged: what is missing there is unknown",
+        "a capture is truncated or damaged: the size of the missing part is unknown",
         "copy the file again, or stop the capture before you read it",
     ),
     "capture-loss": (
@@ -66,7 +66,7 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
         "read the problems that `decode` shows; capture whole packets (tcpdump -s 0)",
     ),
 }
-"""Reason: what it is, and what to do."""
+"""Reason: description and advice."""
 
 _SIDES: Final = {"client": "client-to-broker-only", "broker": "broker-to-client-only"}
 """By `connections.captured`."""
@@ -80,7 +80,7 @@ _KINDS: Final = {
     "packet-cut-headers": "unread-packets",
     "packet-malformed": "unread-packets",
 }
-"""Problem kinds of captures that say that something is missing, of unknown size, and their reason."""
+"""Problem kinds of captures that show missing data of unknown size, and their reason."""
 _GAP: Final = "tcp-gap"
 _PREFIX: Final = 4
 """Bytes of a length prefix."""
@@ -95,11 +95,11 @@ class Undecoded(msgspec.Struct, frozen=True):
     """One of `REASONS`."""
     what: str
     connections: int | None
-    """On which it was; None where that is unknown."""
+    """Number of connections concerned; None if unknown."""
     bytes: int | None
-    """None where the size is unknown."""
+    """None if the size is unknown."""
     share: float | None
-    """Of the traffic's bytes."""
+    """As a share of the traffic's bytes."""
     advice: str
 
 
@@ -116,23 +116,23 @@ class VisibleTraffic(msgspec.Struct, frozen=True):
     """How much of the traffic could be decoded."""
 
     share: float | None
-    """Bytes decoded by bytes of the traffic, from 0 to 1; None where that is unknown or there is no traffic."""
+    """Decoded bytes divided by the traffic's bytes, from 0 to 1; None if unknown or without traffic."""
     connections: int
-    """That are Kafka or may be Kafka."""
+    """Connections that are or may be Kafka."""
     connections_decoded: int
-    """Of these, those with decoded messages."""
+    """Those of them with decoded messages."""
     bytes: int
-    """Of these connections, bytes that the capture lacks included."""
+    """Bytes on these connections, including those missing from the capture."""
     bytes_decoded: int
     undecoded: list[Undecoded]
-    """The largest first; those of unknown size at the end."""
+    """The largest first; those of unknown size last."""
     not_kafka: OtherProtocols
     known: bool = True
     """False: there are exchanges, but no table `connections`."""
 
     @property
     def is_high(self) -> bool:
-        """Whether the traffic was looked at as a whole: nothing of unknown size is missing, hardly anything else."""
+        """Whether the traffic was decoded as a whole: nothing of unknown size is missing, and hardly anything else."""
         return not self.unmeasured and (not self.known or (self.share is not None and self.share >= HIGH))
 
     @property
@@ -142,18 +142,18 @@ class VisibleTraffic(msgspec.Struct, frozen=True):
 
     @property
     def unmeasured(self) -> list[Undecoded]:
-        """What is missing of unknown size."""
+        """Missing data of unknown size."""
         return [one for one in self.undecoded if one.bytes is None]
 
 
 class Visibility(Accumulator[Parameters]):
-    """Bytes and connections by what became of them."""
+    """Bytes and connections by outcome."""
 
     name: ClassVar[str] = "visibility"
     summary: ClassVar[str] = "The share of the traffic that could be decoded, and why the rest could not."
 
     def reads(self) -> Mapping[str, Reading]:
-        """Tables, with the columns that are needed of them."""
+        """Tables with their needed columns."""
         own = ("time_ns", "verdict", "protocol", "captured", "client_bytes", "broker_bytes")
         return {
             "exchanges": Reading(("status", "response_size")),
@@ -199,7 +199,7 @@ class Visibility(Accumulator[Parameters]):
         self.parts[part].add({**keys, "count": pa.array([1] * len(size), pa.int64()), "bytes": size})
 
     def result(self) -> pa.Table:
-        """What could not be decoded, by reason."""
+        """Undecoded traffic, by reason."""
         rows = [msgspec.structs.asdict(one) for one in self.visible().undecoded]
         return pa.Table.from_pylist(rows, schema=_ANSWER)
 
@@ -265,7 +265,7 @@ class _Sums:
             self.size += size
             self.add("tls" if protocol == TLS else side if side and row["lost"] else "undecided", count, size)
             return
-        # What TLS adds to messages that were decrypted is no traffic of Kafka.
+        # The overhead of TLS around decrypted messages is not Kafka traffic.
         skipped = 0 if protocol == OVER_TLS else row["skipped"]
         self.size += row["decoded"] + skipped + row["lost"]
         if row["captured"] == "broker":
@@ -285,7 +285,8 @@ class _Sums:
         self, problems: dict[str, dict[str, Any]], orphans: dict[str, Any], *, exchanges: int
     ) -> VisibleTraffic:
         """The answer."""
-        # Bytes that a snap length cut off are no gap. Without problems, as in exports without that table, nobody knows.
+        # Bytes beyond a snap length are not a gap. Without problems, as in exports without that table, the snap length
+        # is unknown.
         gaps = problems.get(_GAP, {"bytes": 0})["bytes"] if problems else self.lost[1]
         missing = min(self.lost[1], gaps)
         self.add("packet-loss", self.lost[0], missing)
@@ -302,7 +303,7 @@ class _Sums:
             Undecoded(
                 reason,
                 self._what(reason),
-                # Of orphans, gaps and cut packets only the bytes are known, not the connections.
+                # For orphans, gaps and cut packets only the bytes are known, not the connections.
                 count if reason not in ("orphan-responses", "packet-loss", "snap-length", "skipped") else None,
                 size,
                 size / self.size if self.size else None,

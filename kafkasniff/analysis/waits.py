@@ -1,7 +1,7 @@
-"""What remains of latencies for brokers to answer for, by the columns of `exchanges`: the one judge for detectors.
+"""The part of latencies that brokers are responsible for, by the columns of `exchanges`; all detectors use this.
 
-Taken off are the time behind earlier requests of the connection, the time for which a quota muted it (KIP-219), and the
-wait that the request asks for. A wait for replicas stays: nobody wants it, and it shows brokers that lag.
+Subtracted are the time spent waiting for earlier requests, the time for which a quota muted the connection (KIP-219),
+and the wait that the request allows. A wait for replicas remains, since it is unwanted and shows lagging brokers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.columns import column, in_any, integers
-from kafkasniff.kafka.waits import waiting_apis
+from kafkasniff.kafka.connection.waits import waiting_apis
 
 __all__ = ["WAIT_COLUMNS", "excused_us", "may_have_waited", "with_sender", "work_us"]
 
@@ -23,7 +23,7 @@ WAIT_COLUMNS: Final = ("api", "sender", "behind_us", "muted_us", "wait_us", "wai
 _BLAMED: Final = "replicas"
 _OTHERS: Final = ("replica", "quorum")
 UNKNOWN_US: Final = 1 << 50
-"""Taken off where it is unknown how long a request may wait (its body could not be read): 35 years."""
+"""Subtracted if the allowed wait of a request is unknown (its body could not be read): 35 years."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -34,16 +34,16 @@ def _excusable(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 
 def _unknown(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """Requests that may ask for a wait, and of which nothing is known."""
+    """Requests that may allow a wait of unknown length."""
     apis = [api for api, reason in waiting_apis().items() if reason != _BLAMED]
     unknown = pc.and_(pc.is_null(column(batch, "wait_us")), in_any(batch, "api", apis))
     return unknown.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def excused_us(batch: pa.RecordBatch) -> Integers:
-    """How long each exchange may have taken without anybody's fault, in microseconds.
+    """The excusable time of each exchange, in microseconds.
 
-    Of an answered one it is part of its latency; of others, how long the broker has leave not to answer.
+    For an answered one it is part of its latency; for others, how long the broker is allowed not to answer.
     """
     wait = np.where(_excusable(batch), integers(column(batch, "wait_us")), 0)
     off = wait + integers(column(batch, "behind_us")) + integers(column(batch, "muted_us"))
@@ -52,19 +52,19 @@ def excused_us(batch: pa.RecordBatch) -> Integers:
 
 
 def work_us(batch: pa.RecordBatch) -> Integers:
-    """What remains of each latency, in microseconds; 0 where there is no latency."""
+    """The remaining part of each latency, in microseconds; 0 if there is no latency."""
     work: Integers = np.maximum(integers(column(batch, "latency_us")) - excused_us(batch), 0)
     return work
 
 
 def may_have_waited(batch: pa.RecordBatch) -> pa.Array:
-    """Where the broker waited as asked, or may have: how long it took says nothing of how fast it is."""
+    """Whether the broker waited as requested, or may have: its response time does not show its speed."""
     waited = _excusable(batch) & (integers(column(batch, "wait_us")) > 0)
     return pa.array(waited | _unknown(batch))
 
 
 def with_sender(batch: pa.RecordBatch, labels: pa.Array | None = None) -> pa.Array:
-    """`Fetch`, `replica Fetch`, `quorum Fetch`: requests of clients, replicas and the quorum are compared apart.
+    """`Fetch`, `replica Fetch`, `quorum Fetch`: requests of clients, replicas and the quorum are compared separately.
 
     `labels`: instead of the names of the APIs.
     """

@@ -1,4 +1,4 @@
-"""What a command gets from the world: streams, terminals, clock, environment. Injected, so that commands can be tested.
+"""A command's environment: streams, terminals, clock, variables. It is injected, so that commands can be tested.
 
 The exit codes are here too, because every command ends with one.
 """
@@ -13,15 +13,18 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, Final, TextIO
 
-from kafkasniff.stop_signals import HANGUP, honoured_signals
+from kafkasniff.runtime.stop_signals import HANGUP, honoured_signals
 
-__all__ = ["Environment", "Exit", "Interrupted", "Interrupts"]
+__all__ = ["COMPLETION", "Environment", "Exit", "Interrupted", "Interrupts"]
+
+COMPLETION: Final = "_KAFKASNIFF_COMPLETE"
+"""The environment variable by which a shell asks for completions. Click chose the name."""
 
 
 class Exit(enum.IntEnum):
-    """How the process ends; where several apply, the first of this order."""
+    """The exit code of the process; if several apply, the first in this order."""
 
     INTERNAL = 70
     SIGTERM = 143
@@ -34,12 +37,12 @@ class Exit(enum.IntEnum):
     """A capture or interface cannot be opened."""
     FINDINGS = 1
     BROKEN = 4
-    """A capture file is structurally broken or cut; what could be read was."""
+    """A capture file is structurally broken or truncated; its readable part was processed."""
     OK = 0
 
 
 class Interrupted(BaseException):
-    """SIGINT, SIGTERM or SIGHUP; not an `Exception`, so that nothing on the way takes it for an error."""
+    """SIGINT, SIGTERM or SIGHUP; not an `Exception`, so that no error handler on the way catches it."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -47,17 +50,17 @@ class Interrupted(BaseException):
 
     @property
     def code(self) -> Exit:
-        """The exit code of a command that was to run to its end."""
-        # 128 and the number, as a shell has it.
+        """The exit code of a command that was interrupted before its end."""
+        # 128 + signal number, the convention of shells.
         return Exit(128 + self.signum)
 
 
 class Interrupts:
     """Turns SIGINT, SIGTERM and SIGHUP into `Interrupted`, but not in the middle of an output line.
 
-    Within `held()` a signal waits until the end of the block; a second one does not wait, so that a block that hangs (a
-    full pipe that nobody reads) can be left. SIGHUP never counts as a second one: when a terminal
-    closes, both the shell and the kernel send it, and systemd sends it after SIGTERM (SendSIGHUP).
+    Within `held()` a signal is deferred to the end of the block. A second one is not, so that a block that hangs (a
+    full pipe that nobody reads) can be interrupted. SIGHUP never counts as a second one: when a terminal closes, both
+    the shell and the kernel send it, and systemd sends it after SIGTERM (SendSIGHUP).
     """
 
     def __init__(self) -> None:
@@ -81,7 +84,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Take the signals within the block; main thread only. SIGHUP that is ignored (nohup) stays so."""
+        """Handle the signals within the block; main thread only. An ignored SIGHUP (nohup) stays ignored."""
         before = {signum: signal.signal(signum, self._take) for signum in honoured_signals()}
         try:
             yield
@@ -91,7 +94,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Within the block the first signal calls `stop` instead: the usual end of what would go on for ever."""
+        """Within the block the first signal calls `stop` instead: the usual end of a run without an end of its own."""
         self._stop = stop
         try:
             yield
@@ -100,7 +103,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Let a signal wait until the end of the block."""
+        """Defer signals to the end of the block."""
         self._held = True
         try:
             yield
@@ -112,7 +115,7 @@ class Interrupts:
 
 
 class Environment:
-    """Streams and what is known of them."""
+    """Streams and their properties."""
 
     def __init__(
         self,
@@ -136,22 +139,22 @@ class Environment:
         self.stdout_tty = stdout_tty
         self.stderr_tty = stderr_tty
         self.encoding = encoding
-        """Of text on stdout."""
+        """Encoding of text on stdout."""
         self._width = width
-        """Columns of the terminal; what to assume where there is none."""
+        """Width of the terminal, with an assumption for other outputs."""
         self.environ: Mapping[str, str] = {} if environ is None else environ
         self.clock = clock
-        """Seconds, monotonic."""
+        """Monotonic seconds."""
         self.owns_process = owns_process
-        """The process is there for this run alone: nobody else misses rights that it gives up."""
+        """The process exists for this run alone: nothing else in it needs the privileges that the run drops."""
         self.interrupts = Interrupts()
         self.verbosity = 0
-        """Set by the running command; an internal error shows its traceback from 1 on."""
+        """Set by the running command; from 1 on an internal error shows its traceback."""
         self.quiet = False
 
     @classmethod
     def of_process(cls) -> Environment:
-        """The process's own."""
+        """The environment of this process."""
         return cls(
             stdin=sys.stdin.buffer if sys.stdin is not None else open(os.devnull, "rb"),
             stdout=sys.stdout.buffer if sys.stdout is not None else _closed_output(),
@@ -167,7 +170,7 @@ class Environment:
 
     @property
     def width(self) -> int:
-        """Columns of the terminal."""
+        """Width of the terminal in columns."""
         if self._width is None:
             import shutil
 
@@ -175,32 +178,32 @@ class Environment:
         return self._width
 
     def colour(self, wanted: str, *, to_stdout: bool = True) -> bool:
-        """Whether to write colours: `auto` means to a terminal, unless NO_COLOR is set (https://no-color.org)."""
+        """Whether to use colour: `auto` means on a terminal, unless NO_COLOR is set (https://no-color.org)."""
         if wanted != "auto":
             return wanted == "always"
         plain = self.environ.get("NO_COLOR") or self.environ.get("TERM") == "dumb"
         return to_stdout and self.stdout_tty and not plain
 
     def say(self, text: str) -> None:
-        """A line for the person, on stderr: one, whatever names of files, topics or hosts are in it.
+        """Write a message on stderr, always one line, whatever names of files, topics or hosts it contains.
 
-        What is not plainly visible is escaped, on a terminal and elsewhere, since a log is shown on a terminal, too.
+        Invisible characters are escaped even if stderr is not a terminal, since logs end up on terminals, too.
         """
         self.write_lines([f"kafkasniff: {text}"])
 
     def write_lines(self, lines: Iterable[str]) -> None:
-        """Lines on stderr as they are, but for what is not plainly visible."""
-        from kafkasniff.sinks.printable import printable
+        """Write lines on stderr with invisible characters escaped."""
+        from kafkasniff.text.printable import printable
 
-        # Nobody may be reading; then nothing is lost by not saying it.
+        # If nobody reads stderr, nothing is lost.
         with contextlib.suppress(OSError, ValueError):
             self.stderr.write("".join(f"{printable(line, backslashes=False)}\n" for line in lines))
             self.stderr.flush()
 
 
 def _closed_output() -> BinaryIO:
-    """Stands for a stdout that was closed before the start: writing to it fails, as it should."""
-    return open(os.devnull, "rb")  # for reading only
+    """Stands in for a stdout that was closed before the start: writing to it fails, as it should."""
+    return open(os.devnull, "rb")  # read-only
 
 
 def _is_tty(stream: TextIO | None) -> bool:

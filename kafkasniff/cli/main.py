@@ -1,4 +1,4 @@
-"""The command line's entrance: finds the command, runs it, turns whatever happens into an exit code and one line."""
+"""Entry point of the command line: finds and runs a command, turns any outcome into an exit code and one line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import kafkasniff
-from kafkasniff.cli.environment import Environment, Exit, Interrupted
-from kafkasniff.cli.shorthand import unknown_command, with_command, with_options
-from kafkasniff.cli.without_pandas import refuse_pandas
+from kafkasniff.cli.environment import COMPLETION, Environment, Exit, Interrupted
+from kafkasniff.cli.options.shorthand import unknown_command, with_command, with_options
+from kafkasniff.cli.running.without_pandas import refuse_pandas
 from kafkasniff.errors import (
     CaptureError,
     KafkasniffError,
@@ -29,36 +29,38 @@ from kafkasniff.errors import (
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["COMPLETION", "command_line", "main", "run"]
+__all__ = ["command_line", "main", "run"]
 
-# Name → (module, attribute, what it does). The modules are imported when their command is run, the list is not.
+# Name → (module, attribute, summary). A module is imported only when its command is run.
 _COMMANDS: Final = {
-    "decode": ("kafkasniff.cli.decode", "decode_command", "Decode captures to text or JSON lines."),
-    "live": ("kafkasniff.cli.live", "live_command", "Decode live traffic from an interface."),
-    "export": ("kafkasniff.cli.export", "export_command", "Write captures to Parquet tables."),
-    "audit": ("kafkasniff.cli.audit", "audit_command", "Find clients that a Kafka release would refuse."),
-    "stats": ("kafkasniff.cli.stats", "stats_command", "Summarize captures or exports on one screen."),
-    "check": ("kafkasniff.cli.check", "check_command", "Find problems, with evidence and advice."),
-    "report": ("kafkasniff.cli.report", "report_command", "Write an HTML report: overview, findings, charts."),
-    "timing": ("kafkasniff.cli.timing", "timing_command", "Show where time went: client, network, broker."),
-    "diff": ("kafkasniff.cli.diff", "diff_command", "Compare two captures or exports."),
-    "analyze": ("kafkasniff.cli.analyze", "analyze_command", "Answer questions about exported tables."),
-    "api": ("kafkasniff.cli.api", "api_command", "Look up the protocol's APIs, versions and fields."),
-    "decode-bytes": ("kafkasniff.cli.decode_bytes", "decode_bytes_command", "Decode one message pasted from a log."),
+    "decode": ("kafkasniff.cli.commands.decode", "decode_command", "Decode captures to text or JSON lines."),
+    "live": ("kafkasniff.cli.commands.live", "live_command", "Decode live traffic from an interface."),
+    "export": ("kafkasniff.cli.commands.export", "export_command", "Write captures to Parquet tables."),
+    "audit": ("kafkasniff.cli.commands.audit", "audit_command", "Find clients that a Kafka release would refuse."),
+    "stats": ("kafkasniff.cli.commands.stats", "stats_command", "Summarize captures or exports on one screen."),
+    "check": ("kafkasniff.cli.commands.check", "check_command", "Find problems, with evidence and advice."),
+    "report": ("kafkasniff.cli.commands.report", "report_command", "Write an HTML report: overview, findings, charts."),
+    "timing": ("kafkasniff.cli.commands.timing", "timing_command", "Show where time went: client, network, broker."),
+    "diff": ("kafkasniff.cli.commands.diff", "diff_command", "Compare two captures or exports."),
+    "analyze": ("kafkasniff.cli.commands.analyze", "analyze_command", "Answer questions about exported tables."),
+    "api": ("kafkasniff.cli.commands.api", "api_command", "Look up the protocol's APIs, versions and fields."),
+    "decode-bytes": (
+        "kafkasniff.cli.commands.decode_bytes",
+        "decode_bytes_command",
+        "Decode one message pasted from a log.",
+    ),
     "completion": (
-        "kafkasniff.cli.completion",
+        "kafkasniff.cli.commands.completion",
         "completion_command",
         "Print a completion script for bash, zsh or fish.",
     ),
 }
 MEMORY_ADVICE: Final = "give --memory a lower SIZE, use fewer --jobs, or provide more memory"
-"""What to do where there is not enough."""
-COMPLETION: Final = "_KAFKASNIFF_COMPLETE"
-"""The environment variable by which a shell asks what may follow; the name is Click's."""
+"""What to do about an out-of-memory error."""
 
 
 class _LazyGroup(click.Group):
-    """A group that knows its commands by name and imports the one that is run."""
+    """A group that knows its commands by name and imports only the one that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -69,8 +71,8 @@ class _LazyGroup(click.Group):
         module, attribute, _ = _COMMANDS[cmd_name]
         command: click.Command = getattr(import_module(module), attribute)
         if ctx.resilient_parsing:
-            # A shell asks what may follow.
-            from kafkasniff.cli.completion import know_values
+            # Shell completion.
+            from kafkasniff.cli.commands.completion import know_values
 
             return know_values(command)
         return command
@@ -87,16 +89,16 @@ class _LazyGroup(click.Group):
         return name, command, with_options(command, rest)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # Click's own would import all commands to ask them what they do.
+        # Click's own implementation would import all commands to get their summaries.
         from click.shell_completion import CompletionItem
 
-        named = [CompletionItem(name, help=told) for name, (_, _, told) in _COMMANDS.items()]
+        named = [CompletionItem(name, help=summary) for name, (_, _, summary) in _COMMANDS.items()]
         found = [item for item in named if item.value.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, told) for name, (_, _, told) in _COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, _, summary) in _COMMANDS.items()])
 
 
 def _print_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -131,7 +133,7 @@ def command_line() -> None:
 def run(arguments: Sequence[str], environment: Environment) -> int:
     """Run one command line; returns the exit code. Raises nothing."""
     try:
-        # Not `command_line.main`: that makes an exit code of its own of a broken pipe.
+        # Not `command_line.main`: it maps a broken pipe to an exit code of its own.
         with command_line.make_context("kafkasniff", list(arguments), obj=environment) as context:
             result = command_line.invoke(context)
         code = int(result) if isinstance(result, int) else Exit.OK
@@ -140,7 +142,7 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
         # --help, --version
         return end.exit_code
     except BrokenPipeError:
-        # The reader has seen enough (`| head`): not an error, and there is nobody to tell.
+        # The reader has seen enough (`| head`): not an error, and there is nobody to report to.
         return Exit.OK
     except Interrupted as interrupt:
         return interrupt.code
@@ -158,7 +160,7 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
         return Exit.USAGE
     except (KafkasniffError, OSError, MemoryError) as error:
         return _failed(error, environment)
-    except Exception as error:  # the last resort: a bug becomes one line and its exit code
+    except Exception as error:  # last resort: a bug becomes one line and its exit code
         _show_traceback(environment)
         hint = "" if environment.verbosity else " (-v shows where)"
         environment.say(f"internal error: {type(error).__name__}: {_one_line(str(error))}{hint}")
@@ -176,35 +178,35 @@ _CODES: Final = (
 
 
 def _failed(error: KafkasniffError | OSError | MemoryError, environment: Environment) -> Exit:
-    """One line for an exception that is no bug; returns the exit code."""
+    """Print one line for an exception that is not a bug; returns the exit code."""
     if is_out_of_memory(error):
-        # Whatever it was that could not be written or read for it, memory is what to do something about.
+        # Whatever could not be read or written, memory is the cause to fix.
         _show_traceback(environment)
-        told = str(error) if isinstance(error, OutOfMemoryError) else "out of memory"
-        environment.say(f"{told}: {MEMORY_ADVICE}")
+        message = str(error) if isinstance(error, OutOfMemoryError) else "out of memory"
+        environment.say(f"{message}: {MEMORY_ADVICE}")
         return Exit.UNAVAILABLE
     for kind, code in _CODES:
         if isinstance(error, kind):
             environment.say(_one_line(str(error)))
             return code
-    # Reading is guarded where it happens; what comes this far could not be written.
+    # Read errors are handled where they happen; what reaches this place is a write error.
     reason = error.strerror if isinstance(error, OSError) else None
     environment.say(f"cannot write: {_one_line(reason or str(error))}")
     return Exit.UNAVAILABLE
 
 
 def _show_traceback(environment: Environment) -> None:
-    """The traceback of what is being handled, with `-v`."""
+    """With `-v`, print the traceback of the current exception."""
     if not environment.verbosity:
         return
     import traceback
 
-    # Its last line may quote what came from the wire.
+    # Its last line may quote text from the wire.
     environment.write_lines(traceback.format_exc().splitlines())
 
 
 def _flush(environment: Environment) -> None:
-    """Hand on what a command left in stdout's buffer; raises OutputError where that fails."""
+    """Flush stdout after a command; raises OutputError if that fails."""
     try:
         environment.stdout.flush()
     except BrokenPipeError:
@@ -214,32 +216,32 @@ def _flush(environment: Environment) -> None:
 
 
 def _one_line(text: str) -> str:
-    """Messages may be set in several lines, or quote some."""
+    """Joins lines: messages may span several, or quote text that does."""
     return " ".join(text.split())
 
 
 def main() -> None:
-    """The console script: runs the command line of the process and ends it."""
+    """The console script: runs the command line and ends the process."""
     if COMPLETION in os.environ:
-        from kafkasniff.cli.completion import complete
+        from kafkasniff.cli.commands.completion import complete
 
-        sys.exit(complete(os.environ[COMPLETION]))
-    # NumPy's linear algebra would start a thread for each core, for work that there is none of here.
+        sys.exit(complete(command_line, os.environ[COMPLETION]))
+    # NumPy's linear algebra would start a thread per core, and nothing here uses it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Messages live as long as their batch and hold no cycles: looking for some all the time took a third of the run.
+    # Messages live as long as their batch and hold no cycles: the default thresholds cost a third of the run.
     gc.set_threshold(400_000, 50, 100)
     refuse_pandas()
     environment = Environment.of_process()
     with environment.interrupts.installed():
         code = run(sys.argv[1:], environment)
     _discard_output()
-    # The process ends: the interpreter's own last search for cycles takes a twelfth of a short run.
+    # The process ends: skip the interpreter's final collection, a twelfth of a short run.
     gc.freeze()
     sys.exit(code)
 
 
 def _discard_output() -> None:
-    """What stdout still holds could not be written; let the interpreter's end not try it again."""
+    """Discard what stdout still buffers, so that the interpreter does not try to write it again at exit."""
     if sys.stdout is None:
         return
     with contextlib.suppress(OSError, ValueError):

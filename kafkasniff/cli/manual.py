@@ -1,6 +1,6 @@
-"""The manual page, made of what `--help` says: `python -m kafkasniff.cli.manual > docs/kafkasniff.1`.
+"""The manual pages, generated from `--help`: `python -m kafkasniff.cli.manual docs/man`.
 
-One page for all commands, in the macros of man(7).
+One page for kafkasniff and one for each command, in the macros of man(7).
 """
 
 from __future__ import annotations
@@ -8,25 +8,28 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 import click
 
+from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.main import command_line
 
-__all__ = ["EXIT_CODES", "manual"]
+__all__ = ["EXIT_CODES", "EXIT_ORDER", "pages", "write"]
 
 EXIT_CODES: Final = (
-    ("0", "All was read. Problems in streams do not change this, nor does a reader that closes the pipe."),
-    ("1", "There are findings or differences, of commands that look for such."),
-    ("2", "The command line makes no sense."),
+    ("0", "Everything was read. Problems in streams do not change this, nor does a reader that closes the pipe."),
+    ("1", "Findings or differences, from commands that look for them."),
+    ("2", "Usage error."),
     ("3", "A capture or an interface cannot be opened."),
-    ("4", "A capture file is structurally broken or cut; what could be read was."),
+    ("4", "A capture file is structurally broken or truncated; its readable part was processed."),
     ("5", "The output cannot be written, or privileges, Java, Spark or memory are missing."),
-    ("70", "An error in kafkasniff: one line, with -v its traceback."),
-    ("129, 130, 143", "Interrupted by SIGHUP, SIGINT or SIGTERM. live that was stopped so: 0."),
+    ("70", "Internal error: one line, with -v a traceback."),
+    ("129, 130, 143", "Interrupted by SIGHUP, SIGINT or SIGTERM. A live capture that is stopped this way: 0."),
 )
-"""`environment.Exit`, for people."""
+"""`environment.Exit`, described for people."""
+EXIT_ORDER: Final = f"If several apply, the first in the order {', '.join(str(int(code)) for code in Exit if code)}."
 _ENVIRONMENT: Final = (
     ("NO_COLOR", "If it is set and not empty, --color auto means never."),
     ("TERM", "With the value dumb, likewise."),
@@ -40,17 +43,41 @@ _EXAMPLES: Final = (
 _OPTION: Final = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 
 
-def manual() -> str:
-    """The page, as roff."""
-    return "\n".join(_lines()) + "\n"
-
-
-def _lines() -> Iterator[str]:
+def pages() -> dict[str, str]:
+    """The pages as roff, by the names of their files."""
     context = click.Context(command_line, info_name="kafkasniff", **command_line.context_settings)
-    yield '.\\" Made of what --help says: python -m kafkasniff.cli.manual'
-    yield '.TH KAFKASNIFF 1 "" "kafkasniff" "User Commands"'
-    # Names and options are to be found as they are: no hyphens in them, no wide gaps around them.
-    yield from (".nh", ".ad l")
+    commands = {name: command_line.get_command(context, name) for name in command_line.list_commands(context)}
+    found = {"kafkasniff.1": _page("kafkasniff", _whole(context))}
+    for name, command in commands.items():
+        assert command is not None
+        under = click.Context(command, info_name=name, parent=context)
+        found[f"kafkasniff-{name}.1"] = _page(f"kafkasniff-{name}", _command(command, under))
+    return found
+
+
+def write(folder: Path) -> None:
+    """Write the pages into `folder`, and remove those of commands that are gone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = pages()
+    for file in folder.glob("kafkasniff*.1"):
+        if file.name not in written:
+            file.unlink()
+    for name, text in written.items():
+        (folder / name).write_text(text, encoding="ascii")
+
+
+def _page(name: str, lines: Iterable[str]) -> str:
+    head = (
+        '.\\" Generated from --help by python -m kafkasniff.cli.manual docs/man',
+        f'.TH {_literal(name.upper())} 1 "" "kafkasniff" "User Commands"',
+        # Names and options must be searchable: no hyphenation, no wide gaps.
+        ".nh",
+        ".ad l",
+    )
+    return "\n".join((*head, *lines)) + "\n"
+
+
+def _whole(context: click.Context) -> Iterator[str]:
     yield ".SH NAME"
     yield "kafkasniff \\- wire\\-traffic inspector and packet decoder for Apache Kafka"
     yield ".SH SYNOPSIS"
@@ -61,56 +88,68 @@ def _lines() -> Iterator[str]:
     yield from _paragraphs(command_line.help or "")
     yield from _options(command_line, context)
     yield ".SH COMMANDS"
-    for name in command_line.list_commands(context):
-        command = command_line.get_command(context, name)
-        assert command is not None
-        yield from _command(command, click.Context(command, info_name=name, parent=context))
+    yield _text("Each has a page of its own, such as kafkasniff-decode(1).")
+    yield from _definitions(_summaries(command_line, context))
     yield ".SH EXIT STATUS"
-    yield "The highest that applies:"
+    yield _text(EXIT_ORDER)
     yield from _definitions(EXIT_CODES)
     yield ".PP"
     yield _text("Data goes to standard output, everything else to standard error.")
     yield ".SH ENVIRONMENT"
     yield from _definitions(_ENVIRONMENT)
     yield ".SH EXAMPLES"
-    for told, line in _EXAMPLES:
-        yield from (".PP", _text(told), ".PP", ".RS 4", ".EX", _literal(line), ".EE", ".RE")
+    for purpose, line in _EXAMPLES:
+        yield from (".PP", _text(purpose), ".PP", ".RS 4", ".EX", _literal(line), ".EE", ".RE")
     yield ".SH SEE ALSO"
+    yield from (f".BR {_literal(f'kafkasniff-{name}')} (1)," for name in command_line.list_commands(context))
     yield ".BR tcpdump (8),"
     yield ".BR tshark (1)"
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:
     usage = " ".join(command.collect_usage_pieces(context))
-    yield f".SS {_quoted(f'kafkasniff {context.info_name} {usage}')}"
+    yield ".SH NAME"
+    yield f"kafkasniff\\-{_literal(context.info_name or '')} \\- {_literal(command.get_short_help_str(limit=1000))}"
+    yield ".SH SYNOPSIS"
+    yield f".B {_literal(f'kafkasniff {context.info_name}')}"
+    yield _literal(usage)
+    yield ".SH DESCRIPTION"
     yield from _paragraphs(command.help or "")
+    yield ".SH OPTIONS"
     yield from _options(command, context)
     if isinstance(command, click.Group):
-        yield ".PP"
-        yield _text(f"kafkasniff {context.info_name} NAME --help tells the options of each:")
-        for name in command.list_commands(context):
-            under = command.get_command(context, name)
-            assert under is not None
-            yield from _definitions([(name, under.get_short_help_str(limit=1000))])
+        yield ".SH COMMANDS"
+        yield _text(f"kafkasniff {context.info_name} NAME --help shows the options of each.")
+        yield from _definitions(_summaries(command, context))
+    yield ".SH SEE ALSO"
+    yield ".BR kafkasniff (1)"
+    yield _text("has the exit codes.")
+
+
+def _summaries(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:
+    for name in group.list_commands(context):
+        under = group.get_command(context, name)
+        assert under is not None
+        yield name, under.get_short_help_str(limit=1000)
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        # What arguments are stands in the usage.
+        # Arguments are described in the usage.
         if record is not None and isinstance(parameter, click.Option):
             yield from _definitions([record])
 
 
 def _definitions(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    for term, told in pairs:
+    for term, meaning in pairs:
         yield ".TP"
         yield f"\\fB{_literal(term)}\\fR"
-        yield _text(told)
+        yield _text(meaning)
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Paragraphs as Click has them: behind a line with a backspace alone lines stay as they are."""
+    """Paragraphs in Click's notation: lines after a line with only a backspace keep their breaks."""
     for number, paragraph in enumerate(re.split(r"\n\s*\n", text.strip())):
         if number:
             yield ".PP"
@@ -125,27 +164,27 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _text(text: str) -> str:
     """Running text, options in bold."""
-    text, told, end = " ".join(text.split()), "", 0
+    text, escaped, end = " ".join(text.split()), "", 0
     for found in _OPTION.finditer(text):
-        told += f"{_escaped(text[end : found.start()])}\\fB{_escaped(found[0])}\\fR"
+        escaped += f"{_escaped(text[end : found.start()])}\\fB{_escaped(found[0])}\\fR"
         end = found.end()
-    told += _escaped(text[end:])
-    return f"\\&{told}" if told.startswith(".") else told
+    escaped += _escaped(text[end:])
+    return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 
 def _quoted(text: str) -> str:
-    """The argument of a macro."""
+    """A quoted macro argument."""
     return '"' + _literal(text).replace('"', "\\(dq") + '"'
 
 
 def _literal(text: str) -> str:
-    """A line as it is."""
-    told = _escaped(text)
-    return f"\\&{told}" if told.startswith(".") else told
+    """A verbatim line."""
+    escaped = _escaped(text)
+    return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 
 def _escaped(text: str) -> str:
-    """Nothing in it is taken for a command of roff, and `-` and quotes are those that can be pasted."""
+    """Escaped: no part of it is read as a roff command, and `-` and quotes can be copied and pasted."""
     for character, name in (
         ("\\", "\\e"),
         ("-", "\\-"),
@@ -155,9 +194,9 @@ def _escaped(text: str) -> str:
         ("~", "\\(ti"),
     ):
         text = text.replace(character, name)
-    # So that no formatter has to be told the encoding.
+    # ASCII only, so that no formatter depends on the encoding.
     return "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in text)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(manual())
+    write(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""Where data goes: stdout, or a file that is complete or said not to be."""
+"""Output of data: stdout, or a file that is complete or reported as incomplete."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kafkasniff.errors import OutputError, UsageError
 __all__ = ["FILE_MODE", "Output", "WholeFile"]
 
 FILE_MODE: Final = 0o600
-"""Of files created: they hold what was said on the wire, which is their owner's business."""
+"""Mode of created files: they contain wire traffic, which only their owner should read."""
 
 
 class Output:
-    """A byte stream to stdout (`path` None or `-`) or to a file; `OutputError` where it cannot be written.
+    """A byte stream to stdout (`path` None or `-`) or to a file; raises `OutputError` if it cannot be written.
 
-    A context manager: when an exception passes, a file is said to be incomplete. Refuses to overwrite one of `inputs`
-    (UsageError). A reader that went away raises BrokenPipeError, as usual.
+    As a context manager it reports an incomplete file if an exception passes. Refuses to overwrite one of `inputs`
+    (UsageError). A closed pipe raises BrokenPipeError, as usual.
     """
 
     def __init__(self, environment: Environment, path: str | None = None, inputs: Iterable[str] = ()) -> None:
@@ -41,14 +41,14 @@ class Output:
 
     @property
     def is_stdout(self) -> bool:
-        """Whether it goes to stdout."""
+        """Whether the output is stdout."""
         return self.path is None
 
     def write(self, data: bytes | memoryview, /) -> None:
         """Write all of `data`."""
         try:
             written = self._stream.write(data)
-            # A signal that comes while a full pipe is waited for cuts the write short, and is no error.
+            # A signal during the wait for a full pipe cuts the write short, which is not an error.
             while written < len(data):
                 data = memoryview(data)[written:]
                 written = self._stream.write(data)
@@ -58,7 +58,7 @@ class Output:
             raise self._failed(error) from error
 
     def flush(self) -> None:
-        """Hand on what was written."""
+        """Flush what was written."""
         try:
             self._stream.flush()
         except BrokenPipeError:
@@ -95,8 +95,8 @@ class Output:
 class WholeFile:
     """A file that appears whole or not at all, for its owner only.
 
-    Refuses to overwrite one of `inputs` (UsageError), and a folder or a place that cannot be written (OutputError):
-    when it is made, so that nobody waits for what cannot be kept.
+    Refuses to overwrite one of `inputs` (UsageError), and a folder or an unwritable place (OutputError), already at
+    construction, so that nobody waits for a result that cannot be stored.
     """
 
     def __init__(self, path: str, inputs: Iterable[str] = ()) -> None:
@@ -104,19 +104,19 @@ class WholeFile:
         for name in inputs:
             if name != "-" and _same_file(name, path):
                 raise UsageError(f"{path} is a capture to be read; name another output")
-        # Of a link its target is replaced; what is no file (a device, a pipe) is written to.
+        # The target of a link is replaced; devices and pipes are written to.
         self._place = Path(os.path.realpath(path))
         self._aside = not self._place.exists() or self._place.is_file()
         writable = self._place.parent if self._aside else self._place
         if self._place.is_dir():
             raise OutputError(f"cannot write {path}: it is a folder")
         if not writable.exists():
-            raise OutputError(f"cannot write {path}: there is no folder {writable}")
+            raise OutputError(f"cannot write {path}: folder {writable} does not exist")
         if not os.access(writable, os.W_OK):
             raise OutputError(f"cannot write {path}: permission denied")
 
     def write(self, data: bytes) -> None:
-        """Write it. Raises OutputError, and then nothing has changed."""
+        """Write the file. Raises OutputError, and then nothing has changed."""
         place = self._place
         if not self._aside:
             place_aside = place

@@ -1,4 +1,4 @@
-"""What the traffic has told so far about topics, brokers and clients."""
+"""Topics, brokers and client software that the traffic has named so far."""
 
 from __future__ import annotations
 
@@ -11,48 +11,49 @@ from typing import Final
 import msgspec
 
 from kafkasniff.enrich.tellings import Tellings
-from kafkasniff.kafka import cluster_metadata
-from kafkasniff.kafka.uuids import ZERO_UUID
-from kafkasniff.memory_limits import in_proportion
+from kafkasniff.kafka.apis import cluster_metadata
+from kafkasniff.kafka.schema.uuids import ZERO_UUID
 from kafkasniff.model import Endpoint
+from kafkasniff.runtime.memory_limits import in_proportion
 
 __all__ = ["MAX_BROKERS", "MAX_CONNECTIONS", "MAX_NAME", "MAX_TOPICS", "Broker", "Catalog"]
 
 MAX_TOPICS: Final = 1 << 18
-"""Topic ids whose name is kept; the one learnt first goes first. Some 200 bytes each. This and the next two are for a
-memory budget of 1 GiB or more, and smaller in proportion below it."""
+"""Topic ids whose names are kept, about 200 bytes each; the one learned first is evicted first. This and the next two
+bounds are for a memory budget of 1 GiB or more, and are reduced in proportion below that."""
 MAX_BROKERS: Final = 1 << 14
-"""Addresses of brokers that are kept; the one not told for the longest time goes first."""
+"""Broker addresses that are kept; the one not reported for longest is evicted first."""
 MAX_CONNECTIONS: Final = 1 << 18
-"""Connections whose client software is kept; the one that nothing was heard of for the longest time goes first."""
+"""Connections whose client software is kept; the least recently used is evicted first."""
 MAX_NAME: Final = 255
-"""Characters of a name that is kept: topics have 249 (`org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH`), hosts
-253 (RFC 1035). A longer one is no such name and would only cost memory."""
+"""Longest name that is kept, in characters. Topics have up to 249
+(`org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH`), hosts up to 253 (RFC 1035). Longer ones are invalid."""
 FACT_BYTES: Final = 400
-"""Bytes of memory of a name, an address or a client's software, with what is noted of when it was told."""
+"""Bytes of memory of a name, an address or a client's software, including when it was reported."""
 MAX_PAIRS: Final = 1024
 """Software names with version that are shared between connections."""
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
-"""What the host `localhost` stands for (RFC 6761)."""
+"""Addresses of the host `localhost` (RFC 6761)."""
 
 
 class Broker(msgspec.Struct, frozen=True, gc=False):
-    """A broker or controller as it was told."""
+    """A broker or controller, as a message reported it."""
 
     id: int
     host: str
-    """As told: an address or a name."""
+    """As reported: an address or a name."""
     port: int
     rack: str | None = None
 
 
 class Catalog:
-    """Mutable; learns from messages in capture order.
+    """Names learned from messages in capture order. Mutable.
 
-    A topic's id keeps its name for ever (a topic that is made again gets another id), so what was learnt first stands.
-    A broker's address may go to another broker: what was told last stands. With `retroactive` the first stands there,
-    too: so a run that only learns leaves what is true at the beginning, for the run that tells.
+    A topic id keeps its name forever (a topic that is created again gets another id), so the first name is kept.
+    The address of a broker may move to another broker, so the last report replaces earlier ones. With `retroactive` the
+    first report is kept instead: then a first, learning pass ends with what holds at the beginning of the capture, for
+    the second pass that writes the output.
     """
 
     def __init__(
@@ -64,26 +65,26 @@ class Catalog:
     ) -> None:
         self.retroactive = retroactive
         self.tellings = tellings
-        """Where it is noted what was told when, if that is wanted."""
+        """Records which facts were reported and when; None if the caller does not need that."""
         self.now: int | None = None
-        """time_ns of the message that tells, where tellings are wanted."""
+        """time_ns of the message that is being read, for `tellings`."""
         self.hosts: Mapping[str, str] = {}
-        """Address → name, as captures' name records tell; for brokers that are told by their names."""
+        """Address → name, from the captures' name records, for brokers that are reported by name."""
         self.topics_told = 0
-        """Rises with every topic that is learnt: names that were looked up before may be looked up again."""
+        """Incremented for every topic learned: names that were unknown may be looked up again."""
         self._given = {cluster_metadata.TOPIC_ID: cluster_metadata.TOPIC_NAME, **(topics or {})}
         self._topics: dict[str, str] = {}
         self._brokers: OrderedDict[tuple[str, int], Broker] = OrderedDict()
         self._software: OrderedDict[int, tuple[str, str]] = OrderedDict()
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self.most_topics = MAX_TOPICS
-        """Topic ids that are kept."""
+        """Largest number of topic ids kept."""
         self._most_brokers = MAX_BROKERS
         self._most_connections = MAX_CONNECTIONS
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that it takes, about, without what was given from the beginning."""
+        """Approximate bytes of memory used, without the names given at the start."""
         count = len(self._topics) + len(self._brokers) + len(self._software)
         told = self.tellings
         if told is not None:
@@ -99,14 +100,14 @@ class Catalog:
     # -- topics
 
     def topic(self, topic_id: object) -> str | None:
-        """The name of a topic id of 22 characters; None where it is not known. The traffic's word counts first. Hot."""
+        """The name of a topic id of 22 characters; None if unknown. Names from the traffic take precedence. Hot."""
         if not isinstance(topic_id, str):
             return None
         name = self._topics.get(topic_id)
         return name if name is not None else self._given.get(topic_id)
 
     def learn_topic(self, topic_id: object, name: object) -> None:
-        """A message names a topic by both. Hot: a Metadata response may do so for each of thousands of topics."""
+        """Learn a name from a message that has both. Hot: a Metadata response may have thousands of topics."""
         if topic_id in self._topics or not isinstance(topic_id, str) or topic_id == ZERO_UUID:
             return
         if isinstance(name, str) and 0 < len(name) <= MAX_NAME:
@@ -115,11 +116,11 @@ class Catalog:
                 self.tellings.topic(topic_id, name, self.now)
             if len(self._topics) > self.most_topics:
                 del self._topics[next(iter(self._topics))]
-            # Other threads that see the new number must see what was learnt, too.
+            # Incremented last: another thread that sees the new number must also see the name.
             self.topics_told += 1
 
     def absorb(self, other: Catalog) -> None:
-        """Take over what another catalog knows and this one does not, and its tellings, where both have some."""
+        """Take over what another catalog knows and this one does not, and its `tellings` if both have them."""
         self._given.update({key: name for key, name in other._given.items() if key not in self._given})
         for topic_id, name in other._topics.items():
             self.learn_topic(topic_id, name)
@@ -135,23 +136,23 @@ class Catalog:
 
     @property
     def given(self) -> Mapping[str, str]:
-        """Names by topic id that were known from the beginning."""
+        """Names by topic id that were known at the start."""
         return self._given
 
     @property
     def learnt(self) -> Mapping[str, str]:
-        """Names by topic id that messages told, the one learnt first first."""
+        """Names by topic id that messages reported, in the order in which they were learned."""
         return self._topics
 
     # -- brokers
 
     @property
     def brokers(self) -> list[Broker]:
-        """All brokers known, the one not told for the longest time first; a broker has one entry per listener."""
+        """All known brokers, the one not reported for longest first; a broker has one entry per listener."""
         return list(self._brokers.values())
 
     def broker_id(self, endpoint: Endpoint | None) -> int | None:
-        """Number of the broker that listens there; None where nothing told it."""
+        """Id of the broker that listens at an endpoint; None if unknown."""
         if endpoint is None:
             return None
         found = self._brokers.get((endpoint.address, endpoint.port))
@@ -162,7 +163,7 @@ class Catalog:
         return None if found is None else found.id
 
     def learn_broker(self, node: object, host: object, port: object, rack: object = None) -> None:
-        """A message tells a node's address. Where it knows none it has -1, "" or a host without a port."""
+        """Learn the address of a node. An unknown address is reported as -1, "" or a host without a port."""
         if not isinstance(node, int) or not isinstance(port, int) or not isinstance(host, str):
             return
         if node < 0 or not 0 < port < 65536 or not 0 < len(host) <= MAX_NAME:
@@ -181,7 +182,7 @@ class Catalog:
     # -- clients
 
     def software(self, connection: int) -> tuple[str | None, str | None]:
-        """Name and version of the client's software, as it said in ApiVersions; None where it did not."""
+        """Name and version of the client's software from ApiVersions; None if the client did not send them."""
         found = self._software.get(connection)
         if found is None:
             return (None, None)
@@ -189,7 +190,7 @@ class Catalog:
         return found
 
     def learn_software(self, connection: int, name: object, version: object) -> None:
-        """The client of a connection says what it is (KIP-511)."""
+        """Learn the name and version that the client of a connection sent (KIP-511)."""
         if not isinstance(name, str) or not isinstance(version, str) or max(len(name), len(version)) > MAX_NAME:
             return
         if self.retroactive and connection in self._software:
@@ -203,7 +204,7 @@ class Catalog:
             self._software.popitem(last=False)
 
 
-@lru_cache(maxsize=4096)  # Metadata responses tell the same hosts again and again
+@lru_cache(maxsize=4096)  # Metadata responses repeat the same hosts
 def _host(host: str) -> str:
     """A host for comparison: addresses as `Endpoint` has them, names in lower case without the root's dot."""
     try:

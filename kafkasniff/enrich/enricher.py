@@ -1,4 +1,4 @@
-"""Messages in, the same messages out with the names that are known by then."""
+"""Adds the names that are known by then to messages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from msgspec.structs import force_setattr
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.plan import Plan, data_plan, message_plan, named_topics
 from kafkasniff.enrich.sessions import FetchSession, FetchSessions, goes_by_sessions, session_fields
-from kafkasniff.kafka import cluster_metadata
-from kafkasniff.kafka.message_plan import client_software
-from kafkasniff.kafka.named_apis import FETCH
-from kafkasniff.kafka.uuids import ZERO_UUID
+from kafkasniff.kafka.apis import cluster_metadata
+from kafkasniff.kafka.apis.named_apis import FETCH
+from kafkasniff.kafka.messages.message_plan import client_software
+from kafkasniff.kafka.schema.uuids import ZERO_UUID
 from kafkasniff.model import (
     Body,
     Connection,
@@ -36,11 +36,11 @@ from kafkasniff.model import (
 __all__ = ["Enricher", "internal_topics"]
 
 INTERNAL: Final = "__"
-"""What the names of the brokers' own topics begin with; others' may, too."""
+"""Prefix of the names of the brokers' own topics. Other topics may have it, too."""
 MAX_UNKNOWN: Final = 1 << 16
-"""Topic ids without a name that a run which only learns keeps in mind."""
+"""Topic ids without a name that a learning pass remembers."""
 MAX_KINDS: Final = 4096
-"""Kinds of messages of which is kept what may be in them; versions come from the wire."""
+"""Kinds of messages whose `_Way` is cached; the bound is needed because versions come from the wire."""
 
 _Events = TypeVar("_Events", bound=Iterable[Message | Lines | SaslToken | Exchange | Problem | Connection])
 
@@ -49,26 +49,26 @@ class _Way(msgspec.Struct, frozen=True):
     """Where to look in messages of one kind."""
 
     looks: bool
-    """There is something in the body to learn from or to add to."""
+    """The body has something to learn from or to add to."""
     topics: tuple[str, str] | None
-    """Nothing but records of the brokers' own topics (`named_topics`)."""
+    """Set if only records of the brokers' own topics matter (`named_topics`)."""
     sessions: bool
-    """They may go by a fetch session."""
+    """Such messages may belong to a fetch session."""
 
 
 class Enricher:
-    """Adds to what an inspector yields, in place and in its order.
+    """Adds names to what an inspector yields, in place and in order.
 
-    What it adds, where it is known:
+    Added where known:
 
-    - `_topic_name` beside each topic id that has no name in its place;
+    - `_topic_name` next to each topic id whose message does not have the name;
     - `_key` and `_value` to the records of the brokers' own topics (`__consumer_offsets` …), which may need the name;
-    - `_session` beside the epoch of a Fetch request in a session, and `Message.session_topics`;
+    - `_session` next to the epoch of a Fetch request in a session, and `Message.session_topics`;
     - `broker_id`, `software_name` and `software_version` of exchanges.
 
-    What is known comes from `catalog`, which learns from each message before anything is added to it. `summary` is
-    told of the problems found. With `adds` False it only learns, and nothing is changed; with `sessions` False fetch
-    sessions are left alone.
+    Names come from `catalog`, which learns from each message before anything is added to it. Problems found are counted
+    in `summary`. With `adds` False the enricher only learns and changes nothing; with `sessions` False it ignores fetch
+    sessions.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Enricher:
         self._adds = adds
         self._sessions = FetchSessions() if sessions else None
         self.missed: set[int] = set()
-        """Exchanges that name a topic by an id without a name, if `notes_missed`; for their reader to empty."""
+        """Exchanges with a topic id whose name is unknown, if `notes_missed`; the reader empties the set."""
         self.notes_missed = False
         self._ways: dict[tuple[int | None, int | None, Direction], _Way] = {}
         self._problems: list[Problem] = []
@@ -92,46 +92,46 @@ class Enricher:
         self._metadata_log = False
         self._misses = False
         self._lost = False
-        """That sessions are let go was reported."""
+        """Set once dropped sessions were reported."""
         self._again = False
         self._begun: tuple[int, FetchSession | None] = 0, None
-        """The exchange of the Fetch request that was taken last, and its session."""
+        """The exchange of the last Fetch request, and its session."""
 
     @property
     def wants_metadata_log(self) -> bool:
-        """After a run that only learnt: ids without a name are left, and the capture has KRaft's metadata log.
+        """After a learning pass: some ids have no name, and the capture has KRaft's metadata log.
 
-        Then a run with `records="full"` may know more.
+        Then another pass with `records="full"` may find more names.
         """
         return self._metadata_log and any(self.catalog.topic(one) is None for one in self._unknown)
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that names and fetch sessions take, about."""
+        """Approximate bytes of memory of names and fetch sessions."""
         return self.catalog.memory + (0 if self._sessions is None else self._sessions.memory)
 
     def limit_memory(self, size: int) -> None:
-        """Keep as many names and fetch sessions as a memory budget of `size` bytes allows."""
+        """Bound names and fetch sessions by a memory budget of `size` bytes."""
         self.catalog.limit_memory(size)
         if self._sessions is not None:
             self._sessions.limit_memory(size)
 
     def take_loss(self) -> str | None:
-        """See `memory_limits.Beside`."""
+        """See `memory_budget.Beside`."""
         if self._lost or self._sessions is None or not self._sessions.let_go:
             return None
         self._lost = True
         return (
-            "there are more fetch sessions than memory allows (--memory): those unused for longest are let go, and "
-            "the topics of later requests of them are unknown"
+            "there are more fetch sessions than memory allows (--memory): those unused for longest are dropped, and "
+            "the topics of their later requests are unknown"
         )
 
     def count_into(self, summary: Summary) -> None:
-        """Tell this summary of problems from here on."""
+        """Count problems in this summary from now on."""
         self._summary = summary
 
     def feed(self, events: _Events) -> _Events:
-        """Take the next events; returns them. Hot: most messages have nothing to tell and cost one look-up."""
+        """Process the next events and return them. Hot: most messages have nothing to learn and cost one look-up."""
         ways = self._ways
         for event in events:
             if type(event) is Message:
@@ -163,7 +163,7 @@ class Enricher:
 
     def _message(self, message: Message, body: Body) -> None:
         key = message.api_key
-        assert key is not None  # such messages have nothing to look at
+        assert key is not None  # `feed` only passes messages whose kind has something to look at
         software = client_software(key) if message.type == "request" else None
         if software is not None and software[0] in body:
             name, version = software
@@ -178,20 +178,20 @@ class Enricher:
         self._tell_problems(message)
 
     def _session(self, message: Message, body: Body) -> None:
-        """What a Fetch request or response does to its session, and the session's partitions beside its epoch."""
+        """Apply a Fetch request or response to its session, and add the session's partitions to a request's body."""
         exchange = message.exchange or 0
         if message.type == "response":
             self.end_fetch(exchange, message.broker, body)
             return
         session = self.begin_fetch(exchange, message.broker, body)
-        # Numbers are those of one inspector, and another one may come.
+        # Exchange numbers are unique in one inspector only, and the next message may come from another one.
         self._begun = 0, None
         if session is not None:
             _beside(body, "session_epoch", "_session", session_fields(session.partitions, session.unnamed))
             force_setattr(message, "session_topics", session.names(self.catalog))
 
     def begin_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> FetchSession | None:
-        """Take a Fetch request; returns the session that it goes by. To take it once more changes nothing."""
+        """Process a Fetch request; returns its session. Repeating the call has no effect."""
         if not self._adds or self._sessions is None:
             return None
         if not exchange or exchange != self._begun[0]:
@@ -199,7 +199,7 @@ class Enricher:
         return self._begun[1]
 
     def end_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> None:
-        """Take the response to a Fetch request, of which its error code and its session are looked at; likewise."""
+        """Process the response to a Fetch request: its error code and session. Repeating the call has no effect."""
         if self._adds and self._sessions is not None:
             self._sessions.response(broker, exchange, body)
 
@@ -210,7 +210,7 @@ class Enricher:
             self._problems.clear()
 
     def name_missed(self, message: Message) -> None:
-        """Add the names that are known now to a message that was told before some of them were (`missed`)."""
+        """Add names to a message that was emitted before some of them were known (`missed`)."""
         if message.api_key is None or message.body is None:
             return
         self._again = True
@@ -219,7 +219,7 @@ class Enricher:
         self._tell_problems(message)
 
     def _inner(self, key: int, version: int | None, direction: Direction, body: Body) -> None:
-        """A message, or one in an Envelope."""
+        """Process a message, or one inside an Envelope."""
         found = None if version is None else message_plan(key, version, direction)
         if found is None:
             return
@@ -230,7 +230,7 @@ class Enricher:
             self._inner(inner["api_key"], inner["api_version"], direction, inner["body"])
 
     def name_body(self, api_key: int, api_version: int | None, direction: Direction, body: Body) -> list[Problem]:
-        """Add names to a body apart from its message; returns what is wrong with records of the brokers' topics."""
+        """Add names to a body without its message; returns the problems of records of the brokers' own topics."""
         self._inner(api_key, api_version, direction, body)
         problems, self._problems = self._problems, []
         return problems
@@ -248,9 +248,9 @@ class Enricher:
     # -- bodies
 
     def _struct(self, plan: Plan, body: Body, *, tells: bool, node: object = None, rack: object = None) -> None:
-        """Learn from a struct and add to it. `node`, `rack`: of the struct around it. Hot."""
+        """Learn from a struct and add to it. `node`, `rack`: values of the enclosing struct. Hot."""
         name: Any = None if plan.topic is None else body.get(plan.topic)
-        # What had its name then had its records read, too.
+        # A name that was known before means that the records were read then, too.
         named_before = self._again and (name is not None or "_topic_name" in body)
         if plan.topic_id is not None:
             topic_id = body.get(plan.topic_id)
@@ -291,7 +291,7 @@ class Enricher:
             self._unknown.add(topic_id)
 
     def _records(self, topic: str, records: object, *, read: bool) -> None:
-        """A `records` field of a topic that may be one of the brokers' own; `read`: what is in them is wanted."""
+        """Read a `records` field of a topic that may be one of the brokers' own; `read`: interpret keys and values."""
         if topic == cluster_metadata.TOPIC_NAME:
             self._metadata_log = True
         elif topic not in internal_topics().INTERNAL_TOPICS:
@@ -313,12 +313,12 @@ class Enricher:
 @functools.cache
 def internal_topics() -> ModuleType:
     """The module that reads records of the brokers' own topics."""
-    # Imported when the first such topic comes: most captures have none, and the first line comes sooner.
+    # Imported on first use: most captures have no such topic, and start-up is faster without it.
     return importlib.import_module("kafkasniff.kafka.embedded.internal_topics")
 
 
 def _has_no_records(body: Body, topics: str, name: str) -> bool:
-    """Whether none of these topics may be one of the brokers' own. False also where that is not plain to see. Hot."""
+    """Whether no topic in the array can be one of the brokers' own. False also if the body is unusual. Hot."""
     try:
         for topic in body[topics]:
             if topic[name].startswith(INTERNAL):
@@ -329,7 +329,7 @@ def _has_no_records(body: Body, topics: str, name: str) -> bool:
 
 
 def _at(body: Body, path: tuple[str, ...]) -> Iterator[Any]:
-    """The values at a path of fields, through arrays; records that were rendered are decoded in their place."""
+    """The values at a path of fields, through arrays; rendered records are decoded in place."""
     value = body.get(path[0])
     if len(path) == 1:
         if value.__class__ is RenderedRecords:
@@ -342,7 +342,7 @@ def _at(body: Body, path: tuple[str, ...]) -> Iterator[Any]:
 
 
 def _beside(body: Body, field: str, name: str, value: object) -> None:
-    """Put `name` right behind `field`, which is there."""
+    """Insert `name` right after `field`, which exists."""
     fields = list(body)
     body[name] = value
     for other in fields[fields.index(field) + 1 :]:

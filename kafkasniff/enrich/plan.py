@@ -1,6 +1,6 @@
-"""Which fields of a message name topics, brokers and records: read off the definitions, so that new APIs need no code.
+"""Which fields of a message name topics, brokers and records, derived from the definitions, so new APIs need no code.
 
-A plan leads straight to the structs that matter; bodies are never searched. Most messages have none.
+A plan leads straight to the structs that matter; bodies are never searched. Most messages have no plan.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Final
 import msgspec
 
 from kafkasniff.enrich.sessions import goes_by_sessions
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.definition import FieldDefinition
-from kafkasniff.kafka.layout import topic_fields
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema import data_schemas
+from kafkasniff.kafka.schema.definition import FieldDefinition
+from kafkasniff.kafka.schema.layout import topic_fields
 from kafkasniff.model import Direction
 
 __all__ = [
@@ -34,20 +35,20 @@ PORT_FIELDS: Final = frozenset({"port", "v0_port"})
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The fields of one struct at one version that name something, and the ways to further structs that do."""
+    """The fields of one struct at one version that name something, and the child structs that do."""
 
     topic: str | None = None
     topic_id: str | None = None
     node: str | None = None
-    """Number of the node whose address stands in this struct, or in the structs right below it."""
+    """Id of the node whose address is in this struct, or in its direct children."""
     host: str | None = None
     port: str | None = None
     rack: str | None = None
     records: tuple[tuple[str, ...], ...] = ()
-    """Ways from a struct that names a topic to its `records` fields, field by field."""
+    """Paths from a struct that names a topic to its `records` fields."""
     children: tuple[tuple[str, Plan], ...] = ()
     nested: str | None = None
-    """What a message that lies in this one is told as, beside its bytes; only of a whole message."""
+    """Name under which a message nested in this one is added next to its bytes; only in the plan of a whole message."""
 
     @property
     def useful(self) -> bool:
@@ -64,9 +65,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)  # keys and versions come from the wire; 724 are defined
 def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Plan, bool] | None:
-    """The plan of a message and whether it tells (else it only asks); None where there is nothing in it to look at.
+    """The plan of a message and whether it reports names (or only asks for them); None if nothing in it matters.
 
-    Responses tell, and requests whose definition has `reports`: their sender knows.
+    Responses report names, and so do requests whose definition has `reports`, because the sender knows them.
     """
     api = dissectors.api(api_key)
     if api is None or version not in api.versions:
@@ -81,7 +82,7 @@ def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Plan
 
 @lru_cache(maxsize=4096)
 def leaves_alone(api_key: int, version: int, direction: Direction) -> bool:
-    """Whether an `Enricher` adds nothing to bodies of this kind, whatever it knows: it may learn from them."""
+    """Whether an `Enricher` adds nothing to bodies of this kind, whatever it knows. It may learn from them."""
     if goes_by_sessions(api_key, version):
         return False
     found = message_plan(api_key, version, direction)
@@ -92,7 +93,7 @@ def leaves_alone(api_key: int, version: int, direction: Direction) -> bool:
 def reads_nothing(api_key: int, version: int, direction: Direction) -> bool:
     """Whether an `Enricher` neither adds anything to bodies of this kind nor learns from them.
 
-    Unless they name one of the brokers' own topics, whose records it reads where topics have names.
+    The exception are bodies that name one of the brokers' own topics: its records are read if topics have names.
     """
     if goes_by_sessions(api_key, version):
         return False
@@ -102,10 +103,10 @@ def reads_nothing(api_key: int, version: int, direction: Direction) -> bool:
 
 @lru_cache(maxsize=4096)
 def shows_nothing(api_key: int, version: int, direction: Direction) -> bool:
-    """Whether nothing that an `Enricher` does with bodies of this kind shows in the line of any message.
+    """Whether nothing that an `Enricher` does with bodies of this kind is visible in the line of any message.
 
-    So it is with addresses of brokers, which only an `Exchange` names by their numbers; as for the brokers' own topics
-    see `reads_nothing`.
+    That is true of broker addresses, which only an `Exchange` shows as ids. For the brokers' own topics see
+    `reads_nothing`.
     """
     if reads_nothing(api_key, version, direction):
         return True
@@ -115,9 +116,9 @@ def shows_nothing(api_key: int, version: int, direction: Direction) -> bool:
 
 @lru_cache(maxsize=4096)
 def adds_names(api_key: int, version: int, direction: Direction) -> bool:
-    """Whether an `Enricher` adds to bodies of this kind nothing but names of topic ids and fetch sessions.
+    """Whether an `Enricher` adds only names of topic ids and fetch sessions to bodies of this kind.
 
-    Unless they name one of the brokers' own topics, as in `reads_nothing`.
+    The exception are bodies that name one of the brokers' own topics, as in `reads_nothing`.
     """
     found = message_plan(api_key, version, direction)
     return found is None or found[0].nested is None
@@ -136,9 +137,9 @@ def _names_brokers_only(plan: Plan) -> bool:
 
 
 def named_topics(plan: Plan) -> tuple[str, str] | None:
-    """(array of topics, its field with a topic's name), where nothing matters but whose records lie in there.
+    """(array of topics, field with the topic's name) if only the records of the brokers' own topics matter.
 
-    So it is with Produce and Fetch before topics had ids.
+    That is true of Produce and Fetch before topics had ids.
     """
     if len(plan.children) != 1 or plan.topic_id or plan.records or plan.host or plan.node or plan.nested:
         return None
@@ -150,11 +151,11 @@ def named_topics(plan: Plan) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=1024)  # record types and versions come from the wire
 def data_plan(name: str, version: int | None) -> Plan | None:
-    """The same for a `data` block, the key or the value of a record; it tells, since a broker wrote it.
+    """The plan of a `data` block: the key or value of a record. A broker wrote it, so it reports names.
 
-    Keys have but one version, which is not on the wire: None.
+    Keys have a single version, which is not on the wire: None.
     """
-    definition = dissectors.data_definitions().get(name)
+    definition = data_schemas.data_definitions().get(name)
     if definition is None:
         return None
     if version is None:

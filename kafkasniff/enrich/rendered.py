@@ -1,4 +1,4 @@
-"""Names for bodies that are JSON already: what an enricher adds, when the names were told after a body was rendered."""
+"""Adds names to bodies that were already rendered as JSON when the names became known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["RenderedBodies"]
 
 
 class RenderedBodies(Enricher):
-    """An `Enricher` for bodies whose bytes stand as in the JSON lines: text where they are UTF-8, else `{"base64"}`."""
+    """An `Enricher` for bodies with bytes as in JSON lines: text if they are UTF-8, else `{"base64"}`."""
 
     def __init__(self, topics: Mapping[str, str]) -> None:
         super().__init__(Catalog(topics), sessions=False)
@@ -22,7 +22,7 @@ class RenderedBodies(Enricher):
         if isinstance(records, dict):
             for batch in records["batches"]:
                 for record in batch.get("records", ()):
-                    # What lies inside is read from the bytes.
+                    # The interpretation needs the bytes.
                     for field in ("key", "value"):
                         record[field] = _bytes(record.get(field))
         super()._records(topic, records, read=read)

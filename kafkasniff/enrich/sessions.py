@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): the partitions that a Fetch request is about without naming them.
+"""Fetch sessions (KIP-227): the partitions that a Fetch request covers without naming them.
 
-Within a session a request names only what it adds and what it forgets; most name nothing. The broker keeps the rest
-(`org.apache.kafka.server.FetchManager` and `FetchSession`), and so does this module, from what passes by.
+Within a session, a request names only partitions that it adds or removes; most requests name none. The broker keeps the
+rest (`org.apache.kafka.server.FetchManager` and `FetchSession`), and this module keeps the same state from the traffic.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Container
 from typing import Any, Final, Protocol
 
 from kafkasniff.enrich.catalog import MAX_NAME
-from kafkasniff.kafka.named_apis import FETCH
-from kafkasniff.kafka.uuids import ZERO_UUID
-from kafkasniff.memory_limits import in_proportion
+from kafkasniff.kafka.apis.named_apis import FETCH
+from kafkasniff.kafka.schema.uuids import ZERO_UUID
 from kafkasniff.model import Body, Endpoint
+from kafkasniff.runtime.memory_limits import in_proportion
 
 __all__ = [
     "FINAL_EPOCH",
@@ -32,24 +32,24 @@ __all__ = [
 ]
 
 FIRST_VERSION: Final = 7
-"""Of Fetch that goes by sessions (KIP-227)."""
+"""First version of Fetch with sessions (KIP-227)."""
 
 MAX_SESSIONS: Final = 1 << 16
-"""Sessions that are kept; the one unused for the longest time goes first. A broker keeps 1,000 by default."""
+"""Sessions that are kept; the least recently used is evicted first. A broker keeps 1,000 by default."""
 MAX_PARTITIONS: Final = 1 << 19
-"""Partitions of all sessions together, some 100 bytes each (600 where each has a topic of its own); beyond that the
-sessions longest unused go. Those that wait for the broker's word may be as many again. Like `MAX_SESSIONS`, for a
-memory budget of 1 GiB or more, and smaller in proportion below it."""
+"""Partitions of all sessions together, about 100 bytes each (600 if each has a topic of its own); beyond that the least
+recently used sessions are evicted. Requests that wait for a response may hold as many again. Like `MAX_SESSIONS`, for a
+memory budget of 1 GiB or more, and reduced in proportion below that."""
 SESSION_BYTES: Final = 700
 """Bytes of memory of a session without partitions."""
 PARTITION_BYTES: Final = 600
-"""Bytes of memory of a partition, at most."""
+"""Bytes of memory of a partition, an upper bound."""
 MAX_NAMED: Final = 100
-"""Topics of a session whose names go with each of its requests. The requests of a larger one, as those of replica
-fetchers, are about what they and their responses name: 20,000 topics with each request of 60 bytes would make gigabytes
-of a megabyte."""
+"""Topics of a session whose names are added to each of its requests. Requests of larger sessions, such as those of
+replica fetchers, only get the topics that they and their responses name: 20,000 names added to each request of 60 bytes
+would turn a megabyte into gigabytes."""
 MAX_PENDING: Final = 1 << 14
-"""Fetch requests that wait for their response; the oldest goes first."""
+"""Fetch requests that wait for their response; the oldest is evicted first."""
 
 INITIAL_EPOCH: Final = 0
 """A full request that asks for a new session; `FetchMetadata.INITIAL_EPOCH`."""
@@ -58,39 +58,39 @@ FINAL_EPOCH: Final = -1
 
 
 def goes_by_sessions(api_key: int | None, version: int | None) -> bool:
-    """Whether messages of this kind may go by a fetch session."""
+    """Whether messages of this kind may belong to a fetch session."""
     return api_key == FETCH and version is not None and version >= FIRST_VERSION
 
 
 class TopicNames(Protocol):
-    """What knows names of topic ids."""
+    """Looks up the names of topic ids."""
 
     @property
     def topics_told(self) -> int:
-        """Rises with every topic that is learnt."""
+        """Incremented for every topic learned."""
 
     def topic(self, topic_id: object) -> str | None:
-        """The name of a topic id; None where it is not known."""
+        """The name of a topic id; None if unknown."""
 
 
 class FetchSession:
-    """What one session holds."""
+    """The partitions of one session."""
 
     __slots__ = ("_gone", "_names", "_told", "by_id", "partitions", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, set[int]] = {}
-        """Partitions by topic: by its id or by its name, as the requests have it."""
+        """Partitions by topic: by id or name, as in the requests."""
         self.by_id = False
         self.partitions = 0
-        """How many partitions it holds."""
+        """Number of partitions."""
         self._names: tuple[str, ...] | None = None
         self._told = -1
         self._gone = 0
-        """Topics that were forgotten since `topics` was made: a dictionary keeps their places, and walks over them."""
+        """Topics removed since `topics` was built: a dictionary keeps their slots, which iteration visits."""
 
     def add(self, topics: object) -> None:
-        """A request's `topics`: named again or new."""
+        """Apply a request's `topics`, which are new or repeated."""
         for topic, numbers in _listed(self, topics):
             if not numbers:
                 continue
@@ -103,7 +103,7 @@ class FetchSession:
             self.partitions += len(held) - before
 
     def forget(self, topics: object) -> None:
-        """A request's `forgotten_topics_data`."""
+        """Apply a request's `forgotten_topics_data`."""
         for topic, numbers in _listed(self, topics):
             held = self.topics.get(topic)
             if held is not None:
@@ -119,18 +119,18 @@ class FetchSession:
 
     @property
     def unnamed(self) -> int | None:
-        """How many topics it holds where these are more than are named; None where they are not."""
+        """The number of topics if there are too many to be named; else None."""
         return len(self.topics) if len(self.topics) > MAX_NAMED else None
 
     def names(self, catalog: TopicNames) -> tuple[str, ...]:
-        """Names of its topics, as far as they are known; none of a session with more than MAX_NAMED.
+        """The known names of its topics; empty for a session with more than MAX_NAMED topics.
 
-        Hot: the same tuple until something changes.
+        Hot: returns the same tuple until something changes.
         """
         if len(self.topics) > MAX_NAMED:
             return ()
         names = self._names
-        # Names never change: where all are known there is nothing to look up again.
+        # Names never change, so if all are known there is nothing to look up again.
         if names is None or (len(names) < len(self.topics) and self._told != catalog.topics_told):
             topics = map(catalog.topic, self.topics) if self.by_id else self.topics
             names = self._names = tuple(name for name in topics if name is not None)
@@ -139,12 +139,12 @@ class FetchSession:
 
 
 def session_fields(partitions: int, unnamed: int | None) -> Body:
-    """The value of `_session` in a request's body; `unnamed` as of `FetchSession`."""
+    """The value of `_session` in a request's body; `unnamed` as in `FetchSession`."""
     return {"partitions": partitions} if unnamed is None else {"partitions": partitions, "topics": unnamed}
 
 
 def _listed(session: FetchSession, topics: object) -> list[tuple[str, set[int]]]:
-    """(topic, partitions) of an array of topics, elements of other forms left out."""
+    """(topic, partitions) of an array of topics, without malformed elements."""
     found: list[tuple[str, set[int]]] = []
     for item in topics if isinstance(topics, list) else ():
         if not isinstance(item, dict):
@@ -166,45 +166,45 @@ def _number(item: Any) -> int:
 
 
 _Key = tuple[Endpoint | None, int]
-"""The broker and the number that it gave the session."""
+"""The broker and the session id that it assigned."""
 
 
 class FetchSessions:
-    """The sessions of all connections. Requests and responses have to come in capture order.
+    """The sessions of all connections. Requests and responses have to be passed in capture order.
 
-    A session belongs to its broker, not to the connection: clients close one on another connection than the one they
-    opened it on (franz-go). One that began before the capture is not known, and nothing is told of it.
+    A session belongs to its broker, not to the connection: clients may close one on another connection than the one
+    they opened it on (franz-go). A session that began before the capture is unknown, and is not shown.
     """
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[_Key, FetchSession] = OrderedDict()
         self._pending: OrderedDict[int, tuple[_Key | None, FetchSession | None]] = OrderedDict()
-        """Exchange → the session that its request went by, or what is to become one."""
+        """Exchange → the key of its request's session, or the session that the response may create."""
         self._partitions = 0
         self._waiting = 0
-        """Partitions of what is to become a session."""
+        """Partitions of sessions that wait for the response that creates them."""
         self._most_sessions = MAX_SESSIONS
         self._most_partitions = MAX_PARTITIONS
         self.let_go = 0
-        """Sessions that were let go because there are too many of them, or of their partitions."""
+        """Sessions dropped because there were too many sessions or partitions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the sessions take, about, or less."""
+        """Approximate bytes of memory of the sessions, an upper bound."""
         held = (len(self._sessions) + len(self._pending)) * SESSION_BYTES
         return held + (self._partitions + self._waiting) * PARTITION_BYTES
 
     def limit_memory(self, size: int) -> None:
-        """Keep as much as a memory budget of `size` bytes allows."""
+        """Bound sessions by a memory budget of `size` bytes."""
         self._most_sessions = in_proportion(MAX_SESSIONS, size)
         self._most_partitions = in_proportion(MAX_PARTITIONS, size)
         self._bound()
 
     def request(self, broker: Endpoint | None, exchange: int, body: Body) -> FetchSession | None:
-        """Take a Fetch request; returns the session that it goes by as it is then, None for any other request."""
+        """Process a Fetch request; returns its session in its current state, None if it has none."""
         epoch, number = body.get("session_epoch"), body.get("session_id")
         if not isinstance(epoch, int) or not isinstance(number, int):
             return None
@@ -230,14 +230,14 @@ class FetchSessions:
         return found
 
     def response(self, broker: Endpoint | None, exchange: int, body: Body) -> None:
-        """Take the response to a Fetch request."""
+        """Process the response to a Fetch request."""
         if exchange not in self._pending:
             return
         key, session = self._unwait(exchange)
         number = body.get("session_id")
         if key is not None:
-            # An error: the broker has no such session, or refused the changes; the client begins anew. Without an id:
-            # nothing is left in it, and the broker closed it.
+            # With an error, the broker has no such session or refused the changes, and the client starts a new one.
+            # Session id 0: the session is empty, and the broker closed it.
             if body.get("error_code") or number == 0:
                 self._drop(key)
         elif session is not None and isinstance(number, int) and number and not body.get("error_code"):
@@ -247,7 +247,7 @@ class FetchSessions:
             self._bound()
 
     def of(self, brokers: Container[Endpoint | None]) -> FetchSessions:
-        """The sessions of some brokers; requests without a response are left out."""
+        """The sessions of some brokers, without requests that wait for their response."""
         found = FetchSessions()
         for key, session in self._sessions.items():
             if key[0] in brokers:
@@ -256,7 +256,7 @@ class FetchSessions:
         return found
 
     def replace(self, brokers: Container[Endpoint | None], others: FetchSessions) -> None:
-        """Take the sessions of some brokers from where their requests were gone through."""
+        """Replace the sessions of some brokers by those from the object that processed their requests."""
         for key in [key for key in self._sessions if key[0] in brokers]:
             self._drop(key)
         for key, session in others._sessions.items():

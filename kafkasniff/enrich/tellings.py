@@ -1,7 +1,7 @@
-"""What a run was told of topics and brokers, and when: for rows whose names are resolved at the end of a run.
+"""Which topic and broker names the traffic reported, and when: for rows whose names are resolved at the end of a run.
 
-Tellings are gathered wherever messages are read, in several processes if need be, and merged then: which process read
-what changes nothing, since of every fact the earliest telling stands.
+Facts are collected wherever messages are read, possibly in several processes, and merged afterwards. The earliest
+report of a fact is kept, so the distribution of messages to processes does not change the result.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kafkasniff.model import Connection, Endpoint
 __all__ = ["BEFORE", "MAX_TOLD", "Place", "Tellings"]
 
 MAX_TOLD: Final = 1 << 18
-"""Facts of each kind that are kept, some 200 bytes each; what comes later is not taken. More topics, listeners or
-addresses than this have not been seen in one place."""
+"""Facts of each kind that are kept, about 200 bytes each; later ones are dropped. We have not seen an installation with
+more topics, listeners or addresses."""
 
 BEFORE: Final = -(2**63)
-"""The time of what has none: before everything."""
+"""Time of facts without a time: before everything."""
 
 Place = tuple[str, int]
 """Address or host, and port."""
@@ -28,21 +28,21 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
 
 
 class Tellings(msgspec.Struct):
-    """Mutable. Times are nanoseconds since the epoch of the packets that told, `BEFORE` where they have none."""
+    """Reported facts. Mutable. Times are those of the packets in nanoseconds since the epoch, `BEFORE` if unknown."""
 
     topics: dict[str, tuple[int, str]] = {}
-    """By id: when its name was told first, and the name."""
+    """By topic id: when its name was first reported, and the name."""
     brokers: dict[Place, dict[int, int]] = {}
-    """By host, as told, and port: the numbers of the brokers that listen there, each with when it was told first."""
+    """By host, as reported, and port: the ids of the brokers that listen there, each with its first report."""
     hosts: dict[str, str] = {}
-    """Address → name, as the captures' name records tell."""
+    """Address → name, from the captures' name records."""
     software: dict[int, tuple[str, str | None]] = {}
-    """By `connection_id`: client software and its version, of connections whose client said it late."""
+    """By `connection_id`: client software and version, of connections whose client sent them late."""
     kafka: dict[Place, int] = {}
-    """Brokers' endpoints that spoke Kafka, with when the first connection was known to."""
+    """Broker endpoints that spoke Kafka, each with the time at which the first connection was recognized."""
 
     def topic(self, topic_id: str, name: str, time_ns: int | None) -> None:
-        """A message names a topic by both."""
+        """Record a message that has a topic's id and name."""
         told = (BEFORE if time_ns is None else time_ns, name)
         known = self.topics.get(topic_id)
         if known is None:
@@ -52,7 +52,7 @@ class Tellings(msgspec.Struct):
             self.topics[topic_id] = told
 
     def broker(self, place: Place, node: int, time_ns: int | None) -> None:
-        """A message tells which broker listens at a place."""
+        """Record a message that reports which broker listens at a place."""
         time_ns = BEFORE if time_ns is None else time_ns
         nodes = self.brokers.get(place)
         if nodes is None:
@@ -65,12 +65,12 @@ class Tellings(msgspec.Struct):
             nodes[node] = time_ns
 
     def late_software(self, connection_id: int, name: str, version: str | None) -> None:
-        """A client said what it is when exchanges of its connection were over."""
+        """Record client software that was sent after exchanges of its connection were complete."""
         if len(self.software) < MAX_TOLD:
             self.software[connection_id] = (name, version)
 
     def spoke_kafka(self, endpoint: Endpoint, time_ns: int | None) -> None:
-        """A connection to this endpoint turned out to be Kafka."""
+        """Record that a connection to this endpoint was recognized as Kafka."""
         time_ns = BEFORE if time_ns is None else time_ns
         place = (endpoint.address, endpoint.port)
         if place in self.kafka:
@@ -79,7 +79,7 @@ class Tellings(msgspec.Struct):
             self.kafka[place] = time_ns
 
     def connection(self, connection: Connection) -> None:
-        """What the account of a connection tells."""
+        """Record what the `Connection` at the end of a connection reports."""
         if connection.verdict != "kafka":
             return
         self.spoke_kafka(connection.broker, connection.verdict_time_ns)
@@ -87,7 +87,7 @@ class Tellings(msgspec.Struct):
             self.late_software(connection.connection_id, connection.software_name, connection.software_version)
 
     def merge(self, other: Tellings) -> None:
-        """Take over what another process was told, or an earlier run."""
+        """Add the facts of another process or of an earlier run."""
         for topic_id, (time_ns, name) in other.topics.items():
             self.topic(topic_id, name, time_ns)
         for place, nodes in other.brokers.items():
@@ -102,9 +102,9 @@ class Tellings(msgspec.Struct):
             self.spoke_kafka(Endpoint(address, port), time_ns)
 
     def broker_at(self, address: str, port: int) -> list[tuple[int, int]]:
-        """(when told first, number) of the brokers that listen there, earliest first; empty where nothing told it.
+        """(first report, id) of the brokers that listen there, earliest first; empty if unknown.
 
-        Told may be the address, `localhost`, or a name that the captures resolve.
+        The broker may have been reported by address, as `localhost`, or by a name that the captures resolve.
         """
         nodes = self.brokers.get((address, port))
         if nodes is None and address in LOOPBACK:

@@ -1,4 +1,4 @@
-"""Names of topic ids from a text that a user has: JSON, lines, or what `kafka-topics.sh --describe` prints."""
+"""Names of topic ids from a user's file: JSON, lines, or the output of `kafka-topics.sh --describe`."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any, Final
 
 from kafkasniff.enrich.catalog import MAX_TOPICS
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.uuids import ZERO_UUID
+from kafkasniff.kafka.schema.uuids import ZERO_UUID
 
 __all__ = ["parse_topic_ids"]
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 """16 bytes as Kafka prints them; the last character has two bits."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""What Kafka allows as a topic's name (`org.apache.kafka.common.internals.Topic`)."""
+"""Names that Kafka allows for a topic (`org.apache.kafka.common.internals.Topic`)."""
 _DESCRIBED: Final = re.compile(r"Topic:\s*(\S+)\s+TopicId:\s*(\S+)")
 _PARTITION: Final = re.compile(r"Topic:\s*\S+\s+Partition:\s*\d+")
 _Entry = tuple[int, str, str]
-"""Number of the line, and what stands there as (id, name)."""
+"""Line number, topic id and name."""
 
 
 def parse_topic_ids(text: str, source: str) -> dict[str, str]:
-    """Names by topic id, from a text in one of these forms, told apart by what stands in it.
+    """Names by topic id, from a text in one of these forms, which its content identifies.
 
     - a JSON object, `{id: name}` or `{name: id}`;
-    - lines `id name`, in either order; empty ones and those that begin with `#` are passed over;
-    - what `kafka-topics.sh --describe` prints.
+    - lines `id name`, in either order; empty lines and those that begin with `#` are skipped;
+    - the output of `kafka-topics.sh --describe`.
 
-    Of two words that both can be an id the first is. Raises UsageError, one line with `source` and the line's number,
-    for anything else, for an id with two names, and for more than MAX_TOPICS ids.
+    If both words of a line can be ids, the first is the id. Raises UsageError, one line with `source` and the line
+    number, for anything else, for an id with two names, and for more than MAX_TOPICS ids.
     """
     entries = _from_json(text, source) if text.lstrip().startswith("{") else _from_lines(text, source)
     found: dict[str, str] = {}
     for line, topic_id, name in entries:
         if topic_id == ZERO_UUID:
-            raise UsageError(f"{source}:{line}: {topic_id} stands for no id")
+            raise UsageError(f"{source}:{line}: {topic_id} is the zero id, which no topic has")
         if found.setdefault(topic_id, name) != name:
             raise UsageError(f"{source}:{line}: {topic_id} is {found[topic_id]} before, {name} here")
         if len(found) > MAX_TOPICS:
@@ -70,7 +70,7 @@ def _from_json(text: str, source: str) -> Iterator[_Entry]:
         raise UsageError(f"{source}:1: nested too deep") from None
     line, at = 1, 0
     for key, value in pairs:
-        # The parser does not say where an entry stood; they come in order, so the key is behind the one before.
+        # The parser does not report positions; entries come in order, so the key follows the previous one.
         quoted = json.dumps(key, ensure_ascii=False)
         place = text.find(quoted, at)
         if place >= 0:
@@ -82,7 +82,7 @@ def _from_json(text: str, source: str) -> Iterator[_Entry]:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object, all of them and in their order."""
+    """All members of a JSON object, in order, duplicates included."""
 
     def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
         super().__init__(pairs)

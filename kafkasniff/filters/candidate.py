@@ -1,15 +1,15 @@
-"""What a predicate is asked about."""
+"""The subject of a predicate."""
 
 from __future__ import annotations
 
-from kafkasniff.entities import Mentions, mentions
+from kafkasniff.kafka.apis.entities import Mentions, mentions
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
 
 __all__ = ["Candidate"]
 
 
 class Candidate:
-    """An exchange as far as it is known, or what else can be asked about. One is made for each message: hot."""
+    """An exchange as far as it is known, or another subject of predicates. Created once per message: hot."""
 
     __slots__ = ("_named", "ended", "other", "request", "response", "seen", "start_ns", "unknown")
 
@@ -26,19 +26,19 @@ class Candidate:
         self.request = request
         self.response = response
         self.ended = ended
-        """The exchange, once it is over."""
+        """The exchange, once it has ended."""
         self.other = other
         self.seen: Message | SaslToken | Problem | None = request or response or other
-        """What has the place and the time: the request; of an orphan its response."""
+        """The message with place and time: the request, or an orphan response."""
         self.unknown = unknown
-        """Fields that may have more values than are known; of the others, what is missing stays missing."""
+        """Fields that may get more values than are known; for other fields, missing values stay missing."""
         self.start_ns = start_ns
         """Time of the run's first packet."""
         self._named: Mentions | None = None
 
     @property
     def named(self) -> Mentions:
-        """What the bodies name."""
+        """Names in the bodies."""
         if self._named is None:
             self._named = mentions(self.request, self.response)
         return self._named

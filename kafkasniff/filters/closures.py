@@ -1,6 +1,6 @@
-"""A tree of predicates compiled, once, to nested closures. No text of the user's is ever run as Python.
+"""A tree of predicates, compiled once to nested closures. User text is never executed as Python.
 
-Asked about a candidate they answer True, False, or None where a value that may still come could decide.
+Evaluated for a candidate they return True, False, or None if a value that may still arrive could decide.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable
 from fnmatch import translate
 from typing import Any, Final
 
-from kafkasniff.entities import text
 from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.fields import Values, values_of
+from kafkasniff.filters.time_parsing import Moment
 from kafkasniff.filters.tree import And, Compare, Not, Or, Predicate
-from kafkasniff.moments import Moment
+from kafkasniff.kafka.apis.entities import text
 
 __all__ = ["MAX_SEARCHED", "Test", "compile_pattern", "compiled", "holds_of"]
 
 MAX_SEARCHED: Final = 1 << 16
-"""Characters (of bytes: bytes) of one value that a pattern is shown: a value may be as long as a message, and a pattern
-may take more than linear time."""
+"""Characters (for bytes: bytes) of one value that a pattern is matched against: a value may be as long as a message,
+and a pattern may take more than linear time."""
 
 Test = Callable[[Candidate], bool | None]
 _Holds = Callable[[Any], bool]
@@ -31,44 +31,32 @@ _ORDER: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": op
 
 
 def compiled(predicate: Predicate) -> Test:
-    """What asks a predicate. Raises KeyError for a field that is not known, ValueError for a pattern that is none."""
+    """Compiles a predicate. Raises KeyError for an unknown field, ValueError for an invalid pattern."""
     match predicate:
         case Compare():
             return _comparison(predicate)
         case And(parts):
-            return _and(tuple(map(compiled, parts)))
+            return _joined(tuple(map(compiled, parts)), False)
         case Or(parts):
-            return _or(tuple(map(compiled, parts)))
+            return _joined(tuple(map(compiled, parts)), True)
         case Not(part):
             return _not(compiled(part))
 
 
-def _and(tests: tuple[Test, ...]) -> Test:
-    def every(candidate: Candidate) -> bool | None:
-        answer: bool | None = True
+def _joined(tests: tuple[Test, ...], decides: bool) -> Test:
+    """All tests where False decides, any of them where True does."""
+
+    def joined(candidate: Candidate) -> bool | None:
+        answer: bool | None = not decides
         for test in tests:
             one = test(candidate)
-            if one is False:
-                return False
+            if one is decides:
+                return decides
             if one is None:
                 answer = None
         return answer
 
-    return every
-
-
-def _or(tests: tuple[Test, ...]) -> Test:
-    def some(candidate: Candidate) -> bool | None:
-        answer: bool | None = False
-        for test in tests:
-            one = test(candidate)
-            if one is True:
-                return True
-            if one is None:
-                answer = None
-        return answer
-
-    return some
+    return joined
 
 
 def _not(test: Test) -> Test:
@@ -102,7 +90,7 @@ def _any_value(root: str, values: Values, holds: _Holds) -> Test:
 
 
 def _no_value(root: str, values: Values, holds: _Holds) -> Test:
-    """True where there are values and `holds` is true of none."""
+    """True if there are values and `holds` is true of none."""
 
     def test(candidate: Candidate) -> bool | None:
         found = False
@@ -116,7 +104,7 @@ def _no_value(root: str, values: Values, holds: _Holds) -> Test:
 
 
 def _timed(root: str, values: Values, name: str, moment: Moment) -> Test:
-    """A comparison with a time that the first packet makes definite; while there is none, it is as without a value."""
+    """A comparison with a time relative to the first packet; until that is known, it is as without a value."""
     quantified = _no_value if name == "!=" else _any_value
 
     def test(candidate: Candidate) -> bool | None:
@@ -129,7 +117,7 @@ def _timed(root: str, values: Values, name: str, moment: Moment) -> Test:
 
 
 def holds_of(name: str, wanted: Any) -> _Holds:
-    """Whether a comparison holds for one value; bodies hold values of any type, and of another type it does not."""
+    """Whether a comparison holds for one value; it is false for a value of another type, which bodies may have."""
     match name:
         case "exists":
             return lambda value: True
@@ -151,7 +139,7 @@ def holds_of(name: str, wanted: Any) -> _Holds:
 
 
 def _one_of(wanted: Iterable[Any]) -> _Holds:
-    # Python's True equals 1, the wire's does not; what is unhashable is never asked for.
+    # Python's True equals 1, the wire's does not; unhashable values are never looked up.
     flags = frozenset(one for one in wanted if isinstance(one, bool))
     others = frozenset(one for one in wanted if not isinstance(one, bool))
 
@@ -178,10 +166,10 @@ def _found_by(search: Callable[[str], Any]) -> _Holds:
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression of the user's. Raises ValueError where it is none."""
+    """A regular expression from the user. Raises ValueError if it is invalid."""
     try:
         with warnings.catch_warnings():
-            # What a future version may read otherwise is for the pattern's author to know, not for stderr.
+            # Warnings about future changes of the syntax do not belong on stderr.
             warnings.simplefilter("ignore", FutureWarning)
             return re.compile(pattern)
     except re.error as error:

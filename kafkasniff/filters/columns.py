@@ -1,7 +1,7 @@
-"""A tree of predicates asked about many exchanges at once, by columns of what is known of them.
+"""A tree of predicates evaluated for many exchanges at once, by columns of known values.
 
-The answers are those of `closures.py`, as bounds: False < None < True. Where a column is not known, an answer lies
-between the bounds, and whoever asks has to ask `closures.py` with the decoded messages.
+The results are those of `closures.py`, as bounds: False < None < True. If a column is unknown, the result lies between
+the bounds, and the caller has to use `closures.py` with the decoded messages.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from kafkasniff.filters.closures import holds_of
 from kafkasniff.filters.fields import LATE
+from kafkasniff.filters.time_parsing import Moment
 from kafkasniff.filters.tree import And, Compare, Not, Or, Predicate
-from kafkasniff.moments import Moment
 
 __all__ = ["FALSE", "NONE", "TRUE", "Asked", "Bounds", "Column", "ColumnTest", "column_test"]
 
 FALSE, NONE, TRUE = range(3)
-"""Answers: so `and` is the least of them, `or` the greatest."""
+"""Results: ordered so that `and` is the minimum, `or` the maximum."""
 _FEW: Final = 8
-"""Numbers of a list that are compared one after the other."""
+"""Values of a list that are compared one by one."""
 _INT64: Final = -(1 << 63), (1 << 63) - 1
 
 Ints = NDArray[np.int64]
@@ -34,28 +34,28 @@ class Column(NamedTuple):
     """Values of a field."""
 
     values: Ints | Sequence[Any]
-    """Numbers, one for each entry; with `which` any values, each once."""
+    """Numbers, one per entry; with `which` distinct values of any type."""
     which: Ints | None = None
-    """For each entry the index of its value; negative: it has none."""
+    """For each entry the index of its value; negative: no value."""
     rows: Ints | None = None
-    """For each entry the exchange that it is of; None: there is one for each exchange."""
+    """For each entry the exchange that it belongs to; None: one entry per exchange."""
 
 
 class Bounds(NamedTuple):
-    """Answers about exchanges: each is between these two."""
+    """Results for exchanges: each is between these two."""
 
     low: NDArray[np.int8]
     high: NDArray[np.int8]
 
 
 class Asked(Protocol):
-    """The exchanges that a test is asked about."""
+    """The exchanges that a test is evaluated for."""
 
     start_ns: int | None
     """Time of the run's first packet."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of exchanges."""
 
     def columns(self, field: str, *, ended: bool) -> tuple[list[Column], Bools | None] | None:
         """The values of a field, and for which exchanges they are known (None: for all); None: for none.
@@ -65,11 +65,11 @@ class Asked(Protocol):
 
 
 ColumnTest = Callable[[Asked, bool], Bounds]
-"""Asked about exchanges whose request is known alone, or which are over (True)."""
+"""Evaluated for exchanges of which only the request is known, or which have ended (True)."""
 
 
 def column_test(predicate: Predicate) -> ColumnTest:
-    """What asks a predicate. Raises as `closures.compiled`."""
+    """Compiles a predicate. Raises the exceptions of `closures.compiled`."""
     match predicate:
         case Compare():
             return _comparison(predicate)
@@ -136,14 +136,14 @@ def _comparison(compare: Compare) -> ColumnTest:
 
 
 def _note(column: Column, holds: _Holds, has: Bools, any_holds: Bools) -> None:
-    """Note which exchanges have a value in this column, and one for which the comparison holds."""
+    """Record which exchanges have a value in this column, and one for which the comparison holds."""
     if column.which is None:
         assert isinstance(column.values, np.ndarray)
         present = np.ones(len(column.values), bool)
         right = holds.numbers(column.values)
     else:
         present = column.which >= 0
-        # The last one stands for no value.
+        # The last element represents "no value".
         right = np.array([*map(holds.value, column.values), False], bool)[column.which]
         right &= present
     if column.rows is None:
@@ -155,7 +155,7 @@ def _note(column: Column, holds: _Holds, has: Bools, any_holds: Bools) -> None:
 
 
 class _Holds:
-    """Whether a comparison holds for values, as `closures.holds_of` says it of one."""
+    """Whether a comparison holds for values, with the semantics of `closures.holds_of`."""
 
     def __init__(self, operator: str, wanted: Any) -> None:
         self.value = holds_of(operator, wanted)
@@ -177,7 +177,7 @@ class _Holds:
 
 
 def _one_of(values: Ints, wanted: Sequence[Any]) -> Bools:
-    # True equals 1 in Python, not on the wire; and no integer equals what has a fraction.
+    # True equals 1 in Python, not on the wire; and no integer equals a number with a fraction.
     whole = [int(one) for one in wanted if type(one) in (int, float) and one == floor(one)]
     whole = [one for one in whole if _INT64[0] <= one <= _INT64[1]]
     if len(whole) > _FEW:

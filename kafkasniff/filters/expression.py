@@ -1,7 +1,7 @@
 """The language of `--filter`: an expression to a tree of predicates, every name and constant checked.
 
-`docs/filters.md` is its reference. Nothing of it is run as Python; what it may ask for is in `fields.py` and in the
-definitions of bodies.
+`docs/filters.md` is its reference. No part of it is executed as Python; the available names are in `fields.py` and in
+the definitions of bodies.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _ORDERED: Final = frozenset({"any", "duration", "number", "size", "time"})
 _MATCHED: Final = frozenset({"any", "api", "error", "host", "status", "text"})
 
 _Keys = frozenset[int] | None
-"""Keys of the APIs that a part of an expression can be true of; None where that may be any."""
+"""Keys of the APIs for which a part of an expression can be true; None: any."""
 
 
 def parse_filter(expression: str) -> Predicate:
     """The tree of an expression.
 
-    Raises UsageError with the column of what is wrong: syntax, a field or path that there is not, a constant or an
-    operator that does not go with the field, a pattern that is none.
+    Raises UsageError with the column of the error: syntax, an unknown field or path, a constant or operator that does
+    not fit the field, an invalid pattern.
     """
     return _tree(parse(expression), None)
 
@@ -68,7 +68,7 @@ def _tree(node: Node, keys: _Keys) -> Predicate:
 
 
 def _narrowed(keys: _Keys, part: Node) -> _Keys:
-    """The APIs that are left where `part` has to hold, so that paths beside it are looked for in their bodies."""
+    """The APIs for which `part` can hold, so that paths next to it are looked up in their bodies."""
     if not isinstance(part, Comparison) or part.operator not in ("==", "in"):
         return keys
     field = FIELDS.get(part.field.text)
@@ -77,7 +77,7 @@ def _narrowed(keys: _Keys, part: Node) -> _Keys:
     named = frozenset(
         value for one in part.constants if one.kind != "null" and isinstance(value := value_of(one, field), int)
     )
-    # Of APIs that exclude each other any may be meant.
+    # If the named APIs exclude each other, any of them may be meant.
     return named if keys is None else (keys & named or keys | named)
 
 
@@ -93,14 +93,14 @@ def _field(name: Name, keys: _Keys) -> Field:
             raise wrong(name.column, str(error)) from None
     shown = name.text if len(name.text) <= MAX_QUOTED else f"{name.text[:MAX_QUOTED]}…"
     if root == "body":
-        told = "; bodies are request.… and response.…"
+        hint = "; bodies are request.… and response.…"
     else:
-        told = suggestion(name.text, FIELDS) or "; docs/filters.md lists the fields"
-    raise wrong(name.column, f'unknown field "{shown}"{told}')
+        hint = suggestion(name.text, FIELDS) or "; docs/filters.md lists the fields"
+    raise wrong(name.column, f'unknown field "{shown}"{hint}')
 
 
 def _presence(field: Field) -> Predicate:
-    # Every decoded response has an error code, if only NONE; that is not what is asked for.
+    # Every decoded response has an error code, possibly NONE, which does not count as present.
     if field.name in ("error", "error_code"):
         return Compare(field.name, "!=", 0)
     return Compare(field.name, "exists")
@@ -113,9 +113,9 @@ def _comparison(node: Comparison, field: Field) -> Predicate:
             return Not(Compare(field.name, "exists"))
         if operator == "!=":
             return Compare(field.name, "exists")
-        raise wrong(node.column, f"null can be compared by == and != only, not by {operator}")
+        raise wrong(node.column, f"null can be compared with == and != only, not with {operator}")
     if not _takes(field, operator):
-        raise wrong(node.column, f"{field.name} is {KINDS[field.kind]}: it has no {operator}")
+        raise wrong(node.column, f"{field.name} is {KINDS[field.kind]}: it does not support {operator}")
     if operator in _MATCH:
         return _match(field, operator, node.constants[0])
     values = tuple(value_of(constant, field) for constant in node.constants)
@@ -124,7 +124,7 @@ def _comparison(node: Comparison, field: Field) -> Predicate:
         if operator in _ORDER and isinstance(value, str | bool):
             raise wrong(node.constants[0].column, f"{operator} compares numbers, not {KINDS['text']}")
         return Compare(field.name, operator, value)
-    # Times of the day are definite only where the packets are.
+    # Times without a date depend on the packets.
     scalars = tuple(value for value in values if isinstance(value, str | int | float))
     if len(scalars) < len(values):
         raise wrong(node.column, f"{operator} takes times with their dates only")
@@ -152,10 +152,10 @@ def _match(field: Field, operator: Operator, constant: Constant) -> Predicate:
     except ValueError as error:
         raise wrong(constant.column, f"not a regular expression: {error}") from None
     if field.kind in ("api", "error"):
-        # Values are numbers on the wire; their names are all known here.
+        # Values are numbers on the wire; all their names are known here.
         names = api_names() if field.kind == "api" else error_names()
         codes = tuple(code for code, name in names.items() if compiled.search(name))
         if not codes:
-            raise wrong(constant.column, f"no {field.kind} has a name in which this is found")
+            raise wrong(constant.column, f"the pattern matches no name of {field.kind}s")
         return Compare(field.name, "in" if operator == "=~" else "not in", codes)
     return Compare(field.name, operator, pattern)

@@ -1,6 +1,6 @@
-"""What can be asked about an exchange: the fields of the contract by name, each with its kind and its values.
+"""The fields of an exchange that filters can use: by name, each with its kind and its values.
 
-`docs/filters.md` tells them to users. Values of bodies by their paths are `paths.py`'s.
+`docs/filters.md` documents them for users. `paths.py` handles values in bodies.
 """
 
 from __future__ import annotations
@@ -10,41 +10,52 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kafkasniff.entities import record_count, text
 from kafkasniff.filters.candidate import Candidate
-from kafkasniff.kafka.record_fields import each_records, record_fields
+from kafkasniff.kafka.apis.entities import record_count, text
+from kafkasniff.kafka.apis.record_fields import each_records, record_fields
 from kafkasniff.model import Endpoint, Message, Problem, SaslToken
 
-__all__ = ["ALL", "FIELDS", "LATE", "Field", "Kind", "Values", "capture_text", "not_told", "values_at", "values_of"]
+__all__ = [
+    "ALL",
+    "FIELDS",
+    "LATE",
+    "Field",
+    "Kind",
+    "Values",
+    "capture_text",
+    "unknown_fields",
+    "values_at",
+    "values_of",
+]
 
 Kind = Literal["any", "api", "duration", "error", "flag", "host", "number", "size", "status", "struct", "text", "time"]
-"""What a field's values are: which operators and constants it takes. `any`: whatever the constant is; `struct`: it can
-only be there or not."""
+"""Kind of a field's values, which decides on operators and constants. `any`: the kind of the constant; `struct`: it is
+only present or not."""
 
 Values = Callable[[Candidate], Iterable[Any]]
-"""All values that a field has; none where it has none (yet)."""
+"""All values of a field; empty if it has none (yet)."""
 
 MILLISECOND: Final = 1_000_000
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field that a predicate can ask about."""
+    """A field that predicates can refer to."""
 
     name: str
     kind: Kind
     late: bool = False
-    """The response, or the exchange's end, may add values to those that the request has."""
+    """The response, or the end of the exchange, may add values to those of the request."""
     unit_ns: int = 1
-    """Of durations and times: what 1 means."""
+    """For durations and times: the unit, in nanoseconds."""
     enum: str | None = None
-    """Of numbers: the table of `dissectors/enums.txt` that names some."""
+    """For numbers: the table of `dissectors/enums.txt` that names some."""
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
 def _seen(name: str) -> Values:
-    """An attribute of the request, of an orphan the response, or of what else is asked about."""
+    """An attribute of the request, of an orphan response, or of another subject."""
 
     def values(candidate: Candidate) -> Iterable[Any]:
         value = getattr(candidate.seen, name, None)
@@ -54,7 +65,7 @@ def _seen(name: str) -> Values:
 
 
 def _either(name: str) -> Values:
-    """An attribute that request and response each have their own of."""
+    """An attribute that request and response both have, with different values."""
 
     def values(candidate: Candidate) -> Iterable[Any]:
         found = [getattr(one, name, None) for one in (candidate.request, candidate.response, candidate.other)]
@@ -72,7 +83,7 @@ def _of(side: Literal["request", "response", "ended"], name: str) -> Values:
 
 
 def _text(values: Values) -> Values:
-    r"""Strings that may be bytes, as text: `\xNN` where they are not UTF-8."""
+    r"""Strings that may be bytes, as text: `\xNN` for bytes that are not UTF-8."""
 
     def texts(candidate: Candidate) -> Iterable[Any]:
         return [shown for value in values(candidate) if (shown := text(value)) is not None]
@@ -87,7 +98,7 @@ def _ends(candidate: Candidate, *names: str) -> list[Endpoint]:
 
 
 def _host(*names: str) -> Values:
-    """Each end as address and as address and port."""
+    """Each end as address and as address with port."""
 
     def values(candidate: Candidate) -> Iterable[Any]:
         return [shown for end in _ends(candidate, *names) for shown in (end.address, str(end))]
@@ -135,13 +146,13 @@ def _problems(candidate: Candidate) -> Iterable[Any]:
 
 
 def _record_count(candidate: Candidate) -> Iterable[Any]:
-    # A sum: what the response adds would not be one value more, but another one.
+    # A sum: the response would not add another value, but change this one.
     count = None if "record_count" in candidate.unknown else record_count(candidate.named)
     return () if count is None else (count,)
 
 
 def values_at(body: object, path: tuple[str, ...]) -> list[Any]:
-    """The values at a path of fields, through arrays; null is no value."""
+    """The values at a path of fields, through arrays; null is not a value."""
     found = [body]
     for name in path:
         further: list[Any] = []
@@ -250,11 +261,11 @@ _VALUES: Final[dict[str, Values]] = {field.name: values for field, values in _TA
 
 ALL: Final = frozenset(FIELDS)
 LATE: Final = frozenset(field.name for field in FIELDS.values() if field.late)
-"""What a response, or the end, may add to a request."""
+"""Fields to which a response, or the end, may add values."""
 
 
 def values_of(name: str) -> tuple[str, Values]:
-    """The values of a field of `FIELDS`, or at a path, and the field of `FIELDS` that says whether they are known.
+    """The values of a field of `FIELDS`, or at a path, and the field of `FIELDS` that determines if they are known.
 
     Raises KeyError for any other name.
     """
@@ -268,9 +279,9 @@ def values_of(name: str) -> tuple[str, Values]:
     raise KeyError(name)
 
 
-def not_told(problem: Problem) -> frozenset[str]:
-    """The fields that a problem says nothing about."""
-    told = {"problems"}
+def unknown_fields(problem: Problem) -> frozenset[str]:
+    """The fields whose values are unknown for a problem."""
+    known = {"problems"}
     for name, value in (
         ("connection", problem.connection),
         ("time", problem.time_ns),
@@ -278,5 +289,5 @@ def not_told(problem: Problem) -> frozenset[str]:
         ("capture", problem.capture),
     ):
         if value is not None:
-            told.add(name)
-    return ALL - told
+            known.add(name)
+    return ALL - known

@@ -1,4 +1,4 @@
-"""Constants of an expression in the form that a field's values have."""
+"""Constants of an expression, converted to the representation of a field's values."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kafkasniff.errors import UsageError
 from kafkasniff.filters.fields import MILLISECOND, Field
 from kafkasniff.filters.short_forms import host_text
 from kafkasniff.filters.syntax import MAX_QUOTED, Constant, unescaped, wrong
+from kafkasniff.filters.time_parsing import Moment, parse_duration, parse_moment
 from kafkasniff.filters.tree import Scalar
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.enums import enum_by_name
-from kafkasniff.kafka.errors import error_by_name, error_codes, error_name
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema.enums import enum_by_name
+from kafkasniff.kafka.schema.errors import error_by_name, error_codes, error_name
 from kafkasniff.model import Status
-from kafkasniff.moments import Moment, parse_duration, parse_moment
 
 __all__ = ["KINDS", "api_names", "error_names", "suggestion", "value_of"]
 
 MAX_DIGITS: Final = 32
-"""Characters of a number: an int64 has 20, and what takes time to convert is longer."""
+"""Maximum length of a number: an int64 has 20 characters, and very long ones take time to convert."""
 
 SIZES: Final = {
     "B": 1,
@@ -51,11 +51,11 @@ KINDS: Final = {
     "text": "text",
     "time": "a time (2026-11-21T04:00:00Z)",
 }
-"""What the fields of each kind are, for messages."""
+"""Descriptions of kinds, for messages."""
 
 
 def suggestion(word: str, words: Iterable[str]) -> str:
-    """`; did you mean …?` where one of the words is close, else nothing."""
+    """`; did you mean …?` if one of the words is close, else empty."""
     by_lower = {one.lower(): one for one in words}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""
@@ -72,7 +72,7 @@ def error_names() -> dict[int, str]:
 
 
 def value_of(constant: Constant, field: Field) -> Scalar | Moment:
-    """A constant that a field is compared with; null is none. Raises UsageError, which names the column."""
+    """A constant to compare a field with, not null. Raises UsageError with the column."""
     kind = field.kind
     if kind == "any":
         kind = {"string": "text", "flag": "flag", "number": "size"}.get(constant.kind, "any")  # type: ignore[assignment]  # all are kinds
@@ -120,14 +120,14 @@ def _decimal(constant: Constant) -> Decimal:
 
 
 def _plain(value: Decimal) -> int | float:
-    """Whole numbers as such: comparing an int64 with a float loses digits."""
+    """Whole numbers as int: comparing an int64 with a float loses digits."""
     return int(value) if value == value.to_integral_value() else float(value)
 
 
 def _size(constant: Constant) -> int | float:
     unit = SIZES.get(constant.unit or "B")
     if unit is None:
-        raise wrong(constant.column, f"{constant.unit!r} is no unit of a size ({', '.join(SIZES)})")
+        raise wrong(constant.column, f"{constant.unit!r} is not a unit of size ({', '.join(SIZES)})")
     return _plain(_decimal(constant) * unit)
 
 
@@ -150,7 +150,7 @@ def _time(constant: Constant, field: Field) -> int | float | Moment:
     if field.unit_ns == 1:
         return found
     if isinstance(found, Moment):
-        raise wrong(constant.column, f"{field.name} takes a time with its date")
+        raise wrong(constant.column, f"{field.name} takes a time with a date")
     return _plain(Decimal(found) / field.unit_ns)
 
 
@@ -161,16 +161,16 @@ def _enum_value(constant: Constant, name: str, field: str) -> Scalar:
     for known, text in values.items():
         if known.lower() == wanted.lower() and re.fullmatch(r"-?\d+|0x[0-9a-fA-F]+", text):
             return int(text, 0)
-    told = f" or one of {', '.join(values)}" if values else ""
-    raise wrong(constant.column, f"{field} is a number{told}, not {_shown(constant)}")
+    accepted = f" or one of {', '.join(values)}" if values else ""
+    raise wrong(constant.column, f"{field} is a number{accepted}, not {_shown(constant)}")
 
 
 def _api_key(constant: Constant) -> int:
     name = unescaped(constant)
     found = dissectors.api_by_name(name)
     if found is None:
-        told = suggestion(name, api_names().values()) or "; `kafkasniff api` lists them"
-        raise wrong(constant.column, f"no API is called {_shown(constant)}{told}")
+        hint = suggestion(name, api_names().values()) or "; `kafkasniff api` lists them"
+        raise wrong(constant.column, f"no API is called {_shown(constant)}{hint}")
     return found.key
 
 
@@ -186,5 +186,5 @@ def _status(constant: Constant) -> str:
     statuses = get_args(Status)
     wanted = unescaped(constant)
     if wanted not in statuses:
-        raise wrong(constant.column, f"{_shown(constant)} is no status; there are {', '.join(statuses)}")
+        raise wrong(constant.column, f"{_shown(constant)} is not a status; the statuses are {', '.join(statuses)}")
     return wanted

@@ -1,7 +1,7 @@
 """Paths into bodies (`request.topic_data.name`), checked against the definitions of all APIs and versions.
 
-What stands below a field that begins with `_` was read inside of bytes and has no definition of its own there: it is
-taken as it is written.
+Fields below one that begins with `_` were decoded from bytes and have no definition at that place: such paths are not
+checked.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.fields import MILLISECOND, Field, Kind
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.definition import FieldDefinition, Versions
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema.definition import FieldDefinition, Versions
 
 __all__ = ["RECORDS", "path_field"]
 
@@ -22,7 +22,7 @@ _TEXTS: Final = frozenset({"bytes", "string", "uuid"})
 # int64 fields that are times without "timestamp" in their names.
 _TIMES: Final = frozenset({"log_append_time_ms", "transaction_start_time_ms"})
 _FEW: Final = 12
-"""Names that a message lists."""
+"""Names listed in a message."""
 
 
 def _field(name: str, kind: str, *fields: FieldDefinition, array: bool = False) -> FieldDefinition:
@@ -51,13 +51,13 @@ _BATCHES: Final = _field(
     array=True,
 )
 RECORDS: Final = (_BATCHES, _field("truncated_bytes", "int32"), _field("leading_bytes", "int32"))
-"""The fields of a `records` field, as `docs/json.md` has them."""
+"""The fields of a `records` field, as in `docs/json.md`."""
 
 
 def path_field(path: str, keys: Collection[int] | None) -> Field:
-    """The field that a path leads to in the bodies of these APIs (None: of any).
+    """The field at a path in the bodies of these APIs (None: of any).
 
-    Raises UsageError for a path that no version of them has.
+    Raises UsageError for a path that does not exist in any of their versions.
     """
     root, *names = path.split(".")
     level = list(_fields(root, keys))
@@ -70,7 +70,7 @@ def path_field(path: str, keys: Collection[int] | None) -> Field:
             raise UsageError(_unknown(root, names, place, level, keys))
         level = [child for field in found for child in (RECORDS if field.type == "records" else field.fields)]
     kinds = {_kind(field) for field in found}
-    # Where an API has a struct and another a value, constants are for the value.
+    # If one API has a struct and another a value, constants are compared with the value.
     kinds = {one for one in kinds if one[0] != "struct"} or kinds
     kind, unit, enum = kinds.pop() if len(kinds) == 1 else ("any", 1, None)
     return Field(path, kind, late=root == "response", unit_ns=unit, enum=enum)
@@ -106,7 +106,7 @@ def _kind(field: FieldDefinition) -> tuple[Kind, int, str | None]:
 def _unknown(
     root: str, names: list[str], place: int, level: Iterable[FieldDefinition], keys: Collection[int] | None
 ) -> str:
-    """What to say of a name that is not there."""
+    """The message for a name that does not exist."""
     there = sorted({field.name for field in level})
     before = ".".join((root, *names[:place]))
     path = f"{before}.{names[place]}"
@@ -119,5 +119,5 @@ def _unknown(
         rest = "".join(f".{name}" for name in names[place + 1 :])
         return f'{owner} has "{path}"; did you mean {before}.{close[0]}{rest}?'
     if there and len(there) <= _FEW:
-        return f'{owner} has "{path}"; there are {", ".join(there)}'
+        return f'{owner} has "{path}"; the names are {", ".join(there)}'
     return f'{owner} has "{path}"; `kafkasniff api NAME` lists the fields'

@@ -1,4 +1,4 @@
-"""Applying a predicate to what an inspector yields."""
+"""Applies a predicate to the events of an inspector."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from typing import Final
 
 from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.closures import compiled
-from kafkasniff.filters.fields import LATE, not_told
+from kafkasniff.filters.fields import LATE, unknown_fields
 from kafkasniff.filters.tree import Predicate
 from kafkasniff.model import Exchange, Lines, Message, Problem, SaslToken
 
 __all__ = ["MAX_DECIDED", "Selector"]
 
 MAX_DECIDED: Final = 1 << 20
-"""Exchanges whose answer is remembered until they end; the inspector's own bounds let far fewer be open."""
+"""Exchanges whose result is remembered until they end; the inspector's own bounds allow far fewer open ones."""
 
 Event = Message | Lines | SaslToken | Exchange | Problem
 
 
 class Selector:
-    """Passes on what a predicate selects: both messages of an exchange or none.
+    """Passes on the events that a predicate selects: both messages of an exchange or none.
 
-    Feed it what an inspector yields, `Exchange` events included: they end the undecided. Tokens pass where the
-    predicate is true of them; problems of an exchange with their exchange, others where nothing known of them speaks
-    against it: they tell what may be missing.
+    Feed it all events of an inspector, including `Exchange` events, which end undecided exchanges. Tokens pass if the
+    predicate is true of them. Problems of an exchange pass with it; other problems pass unless a known fact rules them
+    out, since they report what may be missing.
     """
 
     def __init__(self, predicate: Predicate | None) -> None:
+        self.predicate = predicate
         self._test = None if predicate is None else compiled(predicate)
         self._decided: dict[int, bool] = {}
         self._last: tuple[int, bool] | None = None
-        """The exchange that ended last and its answer: its problems come right behind it."""
+        """The exchange that ended last and its result: its problems follow immediately."""
         self.start_ns: int | None = None
         """Time of the run's first packet, for relative times."""
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
-        """The events that pass, in order; those of an undecided exchange come when it ends."""
+        """The selected events, in order; those of an undecided exchange are returned when it ends."""
         if self._test is None:
             return list(events)
         out: list[Event] = []
@@ -44,14 +45,14 @@ class Selector:
             if isinstance(event, Message):
                 self._message(event, out)
             elif isinstance(event, Lines):
-                out.append(event)  # of what was selected before
+                out.append(event)  # belongs to events selected before
             elif isinstance(event, Exchange):
                 self._exchange(event, out)
             elif isinstance(event, Problem) and self._last is not None and event.exchange == self._last[0]:
                 if self._last[1]:
                     out.append(event)
             else:
-                unknown = not_told(event) if isinstance(event, Problem) else frozenset()
+                unknown = unknown_fields(event) if isinstance(event, Problem) else frozenset()
                 answer = self._test(Candidate(other=event, unknown=unknown, start_ns=self.start_ns))
                 if answer or (answer is None and unknown):
                     out.append(event)
@@ -64,7 +65,7 @@ class Selector:
         self._decided[exchange] = answer
 
     def unpin(self, exchange: int) -> None:
-        """No more of its messages come."""
+        """No more of its messages follow."""
         self._decided.pop(exchange, None)
 
     def _message(self, message: Message, out: list[Event]) -> None:

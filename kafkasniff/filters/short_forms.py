@@ -1,4 +1,4 @@
-"""The filter options that need no language: `--api`, `--topic`, `--client-id`, `--host`, `--errors`."""
+"""The filter options without an expression: `--api`, `--topic`, `--client-id`, `--host`, `--errors`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.tree import Compare, Or, Predicate, any_of
-from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.apis import dissectors
 from kafkasniff.model import Endpoint
 
 __all__ = ["api_filter", "client_filter", "error_filter", "host_filter", "host_text", "topic_filter"]
 
 
 def api_filter(names: Sequence[str]) -> Predicate | None:
-    """Exchanges of these APIs: names or keys, each may be a comma list. Raises UsageError for a name not known."""
+    """Exchanges of these APIs: names or keys, also as comma lists. Raises UsageError for an unknown name."""
     keys = []
     for name in (part.strip() for text in names for part in text.split(",")):
         if re.fullmatch(r"\d{1,5}", name):
-            # Any number: an API that is newer than the definitions has a key, too.
+            # Any number: APIs that are newer than the definitions have keys, too.
             keys.append(int(name))
             continue
         found = dissectors.api_by_name(name)
@@ -31,27 +31,27 @@ def api_filter(names: Sequence[str]) -> Predicate | None:
 
 def topic_filter(patterns: Sequence[str]) -> Predicate | None:
     """Exchanges that name one of these topics; `*`, `?` and `[…]` as in a shell."""
-    # Kafka's topic names have letters, digits, ".", "_" and "-" only, so a pattern is never a name.
+    # Kafka's topic names only contain letters, digits, ".", "_" and "-", so a pattern cannot be a name.
     return any_of(Compare("topic", "glob" if re.search(r"[*?\[]", one) else "==", one) for one in patterns)
 
 
 def client_filter(patterns: Sequence[str]) -> Predicate | None:
-    """Exchanges of clients with one of these ids; as a name, else as a pattern: an id may hold any character."""
+    """Exchanges of clients with one of these ids, as a name or as a pattern: an id may contain any character."""
     return any_of(Or((Compare("client_id", "==", one), Compare("client_id", "glob", one))) for one in patterns)
 
 
 def error_filter() -> Predicate:
-    """Exchanges whose response holds an error code."""
+    """Exchanges whose response has an error code."""
     return Compare("error", "!=", 0)
 
 
 def host_filter(text: str) -> Predicate:
-    """Either end by what `host_text` takes. Raises UsageError."""
+    """Exchanges with this endpoint; see `host_text`. Raises UsageError."""
     return Compare("host", "==", host_text(text))
 
 
 def host_text(text: str) -> str:
-    """`10.0.0.5`, `10.0.0.5:9092`, `::1`, `[::1]` or `[::1]:9092` as ends are written.
+    """`10.0.0.5`, `10.0.0.5:9092`, `::1`, `[::1]` or `[::1]:9092` in the notation used for endpoints.
 
     Raises UsageError for anything else.
     """

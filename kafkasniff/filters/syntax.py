@@ -1,4 +1,4 @@
-r"""The syntax of `--filter`: text to nodes with their places. What names and constants mean is left to `expression.py`.
+r"""The syntax of `--filter`: text to nodes with their positions. `expression.py` interprets names and constants.
 
     expression = every { ("or" | "||") every }
     every      = one { ("and" | "&&") one }
@@ -7,8 +7,8 @@ r"""The syntax of `--filter`: text to nodes with their places. What names and co
     operator   = "==" | "!=" | "<" | "<=" | ">" | ">=" | "=~" | "!~"
     constant   = string | number | time | "true" | "false" | "null"
 
-Words are taken in any case. A string stands in `"…"` or `'…'`; a number may have a unit right behind it (`10ms`,
-`4kB`); a time may stand without quotes (`2026-11-21T04:00:00Z`).
+Words are case-insensitive. A string is quoted with `"…"` or `'…'`; a number may be followed directly by a unit (`10ms`,
+`4kB`); a time need not be quoted (`2026-11-21T04:00:00Z`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 MAX_LENGTH: Final = 16_384
-"""Characters of an expression: a list of some hundred names fits, and every loop over it is short."""
+"""Maximum length of an expression: a list of some hundred names fits, and every loop over it is short."""
 MAX_DEPTH: Final = 64
-"""Parentheses and negations in each other: what reads, compiles and asks an expression calls itself for each."""
+"""Maximum nesting of parentheses and negations: parsing, compiling and evaluating recurse for each level."""
 MAX_QUOTED: Final = 40
-"""Characters of the expression that a message quotes."""
+"""Characters of the expression quoted in a message."""
 
 
 class Name(msgspec.Struct, frozen=True):
@@ -49,50 +49,50 @@ class Name(msgspec.Struct, frozen=True):
 
     text: str
     column: int
-    """Of its first character, from 1."""
+    """Column of its first character, from 1."""
 
 
 class Constant(msgspec.Struct, frozen=True):
-    """What a field is compared with."""
+    """A constant to compare a field with."""
 
     kind: Literal["string", "number", "time", "flag", "null"]
     text: str
-    """As it was written: of a string what is between the quotes, escapes and all; of a number without its unit."""
+    """As written: for a string the text between the quotes with escapes; for a number without its unit."""
     column: int
     unit: str = ""
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A field compared with a constant, or with several."""
+    """A field compared with one or more constants."""
 
     field: Name
     operator: Literal["==", "!=", "in", "not in", "<", "<=", ">", ">=", "=~", "!~"]
     column: int
-    """Of the operator."""
+    """Column of the operator."""
     constants: tuple[Constant, ...]
-    """One, but for `in` and `not in`."""
+    """One, except for `in` and `not in`."""
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """A field that is to have a value."""
+    """The condition that a field has a value."""
 
     field: Name
 
 
 class Every(msgspec.Struct, frozen=True):
-    """All of them."""
+    """All parts hold."""
 
     parts: tuple[Node, ...]
 
 
 class Some(msgspec.Struct, frozen=True):
-    """Any of them."""
+    """Any part holds."""
 
     parts: tuple[Node, ...]
 
 
 class Negation(msgspec.Struct, frozen=True):
-    """Not this."""
+    """The part does not hold."""
 
     part: Node
 
@@ -101,7 +101,7 @@ Node = Comparison | Presence | Every | Some | Negation
 
 
 def wrong(column: int, message: str) -> UsageError:
-    """The error of what stands at a column."""
+    """An error with its column."""
     return UsageError(f"column {column}: {message}")
 
 
@@ -117,12 +117,12 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _HINTS: Final = {
-    "=": "one '=' is no operator; did you mean '=='?",
-    "&": "one '&' is no operator; did you mean '&&'?",
-    "|": "one '|' is no operator; did you mean '||'?",
-    "[": "no index can be given: a list matches where any of its elements does",
-    '"': "the string has no end",
-    "'": "the string has no end",
+    "=": "'=' is not an operator; did you mean '=='?",
+    "&": "'&' is not an operator; did you mean '&&'?",
+    "|": "'|' is not an operator; did you mean '||'?",
+    "[": "indices are not supported: a list matches if any of its elements does",
+    '"': "unterminated string",
+    "'": "unterminated string",
     ".": "a path has a name on both sides of each '.'",
 }
 _WORDS: Final = frozenset({"and", "or", "not", "in", "has", "true", "false", "null"})
@@ -132,7 +132,7 @@ _COMPARE: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "=~", "!~"})
 
 class _Token(msgspec.Struct, frozen=True):
     kind: Literal["word", "name", "sign", "string", "number", "time", "end"]
-    """word: one of the language's own, in lower case, `&&`, `||` and `!` as those that they stand for."""
+    """word: a keyword in lower case; `&&`, `||` and `!` as their keywords."""
     text: str
     column: int
     unit: str = ""
@@ -158,7 +158,7 @@ def _tokens(expression: str) -> list[_Token]:
         column = position + 1
         if found is None:
             sign = expression[position]
-            raise wrong(column, _HINTS.get(sign, f"{sign!r} is nothing that can stand here"))
+            raise wrong(column, _HINTS.get(sign, f"unexpected {sign!r}"))
         position = found.end()
         text = found[0]
         match found.lastgroup:
@@ -183,7 +183,7 @@ def _tokens(expression: str) -> list[_Token]:
 
 
 def parse(expression: str) -> Node:
-    """The nodes of an expression. Raises UsageError, which names the column."""
+    """The nodes of an expression. Raises UsageError with the column."""
     if len(expression) > MAX_LENGTH:
         raise UsageError(f"longer than {MAX_LENGTH:,} characters")
     try:
@@ -220,7 +220,7 @@ class _Parser:
         return token
 
     def unexpected(self, wanted: str) -> NoReturn:
-        raise wrong(self.token.column, f"{wanted} should stand here, not {self.token}")
+        raise wrong(self.token.column, f"expected {wanted}, not {self.token}")
 
     def expression(self) -> Node:
         parts = [self._every()]
@@ -240,7 +240,7 @@ class _Parser:
         token = self.token
         if token.is_word("not") or token.is_sign("("):
             if self._depth == MAX_DEPTH:
-                raise wrong(token.column, f"more than {MAX_DEPTH} parentheses and negations in each other")
+                raise wrong(token.column, f"more than {MAX_DEPTH} nested parentheses and negations")
             self._depth += 1
             self._take()
             if token.kind == "word":
@@ -300,7 +300,7 @@ class _Parser:
             case "word" if token.text == "null":
                 found = Constant("null", token.text, token.column)
             case "name":
-                raise wrong(token.column, f'{token} is no constant; did you mean "{token.text[:MAX_QUOTED]}"?')
+                raise wrong(token.column, f'{token} is not a constant; did you mean "{token.text[:MAX_QUOTED]}"?')
             case _:
                 self.unexpected("a constant")
         self._take()
@@ -321,9 +321,9 @@ def unescaped(constant: Constant) -> str:
         if found[3] is None:
             return chr(int(found[1] or found[2], 16))
         if found[3] not in _ESCAPED:
-            # Behind the quote, and the column counts from 1.
+            # After the quote, and the column counts from 1.
             column = constant.column + 1 + found.start()
-            raise wrong(column, rf"\{found[3]} is no escape; a backslash is written \\")
+            raise wrong(column, rf"\{found[3]} is not an escape; a backslash is written \\")
         return _ESCAPED[found[3]]
 
     return _ESCAPE.sub(character, constant.text)

@@ -1,11 +1,10 @@
-//! What a caller hands over, and what it gets back. `kafkasniff/native/calls.py` has the same structures.
+//! The structures that callers pass in and get back. `kafkasniff/native/calls.py` has the same structures.
 
 const Form = @import("json.zig").Form;
 
-/// A batch of compressed records: wanted from the caller, or given by it.
+/// A batch of compressed records: requested from the caller, or given by it.
 pub const Batch = extern struct {
-    /// Place of its first byte in the data.
-    /// Of magic 2 the whole batch, else the compressed bytes alone.
+    /// Position of its first byte in the data: the whole batch with magic 2, else only the compressed bytes.
     position: u64,
     end: u64,
     codec: u8,
@@ -13,25 +12,38 @@ pub const Batch = extern struct {
     spare: u16 = 0,
     /// Records that its header states.
     count: u32,
-    /// Its records, decompressed; the caller's.
+    /// Its decompressed records, in memory of the caller.
     records: ?[*]const u8 = null,
     size: u64 = 0,
 };
 
+/// A type of control records at one version of its value.
+pub const Control = extern struct {
+    /// Its name, as JSON.
+    name: [*]const u8,
+    name_size: u64,
+    /// The program that decodes the value.
+    program: [*]const u8,
+    type: i16,
+    version: i16,
+    /// 1: an int16 version comes before the fields, for every version; else the version is the first field.
+    fronted: u32,
+};
+
 pub const Records = enum(u2) {
     full = 0,
-    /// The batches' headers alone.
+    /// Only the batches' headers.
     batches = 1,
     /// `null`.
     skip = 2,
-    /// As `batches`, each with its place; not in JSON.
+    /// As `batches`, each with its position; not in JSON.
     columns = 3,
 };
 
 pub const HeaderKind = enum(u8) {
-    /// Python has to read it.
+    /// Python has to decode it.
     other = 0,
-    /// It holds a trace id, which is read here for JSON: the forms of `trace_ids.py`, in their order.
+    /// It holds a trace id, which is decoded here for JSON: the forms of `trace_ids.py`, in the same order.
     w3c = 1,
     b3 = 2,
     b3_id = 3,
@@ -44,7 +56,7 @@ pub const HeaderKind = enum(u8) {
 
 pub const Kind = enum(u1) { json = 0, pack = 1 };
 
-/// What becomes of keys and values of records, and of fields that are marked as payload, in JSON.
+/// How keys and values of records, and fields marked as payload, appear in JSON.
 pub const Payload = enum(u2) { shown = 0, dropped = 1, hashed = 2, _ };
 
 pub const Wants = packed struct(u32) {
@@ -58,8 +70,8 @@ pub const Wants = packed struct(u32) {
     rest: u23,
 };
 
-/// Bytes of a note in front of its path, in little-endian order: a uint16 that is 0 for an error code and else says which
-/// problem it is (`walk.zig`), a uint16 of the path's length, a uint64 of the place in the data, and three int64.
+/// Bytes of a note before its path, in little-endian order: a uint16 that is 0 for an error code or the number of a
+/// problem (`walk.zig`), a uint16 length of the path, a uint64 position in the data, and three int64.
 pub const NOTE = 36;
 
 pub const Call = extern struct {
@@ -68,48 +80,54 @@ pub const Call = extern struct {
     /// Error codes and problems of bodies, each of `NOTE` bytes and a path.
     notes: [*]u8,
     notes_size: u64,
-    /// Room for batches that are wanted, or those that are given, in the order in which they come.
+    /// Room for requested batches, or the given batches in the order in which they are used.
     batches: [*]Batch,
     batches_size: u64,
     batches_given: u64,
-    /// Keys of record headers that say more: a uint8 of the kind (`HeaderKind`), one of the length, and the text, each.
+    /// Keys of record headers with a special meaning. Each entry: a uint8 kind (`HeaderKind`), a uint8 length, the
+    /// text.
     headers: [*]const u8,
     headers_size: u64,
-    /// What keys of records that Python has to read begin with, or have in them: a uint8 of the length and the text, each.
+    /// Prefixes and substrings of the record keys that Python has to decode. Each entry: a uint8 length, the text.
     marks: [*]const u8,
     marks_size: u64,
-    /// What hashes of payload are keyed with, and their personalization.
+    /// Key and personalization of payload hashes.
     salt: [*]const u8,
     salt_size: u64,
+    /// How to decode control records. Null: not given yet; the caller does so when `controls_wanted` is 1.
+    controls: ?[*]const Control,
+    controls_size: u64,
     person: [16]u8,
     wants: Wants,
     spare: u32,
-    /// Where a body is, for `kafkasniff_pack`.
+    /// Program and position of a body, for `kafkasniff_pack`.
     program: ?[*]const u8,
     start: u64,
     end: u64,
-    /// Records and headers that one message may hold; more are Python's to judge.
+    /// The most records and headers of one message; a message with more is left to Python.
     max_records: u64,
 
     // Results
     written: u64,
     notes_written: u64,
     batches_wanted: u64,
-    /// Records, or headers of them, whichever are more in each batch.
+    /// The sum over all batches of the number of records or headers, whichever is larger.
     records: u64,
-    /// Bytes behind the last whole batch of the last `records` field that has such.
+    /// Bytes after the last whole batch, of the last `records` field that has such bytes.
     truncated: u64,
     /// Where in the data the body ends.
     after: u64,
-    /// 1 where interpreters have to look at records.
+    /// 1: interpreters have to look at records.
     looked_at: u64,
+    /// 1: the call ended because `controls` is null.
+    controls_wanted: u64,
 };
 
-/// What the records of a batch count from.
+/// The base of a batch, to which the deltas of its records are added.
 pub const Base = extern struct {
     offset: i64,
     timestamp: i64,
-    /// The timestamp of all records, where the broker set it (`appends` is 1).
+    /// The timestamp of all records if the broker set it (`appends` is 1).
     append: i64,
     appends: u64,
     /// Bytes of the batch on the wire.
@@ -120,15 +138,15 @@ pub const Status = enum(i32) {
     done = 0,
     odd = 1,
     no_room = 2,
-    /// The batches that are wanted have to be decompressed.
+    /// The requested batches have to be decompressed.
     compressed = 3,
     /// The call itself is wrong.
     misuse = 4,
-    /// The caller has to say something first (`names.Asks`).
+    /// The caller has to answer first (`names.Asks`).
     asks = 5,
 };
 
-/// A message of several: `program` and the place are the caller's, the others are results.
+/// One of several messages: `program`, start and end are set by the caller, the other fields are results.
 pub const Item = extern struct {
     program: ?[*]const u8,
     start: u64,
@@ -141,6 +159,6 @@ pub const Item = extern struct {
     records: u32,
     truncated: u32,
     looked_at: u16,
-    /// 1 where some of it is for Python to make (`pack.Extension`).
+    /// 1: Python has to build some of it (`pack.Extension`).
     extensions: u16,
 };

@@ -1,4 +1,4 @@
-//! CRC-32C (Castagnoli, RFC 3720 appendix B.4): by the processor's instruction where it has one. And the CRC-32 of
+//! CRC-32C (Castagnoli, RFC 3720 appendix B.4), with the processor's instruction if it has one, and the CRC-32 of
 //! messages of magic 0 and 1 (ISO 3309, as in gzip).
 
 const builtin = @import("builtin");
@@ -11,7 +11,7 @@ const Tables = [8][256]u32;
 const CASTAGNOLI = tablesOf(0x82F6_3B78);
 const ISO_3309 = tablesOf(0xEDB8_8320);
 
-/// For eight bytes at a time; `polynomial` reversed.
+/// Tables for eight bytes at a time; `polynomial` is reversed.
 fn tablesOf(comptime polynomial: u32) Tables {
     @setEvalBranchQuota(100_000);
     var tables: Tables = undefined;
@@ -29,13 +29,13 @@ fn tablesOf(comptime polynomial: u32) Tables {
     return tables;
 }
 
-/// Bytes of each of the parts that are summed side by side: the instruction takes three cycles, and one can begin in each.
+/// Bytes of each part of a parallel sum. The instruction takes three cycles, and one can start in each of them.
 const PART = 512;
 
-/// A sum behind `PART` further bytes that are zero, by the bytes of the sum.
+/// The sum after `PART` further zero bytes, by the bytes of the sum.
 const BEHIND_PART = behind: {
     @setEvalBranchQuota(100_000);
-    // Of each bit, behind one byte, then behind twice as many again and again.
+    // The contribution of each bit after one zero byte; each further step doubles the number of zero bytes.
     var bits: [32]u32 = undefined;
     for (&bits, 0..) |*bit, index| {
         const sum = @as(u32, 1) << index;

@@ -1,8 +1,8 @@
-//! Records of many batches as columns in Arrow's layout, in memory of the caller.
+//! The records of many batches as columns in Arrow's layout, in memory of the caller.
 //!
-//! The specification is `kafka/record_list.py` and `message_set.py`. Each batch is measured first, which reads all of it
-//! and writes nothing; then the batches are written to columns of that size. A batch that is not right in every byte is
-//! `odd` as a whole: Python reads it and reports what is wrong. The bytes must not change between the two calls.
+//! The specification is `kafka/records/record_list.py` and `message_set.py`. Each batch is first measured, which decodes all of
+//! it and writes nothing. Then the batches are written to columns of the measured size. A batch with any error is `odd`
+//! as a whole: Python decodes it and reports the problem. The bytes must not change between the two calls.
 
 const std = @import("std");
 const calls = @import("call.zig");
@@ -15,10 +15,10 @@ const Reader = reading.Reader;
 /// `org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP` and `NO_SEQUENCE`.
 const NO_TIMESTAMP = -1;
 const NO_SEQUENCE = -1;
-/// Bytes of a message in front of its CRC, and in front of what the CRC covers.
+/// Bytes of a message before its CRC, and before the bytes that the CRC covers.
 const ENTRY = 12;
 const CHECKED = 16;
-/// Bytes that a message has at least, by magic.
+/// Minimum size of a message, by magic.
 const MIN_MESSAGE = [_]usize{ ENTRY + 14, ENTRY + 22 };
 
 /// The sizes of columns.
@@ -34,7 +34,7 @@ pub const Counts = extern struct {
 pub const Found = packed struct(u32) {
     /// A key begins with one of the marks.
     marks: bool = false,
-    /// The key of a header is one of those that are listed.
+    /// The key of a header is in the list.
     headers: bool = false,
     rest: u30 = 0,
 };
@@ -43,12 +43,12 @@ pub const Found = packed struct(u32) {
 pub const Batch = extern struct {
     records: ?[*]const u8,
     size: u64,
-    /// What offsets and, in magic 2, timestamps count from.
+    /// The base of offsets and, in magic 2, of timestamps.
     base_offset: i64,
     base_timestamp: i64,
-    /// The timestamp of all records, where `appended` is 1.
+    /// The timestamp of all records if `appended` is 1.
     append_timestamp: i64,
-    /// Records that the batch may hold, and headers of all of them together.
+    /// The most records of the batch, and the most headers of all its records together.
     most_records: u64,
     most_headers: u64,
     base_sequence: i32,
@@ -60,16 +60,16 @@ pub const Batch = extern struct {
     status: calls.Status,
     found: Found,
     counts: Counts,
-    /// Of the last record, before `base_offset` is added.
+    /// Offset of the last record, before `base_offset` is added.
     last_offset: i64,
 };
 
-/// A column of bytes, each value of them null where its bit is 0.
+/// A column of byte strings; a value is null if its bit is 0.
 pub const Binary = extern struct {
-    /// One more than there are values.
+    /// One more entry than there are values.
     offsets: [*]i32,
     data: [*]u8,
-    /// Bits, all 0 at first.
+    /// One bit per value, initially 0.
     valid: [*]u8,
     size: u64,
 
@@ -92,7 +92,7 @@ pub const Binary = extern struct {
         } else {
             self.nulls += 1;
         }
-        // `size` fits into int32, which `write` sees to.
+        // `size` fits into int32, which `write` ensures.
         self.offsets[index + 1] = @intCast(self.used);
     }
 };
@@ -100,17 +100,17 @@ pub const Binary = extern struct {
 pub const Columns = extern struct {
     batches: [*]Batch,
     batches_size: u64,
-    /// What keys of records begin with that Python looks at: a uint8 of the length and the text, each.
+    /// Prefixes of the record keys that Python looks at. Each entry: a uint8 length, the text.
     marks: [*]const u8,
     marks_size: u64,
-    /// The same: keys of headers.
+    /// Keys of headers, in the same format.
     headers: [*]const u8,
     headers_size: u64,
-    /// Milliseconds: timestamps before and after these are null.
+    /// Milliseconds: earlier and later timestamps than these are null.
     first_time: i64,
     last_time: i64,
 
-    // Room for so many rows and headers
+    // Room for rows and headers
     rows_size: u64,
     header_rows_size: u64,
     offset: [*]i64,
@@ -118,7 +118,7 @@ pub const Columns = extern struct {
     timestamp: [*]i64,
     timestamp_valid: [*]u8,
     sequence: [*]i32,
-    /// Headers in front of each row, and of all rows.
+    /// Number of headers before each row, and their total.
     header_offsets: [*]i32,
     key: Binary,
     value: Binary,
@@ -139,7 +139,7 @@ const Row = struct {
     value: ?[]const u8,
 };
 
-/// Reads all batches: what each holds, and whether it is right.
+/// Measures all batches: how much each holds, and whether it is valid.
 pub fn measure(columns: *Columns) void {
     for (columns.batches[0..columns.batches_size]) |*batch| {
         var meter = Meter{ .columns = columns };
@@ -178,7 +178,7 @@ pub fn write(columns: *Columns) calls.Status {
     return .done;
 }
 
-/// Counts what is read.
+/// Counts the decoded records.
 const Meter = struct {
     columns: *const Columns,
     counts: Counts = .{},
@@ -209,7 +209,7 @@ const Meter = struct {
     inline fn end(_: *Meter) void {}
 };
 
-/// Writes it to the columns.
+/// Writes the decoded records to the columns.
 const Writer = struct {
     columns: *Columns,
 
@@ -241,7 +241,7 @@ const Writer = struct {
         columns.header_rows = at + 1;
     }
 
-    /// Behind the headers of a row.
+    /// After the headers of a row.
     inline fn end(self: *Writer) void {
         const columns = self.columns;
         columns.header_offsets[columns.rows] = @intCast(columns.header_rows);
@@ -258,7 +258,7 @@ fn read(batch: *const Batch, sink: anytype) Error!void {
     }
 }
 
-/// Records of magic 2 (`org.apache.kafka.common.record.DefaultRecord`), which fill `bytes`.
+/// Decodes records of magic 2 (`org.apache.kafka.common.record.DefaultRecord`), which fill `bytes`.
 fn records(batch: *const Batch, bytes: []const u8, sink: anytype) Error!void {
     var reader = Reader{ .bytes = bytes };
     var left = batch.most_records;
@@ -268,7 +268,7 @@ fn records(batch: *const Batch, bytes: []const u8, sink: anytype) Error!void {
         left -= 1;
         const length = try reader.zigzag32();
         if (length <= 0 or length > reader.left()) return error.Odd;
-        // The record alone, so that none of its fields can run past its end.
+        // A reader of this record alone, so that no field can extend past its end.
         var one = Reader{ .bytes = try reader.take(@intCast(length)) };
         _ = try one.byte(); // attributes, of which none is defined
         const timestamp = batch.base_timestamp +% try one.zigzag64();
@@ -290,7 +290,7 @@ fn records(batch: *const Batch, bytes: []const u8, sink: anytype) Error!void {
 fn headers(record: *Reader, left: *u64, sink: anytype) Error!void {
     const count = try record.zigzag32();
     if (count == 0) return;
-    // Each takes two bytes or more, so that a count alone makes nothing.
+    // Each header takes at least two bytes, so a false count cannot allocate memory.
     if (count < 0 or count > record.left() / 2 or count > left.*) return error.Odd;
     left.* -= @intCast(count);
     for (0..@intCast(count)) |_| {
@@ -299,13 +299,13 @@ fn headers(record: *Reader, left: *u64, sink: anytype) Error!void {
     }
 }
 
-/// They go on from 0 behind the highest (`DefaultRecordBatch.incrementSequence`).
+/// Sequence numbers wrap to 0 after the highest (`DefaultRecordBatch.incrementSequence`).
 inline fn sequence(base: i32, delta: i64) i32 {
     if (base < 0) return NO_SEQUENCE;
     return @intCast((@as(i64, base) + delta) & std.math.maxInt(i32));
 }
 
-/// Messages of magic 0 or 1 that are not compressed (`org.apache.kafka.common.record.LegacyRecord`), which fill `bytes`.
+/// Decodes uncompressed messages of magic 0 or 1 (`org.apache.kafka.common.record.LegacyRecord`), which fill `bytes`.
 fn messages(comptime magic: u8, batch: *const Batch, bytes: []const u8, sink: anytype) Error!void {
     var at: usize = 0;
     var left = batch.most_records;
@@ -343,12 +343,12 @@ fn message(comptime magic: u8, batch: *const Batch, bytes: []const u8, sink: any
     sink.end();
 }
 
-/// Bytes behind their length, a varint; null where it is -1.
+/// Bytes with a varint length prefix; null if it is -1.
 inline fn nullable(record: *Reader) Error!?[]const u8 {
     return bytesOf(record, try record.zigzag32());
 }
 
-/// The same with an int32.
+/// Bytes with an int32 length prefix; null if it is -1.
 inline fn sized(reader: *Reader) Error!?[]const u8 {
     return bytesOf(reader, try reader.int(i32));
 }
@@ -365,7 +365,7 @@ inline fn setBit(bits: [*]u8, index: usize) void {
     bits[index / 8] |= @as(u8, 1) << @as(u3, @intCast(index % 8));
 }
 
-/// Whether `text` begins with one of a list of texts, each behind its length.
+/// Whether `text` begins with a text of the list (length-prefixed texts).
 fn beginsWithListed(text: []const u8, list: []const u8) bool {
     var items = Listed{ .list = list };
     while (items.next()) |item| {
@@ -374,7 +374,7 @@ fn beginsWithListed(text: []const u8, list: []const u8) bool {
     return false;
 }
 
-/// Whether `text` is one of them.
+/// Whether `text` is in the list.
 fn isListed(text: []const u8, list: []const u8) bool {
     var items = Listed{ .list = list };
     while (items.next()) |item| {

@@ -1,12 +1,13 @@
-//! Exchanges of `feed.zig` as columns: both bodies as JSON text, what they name, and where their batches of records are.
+//! Exchanges of `feed.zig` as columns: both bodies as JSON text, the names in them, and the positions of their record
+//! batches.
 //!
-//! The specification is `kafkasniff/rows/exchanges.py` with `entities.py`. A body is walked twice: as JSON, which finds
-//! whatever is not right in it, and for its facts, by the roles of fields. Exchanges of which there is more to report are
-//! left to Python. `kafkasniff/native/exchanges.py` has the same structures.
+//! The specification is `kafkasniff/tables/rows/exchanges.py` with `kafka/apis/entities.py`. A body is walked twice: as JSON, which finds
+//! every problem in it, and for its facts, by the roles of fields. Exchanges with anything more to report are left to
+//! Python. `kafkasniff/native/exchanges.py` has the same structures.
 
 const calls = @import("call.zig");
 const columns = @import("columns.zig");
-const feed = @import("feed.zig");
+const feed = @import("feed_state.zig");
 const isText = @import("text.zig").isText;
 const Json = @import("json.zig").Json;
 const kindOf = @import("lines.zig").kindOf;
@@ -21,25 +22,23 @@ const Message = feed.Message;
 const Op = programs.Op;
 
 pub const NONE: u32 = 0xFFFF_FFFF;
-/// Bytes of a request in front of its client id.
-const CLIENT_ID = 10;
-/// Topics and partitions of an exchange, each looked for among those before it; exchanges with more are Python's.
+/// Topics and partitions of an exchange, found by linear search; exchanges with more are left to Python.
 const MOST = 1024;
 pub const VALUES = 6;
 
-/// Arrow's layout of texts, one behind the other.
+/// Concatenated texts in Arrow's layout.
 pub const Texts = extern struct {
-    /// One more than there are texts.
+    /// One more entry than there are texts.
     offsets: [*]i32,
     data: [*]u8,
     size: u64,
     used: u64,
 };
 
-/// Texts of which each is kept once.
+/// Distinct texts, each stored once.
 pub const Names = extern struct {
     texts: Texts,
-    /// Indices by hash, NONE where there is none; a power of two.
+    /// Indices by hash, NONE for a free slot. The size is a power of two.
     table: [*]u32,
     table_size: u64,
     count: u64,
@@ -64,39 +63,39 @@ pub const Names = extern struct {
     }
 };
 
-/// Two messages, by their indices. `response` may be NONE: then the row is about the request.
+/// Two messages, by their indices. `response` may be NONE: then the row is about the request alone.
 pub const Pair = extern struct { request: u32, response: u32 };
 
 pub const Row = extern struct {
     /// Index of the pair.
     pair: u64,
-    /// Records of all partitions; see `has`.
+    /// Number of records in all partitions; see `has`.
     records: i64,
     /// Numbers of the request, see `Role`.
     values: [VALUES]i64,
     has: packed struct(u32) {
         records: bool = false,
         throttle: bool = false,
-        /// The request names more than one group or transactional id; then there is none in the row.
+        /// The request names more than one group or transactional id; then the row has none of them.
         groups: bool = false,
         transactions: bool = false,
         rest: u28 = 0,
     },
     throttle: i32,
-    /// The first error code, and how many there are with this row.
+    /// The first error code, and the number of error codes of this row.
     code: i32,
     codes: u32,
-    // Names, by their indices
+    // Indices of names
     client_id: u32,
     group: u32,
     transaction: u32,
     asked_member: u32,
     told_member: u32,
-    // How many there are with this row
+    // Numbers of entries that belong to this row
     topics: u32,
     partitions: u32,
     batches: u32,
-    // How many of them the request names
+    // How many of them are in the request
     asked_topics: u32,
     asked_partitions: u32,
 };
@@ -113,7 +112,7 @@ pub const Partition = extern struct {
     batches: i32 = 0,
     producer_epoch: i32 = 0,
     base_sequence: i32 = 0,
-    /// An index in `records.CODECS`, or behind these: several.
+    /// An index in `records.CODECS`, or the number after its end for several codecs.
     codec: i32 = 0,
     has: packed struct(u32) {
         offset: bool = false,
@@ -127,7 +126,7 @@ pub const Partition = extern struct {
     } = .{},
 };
 
-/// What records of a batch have in common, beside `columns.Batch`.
+/// Facts that all records of a batch share, in addition to `columns.Batch`.
 pub const Shared = extern struct {
     producer_id: i64,
     /// Records that its header states.
@@ -143,25 +142,21 @@ pub const Shared = extern struct {
 };
 
 pub const Exchanges = extern struct {
-    messages: [*]const Message,
-    messages_size: u64,
-    buffer: [*]const u8,
-    buffer_size: u64,
-    arena: [*]const u8,
-    arena_size: u64,
+    found: feed.Messages,
     pairs: [*]const Pair,
     pairs_size: u64,
-    /// Programs whose ops have roles, by direction (0 request, 1 response) and code; null: such messages are Python's.
+    /// Programs whose ops have roles, by direction (0 request, 1 response) and code; null: such messages are left to
+    /// Python.
     programs: [*]const ?[*]const u8,
     call: *calls.Call,
-    /// 1: nothing of bodies is wanted.
+    /// 1: bodies are not decoded.
     headers: u32,
     /// 1: bodies are wanted as text.
     bodies: u32,
     /// 1: batches of records are wanted.
     records: u32,
     spare: u32,
-    /// Bytes of a message that is read here, at most.
+    /// The largest message that is decoded here, in bytes.
     most: u64,
     requests: Texts,
     responses: Texts,
@@ -188,13 +183,13 @@ pub const Exchanges = extern struct {
     codes_used: u64,
 };
 
-/// What a field says; `kafkasniff/roles.py` gives them to ops.
+/// The role of a field; `kafkasniff/engine/roles.py` assigns roles to ops.
 const Role = enum(u8) {
     none = 0,
     /// Something in this struct has a role.
     inside = 1,
     topic = 2,
-    /// The same: those of the brokers' own are Python's.
+    /// As `topic`, but the brokers' own topics are left to Python.
     data_topic = 3,
     group = 4,
     transaction = 5,
@@ -207,12 +202,12 @@ const Role = enum(u8) {
     records = 11,
     member = 12,
     throttle = 13,
-    /// From here on: numbers that go to `Row.values`.
+    /// Values from here on: numbers that are stored in `Row.values`.
     value = 16,
     _,
 };
 
-/// Rows from `next` on, until there is no room: 1 where that ended it. Rows begin anew with each call.
+/// Writes rows from `next` on. Returns 1 if there is no room for more. Each call starts with no rows.
 pub fn run(call: *Exchanges) calls.Status {
     if (!std.math.isPowerOfTwo(call.names.table_size) or call.next > call.pairs_size) return .misuse;
     inline for (.{ &call.requests, &call.responses, &call.names.texts }) |texts| {
@@ -245,9 +240,9 @@ pub fn run(call: *Exchanges) calls.Status {
 fn exchange(call: *Exchanges) Error!void {
     const pair = &call.pairs[call.next];
     const is_whole = pair.response != NONE;
-    if (pair.request >= call.messages_size or (is_whole and pair.response >= call.messages_size)) return error.Odd;
-    const asked = &call.messages[pair.request];
-    const data = try bytesOf(call, asked);
+    if (pair.request >= call.found.size or (is_whole and pair.response >= call.found.size)) return error.Odd;
+    const asked = &call.found.rows[pair.request];
+    const data = try call.found.bytes(asked);
     const first_batch = call.batches_used;
     const row = &call.rows[call.rows_used];
     row.* = .{
@@ -269,10 +264,7 @@ fn exchange(call: *Exchanges) Error!void {
         .asked_topics = 0,
         .asked_partitions = 0,
     };
-    if (asked.client_id >= 0) {
-        const size: usize = @intCast(asked.client_id);
-        if (data.len < CLIENT_ID + size) return error.Odd;
-        const text = data[CLIENT_ID..][0..size];
+    if (try call.found.clientId(asked)) |text| {
         if (!isText(text)) return error.Odd;
         row.client_id = try call.names.index(text);
     }
@@ -292,8 +284,8 @@ fn exchange(call: *Exchanges) Error!void {
     row.asked_topics = @intCast(call.topics_used - facts.first_topic);
     row.asked_partitions = @intCast(call.partitions_used - facts.first_partition);
     if (is_whole) {
-        const answered = &call.messages[pair.response];
-        const response = try Body.of(call, answered, try bytesOf(call, answered));
+        const answered = &call.found.rows[pair.response];
+        const response = try Body.of(call, answered, try call.found.bytes(answered));
         const noted = try response.json(call, &call.responses);
         try codes(call, call.call.notes[0..noted], row);
         facts.program = response.program;
@@ -315,13 +307,7 @@ fn exchange(call: *Exchanges) Error!void {
     }
 }
 
-fn bytesOf(call: *const Exchanges, message: *const Message) Error![]const u8 {
-    const source = if (message.flags.arena) call.arena[0..call.arena_size] else call.buffer[0..call.buffer_size];
-    if (message.start > source.len or message.size > source.len - message.start) return error.Odd;
-    return source[message.start..][0..message.size];
-}
-
-/// Where a body is, and what it is read by.
+/// A body, and the program that decodes it.
 const Body = struct {
     program: programs.Program,
     data: []const u8,
@@ -334,7 +320,7 @@ const Body = struct {
         return .{ .program = programs.Program.at(address), .data = data, .start = message.body };
     }
 
-    /// Write it behind these texts, where bodies are wanted; returns the bytes of its error codes in `Call.notes`.
+    /// Appends its JSON to these texts if bodies are wanted. Returns the bytes of its error codes in `Call.notes`.
     fn json(self: *const Body, call: *const Exchanges, into: *Texts) Error!usize {
         const one = call.call;
         one.batches_wanted = 0;
@@ -370,6 +356,7 @@ const Header = struct {
     codec: i32,
     appended: bool,
     transactional: bool,
+    control: bool,
     base_offset: i64,
     base_timestamp: i64,
     max_timestamp: i64,
@@ -389,6 +376,7 @@ const Header = struct {
             .codec = attributes & 7,
             .appended = attributes & records.LOG_APPEND_TIME != 0,
             .transactional = attributes & records.TRANSACTIONAL != 0,
+            .control = attributes & records.CONTROL != 0,
             .base_offset = base_offset,
             .base_timestamp = try reader.int(i64),
             .max_timestamp = try reader.int(i64),
@@ -400,11 +388,11 @@ const Header = struct {
     }
 };
 
-/// What the fields of one struct say.
+/// Facts from the fields of one struct.
 const Own = struct {
     topic: u32,
     partition: ?i32 = null,
-    /// Where an array of partitions is.
+    /// Position of an array of partitions.
     partitions: ?usize = null,
     compact: bool = false,
     offset: ?i64 = null,
@@ -413,7 +401,7 @@ const Own = struct {
     records: ?[]const u8 = null,
 };
 
-/// Reads bodies that are right, by the roles of their fields.
+/// Decodes valid bodies by the roles of their fields.
 const Facts = struct {
     call: *Exchanges,
     row: *Row,
@@ -422,7 +410,7 @@ const Facts = struct {
     is_request: bool,
     first_topic: usize,
     first_partition: usize,
-    /// The partition that the last struct was about: the next one mostly follows.
+    /// The partition of the last struct; usually the next struct is about the next partition.
     last: usize = 0,
     many_groups: bool = false,
     many_transactions: bool = false,
@@ -439,7 +427,7 @@ const Facts = struct {
             switch (@as(Role, @enumFromInt(field.role))) {
                 .none => try self.skip(child),
                 .inside => {
-                    // What a struct says itself stands in front of these (`kafkasniff/roles.py`).
+                    // The struct's own facts come before these in its fields (`kafkasniff/engine/roles.py`).
                     if (!done) try self.note(&own);
                     done = true;
                     for (0..if (field.flags.array) try self.length(field) orelse 0 else 1) |_| {
@@ -492,7 +480,7 @@ const Facts = struct {
             if (role == .topic or role == .data_topic) own.topic = NONE;
             return;
         };
-        // Their records are read, and a log of metadata is fetched otherwise.
+        // Python decodes their records; and a metadata log is fetched by other means.
         if (role == .data_topic and std.mem.startsWith(u8, known, "__")) return error.Odd;
         const index = try self.call.names.index(known);
         const row = self.row;
@@ -523,7 +511,7 @@ const Facts = struct {
         call.topics_used += 1;
     }
 
-    /// What is known of a struct's partitions.
+    /// Adds a struct's facts to its partitions.
     fn note(self: *Self, own: *const Own) Error!void {
         if (own.topic == NONE) {
             if (own.records != null) return error.Odd;
@@ -577,7 +565,8 @@ const Facts = struct {
         return one.topic == topic_of and one.partition == number_of;
     }
 
-    /// The batches of a field, all of magic 2: others are Python's, and where records are wanted compressed ones, too.
+    /// Walks the batches of a field. Other formats than magic 2 are left to Python, and so are compressed batches and
+    /// control batches if records are wanted.
     fn batches(self: *Self, one: *Partition, bytes: []const u8) Error!void {
         const call = self.call;
         var at: usize = 0;
@@ -592,6 +581,7 @@ const Facts = struct {
             if (bytes[at + 16] != 2) return error.Odd;
             if (size > bytes.len - at) break;
             const batch = try Header.of(bytes[at..][0..size]);
+            if (batch.control and call.records != 0) return error.Odd;
             one.records += batch.count;
             one.bytes += @intCast(size);
             if (batch.codec != 0) {
@@ -652,7 +642,7 @@ const Facts = struct {
 
     // Bytes
 
-    /// A length, or the count of an array; null for null.
+    /// A length, or the count of an array; -1 is null.
     fn length(self: *Self, field: *const Op) Error!?usize {
         const size: i64 = if (field.flags.compact)
             @as(i64, @intCast(try self.reader.varint())) - 1
@@ -663,7 +653,7 @@ const Facts = struct {
         return if (size < 0) null else @intCast(size);
     }
 
-    /// That of a string, or of one in an array.
+    /// The length of a string, or of a string in an array.
     fn textLength(self: *Self, field: *const Op) Error!?usize {
         const size: i64 = if (field.flags.compact)
             @as(i64, @intCast(try self.reader.varint())) - 1

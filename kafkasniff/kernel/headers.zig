@@ -1,7 +1,7 @@
 //! Headers of packets to columns: Ethernet or bare IP, IPv4 without fragments or IPv6 without extensions, TCP.
 //!
-//! The specification is `capture/links.py`, `internet.py` and `segments.py`. A packet with anything else, and one whose
-//! headers are cut or contradict themselves, is left to Python.
+//! The specification is `capture/link/links.py`, `internet.py` and `segments.py`. A packet with anything else, or with
+//! truncated or contradictory headers, is left to Python.
 
 const std = @import("std");
 
@@ -13,13 +13,13 @@ const IPV4 = 0x0800;
 const IPV6 = 0x86DD;
 const TCP = 6;
 const MAPPED = 0xFFFF_0000_0000;
-/// `capture/decode.py`: LARGEST_PACKET.
+/// `capture/link/decode.py`: LARGEST_PACKET.
 const LARGEST = 1 << 30;
 
 pub const Packets = extern struct {
     buffer: [*]const u8,
     size: u64,
-    /// Of each packet: its first byte's offset, bytes captured and on the wire, and link type.
+    /// For each packet: offset of its first byte, bytes captured and on the wire, and link type.
     start: [*]const i64,
     captured: [*]const i64,
     wire: [*]const i64,
@@ -42,7 +42,7 @@ pub const Packets = extern struct {
     length: [*]i32,
     wire_length: [*]i32,
     ident: [*]u32,
-    /// Packets that are left, with room for `count`.
+    /// Packets that are left to Python, with room for `count`.
     left: [*]i64,
 
     // Results
@@ -63,7 +63,7 @@ pub const Packets = extern struct {
         }
     }
 
-    /// Writes the next row of the columns; false: the packet is left.
+    /// Writes the next row of the columns; false: the packet is left to Python.
     inline fn packet(self: *Packets, row: usize) bool {
         const start = self.start[row];
         const captured = self.captured[row];
@@ -72,7 +72,7 @@ pub const Packets = extern struct {
         if (start > self.size or captured > self.size - @as(u64, @intCast(start))) return false;
         const from: usize = @intCast(start);
         const bytes = self.buffer[from..][0..@intCast(captured)];
-        // All places below count from the packet's first byte.
+        // All positions below are relative to the packet's first byte.
         const wire_end: usize = @intCast(@min(wire, LARGEST));
         switch (self.link[row]) {
             ETHERNET => {
@@ -95,7 +95,7 @@ pub const Packets = extern struct {
                 if (head.len < 20) return false;
                 const size = @as(usize, head[0] & 15) * 4;
                 const total = short(head, 2);
-                // 0: segmentation offload writes it later.
+                // 0: segmentation offload sets it later.
                 const end = if (total == 0) wire_end else at + total;
                 if (size < 20 or end < at + size) return false;
                 if (short(head, 6) & 0x3FFF != 0 or head[9] != TCP) return false;
@@ -158,8 +158,8 @@ inline fn long(bytes: []const u8, at: usize) u64 {
     return std.mem.readInt(u64, bytes[at..][0..8], .big);
 }
 
-/// Where the packets of a block of a ring (`capture/ring.py`) begin: each says how far behind it the next one is.
-/// Returns how many of `count` have a header of `size` bytes within the block.
+/// Finds the packets in a block of a ring (`capture/live/ring.py`): each header has the distance to the next one. Returns
+/// how many of `count` packets have a header of `size` bytes within the block.
 pub fn ringPlaces(block: []const u8, first: u32, size: u32, places: []i64) u64 {
     var at: usize = first;
     for (places, 0..) |*place, found| {

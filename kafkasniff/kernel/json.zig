@@ -1,4 +1,4 @@
-//! JSON text into a buffer of the caller's: what orjson writes of the same values, byte for byte.
+//! JSON text into a buffer of the caller, identical to orjson's output for the same values.
 //!
 //! `Json` and `pack.Pack` have the same functions, so that one walk serves both.
 
@@ -8,9 +8,9 @@ const Error = @import("reader.zig").Error;
 const Hiding = @import("payload.zig").Hiding;
 const text_of = @import("text.zig");
 
-/// How bytes are shown.
+/// How byte strings are shown.
 pub const Form = enum(u2) {
-    /// A string where they are UTF-8, else `{"base64"}`.
+    /// A string if they are UTF-8, else `{"base64"}`.
     auto = 0,
     base64 = 1,
     hex = 2,
@@ -18,7 +18,7 @@ pub const Form = enum(u2) {
 };
 
 const WIDTH = text_of.WIDTH;
-/// Bytes that are looked at together where text is long.
+/// Bytes that are scanned together in long text.
 const FAR = 4 * WIDTH;
 
 const HEX = "0123456789abcdef";
@@ -34,14 +34,14 @@ pub const Json = struct {
     bytes: []u8,
     at: usize = 0,
     form: Form = .auto,
-    /// What becomes of payload; null where it is shown.
+    /// How payload is hidden; null if it is shown.
     hiding: ?*Hiding = null,
 
     const Self = @This();
-    /// It is final: what Python would add to a body cannot be added later.
+    /// The output is final: Python cannot add anything to a body later.
     pub const is_final = true;
 
-    /// Makes sure that `size` bytes fit.
+    /// Ensures that `size` bytes fit.
     pub inline fn room(self: *Self, size: usize) Error!void {
         if (size > self.bytes.len - self.at) return error.NoRoom;
     }
@@ -60,7 +60,7 @@ pub const Json = struct {
 
     // Structure
 
-    /// An object of `count` members, and perhaps up to `more` others; returns what `closeMap` needs.
+    /// Opens an object of `count` members and up to `more` optional ones. Returns the mark for `closeMap`.
     pub inline fn openMap(self: *Self, _: usize, _: usize) Error!usize {
         try self.byte('{');
         return 0;
@@ -70,30 +70,30 @@ pub const Json = struct {
         try self.byte('}');
     }
 
-    /// A member's name, given as `"name":`.
+    /// Writes a member's name, given as `"name":`.
     pub inline fn key(self: *Self, literal: []const u8, is_first: bool) Error!void {
         if (!is_first) try self.byte(',');
         try self.put(literal);
     }
 
-    /// A member's name that is known here.
+    /// Writes a member's name that is known at compile time.
     pub inline fn name(self: *Self, comptime text: []const u8, comptime is_first: bool) Error!void {
         try self.put((if (is_first) "\"" else ",\"") ++ text ++ "\":");
     }
 
-    /// An array of `count` elements; returns what `endArray` needs.
+    /// Opens an array of `count` elements. Returns the mark for `endArray`.
     pub inline fn openArray(self: *Self, _: usize) Error!usize {
         try self.byte('[');
         return 0;
     }
 
-    /// An array of a number of elements that `closeList` says; returns what that needs.
+    /// Opens an array whose number of elements is given to `closeList`. Returns the mark for that.
     pub inline fn openList(self: *Self) Error!usize {
         try self.byte('[');
         return 0;
     }
 
-    /// Before each element.
+    /// Called before each element.
     pub inline fn element(self: *Self, is_first: bool) Error!void {
         if (!is_first) try self.byte(',');
     }
@@ -102,7 +102,7 @@ pub const Json = struct {
         try self.byte(']');
     }
 
-    /// Close an array that ends early.
+    /// Closes an array that ends early.
     pub inline fn endArray(self: *Self, _: usize, _: usize) Error!void {
         try self.byte(']');
     }
@@ -117,17 +117,17 @@ pub const Json = struct {
         try self.put("null");
     }
 
-    /// Text that is known here and needs no escapes.
+    /// Text that is known at compile time and needs no escapes.
     pub inline fn word(self: *Self, comptime text: []const u8) Error!void {
         try self.put("\"" ++ text ++ "\"");
     }
 
-    /// Numbers with a fraction are for orjson to write.
+    /// Numbers with a fraction are left to orjson.
     pub fn float(_: *Self, _: u64) Error!void {
         return error.Odd;
     }
 
-    /// What stands for `size` secret bytes at `position`.
+    /// A placeholder for `size` secret bytes at `position`.
     pub fn withheld(self: *Self, _: usize, size: usize) Error!void {
         try self.put("{\"redacted\":");
         try self.integer(@intCast(size));
@@ -171,7 +171,7 @@ pub const Json = struct {
     pub fn string(self: *Self, text: []const u8) Error!void {
         try self.byte('"');
         var at: usize = 0;
-        // Where several blocks at once are worth a look again.
+        // Text that is long enough for several blocks at once.
         var far: usize = 0;
         while (at < text.len) {
             if (self.copied(WIDTH, text, at)) |plain| {
@@ -193,12 +193,12 @@ pub const Json = struct {
         try self.byte('"');
     }
 
-    /// Copy the characters of the next `size` bytes that need no look, and return how many they are: of more than
-    /// `WIDTH` all or none. Null where there are not so many bytes, or no room.
+    /// Copies the next `size` bytes up to the first one that needs an escape or a check, and returns their number.
+    /// Blocks longer than `WIDTH` are copied whole or not at all. Null if there are not enough bytes, or no room.
     inline fn copied(self: *Self, comptime size: usize, text: []const u8, at: usize) ?usize {
         if (text.len - at < size or self.bytes.len - self.at < size) return null;
         const block: @Vector(size, u8) = text[at..][0..size].*;
-        // Of signed numbers control characters and bytes of other characters than ASCII's are the small ones.
+        // As signed numbers, control characters and non-ASCII bytes are the small ones.
         const special = (@as(@Vector(size, i8), @bitCast(block)) < @as(@Vector(size, i8), @splat(0x20))) |
             (block == @as(@Vector(size, u8), @splat('"'))) |
             (block == @as(@Vector(size, u8), @splat('\\')));
@@ -210,7 +210,7 @@ pub const Json = struct {
         return plain;
     }
 
-    /// One character, escaped as JSON asks; returns the place of the next one.
+    /// Writes one character, escaped if JSON requires it. Returns the position of the next one.
     inline fn one(self: *Self, text: []const u8, at: usize) Error!usize {
         const first = text[at];
         if (first >= 0x80) {
@@ -261,7 +261,7 @@ pub const Json = struct {
         try self.put("\"}");
     }
 
-    /// An application's bytes.
+    /// Payload: bytes of an application.
     pub fn payload(self: *Self, value: []const u8) Error!void {
         const hiding = self.hiding orelse return self.binary(value);
         try self.put("{");
@@ -269,14 +269,14 @@ pub const Json = struct {
         try self.put("}");
     }
 
-    /// An application's text; as `string`.
+    /// Payload that is text; as `string`.
     pub fn payloadText(self: *Self, value: []const u8) Error!void {
         if (self.hiding == null) return self.string(value);
         if (!text_of.isText(value)) return error.Odd;
         try self.payload(value);
     }
 
-    /// The members of what stands for payload.
+    /// The members of the placeholder for payload.
     pub fn standIn(self: *Self, hiding: *Hiding, value: []const u8) Error!void {
         if (hiding.hashes) {
             try self.put("\"hash\":\"");
@@ -301,7 +301,7 @@ pub const Json = struct {
         try self.put("\"}");
     }
 
-    /// The text of base64 without quotes, padded.
+    /// Padded base64 without quotes.
     pub fn base64(self: *Self, value: []const u8) Error!void {
         const size = encoding.length(value.len);
         try self.room(size);

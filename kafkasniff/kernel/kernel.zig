@@ -1,10 +1,12 @@
-//! The exported functions. No state: all memory is the caller's.
+//! The exported functions. The kernel has no state: all memory belongs to the caller.
 
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
 pub const columns = @import("columns.zig");
 pub const exchanges = @import("exchanges.zig");
-pub const feed = @import("feed.zig");
+const feed = @import("feed.zig");
+pub const feed_state = @import("feed_state.zig");
+const feed_table = @import("feed_table.zig");
 pub const headers = @import("headers.zig");
 const json = @import("json.zig");
 pub const lines = @import("lines.zig");
@@ -27,7 +29,7 @@ pub const crc32c = @import("checksum.zig").crc32c;
 const Call = calls.Call;
 const Status = calls.Status;
 
-/// A failed check ends the process; nothing is printed, which keeps std's tables of debug symbols out of the library.
+/// A failed check ends the process without a message, which keeps std's tables of debug symbols out of the library.
 pub const panic = std.debug.FullPanic(stop);
 
 fn stop(_: []const u8, _: ?usize) noreturn {
@@ -37,32 +39,32 @@ fn stop(_: []const u8, _: ?usize) noreturn {
 
 const IDENTITY = "kafkasniff-kernel abi=4 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
-/// What was compiled, by what.
+/// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {
     return IDENTITY;
 }
 
-/// 1 where these bytes are a program: any other must not be used.
+/// 1 if these bytes are a valid program; others must not be used.
 pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
     return @intFromBool(programs.check(program[0..size]));
 }
 
-/// Where the records of a pcap file begin.
+/// Finds the records of a pcap file.
 pub export fn kafkasniff_pcap_records(records: *pcap.Records) void {
     records.read();
 }
 
-/// Headers of packets to columns.
+/// Decodes headers of packets to columns.
 pub export fn kafkasniff_headers(packets: *headers.Packets) void {
     packets.read();
 }
 
-/// Where packets of a ring's block begin (`headers.ringPlaces`).
+/// Finds the packets in a block of a ring (`headers.ringPlaces`).
 pub export fn kafkasniff_ring(block: [*]const u8, size: u64, first: u32, header: u32, places: [*]i64, count: u64) u64 {
     return headers.ringPlaces(block[0..size], first, header, places[0..count]);
 }
 
-/// The body `data[start:end]`. What follows it in the data is for the caller to judge (`call.after`).
+/// Renders the body `data[start:end]`. The caller judges any data after its end (`call.after`).
 pub export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
@@ -79,9 +81,9 @@ pub export fn kafkasniff_body(call: *Call, program: [*]const u8, data: [*]const 
     return .done;
 }
 
-/// The same as MessagePack, of the body that `call` names; for callers to whom each argument and result costs.
-/// Returns twice the bytes written, and 1 more where the other results say anything but that the body ends with the
-/// data; where it is not done, a negative status.
+/// Packs the body that `call` names as MessagePack; for callers to whom each argument and result has a cost. Returns
+/// twice the number of bytes written, plus 1 unless the other results say only that the body ends with the data. If it
+/// is not done, returns a negative status.
 pub export fn kafkasniff_pack(call: *Call, data: [*]const u8) i64 {
     const done = kafkasniff_body(call, call.program orelse return -@as(i64, @intFromEnum(Status.misuse)), data, call.start, call.end);
     if (done != .done) return -@as(i64, @intFromEnum(done));
@@ -96,11 +98,11 @@ const Ended = struct {
     after: usize,
     wanting: bool,
     used: u64,
-    /// Some of the output is for Python to make (`pack.Extension`).
+    /// Python has to build some of the output (`pack.Extension`).
     extensions: bool,
 };
 
-/// A body in the wanted form.
+/// Writes a body in the requested form.
 fn written(
     call: *Call,
     program: programs.Program,
@@ -144,7 +146,7 @@ fn packOutput(call: *const Call) packing.Pack {
     return .{ .bytes = call.output[0..call.output_size] };
 }
 
-/// The `records` field `data[start:end]` as JSON.
+/// Renders the `records` field `data[start:end]` as JSON.
 pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end: u64) Status {
     if (start > end) return .misuse;
     reset(call);
@@ -152,7 +154,7 @@ pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end
     const hiding = if (memory.begin(call)) &memory else null;
     defer if (hiding) |used| used.forget();
     var out = jsonOutput(call, hiding);
-    // The field says nothing of its topic.
+    // The field does not name its topic.
     var account = record_fields.Account{
         .call = call,
         .left = call.max_records,
@@ -166,7 +168,7 @@ pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end
     return .done;
 }
 
-/// The records of a batch of magic 2, decompressed, which fill `data[start:end]`, as a MessagePack array.
+/// Packs the decompressed records of a batch of magic 2, which fill `data[start:end]`, as a MessagePack array.
 pub export fn kafkasniff_record_list(
     call: *Call,
     data: [*]const u8,
@@ -179,15 +181,15 @@ pub export fn kafkasniff_record_list(
     var out = packOutput(call);
     var account = record_fields.Account{ .call = call, .left = call.max_records };
     const list = out.openList() catch |reason| return status(reason);
-    const count = record_fields.records(&out, data[start..end], base.*, &account) catch |reason| return status(reason);
+    const count = record_fields.records(&out, data[start..end], base.*, false, &account) catch |reason| return status(reason);
     out.closeList(list, @intCast(count)) catch |reason| return status(reason);
     call.written = out.at;
     return .done;
 }
 
-/// Bodies one behind the other: those of items with a program, up to the first for which there is no room. Returns how
-/// many items were looked at. Those with compressed records are for `kafkasniff_body`. As MessagePack all of them are one
-/// array, with null for what is not done.
+/// Renders the bodies of items with a program, one after the other, up to the first that does not fit. Returns the
+/// number of items processed. Bodies with compressed records are left to `kafkasniff_body`. As MessagePack, all bodies
+/// form one array, with null for those not done.
 pub export fn kafkasniff_bodies(call: *Call, data: [*]const u8, size: u64, items: [*]calls.Item, count: u64) u64 {
     reset(call);
     const output = call.output;
@@ -284,57 +286,57 @@ fn status(reason: reading.Error) Status {
     };
 }
 
-/// What the batches of `call` hold (`columns.Batch`).
+/// Measures the batches of `call` (`columns.Batch`).
 pub export fn kafkasniff_columns_measure(call: *columns.Columns) void {
     columns.measure(call);
 }
 
-/// Their records as columns: of those that were measured as `done` and are so still.
+/// Writes the records of the batches that were measured as `done` and are still valid.
 pub export fn kafkasniff_columns_write(call: *columns.Columns) Status {
     return columns.write(call);
 }
 
-/// Rows of a batch, from `row` on; see `feed.zig`.
-pub export fn kafkasniff_feed(call: *feed.Feed) feed.Status {
+/// Processes rows of a batch, from `row` on; see `feed.zig`.
+pub export fn kafkasniff_feed(call: *feed_state.Feed) feed_state.Status {
     return feed.run(call);
 }
 
-/// What is kept of an earlier batch, for the next one: `from` is the arena that its unfinished frames are in.
-pub export fn kafkasniff_feed_carry(call: *feed.Feed, from: [*]const u8) feed.Status {
+/// Keeps the unfinished frames of an earlier batch for the next one; `from` is the arena that holds them.
+pub export fn kafkasniff_feed_carry(call: *feed_state.Feed, from: [*]const u8) feed_state.Status {
     return feed.carry(call, from);
 }
 
-/// Find the connection at this index by its endpoints from now on, for which the table has to have room.
-pub export fn kafkasniff_feed_enter(call: *feed.Feed, index: u32) void {
-    feed.enter(call, index);
+/// Adds the connection at this index to the table, which must have room for it.
+pub export fn kafkasniff_feed_enter(call: *feed_state.Feed, index: u32) void {
+    feed_table.enter(call, index);
 }
 
-/// Find it no more.
-pub export fn kafkasniff_feed_forget(call: *feed.Feed, index: u32) void {
-    feed.forget(call, index);
+/// Removes the connection at this index from the table.
+pub export fn kafkasniff_feed_forget(call: *feed_state.Feed, index: u32) void {
+    feed_table.forget(call, index);
 }
 
-/// Messages of a batch as JSON lines, from `next` on; see `lines.zig`.
+/// Renders messages of a batch as JSON lines, from `next` on; see `lines.zig`.
 pub export fn kafkasniff_lines(call: *lines.Lines) lines.Outcome {
     return lines.run(call);
 }
 
-/// Whole exchanges of a batch as columns, from `next` on; see `exchanges.zig`.
+/// Writes whole exchanges of a batch as columns, from `next` on; see `exchanges.zig`.
 pub export fn kafkasniff_exchanges(call: *exchanges.Exchanges) Status {
     return exchanges.run(call);
 }
 
-/// The same as lines of text; see `text_lines.zig`.
+/// Renders messages of a batch as lines of text; see `text_lines.zig`.
 pub export fn kafkasniff_text_lines(call: *text_lines.TextLines) text_lines.Outcome {
     return text_lines.run(call);
 }
 
-/// 1 where these bytes are a table of a summary: any other must not be used.
+/// 1 if these bytes are a valid table of a summary; others must not be used.
 pub export fn kafkasniff_check_summary(table: [*]const u8, size: u64) i32 {
     return @intFromBool(summary_tables.check(table[0..size]));
 }
 
-/// What lines of text show of bodies (`summary.summaries`).
+/// Writes the summaries of bodies for lines of text (`summary.summaries`).
 pub export fn kafkasniff_summaries(
     call: *summaries.Call,
     data: [*]const u8,

@@ -1,10 +1,10 @@
-//! Messages of `feed.zig` as JSON lines, whole, one behind the other.
+//! Messages of `feed.zig` as JSON lines.
 //!
-//! The specification is `kafkasniff/sinks/jsonl.py`. Messages of which there is more to report than header, body and
-//! error codes are left to Python. `kafkasniff/native/lines.py` has the same structures.
+//! The specification is `kafkasniff/sinks/jsonl.py`. Messages with more to report than header, body and error codes are
+//! left to Python. `kafkasniff/native/lines.py` has the same structures.
 
 const calls = @import("call.zig");
-const feed = @import("feed.zig");
+const feed = @import("feed_state.zig");
 const Hiding = @import("payload.zig").Hiding;
 const isText = @import("text.zig").isText;
 const Json = @import("json.zig").Json;
@@ -18,41 +18,41 @@ const walking = @import("walk.zig");
 const Error = reading.Error;
 const Message = feed.Message;
 
-/// Bytes of a request in front of its client id.
-const CLIENT_ID = 10;
-/// The number of a capture is in front of that of the packet (`streams.PACKET_SHIFT`).
+/// The number of the capture is stored above the packet number (`segments.PACKET_SHIFT`).
 pub const PACKET_SHIFT = 40;
 const PACKET_NUMBER = (1 << PACKET_SHIFT) - 1;
 
 pub const Outcome = enum(i32) {
-    /// All messages of the range were looked at; or `next` is the first one that was not:
+    /// All messages of the range were processed; or `next` is the first one that was not:
     done = 0,
     /// there is no room for its line,
     no_room = 1,
-    /// its records have to be decompressed (`Call.batches`), to be given in the next call,
+    /// its records have to be decompressed (`Call.batches`) and given in the next call,
     compressed = 2,
     /// or there is no `Kind`, no `Connection` or no `Text` for it yet.
     new_kind = 3,
     new_connection = 4,
     new_capture = 5,
-    /// The caller has to say something first (`names.Asks`).
+    /// The caller has to answer first (`names.Asks`).
     asks = 6,
-    misuse = 7,
+    /// How to decode control records (`Call.controls`) is not known yet.
+    new_controls = 7,
+    misuse = 8,
 };
 
 pub const State = enum(u8) { left = 0, written = 1 };
 
-/// What becomes of a message.
+/// How a message is handled.
 pub const Shown = enum(u8) {
-    /// It is read as the others are, so that what is to be reported of it is found, and has no line.
+    /// It is decoded like the others, to find what has to be reported, but has no line.
     read = 0,
     written = 1,
-    /// It is Python's.
+    /// It is left to Python.
     left = 2,
     _,
 };
 
-/// A text that is the caller's. Null: not known yet.
+/// A text in memory of the caller. Null: not known yet.
 pub const Text = extern struct {
     text: ?[*]const u8,
     size: u64,
@@ -66,7 +66,7 @@ pub const Connection = extern struct {
     number: i64,
     /// Bytes of `text`; 0: not known yet.
     size: u32,
-    /// 1: all its messages are Python's.
+    /// 1: all its messages are left to Python.
     left: u32,
     /// `"client":"…","broker":"…"`
     text: [128]u8,
@@ -76,63 +76,54 @@ pub const Connection = extern struct {
 pub const Kind = extern struct {
     /// `"api_key":…,"api":"…","api_version":…`
     text: Text,
-    /// What bodies are rendered by; null: their messages are Python's.
+    /// The program that renders bodies; null: the messages are left to Python.
     program: ?[*]const u8,
     /// 1: bodies are not shown.
     bare: u32,
-    /// 1: they report the topics that they name.
+    /// 1: the messages map topic ids to names.
     tells: u32,
-    /// What is to be reported with each message, as JSON.
+    /// Bodies that are not shown: 1 shows their bytes, 2 their size.
+    raw: u32,
+    spare: u32,
+    /// Problems reported with each message, as JSON.
     problems: Text,
 };
 
-/// The client id of a request of an earlier batch, for its response among the messages.
+/// The client id of a request of an earlier batch, for its response in this one.
 pub const Earlier = extern struct {
     /// Index of the response.
     message: u32,
     /// Bytes of the client id; -1: null.
     size: i32,
-    /// Where they are.
+    /// Their address.
     text: ?[*]const u8,
 };
 
-/// The messages of a batch.
+/// The messages of a batch, with their facts and the memory that holds their bytes.
 pub const Source = extern struct {
-    messages: [*]const Message,
-    messages_size: u64,
-    /// Of the exchanges, for each message.
+    found: feed.Messages,
+    /// The number of each message's exchange.
     numbers: [*]const i64,
-    buffer: [*]const u8,
-    buffer_size: u64,
-    arena: [*]const u8,
-    arena_size: u64,
-    /// In the order of their messages.
+    /// Ordered by message.
     earlier: [*]const Earlier,
     earlier_size: u64,
-    /// What becomes of each message; null: all are written.
+    /// How each message is handled; null: all are written.
     shown: ?[*]const Shown,
 
-    /// What becomes of a message.
+    /// How a message is handled.
     pub inline fn shownOf(self: *const Source, index: u64) Shown {
         return (self.shown orelse return .written)[index];
     }
 
-    /// The bytes of a message.
-    pub inline fn bytes(self: *const Source, message: *const Message) Error![]const u8 {
-        const source = if (message.flags.arena) self.arena[0..self.arena_size] else self.buffer[0..self.buffer_size];
-        if (message.start > source.len or message.size > source.len - message.start) return error.Odd;
-        return source[message.start..][0..message.size];
-    }
-
-    /// The client id of a message, on a response that of its request. Those of `earlier` in front of `cursor`, which
-    /// moves on, are of messages before this one.
+    /// The client id of a message; a response has that of its request. Entries of `earlier` before `cursor`, which is
+    /// advanced, belong to earlier messages.
     pub fn clientId(self: *const Source, index: u64, cursor: *u64) Error!?[]const u8 {
-        const message = &self.messages[index];
-        if (message.flags.request) return self.ownClientId(message);
+        const message = &self.found.rows[index];
+        if (message.flags.request) return self.found.clientId(message);
         if (message.pair != feed.NONE) {
-            if (message.pair >= self.messages_size) return error.Odd;
-            const request = &self.messages[message.pair];
-            return if (request.flags.request) self.ownClientId(request) else error.Odd;
+            if (message.pair >= self.found.size) return error.Odd;
+            const request = &self.found.rows[message.pair];
+            return if (request.flags.request) self.found.clientId(request) else error.Odd;
         }
         while (cursor.* < self.earlier_size) : (cursor.* += 1) {
             const one = &self.earlier[cursor.*];
@@ -144,50 +135,43 @@ pub const Source = extern struct {
         return error.Odd;
     }
 
-    /// `Odd` where the client id of a request is not UTF-8, which is to be reported.
+    /// `Odd` if the client id of a request is not UTF-8, which has to be reported.
     pub fn checkClientId(self: *const Source, request: *const Message) Error!void {
-        const text = try self.ownClientId(request) orelse return;
+        const text = try self.found.clientId(request) orelse return;
         if (!isText(text)) return error.Odd;
-    }
-
-    inline fn ownClientId(self: *const Source, request: *const Message) Error!?[]const u8 {
-        if (request.client_id < 0) return null;
-        const data = try self.bytes(request);
-        const size: usize = @intCast(request.client_id);
-        if (data.len < CLIENT_ID + size) return error.Odd;
-        return data[CLIENT_ID..][0..size];
     }
 };
 
 pub const Lines = extern struct {
     source: Source,
     call: *calls.Call,
-    /// What is added to bodies; null: nothing is.
+    /// Names that are added to bodies; null: bodies stay as they are.
     names: ?*Names,
     connections: [*]const Connection,
     connections_size: u64,
     /// By direction (0 request, 1 response) and code.
     kinds: [*]const Kind,
-    /// By the number of the capture: its name as JSON, or an empty text where lines have none.
+    /// By the number of the capture: its name as JSON, or an empty text if lines do not name it.
     captures: [*]const Text,
     captures_size: u64,
-    /// Names of error codes as JSON, by the code less the first one.
+    /// Names of error codes as JSON, indexed by the code minus the first one.
     errors: [*]const Text,
     errors_size: u64,
     first_error: i64,
-    /// Bytes of a message that is written here, at most.
+    /// The largest message that is written here, in bytes.
     most: u64,
 
     /// The range. `next` is a result, too.
     next: u64,
     last: u64,
-    /// Of that one: the index of its connection, the place of its kind or the number of its capture; and its bytes.
+    /// The missing item for `next` (index of the connection, place of the kind or number of the capture), and the
+    /// message's size.
     wanted: u64,
     data: ?[*]const u8,
     data_size: u64,
     /// Bytes of lines so far.
     used: u64,
-    /// What became of each message from `base` on, and where its line ends.
+    /// How each message from `base` on was handled, and the end of its line.
     base: u64,
     ends: [*]u64,
     states: [*]State,
@@ -199,7 +183,7 @@ const Wanting = error{ NoRoom, Compressed, NewKind, NewConnection, NewCapture, A
 
 pub fn run(lines: *Lines) Outcome {
     const call = lines.call;
-    if (lines.next < lines.base or lines.last > lines.source.messages_size or lines.used > call.output_size) return .misuse;
+    if (lines.next < lines.base or lines.last > lines.source.found.size or lines.used > call.output_size) return .misuse;
     if (call.wants.output != .json) return .misuse;
     var memory: Hiding = undefined;
     const hiding = if (memory.begin(call)) &memory else null;
@@ -219,7 +203,7 @@ pub fn run(lines: *Lines) Outcome {
         } else |reason| {
             writer.out.at = lines.used;
             switch (reason) {
-                error.Odd => {},
+                error.Odd => if (call.controls_wanted != 0) return .new_controls,
                 else => |other| return want(lines, other),
             }
         }
@@ -229,12 +213,12 @@ pub fn run(lines: *Lines) Outcome {
     return .done;
 }
 
-/// The caller has to do something about the next message.
+/// Sets what the caller has to provide for the next message.
 fn want(lines: *Lines, reason: Wanting) Outcome {
-    const message = &lines.source.messages[lines.next];
+    const message = &lines.source.found.rows[lines.next];
     switch (reason) {
         error.NoRoom, error.Compressed => {
-            const source = if (message.flags.arena) lines.source.arena else lines.source.buffer;
+            const source = if (message.flags.arena) lines.source.found.arena else lines.source.found.buffer;
             lines.data = source + message.start;
             lines.data_size = message.size;
             return if (reason == error.NoRoom) .no_room else .compressed;
@@ -265,14 +249,14 @@ const Writer = struct {
     hiding: ?*Hiding,
     out: Json,
     moment: times.Moment = .{},
-    /// Those of `Source.earlier` in front of it are of messages before this one.
+    /// Entries of `Source.earlier` before this index belong to earlier messages.
     earlier: u64 = 0,
 
     const Self = @This();
 
     fn line(self: *Self, index: u64, shown: Shown) Stop!void {
         const lines = self.lines;
-        const message = &lines.source.messages[index];
+        const message = &lines.source.found.rows[index];
         if (message.code >= feed.KEYS * feed.VERSIONS) return error.Odd;
         const is_request = message.flags.request;
         const kind = &lines.kinds[kindOf(message)];
@@ -280,7 +264,7 @@ const Writer = struct {
         if (message.flags.tags or (kind.program == null and kind.bare == 0)) return error.Odd;
         if (shown != .written) {
             if (shown != .read or message.size > lines.most) return error.Odd;
-            const data = try lines.source.bytes(message);
+            const data = try lines.source.found.bytes(message);
             if (message.body > data.len) return error.Odd;
             if (is_request) try lines.source.checkClientId(message);
             _ = try self.bodyOf(kind, message, index, data);
@@ -290,7 +274,7 @@ const Writer = struct {
         const connection = &lines.connections[message.connection];
         if (connection.size == 0) return error.NewConnection;
         if (connection.left != 0 or connection.size > connection.text.len) return error.Odd;
-        const data = try lines.source.bytes(message);
+        const data = try lines.source.found.bytes(message);
         if (message.body > data.len or message.size > lines.most or message.time == feed.NO_TIME) return error.Odd;
         const capture = try self.captureOf(message);
 
@@ -331,11 +315,20 @@ const Writer = struct {
         }
         try out.put(",\"body\":");
         const noted = try self.bodyOf(kind, message, index, data);
+        if (kind.raw != 0) try self.raw(kind.raw == 1, data[message.body..]);
         if (noted > 0) try self.errors(noted, if (is_request) null else behind_errors - 1);
         try out.put("}\n");
     }
 
-    /// The body of a message; returns the bytes of its error codes in `Call.notes`.
+    /// A body that cannot be decoded.
+    fn raw(self: *Self, is_shown: bool, bytes: []const u8) Error!void {
+        @branchHint(.unlikely);
+        const out = &self.out;
+        try out.put(",\"raw\":");
+        if (is_shown) try out.encoded(bytes) else try out.withheld(0, bytes.len);
+    }
+
+    /// Writes the body of a message. Returns the bytes of its error codes in `Call.notes`.
     inline fn bodyOf(self: *Self, kind: *const Kind, message: *const Message, index: u64, data: []const u8) Stop!usize {
         const program = kind.program orelse {
             try self.out.nothing();
@@ -356,7 +349,7 @@ const Writer = struct {
         return lines.captures[number].get() orelse error.NewCapture;
     }
 
-    /// The body, where there is nothing to report of it but error codes; returns the bytes of these in `Call.notes`.
+    /// Writes the body if there is nothing but error codes to report of it. Returns their bytes in `Call.notes`.
     fn body(self: *Self, program: [*]const u8, data: []const u8, start: usize) Stop!usize {
         const call = self.lines.call;
         call.batches_wanted = 0;
@@ -371,7 +364,7 @@ const Writer = struct {
         return walk.noted;
     }
 
-    /// Insert error codes at this place; null: nowhere, since only responses report them.
+    /// Inserts error codes at this position; null: nowhere, because only responses report them.
     fn errors(self: *Self, noted: usize, place: ?usize) Error!void {
         @branchHint(.unlikely);
         const lines = self.lines;
@@ -402,7 +395,7 @@ const Writer = struct {
     }
 };
 
-/// Nanoseconds as milliseconds, in the digits of orjson. Numbers of up to 15 digits are exact in decimal, too.
+/// Nanoseconds as milliseconds, in orjson's digits. Numbers of up to 15 digits are exact in decimal, too.
 fn milliseconds(out: *Json, nanoseconds: i64) Error!void {
     const value: u64 = @abs(nanoseconds);
     if (value >= 1_000_000_000_000_000) return error.Odd;

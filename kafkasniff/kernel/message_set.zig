@@ -1,7 +1,7 @@
 //! Message sets: the formats before record batches, magic 0 and 1 (`org.apache.kafka.common.record.LegacyRecord`).
 //!
-//! The specification is `kafka/message_set.py`: what it reports as a problem is `Odd` here. So are wrappers within
-//! wrappers, which no current writer makes.
+//! The specification is `kafka/records/message_set.py`: its problems are `Odd` here. So are nested wrappers, which no current
+//! writer makes.
 
 const std = @import("std");
 const calls = @import("call.zig");
@@ -12,10 +12,10 @@ const record_fields = @import("records.zig");
 const Account = record_fields.Account;
 const Error = reading.Error;
 
-/// Bytes in front of what a message's size counts, and those that it has at least behind it, by magic.
+/// Bytes before those that a message's size counts, and the minimum size, by magic.
 const ENTRY = 12;
 pub const MIN_SIZES = [_]i32{ 14, 22 };
-/// Bytes in front of a timestamp or key.
+/// Bytes before a timestamp or key.
 const HEAD_SIZE = 18;
 const CRC_END = 16;
 const ATTRIBUTES_AT = 17;
@@ -37,7 +37,7 @@ const Message = struct {
     }
 };
 
-/// Ask for what the outermost message that fills `bytes` wraps.
+/// Asks for the decompressed content of the outermost message, which fills `bytes`.
 pub fn want(bytes: []const u8, position: usize, account: *Account) Error!void {
     if (bytes[ATTRIBUTES_AT] & 7 == 0) return;
     const one = try read(bytes, false);
@@ -53,7 +53,8 @@ pub fn want(bytes: []const u8, position: usize, account: *Account) Error!void {
     });
 }
 
-/// The outermost message that fills `bytes`, which begins at `position` of the caller's data, with all that it wraps.
+/// Writes the outermost message, which fills `bytes` and begins at `position` of the caller's data, with its whole
+/// content.
 pub fn message(out: anytype, bytes: []const u8, position: usize, account: *Account) Error!void {
     const one = try read(bytes, true);
     const known: u8 = if (one.magic == 0) 0x07 else 0x07 | LOG_APPEND_TIME;
@@ -91,7 +92,7 @@ pub fn message(out: anytype, bytes: []const u8, position: usize, account: *Accou
             try record(out, &one, one.offset, one.timestamp, true, account);
         } else {
             // KIP-31: offsets inside count from 0, and the wrapper has the absolute offset of the last. Producers may
-            // leave the wrapper's at 0: then what is inside stands for itself.
+            // leave the wrapper's offset at 0: then the offsets inside are absolute.
             const base: i128 = if (one.magic == 1) @max(@as(i128, one.offset) - inside.last_offset, 0) else 0;
             var at: usize = 0;
             while (at < inside.bytes.len) {
@@ -109,14 +110,15 @@ pub fn message(out: anytype, bytes: []const u8, position: usize, account: *Accou
     account.call.records += inside.count;
 }
 
-/// What a wrapper holds.
+/// The content of a wrapper.
 const Set = struct {
     bytes: []const u8,
     count: usize,
     last_offset: i64,
 };
 
-/// The set that fills `bytes`: looked at first, because the count and the last offset come before its messages.
+/// Decodes the set that fills `bytes`. This is a separate pass because the count and the last offset are written before
+/// the messages.
 fn setOf(bytes: []const u8, magic: u8, most: u64) Error!Set {
     var found = Set{ .bytes = bytes, .count = 0, .last_offset = 0 };
     var at: usize = 0;
@@ -142,7 +144,7 @@ fn next(bytes: []const u8, at: usize) Error![]const u8 {
     return left[0 .. ENTRY + @as(usize, @intCast(size))];
 }
 
-/// The message that fills `bytes`; `checks`: its checksum has to be right.
+/// Decodes the message that fills `bytes`. `checks`: its checksum must be right.
 fn read(bytes: []const u8, checks: bool) Error!Message {
     var reader = reading.Reader{ .bytes = bytes };
     var found: Message = undefined;
@@ -159,7 +161,7 @@ fn read(bytes: []const u8, checks: bool) Error!Message {
     return found;
 }
 
-/// Bytes behind their length, an int32; null where it is -1.
+/// Bytes with an int32 length prefix; null if it is -1.
 fn nullable(reader: *reading.Reader) Error!?[]const u8 {
     const length = try reader.int(i32);
     if (length < 0) {
@@ -177,7 +179,7 @@ fn record(
     is_first: bool,
     account: *Account,
 ) Error!void {
-    try account.look(out, one.key, one.value);
+    try account.look(out, one.key, one.value, false);
     try out.element(is_first);
     const map = try out.openMap(4, 0);
     try out.name("offset", true);

@@ -1,28 +1,28 @@
-//! Names of topic ids and fetch sessions in lines: what an enricher adds to bodies (`kafkasniff/enrich/enricher.py`).
+//! Names of topic ids and fetch sessions that an enricher adds to bodies (`kafkasniff/enrich/enricher.py`).
 //!
-//! The enricher keeps what is known. Here is a table of the names that were asked for, and what a line lacks is asked of
-//! the caller, who answers and calls again. `kafkasniff/native/names.py` has the same structures.
+//! The enricher keeps the names. This table caches the names that were asked for. If a line needs another one, the call
+//! ends; the caller adds it and calls again. `kafkasniff/native/names.py` has the same structures.
 
 const Error = @import("reader.zig").Error;
 const std = @import("std");
 
-/// Places of the table that are looked at for an id; messages with one that is in none of them are Python's.
+/// Places of the table that are probed for an id. A message whose id is in none of them is left to Python.
 const MAX_PROBES = 64;
 /// As `enrich.sessions.FINAL_EPOCH`.
 const FINAL_EPOCH = -1;
 
 pub const State = enum(u32) {
-    /// Asked for, or not known to the caller any more.
+    /// Requested, or the caller has forgotten it.
     wanted = 0,
     /// Nobody knows the name.
     unknown = 1,
-    /// Known, but no message told it.
+    /// Known, but not from a message.
     given = 2,
     learnt = 3,
     _,
 };
 
-/// A topic id and its name; without an id the place is empty.
+/// A topic id and its name; a place without an id is empty.
 pub const Topic = extern struct {
     id: [16]u8,
     text: ?[*]const u8,
@@ -30,30 +30,30 @@ pub const Topic = extern struct {
     state: State,
 };
 
-/// What the caller has to do before the message is written; all of them, one after the other.
+/// The steps that the caller has to take, in this order, before the message is written.
 pub const Asks = packed struct(u32) {
     /// Name topics: the places in `wants`.
     topics: bool = false,
-    /// Make the table larger, or empty it.
+    /// Enlarge the table, or empty it.
     room: bool = false,
-    /// Say what the message has to do with a fetch session.
+    /// Answer how the message relates to a fetch session.
     session: bool = false,
     rest: u29 = 0,
 };
 
 pub const Names = extern struct {
     topics: [*]Topic,
-    /// Places of the table less 1; a power of two.
+    /// Number of places minus 1; the number is a power of two.
     mask: u64,
     /// Places that are not empty.
     used: u64,
     wants: [*]u32,
     wants_size: u64,
-    /// By message, 1: a request that has nothing to do with fetch sessions.
+    /// By message; 1: a request without a fetch session.
     plain: [*]u8,
     plain_size: u64,
-    /// The answer: the message, how many partitions its session holds (negative: it is in none) and, as JSON, what is
-    /// shown of it.
+    /// The answer: the message, the number of partitions of its session (negative: it has no session), and the JSON
+    /// that is shown of it.
     answered: u64,
     partitions: i64,
     session: ?[*]const u8,
@@ -62,17 +62,17 @@ pub const Names = extern struct {
     // Results
     asks: Asks,
     wanted: u32,
-    /// Of a request the number and the epoch of its session, of a response its error code and the session's number.
+    /// Requests: number and epoch of the session. Responses: error code and number of the session.
     facts: [2]i64,
 
-    // The message at hand
+    // The current message
     index: u64,
     /// Index of the request of a response.
     pair: u64,
     is_request: u8,
-    /// It reports the topics that it names, so that an id may be learnt from it.
+    /// It maps topic ids to names, so that an id may be learnt from it.
     tells: u8,
-    /// The string in front of a topic id has a value.
+    /// The string before a topic id has a value.
     named: u8,
     count: u8,
     spare: u32,
@@ -88,13 +88,13 @@ pub const Names = extern struct {
         self.count = 0;
     }
 
-    /// Whether the caller has something to do; else what was written stands.
+    /// Whether the caller has something to do; else the output is valid.
     pub inline fn isAsking(self: *const Names) bool {
         return @as(u32, @bitCast(self.asks)) != 0;
     }
 
-    /// The name that is put beside a topic id; null: none. `Odd` where the message has more to say than that: it tells
-    /// the name, or, with records beside the id, the topic is one of the brokers' own.
+    /// The name to write beside a topic id; null: none. `Odd` if Python has to handle the message: it maps the id to a
+    /// name, or has records of one of the brokers' own topics.
     pub fn beside(self: *Names, id: *const [16]u8, is_named: bool, has_records: bool) Error!?[]const u8 {
         if (std.mem.allEqual(u8, id, 0)) return null;
         if (is_named and self.tells == 0) return null;
@@ -105,7 +105,7 @@ pub const Names = extern struct {
         return name;
     }
 
-    /// The name of a topic id, as far as it is known.
+    /// The name of a topic id, if it is known.
     pub fn get(self: *Names, id: *const [16]u8) Error!?[]const u8 {
         return nameOf(try self.topic(id) orelse return null);
     }
@@ -127,7 +127,7 @@ pub const Names = extern struct {
                 break;
             }
             if (std.mem.allEqual(u8, &found.id, 0)) {
-                // At most half of the table is used, so that ways are short.
+                // At most half of the table is used, which keeps probing short.
                 if (2 * self.used > self.mask) {
                     self.asks.room = true;
                     return error.Odd;
@@ -145,7 +145,7 @@ pub const Names = extern struct {
         return null;
     }
 
-    /// The next of `facts`; behind the last one what is shown of the session, null where nothing is.
+    /// Takes the next of `facts`. After the last one, returns the text of the session, or null if nothing is shown.
     pub fn fact(self: *Names, value: i64) Error!?[]const u8 {
         if (self.count >= self.facts.len) return error.Odd;
         self.facts[self.count] = value;
@@ -164,7 +164,7 @@ pub const Names = extern struct {
         return (self.session orelse return null)[0..self.session_size];
     }
 
-    /// How many partitions the session of the message holds; null: it is in none.
+    /// The number of partitions of the message's session; null: it has no session.
     pub fn held(self: *const Names) ?i64 {
         return if (self.answered == self.index and self.partitions >= 0) self.partitions else null;
     }

@@ -1,7 +1,7 @@
-//! MessagePack into a buffer of the caller's, from which `native/dicts.py` makes the dicts that Python's decoders make.
+//! MessagePack into a buffer of the caller, from which `native/dicts.py` builds the same dicts as Python's decoders.
 //!
-//! What only Python can make is an extension, whose numbers are in little-endian order. A map or list whose size is known
-//! at its end gets a head of fixed size that is written again.
+//! Values that only Python can build are extensions, with little-endian numbers. A map or list whose size is known only
+//! at its end gets a head of fixed size, which is overwritten then.
 
 const std = @import("std");
 const encoding = @import("base64.zig");
@@ -11,15 +11,15 @@ const text_of = @import("text.zig");
 pub const Extension = enum(u8) {
     /// Secret bytes: their position and size.
     secret = 1,
-    /// A `records` field that Python reads: its position and size.
+    /// A `records` field that Python decodes: its position and size.
     records = 2,
-    /// The same of a slice of a log.
+    /// The same, for a slice of a log.
     unaligned = 3,
     /// A batch that keeps its bytes: their position and size, and the batch as a map.
     held = 4,
-    /// A record whose headers hold something to be read: the record as a map.
+    /// A record with headers that Python has to decode: the record as a map.
     headed = 5,
-    /// A `records` field as JSON: its position and size, how many bytes at its end are no whole batch, and the JSON.
+    /// A `records` field as JSON: its position and size, the number of bytes after its last whole batch, and the JSON.
     rendered = 6,
 };
 
@@ -39,7 +39,7 @@ pub const Pack = struct {
     extensions: bool = false,
 
     const Self = @This();
-    /// Python reads what it holds, and adds to it.
+    /// Python decodes the output and adds to it.
     pub const is_final = false;
 
     inline fn room(self: *Self, size: usize) Error!void {
@@ -58,7 +58,7 @@ pub const Pack = struct {
         self.at += text.len;
     }
 
-    /// A mark and a big-endian number behind it.
+    /// A mark and a big-endian number after it.
     inline fn number(self: *Self, mark: u8, comptime T: type, value: T) Error!void {
         const size = @divExact(@bitSizeOf(T), 8);
         try self.room(1 + size);
@@ -69,7 +69,7 @@ pub const Pack = struct {
 
     // Structure
 
-    /// A map of `count` members, and perhaps up to `more` others; returns what `closeMap` needs.
+    /// Opens a map of `count` members and up to `more` optional ones. Returns the mark for `closeMap`.
     pub inline fn openMap(self: *Self, count: usize, more: usize) Error!usize {
         const mark = self.at;
         if (count + more <= 15) {
@@ -88,17 +88,17 @@ pub const Pack = struct {
         }
     }
 
-    /// A member's name, given as `"name":`.
+    /// Writes a member's name, given as `"name":`.
     pub inline fn key(self: *Self, literal: []const u8, _: bool) Error!void {
         try self.short(literal[1 .. literal.len - 2]);
     }
 
-    /// A member's name that is known here.
+    /// Writes a member's name that is known at compile time.
     pub inline fn name(self: *Self, comptime text: []const u8, comptime _: bool) Error!void {
         try self.short(text);
     }
 
-    /// An array of `count` elements; returns what `endArray` needs.
+    /// Opens an array of `count` elements. Returns the mark for `endArray`.
     pub inline fn openArray(self: *Self, count: usize) Error!usize {
         const mark = self.at;
         if (count <= 15) {
@@ -109,19 +109,19 @@ pub const Pack = struct {
         return mark;
     }
 
-    /// An array of a number of elements that `closeList` says; returns what that needs.
+    /// Opens an array whose number of elements is given to `closeList`. Returns the mark for that.
     pub inline fn openList(self: *Self) Error!usize {
         const mark = self.at;
         try self.number(0xDD, u32, 0);
         return mark;
     }
 
-    /// Before each element.
+    /// Called before each element.
     pub inline fn element(_: *Self, _: bool) Error!void {}
 
     pub inline fn closeArray(_: *Self) Error!void {}
 
-    /// Close an array that ends early.
+    /// Closes an array that ends early.
     pub fn endArray(self: *Self, mark: usize, count: usize) Error!void {
         if (self.bytes[mark] & 0xF0 == 0x90) {
             self.bytes[mark] = 0x90 | @as(u8, @intCast(count));
@@ -156,7 +156,7 @@ pub const Pack = struct {
         try self.number(0xCB, u64, bits);
     }
 
-    /// Text. What is not UTF-8 is `Odd`.
+    /// Text. Bytes that are not UTF-8 are `Odd`.
     pub fn string(self: *Self, text: []const u8) Error!void {
         if (!text_of.isText(text)) return error.Odd;
         if (text.len < 256) return self.short(text);
@@ -164,7 +164,7 @@ pub const Pack = struct {
         try self.put(text);
     }
 
-    /// Text of less than 256 bytes.
+    /// Text shorter than 256 bytes.
     inline fn short(self: *Self, text: []const u8) Error!void {
         if (text.len < 32) {
             try self.byte(0xA0 | @as(u8, @intCast(text.len)));
@@ -174,7 +174,7 @@ pub const Pack = struct {
         try self.put(text);
     }
 
-    /// Text that is known here.
+    /// Text that is known at compile time.
     pub inline fn word(self: *Self, comptime text: []const u8) Error!void {
         try self.short(text);
     }
@@ -188,7 +188,7 @@ pub const Pack = struct {
         try self.put(value);
     }
 
-    /// Payload is hidden where all is known of it: after Python has read it.
+    /// Payload is shown here. Python hides it after it has decoded the whole body.
     pub fn payload(self: *Self, value: []const u8) Error!void {
         try self.binary(value);
     }
@@ -213,12 +213,12 @@ pub const Pack = struct {
         self.at += size;
     }
 
-    /// What stands for `size` secret bytes at `position`: Python may have to read them.
+    /// A placeholder for `size` secret bytes at `position`, which Python may have to decode.
     pub fn withheld(self: *Self, position: usize, size: usize) Error!void {
         try self.place(.secret, position, size);
     }
 
-    /// An extension that is no more than a place in the data.
+    /// An extension that only names a range of the data.
     pub fn place(self: *Self, kind: Extension, position: usize, size: usize) Error!void {
         try self.room(18);
         self.extensions = true;
@@ -234,7 +234,7 @@ pub const Pack = struct {
         self.at += 16;
     }
 
-    /// The head of an extension whose bytes follow; returns what `closeExtension` needs.
+    /// Writes the head of an extension whose bytes follow. Returns the mark for `closeExtension`.
     pub fn openHeld(self: *Self, position: usize, size: usize) Error!usize {
         const mark = self.at;
         try self.room(HEAD_OF_EXTENSION + 16);
@@ -244,7 +244,8 @@ pub const Pack = struct {
         return mark;
     }
 
-    /// The same of a `records` field that follows as JSON; `closeRendered` says how much of it is no whole batch.
+    /// Writes the head of a `records` field that follows as JSON. `closeRendered` adds the number of bytes after its
+    /// last whole batch.
     pub fn openRendered(self: *Self, position: usize, size: usize) Error!usize {
         const mark = try self.openHeld(position, size);
         try self.room(8);
@@ -264,7 +265,7 @@ pub const Pack = struct {
         self.bytes[mark + 5] = @intFromEnum(kind);
     }
 
-    /// Make an extension of what was written since `mark`.
+    /// Turns the output since `mark` into an extension.
     pub fn wrap(self: *Self, mark: usize, kind: Extension) Error!void {
         try self.room(HEAD_OF_EXTENSION);
         self.extensions = true;

@@ -1,7 +1,7 @@
-//! What stands for payload that is not shown: its length, and a hash where equal values are to be recognized.
+//! Placeholders for payload that is not shown: its length, and a hash if equal values are to be recognizable.
 //!
-//! The specification is `kafkasniff/payload.py`. The hash is BLAKE2b (RFC 7693). It is written here in rows of four
-//! numbers, which takes half the time of that of std, and hashes the salt's block once for all values of a call.
+//! The specification is `kafkasniff/redact/payload.py`. The hash is BLAKE2b (RFC 7693). This implementation works on rows of
+//! four numbers, which takes half the time of std's, and hashes the salt's block once for all values of a call.
 
 const calls = @import("call.zig");
 const std = @import("std");
@@ -15,15 +15,15 @@ const MAX_SALT = 64;
 /// How payload is hidden in one call.
 pub const Hiding = struct {
     hashes: bool,
-    /// Before the first block: what depends on the sizes of hash and salt, and on the personalization.
+    /// The state before the first block: it depends on the sizes of hash and salt and on the personalization.
     start: State = undefined,
-    /// The salt, which is the first block where it is not empty; no copy of it outlives the call.
+    /// The salt, which is the first block unless it is empty. No copy of it outlives the call.
     salt: [BLOCK]u8 = undefined,
     salt_size: usize = 0,
-    /// Behind the salt.
+    /// The state after the salt.
     begun: State = undefined,
 
-    /// Makes it in place; false where payload is shown. A salt that is too long is cut.
+    /// Initializes it in place; false if payload is shown. A salt that is too long is truncated.
     pub fn begin(self: *Hiding, call: *const calls.Call) bool {
         switch (call.wants.payload) {
             .dropped => self.* = .{ .hashes = false },
@@ -43,7 +43,7 @@ pub const Hiding = struct {
     /// The hash of a value.
     pub fn digest(self: *const Hiding, value: []const u8) [HASH_BYTES]u8 {
         if (value.len == 0 and self.salt_size > 0) {
-            // The salt's block is the last one, too.
+            // The salt's block is also the last one.
             var alone = self.start;
             alone.mix(&self.salt, BLOCK, true);
             return alone.digest();
@@ -57,7 +57,7 @@ pub const Hiding = struct {
         return state.digest();
     }
 
-    /// Leave nothing of the salt behind.
+    /// Erases the salt.
     pub fn forget(self: *Hiding) void {
         std.crypto.secureZero(u8, std.mem.asBytes(self));
     }
@@ -65,7 +65,7 @@ pub const Hiding = struct {
 
 const Row = @Vector(4, u64);
 
-/// The chain value of BLAKE2b as two rows, and how many bytes were taken.
+/// The chain value of BLAKE2b as two rows, and the number of bytes hashed.
 const State = struct {
     low: Row,
     high: Row,
@@ -97,7 +97,7 @@ const State = struct {
         return state;
     }
 
-    /// Take a block, of which `size` bytes count.
+    /// Mixes in a block, of which `size` bytes count.
     fn mix(self: *State, block: *const [BLOCK]u8, size: usize, is_last: bool) void {
         self.taken += size;
         var words: [16]u64 = undefined;

@@ -1,18 +1,18 @@
-//! Records of a pcap file: where each begins, from length to length.
+//! Records of a pcap file: finds each one by the length of the one before it.
 //!
-//! The specification is `capture/pcap.py` (`_starts`), which looks at everything else in a record by columns.
+//! The specification is `capture/formats/pcap.py` (`_starts`), which checks the rest of each record by columns.
 
 const std = @import("std");
 
-/// Offset in a record of its captured length.
+/// Offset of the captured length in a record.
 const LENGTH_AT = 8;
 
 pub const Records = extern struct {
     data: [*]const u8,
     end: u64,
-    /// Where a record begins; as a result, the first one whose length is not there or cannot be.
+    /// Where a record begins. As a result: the first record whose length is missing or impossible.
     position: u64,
-    /// Bytes of a record's header, and of a captured packet at most.
+    /// Bytes of a record's header, and the largest captured packet.
     header: u64,
     longest: u64,
     /// 1: numbers are big-endian.
@@ -22,7 +22,7 @@ pub const Records = extern struct {
 
     // Results
     found: u64,
-    /// 1: the length at `position` cannot be that of a record.
+    /// 1: the length at `position` is impossible.
     corrupt: u64,
 
     pub fn read(self: *Records) void {

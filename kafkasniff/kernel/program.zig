@@ -1,11 +1,12 @@
 //! Programs: the layout of a message of one API, version and direction, as a flat table of ops.
 //!
-//! `kafkasniff/kafka/program.py` writes them from the definitions and describes them; nothing of the protocol is here.
+//! `kafkasniff/kafka/schema/program.py` compiles them from the definitions and describes them; this file knows nothing of
+//! Kafka's messages.
 
 const std = @import("std");
 
 pub const MAGIC: u32 = 0x31_50_53_4B; // "KSP1"
-/// Structs in each other; the grammar of definitions has the same bound (`definition.MAX_DEPTH`).
+/// The deepest nesting of structs; the grammar of definitions has the same bound (`definition.MAX_DEPTH`).
 pub const MAX_DEPTH = 24;
 
 pub const Kind = enum(u8) {
@@ -31,54 +32,54 @@ pub const Flags = packed struct(u16) {
     nullable: bool,
     /// Lengths are unsigned varints of length + 1 (KIP-482).
     compact: bool,
-    /// Of a struct: a tag section ends it.
+    /// Structs: it ends with a tag section.
     flexible: bool,
-    /// It lies in a tag section.
+    /// The field is in a tag section.
     tagged: bool,
     secret: bool,
-    /// A string that is `Odd` where it begins with two underscores: it may name one of the brokers' own topics.
+    /// A string that is `Odd` if it begins with two underscores: it may name one of the brokers' own topics.
     watched: bool,
-    /// A configuration value, secret by the name that stands beside it.
+    /// A configuration value, which is secret depending on the name beside it.
     config: bool,
-    /// Of records: they are a slice of a log.
+    /// Records: they are a slice of a log.
     unaligned: bool,
     payload: bool,
-    /// Bytes that hold a whole message.
+    /// Bytes that hold a whole nested message.
     nests: bool,
-    /// A topic's id, and its name, which is in front of the id or behind it.
+    /// A topic's id, and its name, which comes before or after the id.
     topic_id: bool,
     topic_name: bool,
-    /// What a message says of its fetch session: a field of the body itself.
+    /// A fact about the message's fetch session, in a field of the body itself.
     session: bool,
-    /// A set of operations, beside which Python puts their names, unless there is none (`NO_SET`).
+    /// A set of operations. Python adds their names, unless the set is absent (`NO_SET`).
     set: bool,
     rest: u1,
 };
 
 pub const Op = extern struct {
     kind: Kind,
-    /// What it says of its exchange (`exchanges.zig`).
+    /// The field's role in its exchange (`exchanges.zig`).
     role: u8,
     flags: Flags,
-    /// Of a struct: how many fields follow, those of the tag section last.
+    /// Structs: the number of fields that follow. Those of the tag section come last.
     fields: u16,
     tagged: u16,
-    /// The name in the pool, as it stands in JSON: `"name":`.
+    /// Position of the name in the pool, in JSON form: `"name":`.
     name: u32,
     name_size: u32,
     tag: u32,
-    /// Bytes that a value, of an array an element, takes at least.
+    /// Minimum size in bytes of a value, or of an array's element.
     size: u32,
-    /// The op behind this one and all that lies in it.
+    /// The op after this one and its descendants.
     next: u32,
 };
 
 pub const Traits = packed struct(u32) {
-    /// A field of it is secret, or may be.
+    /// One of its fields is secret, or may be.
     secrets: bool,
     /// Its records must not end within a batch.
     whole_records: bool,
-    /// A field of it is payload, or may be: so may be tags without a definition.
+    /// One of its fields is payload, or may be. Tags without a definition may be payload, too.
     payload: bool,
     rest: u29,
 };
@@ -96,7 +97,7 @@ pub const Program = struct {
     pool: []const u8,
     traits: Traits,
 
-    /// A program that `check` has found good.
+    /// A program that `check` has accepted.
     pub inline fn at(address: [*]const u8) Program {
         const head: *const Head = @ptrCast(@alignCast(address));
         const ops: [*]const Op = @ptrCast(@alignCast(address + @sizeOf(Head)));
@@ -118,7 +119,7 @@ pub const Program = struct {
     }
 };
 
-/// Whether these bytes are a program that can be walked by: every index and every name lies within.
+/// Whether these bytes are a valid program: every index and every name is within bounds.
 pub fn check(bytes: []const u8) bool {
     if (@intFromPtr(bytes.ptr) % @alignOf(Op) != 0 or bytes.len < @sizeOf(Head)) return false;
     const head: *const Head = @ptrCast(@alignCast(bytes.ptr));
@@ -134,7 +135,7 @@ pub fn check(bytes: []const u8) bool {
     return (structure(&program, 0, 1) orelse return false) == head.ops;
 }
 
-/// The op behind a struct; null where it is not as it should be.
+/// The op after a struct; null if the struct is invalid.
 fn structure(program: *const Program, index: u32, depth: u32) ?u32 {
     if (depth > MAX_DEPTH + 1) return null;
     const op = &program.ops[index];

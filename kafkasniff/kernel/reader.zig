@@ -1,10 +1,11 @@
-//! Bytes in, numbers and slices out. Every read is checked against the end of the bytes: what does not fit is `Odd`.
+//! Reads numbers and slices from bytes. Every read is checked against the end of the bytes: a value that does not fit
+//! is `Odd`.
 
 const std = @import("std");
 
 /// Why a walk ended early.
 pub const Error = error{
-    /// Something that Python's walker has to read and to report.
+    /// Python's walker has to decode the value and report its problem.
     Odd,
     /// The output is full.
     NoRoom,
@@ -40,7 +41,7 @@ pub const Reader = struct {
         return std.mem.readInt(T, found[0..size], .big);
     }
 
-    /// Whether the string that comes next is not null, as far as its length says.
+    /// Whether the next string is not null, judged by its length alone.
     pub inline fn hasText(self: *const Reader, is_compact: bool) bool {
         const rest = self.bytes[self.at..];
         return if (is_compact) rest.len > 0 and rest[0] != 0 else rest.len > 1 and rest[0] < 0x80;

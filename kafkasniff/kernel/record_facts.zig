@@ -1,30 +1,32 @@
-//! What is read inside of records and shown beside them: schema ids in front of keys and values, trace ids in headers.
+//! Facts found inside records and shown beside them: schema ids before keys and values, trace ids in headers.
 //!
 //! The specification is `kafka/embedded/schema_registry.py` and `trace_ids.py`.
 
 const HeaderKind = @import("call.zig").HeaderKind;
 const std = @import("std");
 
-/// The framing of a schema registry in front of all keys, or all values, of one `records` field.
+/// The schema registry framing of all keys, or all values, of one `records` field.
 pub const Framing = struct {
     present: bool = false,
-    /// Everything so far begins like a framing.
+    /// All values so far begin with a framing.
     all: bool = true,
-    /// Everything so far is as long as a number or a UUID.
+    /// All values so far have the length of a number or a UUID.
     are_numbers: bool = true,
     ids: [MAX_SCHEMAS]u32 = undefined,
     ids_count: usize = 0,
-    /// Whether something is there in the first or the last record of the batch at hand, and of any batch.
+    /// Whether the first or the last record of the current batch has a value, and whether any batch has one.
     first: ?bool = null,
     last: bool = false,
     at_edge: bool = false,
+    /// Control batches: the value of the first record, or else of the last one, does not begin with a framing.
+    is_other: bool = false,
 
     /// As `schema_registry.MAX_SCHEMAS`, `_PREFIX` and `MAX_ID`.
     const MAX_SCHEMAS = 4;
     const PREFIX = 5;
     const MAX_ID = 0xFF_FFFF;
 
-    /// The key or the value of the next record.
+    /// Takes the key or the value of the next record.
     pub inline fn see(self: *Framing, value: ?[]const u8) void {
         if (self.first == null) self.first = value != null;
         self.last = value != null;
@@ -33,12 +35,20 @@ pub const Framing = struct {
         if (self.all) self.judge(found);
     }
 
+    /// Takes that of a control record, which has no framing; but the first record decides whether to look for one.
+    pub fn pass(self: *Framing, value: ?[]const u8) void {
+        const is_first = self.first == null;
+        if (is_first) self.first = value != null;
+        self.last = value != null;
+        if (is_first or self.first == false) self.is_other = if (value) |found| found.len == 0 or found[0] != 0 else false;
+    }
+
     fn judge(self: *Framing, value: []const u8) void {
         self.all = value.len > PREFIX and value[0] == 0 and self.isKnown(idOf(value));
         if (value.len != 8 and value.len != 16) self.are_numbers = false;
     }
 
-    /// Whether it is an id, and one of few.
+    /// Whether the id is known, or can be added because there are few ids so far.
     fn isKnown(self: *Framing, id: u32) bool {
         if (id < 1 or id > MAX_ID) return false;
         for (self.ids[0..self.ids_count]) |one| {
@@ -51,30 +61,34 @@ pub const Framing = struct {
     }
 
     pub fn endBatch(self: *Framing) void {
-        if ((self.first orelse false) or self.last) self.at_edge = true;
+        if ((self.first orelse false) or self.last) {
+            if (self.is_other and !self.at_edge) self.all = false;
+            self.at_edge = true;
+        }
+        self.is_other = false;
         self.first = null;
         self.last = false;
     }
 
-    /// Whether all of them are framed.
+    /// Whether all values are framed.
     pub fn holds(self: *const Framing) bool {
         return self.present and self.all and !self.are_numbers and self.at_edge;
     }
 
-    /// The schema id of a value that is framed.
+    /// The schema id of a framed value.
     pub fn idOf(value: []const u8) u32 {
         return std.mem.readInt(u32, value[1..PREFIX], .big);
     }
 };
 
-/// A trace id as it is shown: in lower case, behind zeros that its form leaves away.
+/// A trace id as it is shown: in lower case, with the leading zeros that its form omits.
 pub const TraceId = struct {
     digits: []const u8,
     zeros: usize = 0,
 
     pub const MAX_SIZE = 35;
 
-    /// The text, which is put into `memory`.
+    /// The text, written to `memory`.
     pub fn text(self: *const TraceId, memory: *[MAX_SIZE]u8) []const u8 {
         @memset(memory[0..self.zeros], '0');
         _ = std.ascii.lowerString(memory[self.zeros..], self.digits);
@@ -91,7 +105,7 @@ pub const TraceId = struct {
     }
 };
 
-/// The trace ids of a record, each once.
+/// The distinct trace ids of a record.
 pub const Traces = struct {
     /// As `trace_ids.MAX_TRACE_IDS` and `MAX_VALUE`.
     const MAX_IDS = 8;
@@ -100,7 +114,7 @@ pub const Traces = struct {
     ids: [MAX_IDS]TraceId = undefined,
     count: usize = 0,
 
-    /// The value of a header of this kind; those that are not of its form have no id.
+    /// Takes the value of a header of this kind. A value that does not have the right form has no id.
     pub fn see(self: *Traces, kind: HeaderKind, value: ?[]const u8) void {
         const given = value orelse return;
         if (given.len > MAX_VALUE) return;
@@ -147,18 +161,18 @@ pub const Traces = struct {
             },
             else => return null,
         };
-        // All zeros are no id.
+        // An id of all zeros is invalid.
         return if (cursor.at < value.len or id.isZero()) null else id;
     }
 
-    /// Decimal digits that a text begins with, one at least and `most` at most.
+    /// The number of decimal digits at the beginning of a text; null unless there are 1 to `most`.
     fn decimal(text: []const u8, most: usize) ?usize {
         var size: usize = 0;
         while (size < text.len and size < most and std.ascii.isDigit(text[size])) size += 1;
         return if (size > 0) size else null;
     }
 
-    /// W3C Trace Context, 3.2: version-id-span-flags, and in later versions perhaps more.
+    /// W3C Trace Context, 3.2: version-id-span-flags, with optional additions in later versions.
     fn w3c(value: []const u8) ?TraceId {
         if (value.len < 55) return null;
         const version, const id, const span, const flags = .{ value[0..2], value[3..35], value[36..52], value[53..55] };
@@ -167,11 +181,11 @@ pub const Traces = struct {
         if (std.mem.eql(u8, version, "ff")) return null;
         const is_first = std.mem.eql(u8, version, "00");
         if (value.len > 55 and (is_first or value[55] != '-')) return null;
-        // All zeros are no id.
+        // An id of all zeros is invalid.
         return if (isZero(id) or isZero(span)) null else .{ .digits = id };
     }
 
-    /// The field `Root` among the first of those that semicolons separate.
+    /// The field `Root` in the first of the semicolon-separated fields.
     fn xRay(value: []const u8) ?TraceId {
         var fields = std.mem.splitScalar(u8, value, ';');
         for (0..9) |_| {
@@ -198,12 +212,12 @@ pub const Traces = struct {
     }
 };
 
-/// Reads a value from its begin, in either case.
+/// Parses a value from its beginning, in upper or lower case.
 const Cursor = struct {
     text: []const u8,
     at: usize = 0,
 
-    /// Hex digits, as many of them as there are; null where they are too few.
+    /// The hex digits that follow; null if there are too few.
     fn hex(self: *Cursor, least: usize, most: usize) ?[]const u8 {
         const begin = self.at;
         while (self.at < self.text.len and self.at - begin < most and std.ascii.isHex(self.text[self.at])) self.at += 1;
@@ -216,13 +230,13 @@ const Cursor = struct {
         return true;
     }
 
-    /// 64 or 128 bits.
+    /// An id of 64 or 128 bits.
     fn wholeId(self: *Cursor) ?[]const u8 {
         const found = self.hex(16, 32) orelse return null;
         return if (found.len == 16 or found.len == 32) found else null;
     }
 
-    /// id-span, and perhaps whether it is sampled and the parent's span.
+    /// id-span, optionally followed by the sampling state and the parent's span.
     fn b3(self: *Cursor) ?[]const u8 {
         const found = self.wholeId() orelse return null;
         if (!self.skip("-")) return null;

@@ -1,13 +1,14 @@
 //! `records` fields, and their batches of magic 2 (`org.apache.kafka.common.record.DefaultRecordBatch` and
 //! `DefaultRecord`).
 //!
-//! The specification is `kafka/records.py`, `record_batch.py` and `record_list.py`: what these report as a problem is
-//! `Odd` here. So is what interpreters may add something to, where the output is final (JSON).
+//! The specification is `kafka/records/record_sets.py`, `record_batch.py` and `record_list.py`: their problems are `Odd` here. In
+//! final output (JSON), so are records that interpreters may add something to.
 
 const std = @import("std");
 const calls = @import("call.zig");
 const crc32c = @import("checksum.zig").crc32c;
 const Hiding = @import("payload.zig").Hiding;
+const control_of = @import("control.zig");
 const message_set = @import("message_set.zig");
 const reading = @import("reader.zig");
 const record_facts = @import("record_facts.zig");
@@ -18,14 +19,14 @@ const Reader = reading.Reader;
 const Traces = record_facts.Traces;
 
 pub const HEADER_SIZE = 61;
-/// Bytes in front of what a batch's length counts.
+/// Bytes before those that a batch's length counts.
 pub const ENTRY = 12;
 pub const COMMON_SIZE = 17;
 const MAGIC_AT = 16;
-/// The byte of the attributes that has the codec.
+/// Position of the byte of the attributes that has the codec.
 const CODEC_AT = 22;
 const CRC_START = 21;
-/// Bytes behind the length, by magic.
+/// Minimum values of the length, by magic.
 const MIN_LENGTHS = message_set.MIN_SIZES ++ [_]i32{HEADER_SIZE - ENTRY};
 /// As `records.MAX_BATCH_LENGTH`.
 const MAX_BATCH_LENGTH = 1 << 30;
@@ -35,46 +36,51 @@ pub const MAX_HEADER_RATE = 16;
 
 pub const LOG_APPEND_TIME = 0x08;
 pub const TRANSACTIONAL = 0x10;
-const CONTROL = 0x20;
+pub const CONTROL = 0x20;
 const DELETE_HORIZON = 0x40;
-const UNKNOWN_BITS = 0xFF80;
+pub const UNKNOWN_BITS = 0xFF80;
 
 pub const CODECS = [_][]const u8{ "none", "gzip", "snappy", "lz4", "zstd" };
 
-/// What the `records` fields of one message share.
+/// State that the `records` fields of one message share.
 pub const Account = struct {
     call: *calls.Call,
-    /// Records and headers that the message may still hold.
+    /// Number of records and headers that the message may still have.
     left: u64,
-    /// Batches of `call.batches` that were used.
+    /// Number of batches in `call.batches` that were used.
     used: u64 = 0,
-    /// Compressed batches are wanted: what is written is of no use.
+    /// Compressed batches are requested, so that the output will be discarded.
     wanting: bool = false,
     /// How payload is hidden in JSON; null where it is shown.
     hiding: ?*Hiding = null,
-    /// Of the field at hand, in final output: its keys, and its values.
+    /// Framing of the keys and of the values of the current field, in final output.
     framing: [2]Framing = .{ .{}, .{} },
     /// Whether their schema ids are written.
     framed: [2]bool = .{ false, false },
-    /// The field may be of one of the brokers' own topics, which have no schema ids.
+    /// The field may belong to one of the brokers' own topics, which have no schema ids.
     may_be_internal: bool = false,
 
-    /// Look at a record of final output for what interpreters add: what they may have to say of it is `Odd`.
-    pub inline fn look(self: *Account, out: anytype, key: ?[]const u8, value: ?[]const u8) Error!void {
+    /// Checks a record of final output for facts that interpreters add: if they may add any, it is `Odd`.
+    pub inline fn look(self: *Account, out: anytype, key: ?[]const u8, value: ?[]const u8, is_control: bool) Error!void {
         if (!self.call.wants.show_secrets) {
             // Settings of Kafka Connect may be secret.
             if (key) |found| {
                 if (value != null and beginsWithMark(found, self.call.marks[0..self.call.marks_size])) return error.Odd;
             }
         }
-        // What is read inside of keys and values is hidden with them.
+        // Facts inside keys and values are hidden with them.
         if (out.hiding != null) return;
+        if (is_control) {
+            self.framing[0].pass(key);
+            self.framing[1].pass(value);
+            return;
+        }
         self.framing[0].see(key);
         self.framing[1].see(value);
     }
 };
 
-/// The field `bytes`, which begins at `base` of the caller's data.
+/// Writes the field `bytes`, which begins at `base` of the caller's data.
 pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Error!void {
     if (!@TypeOf(out.*).is_final) return content(out, bytes, base, account);
     const mark = out.at;
@@ -89,7 +95,7 @@ pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Er
     const framed = [2]bool{ account.framing[0].holds(), account.framing[1].holds() };
     if (!framed[0] and !framed[1]) return;
     if (account.may_be_internal) return error.Odd;
-    // That all are framed is known at the end: the field is written again.
+    // Whether all values are framed is known only at the end, so the field is written a second time.
     out.at = mark;
     account.* = before;
     account.framed = framed;
@@ -97,7 +103,7 @@ pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Er
     try content(out, bytes, base, account);
 }
 
-/// Ask for the compressed batches of a field, before anything is written in vain.
+/// Asks for the compressed batches of a field before anything is written in vain.
 fn want(bytes: []const u8, base: usize, account: *Account) Error!void {
     var batches = Batches{ .bytes = bytes };
     while (try batches.next()) |found| {
@@ -120,12 +126,12 @@ fn want(bytes: []const u8, base: usize, account: *Account) Error!void {
     }
 }
 
-/// Compaction can leave a header without records, where there is nothing to decompress.
+/// Compaction can leave a header without records; then there is nothing to decompress.
 fn isEmpty(bytes: []const u8, count: i32) bool {
     return bytes.len == HEADER_SIZE and count == 0;
 }
 
-/// The whole batches of a field, of which not more is known than that they have the sizes that they state.
+/// Iterates over the whole batches of a field. Only their sizes were checked.
 const Batches = struct {
     bytes: []const u8,
     at: usize = 0,
@@ -201,9 +207,10 @@ fn batch(out: anytype, bytes: []const u8, position: usize, account: *Account) Er
     const count = try reader.int(i32);
     const codec = attributes & 7;
     const wanted = account.call.wants.records;
-    // What is wrong is reported by Python, and so is what a control record says.
+    const is_control = attributes & CONTROL != 0;
+    // Python reports problems, and writes the content of control records in dicts.
     if (attributes & UNKNOWN_BITS != 0 or codec >= CODECS.len) return error.Odd;
-    if (attributes & CONTROL != 0 and (Out.is_final or wanted == .full)) return error.Odd;
+    if (is_control and !Out.is_final and wanted == .full) return error.Odd;
     if (codec != 0 and !Out.is_final and wanted == .full) return error.Odd;
     if (crc32c(bytes[CRC_START..]) != crc) return error.Odd;
 
@@ -221,7 +228,7 @@ fn batch(out: anytype, bytes: []const u8, position: usize, account: *Account) Er
     try compression(out, codec);
     try timestampType(out, attributes & LOG_APPEND_TIME != 0);
     try flag(out, "transactional", attributes & TRANSACTIONAL != 0);
-    try flag(out, "control", attributes & CONTROL != 0);
+    try flag(out, "control", is_control);
     try number(out, "last_offset_delta", last_offset_delta);
     try number(out, "base_timestamp", base_timestamp);
     try number(out, "max_timestamp", max_timestamp);
@@ -241,7 +248,7 @@ fn batch(out: anytype, bytes: []const u8, position: usize, account: *Account) Er
             .append = max_timestamp,
             .appends = @intFromBool(attributes & LOG_APPEND_TIME != 0),
             .wire = bytes.len,
-        }, account);
+        }, is_control, account);
         if (count < 0 or read != @as(u64, @intCast(count))) return error.Odd;
         try out.closeList(list, @intCast(read));
     }
@@ -254,7 +261,7 @@ pub inline fn flag(out: anytype, comptime name: []const u8, value: bool) Error!v
     try out.boolean(value);
 }
 
-/// The name of a codec that is known.
+/// Writes the name of a known codec.
 pub fn compression(out: anytype, codec: usize) Error!void {
     try out.name("compression", false);
     switch (codec) {
@@ -268,7 +275,7 @@ pub fn timestampType(out: anytype, appends: bool) Error!void {
     if (appends) try out.word("LogAppendTime") else try out.word("CreateTime");
 }
 
-/// Ask the caller to decompress a batch.
+/// Asks the caller to decompress a batch.
 pub fn ask(account: *Account, wanted: calls.Batch) Error!void {
     const call = account.call;
     if (call.batches_wanted >= call.batches_size) return error.Odd;
@@ -277,7 +284,7 @@ pub fn ask(account: *Account, wanted: calls.Batch) Error!void {
     call.batches_wanted += 1;
 }
 
-/// The records of the compressed batch that `want` has asked for with this position.
+/// The records of the compressed batch at this position, for which `want` has asked.
 pub fn decompressed(account: *Account, position: usize) Error![]const u8 {
     const call = account.call;
     if (account.used >= call.batches_given) return error.Odd;
@@ -288,8 +295,8 @@ pub fn decompressed(account: *Account, position: usize) Error![]const u8 {
     return begin[0..given.size];
 }
 
-/// The records in `bytes`, which they fill; returns how many they are.
-pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Account) Error!u64 {
+/// Writes the records that fill `bytes` and returns their number. `is_control`: they are in a control batch.
+pub fn records(out: anytype, bytes: []const u8, base: calls.Base, is_control: bool, account: *Account) Error!u64 {
     const Out = @TypeOf(out.*);
     const most = @min(account.left, MAX_RECORD_RATE *| base.wire);
     const most_headers = @min(account.left, MAX_HEADER_RATE *| base.wire);
@@ -303,7 +310,7 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
         if (count == most) return error.Odd;
         const length = try reader.zigzag32();
         if (length <= 0 or length > reader.left()) return error.Odd;
-        // The record alone, so that none of its fields can run past its end.
+        // A reader of this record alone, so that no field can extend past its end.
         var record = Reader{ .bytes = try reader.take(@intCast(length)) };
         _ = try record.byte(); // attributes, of which none is defined
         const delta = try record.zigzag64();
@@ -312,10 +319,10 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
         const key = try nullable(&record);
         const value = try nullable(&record);
         if (Out.is_final) {
-            try account.look(out, key, value);
+            try account.look(out, key, value, is_control);
         } else {
             odd_start = beginsWithZero(key) or beginsWithZero(value);
-            // The framing of a schema registry may be in front of the first or the last key or value.
+            // A schema registry framing may come before the first or the last key or value.
             if (odd_start and count == 0) call.looked_at = 1;
             if (key) |bytes_of_key| {
                 if (holdsMark(bytes_of_key, call.marks[0..call.marks_size])) call.looked_at = 1;
@@ -343,8 +350,9 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
         if (Out.is_final and out.hiding == null) {
             if (listed) return error.Odd;
             if (traces.count > 0) try traceIds(out, &traces);
-            try schemaIds(out, key, value, account);
+            if (!is_control) try schemaIds(out, key, value, account);
         }
+        if (Out.is_final and is_control) try control_of.member(out, key, value, call);
         try out.closeMap(map, 5);
         if (listed and !Out.is_final) try out.wrap(begin, .headed);
     }
@@ -354,7 +362,7 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, account: *Acco
     return count;
 }
 
-/// What the framing in front of a key and a value says, where all are framed.
+/// Writes the schema ids of a key and a value, if all of the field are framed.
 pub inline fn schemaIds(out: anytype, key: ?[]const u8, value: ?[]const u8, account: *const Account) Error!void {
     if (account.framed[0]) if (key) |found| try schemaId(out, "_key", found);
     if (account.framed[1]) if (value) |found| try schemaId(out, "_value", found);
@@ -380,7 +388,8 @@ fn traceIds(out: anytype, traces: *const Traces) Error!void {
     try out.closeArray();
 }
 
-/// The headers of a record; whether Python has to read one of them. `traces`: those that are read here, if any.
+/// Writes the headers of a record. Returns whether Python has to decode one of them. `traces`: those decoded here, if
+/// any.
 inline fn headersOf(
     out: anytype,
     record: *Reader,
@@ -415,7 +424,7 @@ inline fn beginsWithZero(bytes: ?[]const u8) bool {
     return found.len > 0 and found[0] == 0;
 }
 
-/// Bytes behind their length; null where it is -1.
+/// Bytes with a length prefix; null if it is -1.
 inline fn nullable(record: *Reader) Error!?[]const u8 {
     const length = try record.zigzag32();
     if (length < 0) {
@@ -430,7 +439,7 @@ pub inline fn optional(out: anytype, value: ?[]const u8) Error!void {
     if (value) |bytes| try out.payload(bytes) else try out.nothing();
 }
 
-/// The kind of the header that has this name in a list: a uint8 of the kind, one of the length, and the text, each.
+/// The kind of a header's name in a list. Each entry: a uint8 kind, a uint8 length, the text.
 fn listedKind(name: []const u8, list: []const u8) ?calls.HeaderKind {
     var at: usize = 0;
     while (list.len - at >= 2) {
@@ -442,7 +451,7 @@ fn listedKind(name: []const u8, list: []const u8) ?calls.HeaderKind {
     return null;
 }
 
-/// Whether `key` begins with one of a list of texts, each behind its length.
+/// Whether `key` begins with a text of the list (length-prefixed texts).
 fn beginsWithMark(key: []const u8, list: []const u8) bool {
     var at: usize = 0;
     while (at < list.len) {
@@ -454,7 +463,7 @@ fn beginsWithMark(key: []const u8, list: []const u8) bool {
     return false;
 }
 
-/// Whether one of such a list is in `key`.
+/// Whether `key` contains a text of such a list.
 fn holdsMark(key: []const u8, list: []const u8) bool {
     var at: usize = 0;
     while (at < list.len) {

@@ -1,9 +1,9 @@
-//! Summaries: what a line of text shows of a message, from the bytes of its body by a compiled template.
+//! Summaries: the part of a line of text that describes a message's body, made by a compiled template.
 //!
-//! `kafkasniff/sinks/summaries/compiled.py` writes the tables and describes them; `interpreter.py` is the specification of
-//! what a template means. A body is walked once. Fields that the template names are kept in slots; arrays that it lists
-//! make their texts while they are walked, because their elements are not kept. The text of the message is put together
-//! behind the last field. Whatever is not plainly right, and every character that is not printable ASCII, is `Odd`.
+//! `kafkasniff/sinks/summaries/compiled.py` writes and describes the tables; `interpreter.py` is the specification of
+//! templates. A body is walked once. Fields that the template names are kept in slots. The texts of listed arrays are
+//! made during the walk, because elements are not kept. The text of the message is put together after the last field.
+//! Anything unusual is `Odd`, and so is every character that is not printable ASCII.
 
 const calls = @import("call.zig");
 const reading = @import("reader.zig");
@@ -27,23 +27,24 @@ const Test = tables.Test;
 const MAX_ELEMENTS = 4_000_000;
 const ZERO_SIZE_SLACK = 64;
 const MAX_UNKNOWN_TAGS = 100_000;
-/// Bytes of the text of a list; a message with a longer one is Python's.
+/// Bytes of the text of a list; a message with a longer one is left to Python.
 const LIST_ROOM = 2048;
 /// As `phrases.SHOWN` and `phrases.PARTITIONS_SHOWN`.
 const TOPICS_SHOWN = 3;
 const PARTITIONS_SHOWN = 6;
 
-/// What a caller hands over, and what it gets back.
+/// The structure that callers pass in and get back.
 pub const Call = extern struct {
     output: [*]u8,
     output_size: u64,
-    /// Names of topic ids, and fetch sessions, by item; null: messages that need them are Python's.
+    /// Names of topic ids, and fetch sessions, by item; null: messages that need them are left to Python.
     names: ?*Names,
     /// A result: bytes of output.
     written: u64,
 };
 
-/// The value of a field; `none` where it is null or not there. Written in place, and no more of it than its kind needs.
+/// The value of a field; `none` if it is null or absent. It is written in place, and only the members that its kind
+/// needs.
 const Slot = struct {
     kind: enum { none, number, text, uuid, records },
     number: i64,
@@ -77,10 +78,10 @@ const Slot = struct {
 /// The text of an array so far.
 const Listed = struct {
     size: usize = 0,
-    /// Texts in it, and elements that have one.
+    /// Number of texts in it, and of elements that have a text.
     shown: u64 = 0,
     total: u64 = 0,
-    /// Of partitions: numbers of the topic at hand.
+    /// Partitions: how many numbers the current topic has.
     numbers: u64 = 0,
     preferred: bool = false,
 };
@@ -150,7 +151,7 @@ pub const Walk = struct {
         try self.scalar(op, op.flags.nullable, &self.slots[op.slot]);
     }
 
-    /// A value that the template does not name, or several of fixed size.
+    /// Skips a value that the template does not name, or several of fixed size.
     inline fn skip(self: *Walk, op: *const Field, can_be_null: bool) Error!void {
         if (op.width > 0) {
             _ = try self.reader.take(op.width);
@@ -165,7 +166,7 @@ pub const Walk = struct {
         }
     }
 
-    /// A string is text, and none that makes the message Python's.
+    /// Checks that a string is valid text, and that Python need not handle the message because of it.
     inline fn checkText(_: *Walk, op: *const Field, value: []const u8) Error!void {
         if (op.flags.watched and isInternal(value)) return error.Odd;
         if (!texts.isAscii(value) and !isText(value)) return error.Odd;
@@ -175,7 +176,7 @@ pub const Walk = struct {
         if (self.names) |names| names.named = @intFromBool(is_named);
     }
 
-    /// A topic id is none that makes the message Python's.
+    /// Checks that Python need not handle the message because of a topic id.
     fn checkId(self: *Walk, op: *const Field, id: *const [16]u8) Error!void {
         const names = self.names orelse return error.Odd;
         const next = op.next;
@@ -222,7 +223,7 @@ pub const Walk = struct {
                 if (op.flags.topic_id) try self.checkId(op, slot.bytes[0..16]);
             },
             .error_code => {
-                // What failed is shown by Python, in front of the summary.
+                // Python shows errors, before the summary.
                 if (try self.reader.int(i16) != 0) return error.Odd;
                 slot.setNumber(0);
             },
@@ -330,14 +331,14 @@ pub const Walk = struct {
         return .{ .bytes = &self.rooms[number], .at = self.listed[number].size };
     }
 
-    /// Where the next text of a list begins, behind a separator.
+    /// Begins the next text of a list, after a separator.
     fn open(self: *Walk, number: u16, one: *const List) Error!Out {
         var out = self.outOf(number);
         if (self.listed[number].shown > 0) out.put(self.table.literal(one.separator)) catch return error.Odd;
         return out;
     }
 
-    /// The text of an element whose fields are in their slots.
+    /// Adds the text of an element whose fields are in their slots.
     fn phrase(self: *Walk, number: u16, one: *const List) Error!void {
         const listed = &self.listed[number];
         var has_room = one.shown == 0 or listed.shown < one.shown;
@@ -360,7 +361,7 @@ pub const Walk = struct {
         listed.shown += 1;
     }
 
-    /// A partition's number: `orders-0,1,+2 more`. Those of topics that are not shown are counted in `total`.
+    /// Adds a partition's number: `orders-0,1,+2 more`. Partitions of topics that are not shown are counted in `total`.
     fn partition(self: *Walk, number: u16, one: *const List, value: i64) Error!void {
         const listed = &self.listed[number];
         if (listed.numbers == 0 and listed.shown == TOPICS_SHOWN) {
@@ -383,7 +384,7 @@ pub const Walk = struct {
 
     // Text
 
-    /// Nodes one behind the other; `strict`: whether all of them have something to show.
+    /// Writes a sequence of nodes. `strict`: returns whether all of them have something to show.
     fn sequence(self: *Walk, begin: u32, end: u32, strict: bool, out: *Out) Error!bool {
         var at = begin;
         while (at < end) {
@@ -394,7 +395,8 @@ pub const Walk = struct {
         return true;
     }
 
-    /// A node; whether it has something to show. Where it has not, but has to, it shows that.
+    /// Writes a node and returns whether it has something to show. If it must show something but has nothing, it says
+    /// so.
     fn node(self: *Walk, at: u32, strict: bool, out: *Out) Error!bool {
         const code = self.table.code[at..];
         switch (@as(tables.Node, @enumFromInt(code[0]))) {
@@ -433,7 +435,7 @@ pub const Walk = struct {
             },
             .count => {
                 const slot = &self.slots[code[2]];
-                // An array that is null has no elements; a number that is not known is nothing.
+                // A null array has no elements; an unknown number has no text.
                 if (slot.kind != .number and code[5] == 0) return self.null_(strict, "None", out);
                 try out.count(if (slot.kind == .number) slot.number else 0, self.table.text(code[3], code[4]));
             },
@@ -465,7 +467,7 @@ pub const Walk = struct {
                 try out.integer(std.mem.readInt(i64, slot.bytes[0..8], .big));
             },
             .types => {
-                // What records of the brokers' own topics hold is Python's to say.
+                // Python decodes the records of the brokers' own topics.
                 if (!self.slots[code[4]].says()) return false;
                 const name = try self.topicName(code[2], code[3]) orelse return false;
                 if (isInternal(name)) return error.Odd;
@@ -506,7 +508,7 @@ pub const Walk = struct {
         try out.uuid(self.slots[id].bytes[0..16]);
     }
 
-    /// Parts, each behind its size in words; those that are not empty are joined.
+    /// Writes parts, each preceded by its size in words; non-empty ones are joined.
     fn parts(self: *Walk, code: []const u32, at: u32, out: *Out) Error!bool {
         const begin = out.at;
         var place: u32 = 3;
@@ -522,7 +524,8 @@ pub const Walk = struct {
         return out.at > begin;
     }
 
-    /// Alternatives: the size of each, whether it is shown where fields have nothing to show, its conditions, its nodes.
+    /// Writes the first matching alternative. Each has its size, whether it is shown without values, its conditions,
+    /// its nodes.
     fn choice(self: *Walk, code: []const u32, at: u32, out: *Out) Error!void {
         var place: u32 = 3;
         for (0..code[2]) |_| {
@@ -569,7 +572,7 @@ inline fn isInternal(name: []const u8) bool {
     return name.len >= 2 and name[0] == '_' and name[1] == '_';
 }
 
-/// The summary of the body `data[start:]` at the front of `output`; where the body ends is in `after`.
+/// Writes the summary of the body `data[start:]` to the front of `output`. `after` is the end of the body.
 pub fn summary(
     walk: *Walk,
     address: [*]const u8,
@@ -588,7 +591,7 @@ pub fn summary(
     if (head.session_id != NONE) {
         if (walk.names) |names| {
             const number = try walk.numberAt(head.session_id);
-            // What failed is Python's to show.
+            // Errors are shown by Python.
             _ = try names.fact(if (head.is_response != 0) 0 else number);
             _ = try names.fact(if (head.is_response != 0) number else try walk.numberAt(head.session_epoch));
             if (head.session != NONE) {
@@ -603,8 +606,8 @@ pub fn summary(
     return out.at;
 }
 
-/// Summaries one behind the other: of items whose program is a table of a template, up to the first for which there is
-/// no room. Returns how many items were looked at.
+/// Writes summaries one after the other, for the items whose program is a table of a template, up to the first that
+/// does not fit. Returns the number of items processed.
 pub fn summaries(call: *Call, data: []const u8, items: []calls.Item) u64 {
     var walk: Walk = undefined;
     walk.names = call.names;

@@ -1,6 +1,6 @@
-//! `records` fields in summaries: batches of magic 2, of which only the headers are shown.
+//! `records` fields in summaries: batches of magic 2, whose headers alone are shown.
 //!
-//! What is checked of them is what `records.zig` checks where it is asked for headers alone.
+//! The checks are those of `records.zig` when it is asked for headers alone.
 
 const std = @import("std");
 const crc32c = @import("checksum.zig").crc32c;
@@ -20,8 +20,6 @@ pub const Batches = struct {
     /// As `records.MAX_BATCH_LENGTH`.
     const MAX_BATCH_LENGTH = 1 << 30;
     const MIN_LENGTH_0 = 14;
-    /// Control batches, those with a delete horizon, and unknown bits: what they say may be a problem.
-    const LEFT = 0xFFC0;
 
     bytes: []const u8,
     at: usize = 0,
@@ -42,7 +40,7 @@ pub const Batches = struct {
         return batches.next() == null;
     }
 
-    /// `Odd` where there is anything to report of the field, or anything of it is Python's.
+    /// `Odd` if there is anything to report of the field, or if any part of it is left to Python.
     pub fn check(bytes: []const u8, flags: tables.Flags) Error!void {
         if (flags.secret or flags.unaligned) return error.Odd;
         var at: usize = 0;
@@ -54,7 +52,7 @@ pub const Batches = struct {
             if (size > bytes.len - at) break;
             const batch = bytes[at..][0..size];
             const attributes = std.mem.readInt(u16, batch[CRC_START..][0..2], .big);
-            if (attributes & LEFT != 0 or attributes & 7 >= records_of.CODECS.len) return error.Odd;
+            if (attributes & records_of.UNKNOWN_BITS != 0 or attributes & 7 >= records_of.CODECS.len) return error.Odd;
             if (crc32c(batch[CRC_START..]) != std.mem.readInt(u32, batch[CRC..][0..4], .big)) return error.Odd;
             at += size;
         }

@@ -1,6 +1,6 @@
-//! Tables of summaries: the layout of a message with the fields that a template names, its lists and its nodes.
+//! Tables of summaries: the layout of a message with the fields, lists and nodes of a template.
 //!
-//! `kafkasniff/sinks/summaries/compiled.py` writes them. `check` looks at every index before a table is used.
+//! `kafkasniff/sinks/summaries/compiled.py` writes them. `check` validates every index before a table is used.
 
 const Kind = @import("program.zig").Kind;
 const MAX_DEPTH = @import("program.zig").MAX_DEPTH;
@@ -9,7 +9,7 @@ const std = @import("std");
 pub const MAGIC: u32 = 0x31_53_53_4B; // "KSS1"
 pub const MAX_SLOTS = 64;
 pub const MAX_LISTS = 16;
-/// Nodes in each other, and lists within elements of lists.
+/// The deepest nesting of nodes, and of lists within elements of lists.
 const MAX_NESTING = 24;
 pub const NONE: u16 = 0xFFFF;
 /// Words of a condition: its kind, its slot, and a number or another slot.
@@ -25,7 +25,7 @@ pub const Flags = packed struct(u16) {
     watched: bool,
     unaligned: bool,
     whole: bool,
-    /// A topic's id, and its name, which is in front of the id or behind it.
+    /// A topic's id, and its name, which comes before or after the id.
     topic_id: bool,
     topic_name: bool,
     rest: u5,
@@ -35,19 +35,19 @@ pub const Field = extern struct {
     kind: Kind,
     spare: u8,
     flags: Flags,
-    /// Of a struct: how many fields follow, those of the tag section last.
+    /// Structs: the number of fields that follow. Those of the tag section come last.
     fields: u16,
     tagged: u16,
-    /// Where its value is kept, of an array the number of its elements; `NONE`: nowhere.
+    /// The slot of its value, or of an array's number of elements; `NONE`: it is not kept.
     slot: u16,
-    /// Of an array: to which slot the number of its elements is added.
+    /// Arrays: the slot to which the number of its elements is added.
     sum: u16,
-    /// Of an array: the list that its elements are in.
+    /// Arrays: the list of its elements.
     runs: u16,
-    /// Bytes of a value of fixed size that is not looked at, with those of such fields behind it; else 0.
+    /// Bytes of a value of fixed size that is skipped, together with such fields after it; else 0.
     width: u16,
     tag: u32,
-    /// The field behind this one and all that lies in it.
+    /// The field after this one and its descendants.
     next: u32,
 };
 
@@ -60,29 +60,29 @@ pub const ListKind = enum(u32) {
     partitions = 2,
 };
 
-/// Places in the pool: where the bytes begin, and how many they are.
+/// A range of the pool: where the bytes begin, and their number.
 pub const Literal = extern struct { begin: u32, size: u32 };
 
 pub const List = extern struct {
     kind: ListKind,
-    /// Texts that are shown; 0: all of them.
+    /// The most texts that are shown; 0: all of them.
     shown: u32,
     separator: Literal,
-    /// What those are that are not shown.
+    /// The noun for those that are not shown.
     noun: Literal,
     /// The nodes of an element's text.
     code: u32,
     code_end: u32,
-    /// Whether a text is never empty, so that elements need not be written to be counted.
+    /// Whether no text is empty, so that elements can be counted without writing them.
     counts_all: u32,
     /// Slots of an element, and the lists within it.
     first_slot: u32,
     slots: u32,
     first_list: u32,
     lists: u32,
-    /// Once a struct has something in this slot, those that have nothing there are counted only.
+    /// Once a struct has a value in this slot, structs without one are only counted.
     prefer: u32,
-    /// Of partitions: slots of the topic's name and id, and of a partition's number.
+    /// Partitions: slots of the topic's name and id, and of a partition's number.
     name: u32,
     id: u32,
     index: u32,
@@ -103,7 +103,7 @@ pub const Node = enum(u32) {
     base_offset = 11,
     types = 12,
     address = 13,
-    /// A body with something in this slot is Python's.
+    /// A body with a value in this slot is left to Python.
     refuse = 14,
     parts = 15,
     choice = 16,
@@ -118,7 +118,7 @@ pub const Test = enum(u32) {
     least = 4,
     is_null = 5,
     not_null = 6,
-    /// As another slot, or not.
+    /// Equal to another slot, or not.
     same = 7,
     other = 8,
     _,
@@ -129,7 +129,7 @@ pub const Head = extern struct {
     length: u32,
     fields: u32,
     lists: u32,
-    /// Words of nodes.
+    /// Number of words of nodes.
     words: u32,
     pool: u32,
     root_slots: u32,
@@ -138,7 +138,7 @@ pub const Head = extern struct {
     code: u32,
     code_end: u32,
     is_response: u32,
-    /// The slots for the partitions of a fetch session, for its number and, of a request, its epoch.
+    /// The slots for the partitions of a fetch session, for its number and, in requests, its epoch.
     session: u32,
     session_id: u32,
     session_epoch: u32,
@@ -153,7 +153,7 @@ pub const Table = struct {
     code: []const u32,
     pool: []const u8,
 
-    /// A table that `check` has found good.
+    /// A table that `check` has accepted.
     pub inline fn at(address: [*]const u8) Table {
         const head: *const Head = @ptrCast(@alignCast(address));
         const fields: [*]const Field = @ptrCast(@alignCast(address + @sizeOf(Head)));
@@ -177,8 +177,8 @@ pub const Table = struct {
         return self.text(place.begin, place.size);
     }
 
-    /// The name of a number by the enum at a place of the code: its count, and for each name the number (low word
-    /// first) and its place in the pool.
+    /// The name of a number in the enum at a position of the code: a count, then for each name the number (low word
+    /// first) and its range of the pool.
     pub fn nameOf(self: *const Table, at_word: u32, number: i64) ?[]const u8 {
         const wanted: u64 = @bitCast(number);
         var place = at_word + 1;
@@ -191,7 +191,7 @@ pub const Table = struct {
     }
 };
 
-/// Whether these bytes are a table that can be used.
+/// Whether these bytes are a valid table.
 pub fn check(bytes: []const u8) bool {
     if (@intFromPtr(bytes.ptr) % 4 != 0 or bytes.len < @sizeOf(Head)) return false;
     const head: *const Head = @ptrCast(@alignCast(bytes.ptr));
@@ -200,7 +200,7 @@ pub fn check(bytes: []const u8) bool {
         @as(u64, head.words) * 4 + head.pool;
     if (size != bytes.len or head.lists > MAX_LISTS or head.slots > MAX_SLOTS) return false;
     const lists_at = @sizeOf(Head) + @as(usize, head.fields) * @sizeOf(Field);
-    // Kinds are enums, which must not be looked at before their numbers.
+    // Kinds are enums, so their numbers must be checked before they are read.
     for (0..head.lists) |index| {
         const kind = std.mem.readInt(u32, bytes[lists_at + index * @sizeOf(List) ..][0..4], .little);
         if (kind > @intFromEnum(ListKind.partitions)) return false;
@@ -255,7 +255,7 @@ const Check = struct {
         return begin <= self.table.pool.len and size <= self.table.pool.len - begin;
     }
 
-    /// The field behind a struct; null where it is not as it should be.
+    /// The field after a struct; null if the struct is invalid.
     fn structure(self: *const Check, index: u32, depth: u32) ?u32 {
         if (depth > MAX_DEPTH + 1) return null;
         const op = &self.table.fields[index];

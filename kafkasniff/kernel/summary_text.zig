@@ -1,17 +1,17 @@
-//! The phrases of summaries: what `sinks/summaries/phrases.py` and `sinks/printable.py` write, for printable ASCII.
+//! The phrases of summaries, as `sinks/summaries/phrases.py` and `text/printable.py` write them, for printable ASCII.
 
 const Error = @import("reader.zig").Error;
 const std = @import("std");
 
-/// Characters of a word, as `printable.WORD_WIDTH`.
+/// The most characters of a word, as `printable.WORD_WIDTH`.
 const WORD_WIDTH = 64;
 
 const Class = enum(u8) {
     plain = 0,
-    /// It ends a name in a line; a name that holds one is quoted.
+    /// It ends a name in a line; a name that contains one is quoted.
     separator = 1,
     quote = 2,
-    /// Not printable, no ASCII, or an escape.
+    /// Not printable, not ASCII, or an escape.
     odd = 3,
 };
 
@@ -34,7 +34,7 @@ const PAIRS: [100][2]u8 = pairs: {
 const BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const UUID_SIZE = 22;
 
-/// Few bytes are copied in less time than it takes to call a function for it.
+/// Copies few bytes in less time than a function call takes.
 inline fn copy(into: []u8, from: []const u8) void {
     const size = from.len;
     if (size > 32) {
@@ -109,7 +109,7 @@ pub const Out = struct {
         for (kept) |character| worst = @max(worst, CLASSES[character]);
         if (worst == @intFromEnum(Class.odd)) return error.Odd;
         if (text.len > kept.len) {
-            // What is cut is counted in characters.
+            // The omitted part is counted in characters, so it must be ASCII.
             for (text[kept.len..]) |character| if (character >= 0x80) return error.Odd;
         }
         if (worst == 0 and kept.len > 0) {
@@ -140,7 +140,7 @@ pub const Out = struct {
         self.at += UUID_SIZE;
     }
 
-    /// `1 record`, `12 records`; without a noun the number alone.
+    /// `1 record`, `12 records`; without a noun only the number.
     pub fn count(self: *Out, value: i64, noun: []const u8) Error!void {
         try self.integer(value);
         if (noun.len == 0) return;
@@ -175,7 +175,7 @@ pub const Out = struct {
         try self.put(" TB");
     }
 
-    /// A number of 0.5 to 2^52 with no decimal or one, rounded as Python rounds: by its exact value, half to even.
+    /// A number of 0.5 to 2^52 with at most one decimal, rounded as Python rounds: by its exact value, half to even.
     fn fixed(self: *Out, value: f64, decimals: u1) Error!void {
         const bits: u64 = @bitCast(value);
         const exponent = @as(i32, @intCast(bits >> 52)) - 1075;

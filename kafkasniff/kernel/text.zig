@@ -1,11 +1,11 @@
-//! UTF-8: whether bytes are text, and how long a character is.
+//! UTF-8: whether bytes are text, and the length of a character.
 
 const Error = @import("reader.zig").Error;
 
 pub const WIDTH = 16;
 pub const Block = @Vector(WIDTH, u8);
 
-/// Bytes of the character that `text` begins with, which is none of ASCII; `Odd` where it is not UTF-8 (RFC 3629).
+/// The length of the non-ASCII character at the beginning of `text`; `Odd` if it is not UTF-8 (RFC 3629).
 pub fn sequence(text: []const u8) Error!usize {
     const first = text[0];
     const size: usize = switch (first) {

@@ -1,10 +1,10 @@
-//! Messages of `feed.zig` as lines of text, one behind the other, without what `-v` adds below them.
+//! Messages of `feed.zig` as lines of text, without the lines that `-v` adds below them.
 //!
-//! The specification is `kafkasniff/sinks/text.py`. What a line shows of the body is its summary (`summary.zig`), unless the
-//! caller says it (`Told`). Lines depend on those before them, because columns grow: what they depend on goes in and out
-//! (`State`), and the first message that is Python's ends a call. `kafkasniff/native/text_lines.py` has the same structures.
+//! The specification is `kafkasniff/sinks/text.py`. A line shows the summary of the body (`summary.zig`). Lines depend
+//! on those before them, because columns grow: that state is passed in and out (`State`), and a call ends at the first
+//! message that is left to Python. `kafkasniff/native/text_lines.py` has the same structures.
 
-const feed = @import("feed.zig");
+const feed = @import("feed_state.zig");
 const lines_of = @import("lines.zig");
 const reading = @import("reader.zig");
 const std = @import("std");
@@ -27,7 +27,7 @@ pub const Outcome = enum(i32) {
     done = 0,
     /// there is no room for it,
     no_room = 1,
-    /// it is Python's,
+    /// it is left to Python,
     left = 2,
     /// or there is no `Ends`, no label of the API or no `Capture` for it yet.
     new_connection = 3,
@@ -35,7 +35,7 @@ pub const Outcome = enum(i32) {
     new_capture = 5,
     /// There is no `Table` for it yet.
     new_table = 6,
-    /// The caller has to say something first (`names.Asks`).
+    /// The caller has to answer first (`names.Asks`).
     asks = 7,
     misuse = 8,
 };
@@ -44,34 +44,26 @@ pub const Outcome = enum(i32) {
 pub const Ends = extern struct { request: Text, response: Text };
 
 pub const Capture = extern struct {
-    /// Names that are equal have the same number here.
+    /// Equal names have the same number here.
     name: i64,
-    /// The line that tells where the messages of another capture begin; empty: none does.
+    /// The line before the messages of another capture; empty: there is none.
     line: Text,
 };
 
-/// What the line shows of the body of a message.
-pub const Told = extern struct {
-    at: u64,
-    size: u32,
-    /// 0: its summary.
-    known: u32,
-};
-
-/// By which the summaries of an API's version are made, in one direction.
+/// The summary table of an API's version, in one direction.
 pub const Table = extern struct {
-    /// Null: they are Python's.
+    /// Null: summaries are left to Python.
     address: ?[*]const u8,
     known: u32,
-    /// 1: nothing is shown of bodies; there is no address then.
+    /// 1: bodies are not shown; then there is no address.
     bare: u32,
-    /// 1: messages report the topics that they name.
+    /// 1: messages map topic ids to names.
     tells: u64,
     /// Lines below that of each message.
     below: Text,
 };
 
-/// What lines depend on that came before.
+/// The state of earlier lines that the next ones depend on.
 pub const State = extern struct {
     /// Day since 1970; the lowest number: no line has a time so far.
     day: i64,
@@ -90,23 +82,19 @@ pub const TextLines = extern struct {
     labels: [*]const Text,
     captures: [*]const Capture,
     captures_size: u64,
-    /// What is in front of the line of a day, and behind it.
+    /// The text before and after the day in the line of a day.
     day_before: Text,
     day_after: Text,
     /// By direction (0 request, 1 response) and code.
     tables: [*]const Table,
     /// Names of topic ids, and fetch sessions of the messages; its output is not used.
     summaries: summary_of.Call,
-    /// For each message, and where their texts are; null: all lines show summaries.
-    told: ?[*]const Told,
-    texts: [*]const u8,
-    texts_size: u64,
     output: [*]u8,
     output_size: u64,
     /// The range. `next` is a result, too.
     next: u64,
     last: u64,
-    /// Of that one: the index of its connection, its code, the number of its capture or the place of its table.
+    /// The missing item for `next`: index of the connection, code, number of the capture or place of the table.
     wanted: u64,
     /// Bytes of lines so far.
     used: u64,
@@ -116,14 +104,14 @@ pub const TextLines = extern struct {
 const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture, NewTable, Asks };
 
 pub fn run(lines: *TextLines) Outcome {
-    // Else its memory would be filled first, which takes longer than a line.
+    // Otherwise its memory would be filled first, which takes longer than a line.
     @setRuntimeSafety(false);
     var walk: summary_of.Walk = undefined;
     return write(lines, &walk);
 }
 
 noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
-    if (lines.last > lines.source.messages_size or lines.used > lines.output_size) return .misuse;
+    if (lines.last > lines.source.found.size or lines.used > lines.output_size) return .misuse;
     walk.names = lines.summaries.names;
     var writer = Writer{
         .lines = lines,
@@ -135,7 +123,7 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
     while (lines.next < lines.last) : (lines.next += 1) {
         const shown = lines.source.shownOf(lines.next);
         writer.message(lines.next, shown) catch |reason| {
-            const message = &lines.source.messages[lines.next];
+            const message = &lines.source.found.rows[lines.next];
             switch (reason) {
                 error.NoRoom => return .no_room,
                 error.Odd => return .left,
@@ -175,21 +163,20 @@ const Writer = struct {
     state: State,
     walk: *summary_of.Walk,
     moment: times.Moment = .{},
-    /// Those of `Source.earlier` in front of it are of messages before this one.
+    /// Entries of `Source.earlier` before this index belong to earlier messages.
     earlier: u64 = 0,
 
     const Self = @This();
 
     fn message(self: *Self, index: u64, shown: lines_of.Shown) Stop!void {
         const lines = self.lines;
-        const one = &lines.source.messages[index];
+        const one = &lines.source.found.rows[index];
         if (one.code >= feed.KEYS * feed.VERSIONS or one.time == feed.NO_TIME or one.flags.tags or one.packet < 0) return error.Odd;
-        const told = try self.tell(index);
-        const table = if (told == null) try self.tableOf(one) else null;
+        const table = try self.tableOf(one);
         if (shown != .written) {
             if (shown != .read) return error.Odd;
             if (one.flags.request) try lines.source.checkClientId(one);
-            if (table) |found| if (found.address != null) try self.summary(found, one, index);
+            if (table.address != null) try self.summary(table, one, index);
             return;
         }
         const label = lines.labels[one.code].get() orelse return error.NewLabel;
@@ -232,25 +219,12 @@ const Writer = struct {
         }
         try self.put("  ");
         const before = self.at;
-        if (told) |text| {
-            try self.put(text);
-        } else if (table.?.address != null) {
-            try self.summary(table.?, one, index);
-        }
+        if (table.address != null) try self.summary(table, one, index);
         if (self.at == before) {
             while (self.at > begin and self.bytes[self.at - 1] == ' ') self.at -= 1;
         }
         try self.put("\n");
-        if (table) |found| try self.put(found.below.get() orelse "");
-    }
-
-    /// What the caller says of the body.
-    inline fn tell(self: *const Self, index: u64) Error!?[]const u8 {
-        const lines = self.lines;
-        const told = &(lines.told orelse return null)[index];
-        if (told.known == 0) return null;
-        if (told.at > lines.texts_size or told.size > lines.texts_size - told.at) return error.Odd;
-        return lines.texts[told.at..][0..told.size];
+        try self.put(table.below.get() orelse "");
     }
 
     inline fn tableOf(self: *const Self, one: *const Message) Stop!*const Table {
@@ -259,10 +233,10 @@ const Writer = struct {
         return if (table.address == null and table.bare == 0) error.Odd else table;
     }
 
-    /// The summary of a body, where there is nothing else to report of it.
+    /// Writes the summary of a body if there is nothing else to report of it.
     inline fn summary(self: *Self, table: *const Table, one: *const Message, index: u64) Stop!void {
         const lines = self.lines;
-        const data = try lines.source.bytes(one);
+        const data = try lines.source.found.bytes(one);
         if (one.body > data.len) return error.Odd;
         var after: u64 = undefined;
         const names = lines.summaries.names;
@@ -274,7 +248,7 @@ const Writer = struct {
         self.at += size;
     }
 
-    /// Tell where another capture begins.
+    /// Writes the line at the beginning of another capture.
     inline fn turnCapture(self: *Self, one: *const Message) Stop!void {
         const lines = self.lines;
         const number_of: usize = @intCast(one.packet >> lines_of.PACKET_SHIFT);
@@ -334,7 +308,7 @@ const Writer = struct {
         var is_quoted = text.len == 0;
         var width: u64 = 0;
         for (text, 0..) |character, place| {
-            // What is cut is counted in characters.
+            // The omitted part is counted in characters, so it must be ASCII.
             if (character >= 0x80) return error.Odd;
             if (place >= CLIENT_WIDTH) continue;
             switch (character) {
@@ -364,7 +338,7 @@ const Writer = struct {
         try self.pad(width, &self.state.client_width);
     }
 
-    /// A duration in three digits and a unit, right-aligned; those of 1000 s and more are `Odd`.
+    /// A duration in three digits and a unit, right-aligned; 1000 s and more are `Odd`.
     fn latency(self: *Self, nanoseconds: i64) Error!void {
         const unit: Unit = switch (@abs(nanoseconds)) {
             0...999 => .{ .text = " ns", .width = 3, .divisor = 0 },
@@ -404,7 +378,7 @@ const Unit = struct {
         return whole(room, result, decimals);
     }
 
-    /// A number whose last digits are behind the point.
+    /// A number whose last digits follow the decimal point.
     fn whole(room: *[8]u8, value: u64, decimals: usize) []const u8 {
         var first: usize = room.len;
         var rest = value;

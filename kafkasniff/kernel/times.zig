@@ -1,11 +1,11 @@
-//! Times as text. The specification is `kafkasniff/sinks/times.py`.
+//! Times as text. The specification is `kafkasniff/text/times.py`.
 
 const std = @import("std");
 
 const SECOND = 1_000_000_000;
 const DAY = 86_400;
 
-/// Write a number in so many digits.
+/// Writes a number with this many digits.
 pub inline fn write(comptime count: usize, to: *[count]u8, value: u32) void {
     var rest = value;
     comptime var at = count;
@@ -27,7 +27,7 @@ inline fn pair(value: u8) [2]u8 {
     return PAIRS[value];
 }
 
-/// The text of a time. Times that follow each other share their second, whose text is kept.
+/// The text of a time. Consecutive times often share their second, whose text is kept.
 pub const Moment = struct {
     second: i64 = std.math.minInt(i64),
     text: [30]u8 = undefined,
@@ -70,9 +70,9 @@ const Date = struct {
     const CYCLE = 146_097;
     const BEFORE = 135_080;
 
-    /// The date so many days after 1970-01-01. Times of 64 bits lie between the years 1677 and 2262.
+    /// The date this many days after 1970-01-01. Times of 64 bits are between the years 1677 and 2262.
     fn of(days: i64) Date {
-        // Years that begin in March have the leap day as their last one.
+        // Years that begin in March end with the leap day.
         const since: u32 = @intCast(days + BEFORE);
         const in_cycle = since % CYCLE;
         const year = (in_cycle - in_cycle / 1460 + in_cycle / 36_524 - in_cycle / (CYCLE - 1)) / 365;

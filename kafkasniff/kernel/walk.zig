@@ -1,7 +1,7 @@
-//! Walks the bytes of a message by a program and writes its body.
+//! Walks the bytes of a message with a program and writes its body.
 //!
-//! The specification is `kafka/walker.py`. Problems that are frequent are noted here by number and place, and where one of
-//! them ends the walk, what was complete before it is kept; whatever else the walker reports is `Odd`.
+//! The specification is `kafka/schema/walker.py`. Frequent problems are noted here by number and position. If one of them ends
+//! the walk, the output complete up to it is kept. Any other problem that the walker reports is `Odd`.
 
 const calls = @import("call.zig");
 const Hiding = @import("payload.zig").Hiding;
@@ -16,10 +16,10 @@ const isText = @import("text.zig").isText;
 const Error = reading.Error;
 const Op = programs.Op;
 
-/// `Ended`: the walk ended at a problem, which is noted; what was complete before is written.
+/// `Ended`: a noted problem ended the walk; the output up to it is kept.
 const Failure = Error || error{Ended};
 
-/// Problems that are noted; `kafka/body_problems.py` has their kinds and words, and what their numbers are.
+/// The problems that are noted. `kafka/schema/body_problems.py` has their numbers, kinds and texts.
 const Problem = enum(u16) {
     cut_number = 1,
     cut_value = 2,
@@ -43,25 +43,25 @@ const ZERO_SIZE_SLACK = 64;
 const MAX_UNKNOWN_TAGS = 100_000;
 /// Bytes of an unsigned varint (`Reader.varint`).
 const MAX_VARINT = 5;
-/// Bytes of a `records` field that is written with its message; Python reads the batches of larger ones one by one.
+/// The largest `records` field that is written with its message; Python decodes the batches of larger ones one by one.
 const MAX_FIELD = 64 << 10;
-/// Bytes of the path of an error code or a problem; deeper ones are Python's.
+/// Bytes of the path of an error code or a problem; messages with longer ones are left to Python.
 const MAX_PATH = 1024;
 /// As `operations.NOT_ASKED_FOR`.
 const NO_SET = -0x8000_0000;
-/// Problems of a body, as `context.MAX_PROBLEMS`; bodies with more are Python's.
+/// The most problems of a body, as `context.MAX_PROBLEMS`; bodies with more are left to Python.
 const MAX_PROBLEMS = 100;
 
-/// Where in the body: the fields that lead to a value, the last one first.
+/// A position in the body: the fields that lead to a value, innermost first.
 const Place = struct {
     parent: ?*const Place,
     /// Null: the tag section.
     op: ?*const Op,
-    /// Element of an array; none where it is negative.
+    /// Index of an array's element; negative: none.
     index: i64 = -1,
 };
 
-/// A walk that writes to `Out`, which is `json.Json` or `pack.Pack`.
+/// A walk whose output is `Out`, which is `json.Json` or `pack.Pack`.
 pub fn Walk(comptime Out: type) type {
     return struct {
         const Self = @This();
@@ -73,20 +73,23 @@ pub fn Walk(comptime Out: type) type {
         /// Error codes and problems so far, in bytes of `call.notes`.
         noted: usize = 0,
         problems: u32 = 0,
-        /// Where the last problem is in `call.notes`, and what it is.
+        /// Position of the last problem in `call.notes`, and its kind.
         last: usize = 0,
         last_problem: Problem = .cut_number,
-        /// Where the walk ended: something of the value that it leaves is complete, so that the value stays.
+        /// The walk ended inside a value that is partly complete, so the value is kept.
         kept: bool = false,
         /// Secrets are withheld.
         hide: bool,
         /// Unknown tags may be payload, which is hidden.
         hides_tags: bool,
-        /// What is put beside topic ids and the epochs of fetch sessions, in lines.
+        /// Names that are written beside topic ids and epochs of fetch sessions, in lines.
         names: ?*Names = null,
         elements: u64 = MAX_ELEMENTS,
         unknown: u64 = MAX_UNKNOWN_TAGS,
-        /// A field of records as JSON has schema ids.
+        /// The message names one of the brokers' own topics, and it has records.
+        names_internal: bool = false,
+        has_records: bool = false,
+        /// A `records` field written as JSON has schema ids.
         wrote_schema_ids: bool = false,
 
         pub fn init(
@@ -107,7 +110,7 @@ pub fn Walk(comptime Out: type) type {
             };
         }
 
-        /// The whole body, or what is complete of it; returns where the walk ended.
+        /// Writes the whole body, or the complete part of it. Returns where the walk ended.
         pub fn run(self: *Self) Error!usize {
             self.structure(0, null) catch |reason| switch (reason) {
                 error.Ended => {},
@@ -137,7 +140,7 @@ pub fn Walk(comptime Out: type) type {
             try self.out.closeMap(mark, members);
         }
 
-        /// The name of the topic id that was read last, as the next member.
+        /// Writes the name of the last topic id as the next member.
         fn nameTopic(self: *Self, op: *const Op) Error!void {
             const names = self.names orelse return;
             const ops = self.program.ops;
@@ -147,12 +150,20 @@ pub fn Walk(comptime Out: type) type {
                 names.named != 0;
             names.named = 0;
             const id = self.reader.bytes[self.reader.at - 16 ..][0..16];
-            const name = try names.beside(id, named, op.flags.watched) orelse return;
+            const name = try names.beside(id, named, false) orelse return;
+            if (op.flags.watched) try self.watch(name);
             try self.out.key("\"_topic_name\":", false);
             try self.out.string(name);
         }
 
-        /// What is shown of a fetch session, behind the fields that say which one it is.
+        /// Notes a name beside records: the brokers' own topics are left to Python.
+        inline fn watch(self: *Self, name: []const u8) Error!void {
+            if (!std.mem.startsWith(u8, name, "__")) return;
+            self.names_internal = true;
+            if (self.has_records) return error.Odd;
+        }
+
+        /// Writes the text of a fetch session, after the fields that identify it.
         inline fn noteSession(self: *Self, value: i64) Error!void {
             const names = self.names orelse return;
             const shown = try names.fact(value) orelse return;
@@ -160,7 +171,7 @@ pub fn Walk(comptime Out: type) type {
             try self.out.put(shown);
         }
 
-        /// Close a map within which the walk ended: in its member behind the first `members`, which begins at `before`.
+        /// Closes a map in which the walk ended: in its member after the first `members`, which begins at `before`.
         fn endMap(self: *Self, reason: Failure, mark: usize, members: usize, before: usize) Failure {
             @branchHint(.cold);
             if (reason != error.Ended) return reason;
@@ -171,7 +182,7 @@ pub fn Walk(comptime Out: type) type {
             return reason;
         }
 
-        /// The tag section of a struct, whose members are counted.
+        /// Decodes the tag section of a struct and counts its members.
         inline fn tags(self: *Self, op: *const Op, first: u32, parent: ?*const Place, members: *usize) Failure!void {
             const start = self.reader.at;
             const count = self.reader.varint() catch {
@@ -212,14 +223,14 @@ pub fn Walk(comptime Out: type) type {
                     try self.out.key(self.program.key(field_op), members.* == 0);
                     self.reader.bytes = outer[0..stop];
                     self.field(index, parent) catch |reason| {
-                        // The bytes of a tagged field that does not fit are those of an unknown one.
+                        // A tagged field that does not fit is written with the bytes of an unknown one.
                         return if (reason == error.Ended) error.Odd else reason;
                     };
                     self.reader.bytes = outer;
                     if (self.reader.at != stop) return error.Odd;
                     members.* += 1;
                 } else if (!shown_unknown) {
-                    // All of them stand where the first one does.
+                    // All unknown tags are written at the position of the first one.
                     shown_unknown = true;
                     try self.out.key("\"_unknown_tags\":", members.* == 0);
                     self.reader.at = begin;
@@ -243,7 +254,7 @@ pub fn Walk(comptime Out: type) type {
             return null;
         }
 
-        /// Those of the next `count` tagged fields that have no definition, up to one that is cut.
+        /// Writes those of the next `count` tagged fields that have no definition, up to a truncated one.
         fn unknownTags(self: *Self, op: *const Op, first: u32, count: u64) Error!void {
             const mark = try self.out.openList();
             var written: usize = 0;
@@ -285,7 +296,7 @@ pub fn Walk(comptime Out: type) type {
             return self.scalar(op, op.flags.nullable, &place);
         }
 
-        /// Whether a struct is null, by the mark in front of it: in a tag section an unsigned varint, elsewhere an int8.
+        /// Whether a struct is null, by the mark before it: in a tag section an unsigned varint, elsewhere an int8.
         fn isNull(self: *Self, op: *const Op, place: *const Place) Failure!bool {
             const start = self.reader.at;
             if (op.flags.tagged) {
@@ -342,7 +353,7 @@ pub fn Walk(comptime Out: type) type {
             return self.reader.varint() catch return self.badVarint(start, place);
         }
 
-        /// A length, or the count of an array; null for -1.
+        /// A length, or the count of an array; -1 is null.
         inline fn length(self: *Self, op: *const Op, comptime is_count: bool, place: *const Place) Failure!?usize {
             const start = self.reader.at;
             var value: i64 = undefined;
@@ -358,7 +369,7 @@ pub fn Walk(comptime Out: type) type {
             return self.fail(if (is_count) .negative_count else .negative_length, place, start, .{ value, 0, 0 });
         }
 
-        /// Null, whether or not it is allowed.
+        /// Writes null, whether or not it is allowed.
         inline fn nothing(self: *Self, can_be_null: bool, place: *const Place, start: usize) Error!void {
             if (!can_be_null) try self.note(.null_value, place, start, .{ 0, 0, 0 });
             return self.out.nothing();
@@ -378,11 +389,11 @@ pub fn Walk(comptime Out: type) type {
             switch (op.kind) {
                 .string => {
                     if (Out.is_final) {
-                        // Whether it is a secret is for Python to say.
+                        // Python decides whether it is a secret.
                         if (op.flags.config and self.hide) return error.Odd;
-                        if (op.flags.watched and std.mem.startsWith(u8, value, "__")) return error.Odd;
+                        if (op.flags.watched) try self.watch(value);
                     } else if (op.flags.watched and std.mem.startsWith(u8, value, "__")) {
-                        // The name may come after the records.
+                        // The name may follow the records.
                         if (self.wrote_schema_ids) return error.Odd;
                         self.account.may_be_internal = true;
                     }
@@ -414,6 +425,10 @@ pub fn Walk(comptime Out: type) type {
                     }
                 },
                 else => {
+                    if (size > 0) {
+                        self.has_records = true;
+                        if (Out.is_final and self.names_internal) return error.Odd;
+                    }
                     if (self.account.call.wants.records == .skip) return self.out.nothing();
                     if (Out.is_final) {
                         try self.finalRecords(op, value, begin);
@@ -424,7 +439,7 @@ pub fn Walk(comptime Out: type) type {
             }
         }
 
-        /// A `records` field that nobody adds anything to.
+        /// Writes a `records` field that Python adds nothing to.
         fn finalRecords(self: *Self, op: *const Op, value: []const u8, begin: usize) Error!void {
             if (op.flags.secret or op.flags.unaligned) return error.Odd;
             const call = self.account.call;
@@ -435,7 +450,7 @@ pub fn Walk(comptime Out: type) type {
             if (call.truncated == 0) call.truncated = before;
         }
 
-        /// A `records` field that Python may add something to: what is large, compressed or odd is left to it.
+        /// Writes a `records` field that Python may add to. Large, compressed and odd ones are left to it.
         fn records(self: *Self, op: *const Op, value: []const u8, begin: usize) Error!void {
             if (op.flags.unaligned) return self.out.place(.unaligned, begin, value.len);
             const call = self.account.call;
@@ -463,7 +478,7 @@ pub fn Walk(comptime Out: type) type {
             try record_fields.field(self.out, value, begin, &self.account);
         }
 
-        /// The field as JSON within MessagePack.
+        /// Writes the field as JSON within MessagePack.
         fn rendered(self: *Self, value: []const u8, begin: usize) Error!void {
             const call = self.account.call;
             const before = call.truncated;
@@ -501,7 +516,7 @@ pub fn Walk(comptime Out: type) type {
                 (if (op.kind == .structure)
                     self.structure(index, &place)
                 else
-                    // An element is never allowed to be null.
+                    // An element must never be null.
                     self.scalar(op, false, &place)) catch |reason| {
                     place.index = -1;
                     return self.endArray(reason, mark, number, before, &place, start, tooLong(op, count, room));
@@ -510,7 +525,8 @@ pub fn Walk(comptime Out: type) type {
             try self.out.closeArray();
         }
 
-        /// Close an array within which the walk ended: in its element behind the first `elements`, which begins at `before`.
+        /// Closes an array in which the walk ended: in its element after the first `elements`, which begins at
+        /// `before`.
         fn endArray(
             self: *Self,
             reason: Failure,
@@ -531,7 +547,7 @@ pub fn Walk(comptime Out: type) type {
                 else => false,
             };
             if (is_cut and left <= 1 and facts[0] * facts[1] > facts[2]) {
-                // Where there is no more than one element the count is to blame.
+                // If there is at most one element, the count is to blame.
                 self.noted = self.last;
                 self.problems -= 1;
                 self.note(.long_array, place, start, facts) catch |other| return other;
@@ -542,23 +558,23 @@ pub fn Walk(comptime Out: type) type {
 
         // Notes
 
-        /// A number where fewer than `size` bytes are left.
+        /// Notes a number that needs `size` bytes, of which fewer are left.
         fn short(self: *Self, size: usize, place: *const Place) Failure {
             @branchHint(.cold);
             return self.fail(.cut_number, place, self.reader.at, .{ signed(size), signed(self.reader.left()), 0 });
         }
 
-        /// A varint from `start` on that does not end.
+        /// Notes a varint at `start` that does not end.
         fn badVarint(self: *Self, start: usize, place: *const Place) Failure {
             @branchHint(.cold);
             if (self.reader.bytes.len - start >= MAX_VARINT) return self.fail(.long_varint, place, start, .{ 0, 0, 0 });
             return self.fail(.cut_number, place, self.reader.bytes.len, .{ 1, 0, 0 });
         }
 
-        /// The walk ends here, at `position`.
+        /// Ends the walk at `position`.
         fn fail(self: *Self, problem: Problem, place: *const Place, position: usize, facts: Facts) Failure {
             @branchHint(.cold);
-            // What is hidden beside a value may follow where the bytes end.
+            // A field that decides whether to hide a value may come after the end of the bytes.
             if (self.hide) return error.Odd;
             self.reader.at = position;
             self.kept = false;
@@ -566,7 +582,7 @@ pub fn Walk(comptime Out: type) type {
             return error.Ended;
         }
 
-        /// Note a problem.
+        /// Notes a problem.
         fn note(self: *Self, problem: Problem, place: *const Place, position: usize, facts: Facts) Error!void {
             @branchHint(.cold);
             if (self.problems == MAX_PROBLEMS) return error.Odd;
@@ -576,7 +592,7 @@ pub fn Walk(comptime Out: type) type {
             self.problems += 1;
         }
 
-        /// Note an error code (0) or a problem, and where it is.
+        /// Notes an error code (0) or a problem, and its position.
         fn put(self: *Self, kind: u16, place: *const Place, position: usize, facts: Facts) Error!void {
             const call = self.account.call;
             var path: [MAX_PATH]u8 = undefined;
@@ -609,14 +625,14 @@ pub fn Walk(comptime Out: type) type {
     };
 }
 
-/// Numbers that a problem is told with; of an error code the first one is the code.
+/// Numbers that a problem is reported with. The first number of an error code is the code.
 const Facts = [3]i64;
 
 fn tooLong(op: *const Op, count: usize, room: usize) Facts {
     return .{ signed(count), op.size, signed(room) };
 }
 
-/// Sizes and varints, none of which comes near 2^63.
+/// Sizes and varints as signed numbers. All of them are far below 2^63.
 inline fn signed(value: u64) i64 {
     return @intCast(value);
 }

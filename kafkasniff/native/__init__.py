@@ -1,6 +1,6 @@
 """The Python side of the native kernel: finding and loading the library, and calling it.
 
-It knows bytes and programs, nothing of Kafka. Without the library everything is read by Python.
+It handles bytes and programs, and knows nothing of Kafka. Without the library, Python decodes everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of the C library's allocator, for processes that do nothing but decode."""
+"""Settings of the C library's allocator, for processes that only decode."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _ARENA_MAX: Final = -8
 """Parameters of glibc's `mallopt`."""
 
 LARGEST_KEPT: Final = 32 << 20
-"""Bytes of a block, the most that glibc accepts: batches of packets and their frames are smaller."""
+"""Block size threshold in bytes, the highest that glibc accepts: batches of packets and their frames are smaller."""
 KEPT: Final = 128 << 20
-"""Free bytes at the heap's end above which they go back to the kernel."""
+"""Free bytes at the heap's end above which they are returned to the kernel."""
 
 
 def keep_freed_memory() -> None:
-    """Reuse large blocks that were freed instead of mapping new ones; for glibc, elsewhere nothing happens.
+    """Reuse freed large blocks instead of mapping new ones; for glibc, a no-op elsewhere.
 
-    Each batch needs buffers of some megabytes. glibc maps these anew each time, and the kernel clears every page of
-    them at its first use, which took a seventh of the time of large batches. Arrow allocates there, too: a pool of its
-    own would hold what it freed beside what others need.
+    Each batch needs buffers of some megabytes. glibc maps these anew each time, and the kernel clears every page at its
+    first use, which took a seventh of the time of large batches. Arrow allocates there, too: its own pool would keep
+    its freed memory from everybody else.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
@@ -36,5 +36,5 @@ def keep_freed_memory() -> None:
     mallopt.restype = ctypes.c_int
     mallopt(_MMAP_THRESHOLD, LARGEST_KEPT)
     mallopt(_TRIM_THRESHOLD, KEPT)
-    # Else each thread has a heap of its own, and what one frees is of no use to another.
+    # Otherwise each thread has its own heap, and memory freed by one is unavailable to others.
     mallopt(_ARENA_MAX, 1)

@@ -1,9 +1,9 @@
-"""Calls of the kernel with the memory that they need: results come as `bytes`, compressed batches are asked for."""
+"""Calls of the kernel with the memory that they need: results are `bytes`, compressed batches are requested."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct as Packing
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -11,7 +11,20 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.native.calls import COMPRESSED, DONE, NO_ROOM, Base, Batch, Call, Hiding, Item, Noted
+from kafkasniff.native.calls import (
+    COMPRESSED,
+    DONE,
+    NO_ROOM,
+    ODD,
+    Base,
+    Batch,
+    Call,
+    Control,
+    Hiding,
+    Item,
+    Noted,
+    address_of,
+)
 from kafkasniff.native.library import Kernel
 
 __all__ = [
@@ -20,25 +33,27 @@ __all__ = [
     "NOTE",
     "Caller",
     "Code",
+    "ControlType",
     "Made",
     "Noted",
     "Program",
     "Wanted",
+    "control_rows",
     "listed",
     "read_notes",
 ]
 
 FIRST_OUTPUT: Final = 256 << 10
 MAX_OUTPUT: Final = 16 << 20
-"""Bytes of JSON of one body at most: larger ones are Python's."""
+"""Maximum size of the JSON of one body; larger ones are left to Python."""
 NOTES: Final = 128 << 10
-"""Bytes of the error codes and problems of one call, with their paths."""
+"""Size of the error codes and problems of one call, with their paths."""
 KEPT_OUTPUT: Final = 1 << 20
-"""Bytes of memory for MessagePack that are kept from one body to the next."""
+"""Memory for MessagePack that is kept from one body to the next, in bytes."""
 MAX_BATCHES: Final = 4096
-"""Compressed batches of one message; messages with more are Python's."""
+"""Compressed batches of one message; messages with more are left to Python."""
 MAX_RECORDS: Final = 1_000_000
-"""Records, or headers of them, of one message; as above."""
+"""Records, or headers of them, of one message; likewise."""
 
 ITEM: Final = np.dtype(
     [
@@ -56,16 +71,16 @@ _RESULTS: Final = Packing("=7Q")
 _RESULTS_AT: Final = Call.written.offset
 _note: Final = Packing("<HHQ3q")
 NOTE: Final = _note.size
-"""Bytes of a note in front of its path."""
+"""Bytes of a note before its path."""
 HEAD_OF_ARRAY: Final = 5
-"""Bytes in front of the bodies of `Caller.pack_bodies`."""
+"""Bytes before the bodies of `Caller.pack_bodies`."""
 
 Code = tuple[int, str]
-"""An error code and where in the body it is."""
+"""An error code and its place in the body."""
 
 
 class Made(NamedTuple):
-    """What came of a message."""
+    """Result for a message."""
 
     json: bytes
     codes: list[Code]
@@ -73,7 +88,7 @@ class Made(NamedTuple):
     records: int
     truncated: int
     after: int
-    """Where in the data a body ends."""
+    """Where in the data the body ends."""
 
 
 class Wanted(NamedTuple):
@@ -81,15 +96,15 @@ class Wanted(NamedTuple):
 
     position: int
     end: int
-    """Of magic 2 the whole batch, else the compressed bytes alone."""
+    """For magic 2 the whole batch, else only the compressed bytes."""
     codec: int
     magic: int
     records: int
-    """How many its header states."""
+    """Number of records in its header."""
 
 
 class Program:
-    """The bytes of a program where the kernel finds them. Raises ValueError where they are none."""
+    """The bytes of a program in memory for the kernel. Raises ValueError if they are invalid."""
 
     __slots__ = ("_bytes", "address")
 
@@ -100,12 +115,25 @@ class Program:
         self.address = ctypes.addressof(self._bytes)
 
 
+class ControlType(NamedTuple):
+    """A type of control records, at one version of its value."""
+
+    type: int
+    version: int
+    fronted: bool
+    """An int16 version is in front of the fields, whatever it is; else it is the first of them."""
+    name: bytes
+    """As JSON."""
+    program: Program
+
+
 class Caller:
     """Memory for calls, one at a time.
 
-    `headers`, `marks`: keys of record headers, and what is in keys of records, that Python has to look at.
-    `traces`: keys of headers with trace ids, which the kernel reads for JSON, and Python otherwise, with their kinds.
-    `most_output`: bytes of output at most, `MAX_OUTPUT` unless given.
+    `headers`, `marks`: keys of record headers, and prefixes of record keys, that Python has to interpret.
+    `traces`: keys of headers with trace ids, and their kinds; the kernel interprets them for JSON, Python otherwise.
+    `controls`: returns the types of control records that the kernel decodes for JSON; called with the first of them.
+    `most_output`: maximum bytes of output, by default `MAX_OUTPUT`.
     """
 
     def __init__(
@@ -115,6 +143,7 @@ class Caller:
         headers: Iterable[bytes] = (),
         marks: Iterable[bytes] = (),
         traces: Mapping[bytes, int] = MappingProxyType({}),
+        controls: Callable[[], Sequence[ControlType]] = tuple,
         most_output: int | None = None,
     ) -> None:
         self._kernel = kernel
@@ -126,6 +155,9 @@ class Caller:
         kinds = {**dict.fromkeys(headers, 0), **traces}
         self._headers = b"".join(bytes((kind, len(name))) + name for name, kind in kinds.items())
         self._marks = listed(marks)
+        self._control_types = controls
+        self._controls: tuple[object, ...] = ()
+        """Objects whose addresses the kernel has."""
         call = self._call
         call.notes, call.notes_size = ctypes.addressof(ctypes.c_char.from_buffer(notes)), NOTES
         call.batches, call.batches_size = self._batches, MAX_BATCHES
@@ -134,14 +166,14 @@ class Caller:
         call.max_records = MAX_RECORDS
         self._pointer = ctypes.pointer(call)
         self.address = ctypes.addressof(call)
-        """Of `calls.Call`."""
+        """Address of the `calls.Call`."""
         self.size = 0
         """Bytes of `view`."""
         self._grow(FIRST_OUTPUT)
 
     @property
     def wants(self) -> int:
-        """Bits that say what is wanted (`calls`)."""
+        """Flags for the requested output (`calls`)."""
         found: int = self._call.wants
         return found
 
@@ -150,19 +182,30 @@ class Caller:
         self._call.wants = bits
 
     def hide(self, hiding: Hiding) -> None:
-        """From here on the salt and personalization of hashes; whether there are any is a matter of `wants`."""
+        """Set the salt and personalization of hashes; `wants` decides whether there are any."""
         call = self._call
         call.salt, call.salt_size, call.person = hiding.salt, len(hiding.salt), hiding.person
 
     @property
     def most_records(self) -> int:
-        """Records, or headers of them, that a message may hold; messages with more are Python's."""
+        """Maximum number of records, or of their headers; messages with more are left to Python."""
         found: int = self._call.max_records
         return found
 
     @most_records.setter
     def most_records(self, count: int) -> None:
         self._call.max_records = min(count, MAX_RECORDS)
+
+    def learns_controls(self) -> bool:
+        """Whether the call ended because the kernel did not know how to decode a control record; now it does."""
+        call = self._call
+        if not call.controls_wanted:
+            return False
+        types, kept = self._control_types(), list[bytes]()
+        rows = control_rows(types, kept)
+        self._controls = types, kept, rows
+        call.controls, call.controls_size, call.controls_wanted = ctypes.addressof(rows), len(types), 0
+        return True
 
     def _grow(self, size: int) -> None:
         output = np.empty(size, np.uint8)
@@ -171,16 +214,16 @@ class Caller:
         self._call.output, self._call.output_size = self._address, size
 
     def more(self) -> bool:
-        """Make more room; False where there is as much as there may be."""
+        """Enlarge the output memory; False at the maximum."""
         if self.size >= self.most_output:
             return False
         self._grow(min(4 * self.size, self.most_output))
         return True
 
     def reserve(self, size: int) -> None:
-        """Make room for JSON of as many bytes of records, as far as there may be: writing all of it again costs more.
+        """Reserve memory for this many bytes of JSON of records, up to the maximum: writing it all again costs more.
 
-        What is in `view` is lost.
+        The content of `view` is lost.
         """
         size = min(size + size // 2, self.most_output)
         if size > self.size:
@@ -189,7 +232,7 @@ class Caller:
     def body(
         self, program: Program, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]
     ) -> Made | None:
-        """The body `data[start:end]`; None where Python has to read it."""
+        """The body `data[start:end]`; None if Python has to decode it."""
         function, pointer, address = self._kernel.body, self._pointer, program.address
         self.reserve(end - start)
         return self._run(lambda: function(pointer, address, data, start, end), decompress)
@@ -203,7 +246,7 @@ class Caller:
     def _run(self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None]) -> Made | None:
         call = self._call
         call.batches_given = 0
-        given: list[bytes] = []  # kept as long as the kernel reads them
+        given: list[bytes] = []  # kept while the kernel uses them
         while True:
             status = function()
             if status == DONE:
@@ -215,13 +258,15 @@ class Caller:
                 if not self.give(decompress, given):
                     return None
                 self.reserve(sum(map(len, given)))
+            elif status == ODD and self.learns_controls():
+                continue
             elif status != NO_ROOM or not self.more():
                 return None
 
     def give(self, decompress: Callable[[Wanted], bytes | None], given: list[bytes]) -> bool:
-        """Decompress the batches that are wanted into `given`, which has to outlive the next call.
+        """Decompress the requested batches into `given`, which has to outlive the next call.
 
-        False where one of them is Python's.
+        False if one of them is left to Python.
         """
         call = self._call
         for batch in self._batches[: call.batches_wanted]:
@@ -235,16 +280,16 @@ class Caller:
         return True
 
     def begin(self) -> None:
-        """No batches are given to the next call."""
+        """The next call has no batches."""
         self._call.batches_given = 0
 
-    # -- MessagePack: what `wants` has to ask for --------------------------------------------------------------------
+    # -- MessagePack, which `wants` has to request --------------------------------------------------------------------
 
     def pack(self, program: int, data: bytes, start: int, end: int) -> int:
         """The body `data[start:end]` by the program at an address, as MessagePack in `view`. Hot.
 
-        Returns twice its bytes, and 1 more where `results` have more to say than that it ends at `end`; a negative
-        number where Python has to read it.
+        Returns twice its size, plus 1 if `results` have more to report than that it ends at `end`; a negative number if
+        Python has to decode it.
         """
         put_place(self._call, PLACE_AT, program, start, end)
         made: int = self._kernel.pack(self.address, data)
@@ -255,14 +300,14 @@ class Caller:
     def results(self) -> tuple[int, int, int, int, int]:
         """Results of the last call.
 
-        Bytes of notes, where the body ends, the number of records, bytes at the end of a field that are no whole
-        batch, and whether interpreters may add something.
+        Size of notes, end of the body, number of records, size of a truncated batch at the end of a field, and whether
+        interpreters may add something.
         """
         _, notes, _, records, truncated, after, looked_at = _RESULTS.unpack_from(self._call, _RESULTS_AT)
         return notes, after, records, truncated, looked_at
 
     def record_list(self, data: bytes, start: int, end: int, base: Base) -> memoryview | None:
-        """The records that fill `data[start:end]` as MessagePack; None where Python has to read them.
+        """The records that fill `data[start:end]` as MessagePack; None if Python has to decode them.
 
         It is valid until the next call.
         """
@@ -273,7 +318,7 @@ class Caller:
         return self.view[: self._call.written] if status == DONE else None
 
     def shrink(self) -> None:
-        """Give back what a large body took."""
+        """Release the memory of a large body."""
         if self.size > KEPT_OUTPUT:
             self._grow(KEPT_OUTPUT)
 
@@ -282,7 +327,7 @@ class Caller:
         return bytes(self._notes[:size])
 
     def pack_bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, memoryview]:
-        """Bodies as one MessagePack array, with null for those that are not done, and how many items were looked at.
+        """Bodies as one MessagePack array, with null for those that are not done, and the number of processed items.
 
         It is valid until the next call.
         """
@@ -290,16 +335,16 @@ class Caller:
         return looked, self.view[: self._call.written]
 
     def bodies(self, data: bytes, items: NDArray[np.void]) -> tuple[int, bytes, bytes]:
-        """Bodies one behind the other; `items` are of `ITEM`, whose results are filled in.
+        """Concatenated bodies; `items` are of `ITEM`, whose results are filled in.
 
-        Returns how many items were looked at, their JSON, and their notes.
+        Returns the number of processed items, their JSON, and their notes.
         """
         looked = self._run_items(data, items)
         call = self._call
         return looked, ctypes.string_at(self._address, call.written), self.notes(call.notes_written)
 
     def _run_items(self, data: bytes, items: NDArray[np.void]) -> int:
-        """How many items were looked at: the first one alone, and for nothing, where it is too large."""
+        """The number of processed items: the first one alone, and without result, if it is too large."""
         call = self._call
         call.batches_given = 0
         place = ctypes.cast(items.ctypes.data, ctypes.POINTER(Item))
@@ -310,16 +355,24 @@ class Caller:
                 items["status"][0] = NO_ROOM
                 call.written = call.notes_written = 0
                 return 1
+        self.learns_controls()
         return looked
 
 
+def control_rows(types: Sequence[ControlType], kept: list[bytes]) -> ctypes.Array[Control]:
+    """Control record types for the kernel, valid while the programs and `kept` are; at least one row."""
+    return (Control * (len(types) or 1))(
+        *[Control(address_of(one.name, kept), len(one.name), one.program.address, *one[:3]) for one in types]
+    )
+
+
 def listed(texts: Iterable[bytes]) -> bytes:
-    """Texts, each behind its length."""
+    """Texts, each preceded by its length."""
     return b"".join(bytes((len(text),)) + text for text in texts)
 
 
 def read_notes(notes: bytes, begin: int, end: int) -> tuple[list[Code], list[Noted]]:
-    """Error codes and problems, each in the order of their places, from these bytes of notes."""
+    """Error codes and problems, each in the order of their places, from this range of notes."""
     codes: list[Code] = []
     problems: list[Noted] = []
     while begin < end:

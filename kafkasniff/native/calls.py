@@ -1,4 +1,4 @@
-"""What is handed to the kernel and what comes back; `kernel/call.zig` has the same structures."""
+"""Structures passed to and from the kernel; `kernel/call.zig` has the same."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = [
     "Base",
     "Batch",
     "Call",
+    "Control",
     "Hiding",
     "Item",
     "Noted",
@@ -29,10 +30,10 @@ __all__ = [
 
 DONE: Final = 0
 ODD: Final = 1
-"""Python has to read these bytes."""
+"""Python has to decode these bytes."""
 NO_ROOM: Final = 2
 COMPRESSED: Final = 3
-"""The batches that are wanted have to be decompressed."""
+"""The requested batches have to be decompressed."""
 
 FORMS: Final = {"auto": 0, "base64": 1, "hex": 2}
 RECORDS: Final = {"full": 0, "batches": 1 << 2, "skip": 2 << 2}
@@ -45,13 +46,13 @@ JSON_RECORDS: Final = 1 << 8
 
 
 class Hiding(NamedTuple):
-    """What becomes of payload in JSON (`payload.Payload`)."""
+    """How payload is shown in JSON (`payload.Payload`)."""
 
     form: Literal["shown", "dropped", "hashed"] = "shown"
     salt: bytes = b""
-    """What hashes are keyed with, 64 bytes at most."""
+    """Key of hashes, at most 64 bytes."""
     person: bytes = b""
-    """Their personalization, 16 bytes at most."""
+    """Their personalization, at most 16 bytes."""
 
 
 class Batch(ctypes.Structure):
@@ -69,8 +70,21 @@ class Batch(ctypes.Structure):
     )
 
 
+class Control(ctypes.Structure):
+    """What a type of control records says."""
+
+    _fields_ = (
+        ("name", ctypes.c_void_p),
+        ("name_size", ctypes.c_uint64),
+        ("program", ctypes.c_void_p),
+        ("type", ctypes.c_int16),
+        ("version", ctypes.c_int16),
+        ("fronted", ctypes.c_uint32),
+    )
+
+
 class Call(ctypes.Structure):
-    """Room for results, what is wanted, and the results."""
+    """Memory for results, the request, and the results."""
 
     _fields_ = (
         ("output", ctypes.c_void_p),
@@ -86,6 +100,8 @@ class Call(ctypes.Structure):
         ("marks_size", ctypes.c_uint64),
         ("salt", ctypes.c_char_p),
         ("salt_size", ctypes.c_uint64),
+        ("controls", ctypes.c_void_p),
+        ("controls_size", ctypes.c_uint64),
         ("person", ctypes.c_char * 16),
         ("wants", ctypes.c_uint32),
         ("spare", ctypes.c_uint32),
@@ -100,11 +116,12 @@ class Call(ctypes.Structure):
         ("truncated", ctypes.c_uint64),
         ("after", ctypes.c_uint64),
         ("looked_at", ctypes.c_uint64),
+        ("controls_wanted", ctypes.c_uint64),
     )
 
 
 class Base(ctypes.Structure):
-    """What the records of a batch count from."""
+    """Base values for the records of a batch."""
 
     _fields_ = (
         ("offset", ctypes.c_int64),
@@ -116,7 +133,7 @@ class Base(ctypes.Structure):
 
 
 class Item(ctypes.Structure):
-    """A message of several."""
+    """One of several messages."""
 
     _fields_ = (
         ("program", ctypes.c_void_p),
@@ -134,7 +151,7 @@ class Item(ctypes.Structure):
 
 
 class SummaryCall(ctypes.Structure):
-    """Room for summaries, and names (`names.Names`); `kernel/summary.zig` has the same structure."""
+    """Memory for summaries, and names (`names.Names`); `kernel/summary.zig` has the same structure."""
 
     _fields_ = (
         ("output", ctypes.c_void_p),
@@ -148,15 +165,15 @@ class Noted(NamedTuple):
     """A problem of a body."""
 
     number: int
-    """What it is: `kernel/walk.zig`, `Problem`."""
+    """Its number: `kernel/walk.zig`, `Problem`."""
     path: str
     position: int
-    """Where in the data."""
+    """Position in the data."""
     numbers: tuple[int, int, int]
 
 
 def address_of(text: bytes, kept: list[bytes]) -> int:
-    """Where a text is as long as it is kept."""
+    """The address of a text, which is valid while it is kept."""
     kept.append(text)
     address = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value
     assert address is not None

@@ -39,11 +39,11 @@ BATCH: Final = np.dtype(
         ("last_offset", np.int64),
     ]
 )
-"""A batch: where its records are and what they count from (`columns.Batch`). Those from `status` on are results."""
+"""A batch: the location of its records and their base values (`columns.Batch`). Fields from `status` on are results."""
 
 MARKS: Final = 1
 LISTED: Final = 2
-"""Bits of `found`."""
+"""Flags of `found`."""
 
 Numbers = NDArray[np.int64]
 
@@ -60,7 +60,7 @@ class _Binary(ctypes.Structure):
 
 
 class Columns(ctypes.Structure):
-    """What is handed over, and what comes back (`columns.Columns`)."""
+    """Input and output (`columns.Columns`)."""
 
     _fields_ = (
         ("batches", ctypes.c_void_p),
@@ -89,7 +89,7 @@ class Columns(ctypes.Structure):
 
 
 class Binary(NamedTuple):
-    """Values of bytes: those of one begin where `offsets` says, and end where the next begin."""
+    """Binary values: each begins at its offset, and ends where the next begins."""
 
     offsets: NDArray[np.int32]
     """One more than there are values."""
@@ -106,11 +106,11 @@ class RecordColumns(NamedTuple):
     timestamp: Numbers
     """Microseconds."""
     timestamp_valid: NDArray[np.uint8]
-    """Bits, the lowest first: 0 where there is none, and where it is out of range."""
+    """Bits, lowest first: 0 if there is none, or if it is out of range."""
     timestamp_nulls: int
     sequence: NDArray[np.int32]
     header_offsets: NDArray[np.int32]
-    """One more than there are rows: headers in front of each, and of all of them."""
+    """One more than there are rows: number of headers before each, and in total."""
     key: Binary
     value: Binary
     header_key: Binary
@@ -123,11 +123,11 @@ class RecordColumns(NamedTuple):
 
 
 class ColumnReader:
-    """Reads records of many batches: `measure` says which are right in every byte and how large they are, `read` reads.
+    """Reads records of many batches: `measure` finds the flawless ones and their sizes, `read` reads records.
 
-    `marks`: what keys of records begin with, and `headers`: keys of headers, whose presence is wanted; `times`: the
-    first and the last millisecond that a timestamp may be; `allocate`: gives memory for so many bytes of values, from a
-    pool that whoever uses the columns draws on, too.
+    `marks`: prefixes of record keys, and `headers`: keys of headers, whose presence is reported; `times`: the first and
+    the last millisecond of a valid timestamp; `allocate`: allocates memory for values, from a pool shared with the
+    consumer of the columns.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class ColumnReader:
         call.first_time, call.last_time = times
 
     def measure(self, batches: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Fill the results of batches (`BATCH`); which are right. The bytes they point at are the caller's to keep."""
+        """Fill the results of batches (`BATCH`); returns which are flawless. The caller keeps their bytes alive."""
         call = self._columns
         call.batches, call.batches_size = batches.ctypes.data, len(batches)
         self._kernel.columns_measure(ctypes.byref(call))
@@ -157,9 +157,9 @@ class ColumnReader:
         return right
 
     def read(self, batches: NDArray[np.void], wanted: NDArray[np.bool_]) -> RecordColumns | None:
-        """The records of some of the batches that were measured as right; None where they do not fit into columns.
+        """The records of some of the flawless batches; None if they do not fit into columns.
 
-        `batches` are those of the last `measure`, which point at the same bytes.
+        `batches` are those of the last `measure`, which refer to the same bytes.
         """
         batches["status"][~wanted] = ODD
         some = batches[wanted]
@@ -203,7 +203,7 @@ class ColumnReader:
         )
 
     def _room(self, call: Any, count: int, size: int) -> Binary:
-        """Room for values of `size` bytes together."""
+        """Memory for values of `size` bytes in total."""
         data = np.frombuffer(self._allocate(size), np.uint8) if size else np.empty(0, np.uint8)
         made = Binary(np.empty(count + 1, np.int32), data, _bits(count), 0)
         call.offsets, call.data, call.valid = made.offsets.ctypes.data, made.data.ctypes.data, made.valid.ctypes.data
@@ -216,12 +216,12 @@ def _bits(count: int) -> NDArray[np.uint8]:
 
 
 def address_of(data: bytes | memoryview) -> int:
-    """Where the bytes are; 0 where there are none."""
+    """The address of the bytes; 0 if there are none."""
     return int(np.frombuffer(data, np.uint8).__array_interface__["data"][0]) if len(data) else 0
 
 
 def count_messages(kernel: Kernel, data: bytes, magic: int, most: int) -> int:
-    """How many messages of a magic `data` consists of; 0 where one is not right, or compressed, or there are more."""
+    """Number of messages of a magic in `data`; 0 if one is malformed, or compressed, or there are more."""
     batch = np.zeros(1, BATCH)
     batch["records"], batch["size"], batch["magic"], batch["most_records"] = address_of(data), len(data), magic, most
     reader = ColumnReader(kernel, marks=(), headers=(), times=(0, 0))

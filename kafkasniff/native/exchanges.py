@@ -11,27 +11,26 @@ from numpy.typing import NDArray
 from kafkasniff.native.caller import Caller
 from kafkasniff.native.calls import DONE, FORMS, NO_ROOM, RECORDS, SHOW_SECRETS
 from kafkasniff.native.columns import BATCH
-from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
 
 __all__ = ["CODECS", "PAIR", "ROW", "VALUES", "ExchangeColumns", "ExchangeReader", "Strings"]
 
 VALUES: Final = 6
-"""Numbers of a request that a row has room for."""
+"""Maximum numbers of a request in a row."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "mixed")
 """By the `codec` of a partition."""
 
 MAX_ROWS: Final = 16_384
 MAX_TEXT: Final = 4 << 20
-"""Rows of one call, and bytes of their requests as text, and of their responses. An exchange with more is Python's."""
+"""Limits per call: rows, bytes of requests as text, and of responses. An exchange with more is left to Python."""
 MAX_INSIDE: Final = 32_768
-"""Topics, partitions, batches and error codes of all rows of a call, each."""
+"""Limit per call for topics, partitions, batches and error codes of all rows, each."""
 MAX_NAMES: Final = 32_768
 MAX_NAME_BYTES: Final = 2 << 20
-"""Different names of topics, groups and clients in a call."""
+"""Different names of topics, groups and clients per call."""
 
 PAIR: Final = np.dtype([("request", np.uint32), ("response", np.uint32)])
-"""The messages of an exchange, by their indices. A response may be `NONE`: then the row is about the request."""
+"""The messages of an exchange, by their indices. If the response is `NONE`, the row is about the request."""
 ROW: Final = np.dtype(
     [
         ("pair", np.uint64),
@@ -55,7 +54,7 @@ PARTITION: Final = np.dtype(
     ],
     align=True,
 )
-"""What an exchange says about a partition (`exchanges.Partition`)."""
+"""Facts of an exchange about a partition (`exchanges.Partition`)."""
 HAS_OFFSET, HAS_WATERMARK, HAS_CODE, HAS_BATCHES, HAS_CODEC, HAS_UNCOMPRESSED, HAS_PRODUCER = (
     1 << at for at in range(7)
 )
@@ -72,7 +71,7 @@ SHARED: Final = np.dtype(
     ],
     align=True,
 )
-"""What records of a batch have in common (`exchanges.Shared`)."""
+"""Common fields of the records of a batch (`exchanges.Shared`)."""
 
 
 class _Texts(ctypes.Structure):
@@ -142,22 +141,22 @@ class Strings(NamedTuple):
 
 
 class ExchangeColumns(NamedTuple):
-    """What one call wrote: a row for each exchange, in the order of the pairs."""
+    """Output of one call: a row per exchange, in the order of the pairs."""
 
     rows: NDArray[np.void]
-    """`ROW`; how many topics, partitions and batches each has, those of all rows one behind the other."""
+    """`ROW`; numbers of topics, partitions and batches of each, which are concatenated for all rows."""
     requests: Strings
-    """Bodies as JSON; empty where they are not wanted."""
+    """Bodies as JSON; empty if not requested."""
     responses: Strings
     names: Strings
-    """What `client_id`, `group` … are indices of; NONE: null."""
+    """The strings that `client_id`, `group` … are indices of; NONE: null."""
     topics: NDArray[np.uint32]
     partitions: NDArray[np.void]
     """`PARTITION`."""
     batches: NDArray[np.void]
-    """`BATCH`, which point into the messages' bytes; none where records are not wanted."""
+    """`BATCH`, which refer to the messages' bytes; empty if records are not requested."""
     shared: NDArray[np.void]
-    """`SHARED`, of the batches."""
+    """`SHARED`, for the batches."""
     codes: NDArray[np.int32]
     """Error codes, none of them zero."""
 
@@ -177,13 +176,15 @@ class _Room:
 class ExchangeReader:
     """Reads exchanges of one batch after the other.
 
-    `headers`: of bodies nothing is wanted; `bodies`: their JSON is; `records`: where their batches are; `most`: bytes
-    of a message that is read here, at most; `max_records`: of one message.
+    `programs`: the addresses of programs by direction and code, which may change (`roles.ExchangeKinds`); `headers`:
+    bodies are not needed; `bodies`: their JSON is; `records`: so are the locations of batches; `most`: maximum size of
+    a message, and `max_records` of its records.
     """
 
     def __init__(
         self,
         kernel: Kernel,
+        programs: NDArray[np.uint64],
         *,
         headers: bool,
         bodies: bool = False,
@@ -196,9 +197,9 @@ class ExchangeReader:
         self._caller = Caller(kernel)
         self._caller.wants = FORMS["auto"] | RECORDS["batches"] | (SHOW_SECRETS if show_secrets else 0)
         self._caller.most_records = max_records
-        self._programs = np.zeros(2 * KEYS * VERSIONS, np.uint64)
+        self._programs = programs
         call = self.call = _Exchanges()
-        call.call, call.programs, call.most = self._caller.address, self._programs.ctypes.data, most
+        call.call, call.programs, call.most = self._caller.address, programs.ctypes.data, most
         call.headers, call.bodies, call.records = headers, bodies, records
         self._requests = _Room(call.requests, MAX_ROWS, 0 if headers else MAX_TEXT)
         self._responses = _Room(call.responses, MAX_ROWS, 0 if headers else MAX_TEXT)
@@ -216,16 +217,12 @@ class ExchangeReader:
         call.codes, call.codes_size = self._codes.ctypes.data, inside
         call.batches, call.shared, call.batches_size = self._batches.ctypes.data, self._shared.ctypes.data, batches
 
-    def read_by(self, code: int, request: int, response: int) -> None:
-        """From here on bodies of a version of an API are read by the programs at these addresses."""
-        self._programs[code], self._programs[KEYS * VERSIONS + code] = request, response
-
     def read(
         self, messages: NDArray[np.void], buffer: bytes, arena: bytes, pairs: NDArray[np.void], first: int
     ) -> tuple[ExchangeColumns, int]:
-        """The exchanges from `first` on that have rows, as many as there is room for, and which one comes next.
+        """The exchanges from `first` on that have rows, as many as fit, and the index of the next one.
 
-        `pairs`: of `PAIR`. Those without a row are Python's. What the batches of the result point at is `buffer` and
+        `pairs`: of `PAIR`. Those without a row are left to Python. The batches of the result refer to `buffer` and
         `arena`.
         """
         call = self.call
@@ -250,5 +247,5 @@ class ExchangeReader:
             self._shared[: call.batches_used].copy(),
             self._codes[: call.codes_used].copy(),
         )
-        # What does not fit into all of the room is Python's.
+        # An exchange that does not fit into the empty output is left to Python.
         return found, call.next + (outcome == NO_ROOM and not count)

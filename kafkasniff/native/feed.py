@@ -1,6 +1,6 @@
-"""Streams in the native kernel: memory for connections in step, and packets in, messages out (`kernel/feed.zig`).
+"""Streams in the native kernel: memory for connections in step; packets in, messages out (`kernel/feed.zig`).
 
-This module knows rows of memory and no Kafka; `kafkasniff.in_step` hands connections over and takes them back.
+This module handles memory, and knows nothing of Kafka; `engine.in_step` hands connections over and takes them back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.native.library import Kernel
-from kafkasniff.packets import PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = [
     "ARENA",
@@ -37,7 +37,7 @@ __all__ = [
 
 KEYS: Final = 128
 VERSIONS: Final = 32
-"""API keys and versions below these are looked up; there are none above."""
+"""Limits of API keys and versions that are looked up."""
 RECENT: Final = 16
 NONE: Final = 0xFFFF_FFFF
 """No index."""
@@ -46,7 +46,7 @@ ARENA: Final = 2
 TAGS: Final = 4
 SILENT: Final = 8
 ENDED: Final = 16
-"""Bits of a message's `flags`."""
+"""Flags of a message."""
 
 FIRST_CONNECTIONS: Final = 64
 FIRST_WAITING: Final = 1024
@@ -54,13 +54,12 @@ FIRST_HELD: Final = 64
 SPARE_MESSAGES: Final = 256
 
 MAX_FRAME: Final = 4 << 20
-"""Bytes of a frame; larger ones are Python's (`feed.MAX_FRAME`)."""
+"""Maximum size of a frame; larger ones are left to Python (`feed.MAX_FRAME`)."""
 FIRST_ARENA: Final = 1 << 16
 MARKS: Final = 1 << 16
 """Bytes that mark endpoints (`feed.MARKS`)."""
 JUDGED: Final = 4
-"""The first request of a connection that began in the kernel was judged to be one (`feed.Begun`); 0: it did not begin
-there."""
+"""The first request of a connection that began in the kernel was accepted (`feed.Begun`); 0: it did not begin there."""
 UNKNOWN_KIND: Final = 0x80
 NO_ROW: Final = (1 << 64) - 1
 
@@ -143,7 +142,7 @@ HELD: Final = np.dtype(
     ],
     align=True,
 )
-"""A segment behind a hole, or an early response (`feed.Held`)."""
+"""A segment after a hole, or an early response (`feed.Held`)."""
 MESSAGE: Final = np.dtype(
     [
         ("order", np.int64),
@@ -251,38 +250,38 @@ class _Feed(ctypes.Structure):
 
 
 class Fed(NamedTuple):
-    """What came of a batch."""
+    """Result for a batch."""
 
     messages: NDArray[np.void]
     """`MESSAGE`, in the order of the packets that completed them."""
     left: NDArray[np.uint32]
-    """Rows of the batch that were not taken, rising."""
+    """Rows of the batch that were not processed, ascending."""
     back: list[int]
-    """Connections that are no longer here."""
+    """Connections that left."""
     arena: bytes
-    """What messages with the flag `ARENA` refer to; nothing else in it means anything."""
+    """Bytes of messages with the flag `ARENA`; the rest of it is undefined."""
     bytes: int
-    """Bytes of the streams that were taken, and those of frames that became whole."""
+    """Bytes of the streams that were processed, and those of completed frames."""
     framed: int
     repeated: int
-    """Bytes that came twice."""
+    """Retransmitted bytes."""
     kept: int
-    """Bytes of unfinished frames, of segments behind holes, and of early responses."""
+    """Bytes of incomplete frames, of segments after holes, and of early responses."""
     begun: list[tuple[int, int]]
     """Connections that began here: index, and the row of the SYN."""
     judged: list[tuple[int, int]]
-    """Connections whose first request is one, and its row; those whose packet was left in the end are not `JUDGED`."""
+    """Connections whose first request was accepted, and its row; not `JUDGED` if its packet was left to Python."""
 
 
 _NOTHING: Final = np.zeros(0, np.uint32)
 
 
 class Feed:
-    """Memory for connections, and the calls. `idle`: nanoseconds of silence after which a connection is over.
+    """Memory for connections, and the calls. `idle`: nanoseconds of silence after which a connection has ended.
 
-    `every_end`: exchanges are wanted, and with them how many retransmissions there were. `kind`: returns what is known
-    of a version of an API (`feed.Kind`) by its code, key times `VERSIONS` plus version. `judge`: returns whether bytes
-    are a request, with which a connection begins.
+    `every_end`: report exchanges, with their retransmissions. `kind`: returns the facts about an API's version
+    (`feed.Kind`) by its code, key times `VERSIONS` plus version. `judge`: returns whether bytes are a request that a
+    connection can begin with.
     """
 
     def __init__(
@@ -304,16 +303,16 @@ class Feed:
         self._kinds = np.full(KEYS * VERSIONS, UNKNOWN_KIND, np.uint8)
         call.kinds = self._kinds.ctypes.data
         self.connections: NDArray[np.void] = np.zeros(0, CONNECTION)
-        """By index; whoever holds views of it looks again after `add`."""
+        """By index; views of it are invalid after `add`."""
         self.waiting: NDArray[np.void] = np.zeros(0, WAITING)
         self.held: NDArray[np.void] = np.zeros(0, HELD)
         self._active: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._unused: list[int] = []
-        """Indices of connections that are free, the lowest last."""
+        """Free indices of connections, the lowest last."""
         self._table: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._entered = 0
         self.arena = _unfilled(FIRST_ARENA)
-        """Frames that are not whole, and those that were in pieces."""
+        """Incomplete frames, and those that were in pieces."""
         call.arena, call.arena_size = _address(self.arena), len(self.arena)
         self._messages: NDArray[np.void] = np.zeros(0, MESSAGE)
         call.free = call.free_held = NONE
@@ -323,7 +322,7 @@ class Feed:
     # -- connections ------------------------------------------------------------------------------------------------
 
     def add(self, endpoints: tuple[tuple[int, int, int], tuple[int, int, int]]) -> int:
-        """The index of a connection between these endpoints, whose state is to be written there."""
+        """The index of a connection between these endpoints; the caller writes its state there."""
         self._make_room(1)
         index = self._unused.pop()
         found = self.connections[index]
@@ -338,7 +337,7 @@ class Feed:
             self._grow_connections(2 * len(self.connections))
 
     def activate(self, index: int) -> None:
-        """A connection whose state was written may have an unfinished frame."""
+        """A connection whose state was written may have an incomplete frame."""
         found = self.connections[index]
         if not found["active"]:
             found["active"] = 1
@@ -346,7 +345,7 @@ class Feed:
             self._call.active_used += 1
 
     def remove(self, index: int) -> None:
-        """A connection is over."""
+        """A connection has ended."""
         self._kernel.feed_forget(self._address, index)
         self.connections["here"][index] = 0
         self._unused.append(index)
@@ -373,7 +372,7 @@ class Feed:
     # -- requests without a response ----------------------------------------------------------------------------------
 
     def wait(self) -> int:
-        """The index of an entry for a request that waits."""
+        """The index of an entry for a waiting request."""
         if self._call.free == NONE:
             self._grow_waiting(2 * len(self.waiting))
         index: int = self._call.free
@@ -381,7 +380,7 @@ class Feed:
         return index
 
     def wait_no_more(self, index: int) -> None:
-        """The entry is free."""
+        """Free the entry."""
         self.waiting["next"][index] = self._call.free
         self._call.free = index
 
@@ -397,10 +396,10 @@ class Feed:
         self._call.free = before
         self._call.waiting, self._call.waiting_size = grown.ctypes.data, count
 
-    # -- segments behind holes, early responses -----------------------------------------------------------------------
+    # -- segments after holes, early responses ------------------------------------------------------------------------
 
     def hold_no_more(self, index: int) -> None:
-        """The entry is free."""
+        """Free the entry."""
         self.held["next"][index] = self._call.free_held
         self._call.free_held = index
 
@@ -420,7 +419,7 @@ class Feed:
     # -- packets ------------------------------------------------------------------------------------------------------
 
     def put(self, data: bytes) -> int:
-        """Put bytes of an unfinished frame into the arena; returns where."""
+        """Copy bytes of an incomplete frame into the arena; returns their position."""
         at: int = self._call.arena_used
         end = at + len(data)
         if end > len(self.arena):
@@ -430,7 +429,7 @@ class Feed:
         return at
 
     def kind(self, code: int) -> int:
-        """What is known of a version of an API."""
+        """Facts about a version of an API."""
         if self._kinds[code] == UNKNOWN_KIND:
             self._kinds[code] = self._kind(code)
         return int(self._kinds[code])
@@ -442,15 +441,15 @@ class Feed:
         self._call.arena, self._call.arena_size = _address(grown), size
 
     def feed(self, batch: PacketBatch, clock: NDArray[np.int64], begins: NDArray[np.uint32] = _NOTHING) -> Fed:
-        """Take the packets of connections that are here; `clock`: the packet clock at each row.
+        """Process the packets of connections that are here; `clock`: the packet clock at each row.
 
-        `begins`: rows with a SYN of which nobody knows a connection, rising.
+        `begins`: rows with a SYN of an unknown connection, ascending.
         """
         call, rows = self._call, len(batch)
         beginning = self._begin(begins)
         judged: list[tuple[int, int]] = []
         before = self.arena
-        # What is unfinished is less than what is used; the pieces of this batch are moved twice at most.
+        # Incomplete data is less than the used part; the pieces of this batch are moved at most twice.
         self.arena = _unfilled(call.arena_used + 2 * int(batch.length.sum(dtype=np.int64)) + FIRST_ARENA)
         call.arena, call.arena_size, call.arena_used = _address(self.arena), len(self.arena), 0
         self._kernel.feed_carry(self._address, _address(before))
@@ -504,7 +503,7 @@ class Feed:
         )
 
     def _begin(self, begins: NDArray[np.uint32]) -> list[NDArray[Any]]:
-        """Let connections begin with these rows; returns memory of the call: the rows, places and their rows, marks."""
+        """Let connections begin with these rows; returns the call's memory: rows, places and their rows, marks."""
         call, count = self._call, len(begins)
         call.begins_size, call.begins_used, call.places_used, call.judged_row = count, 0, 0, NO_ROW
         if not count:
@@ -516,7 +515,7 @@ class Feed:
         return memory
 
     def _begun(self, memory: list[NDArray[Any]]) -> list[tuple[int, int]]:
-        """The connections that have begun, and the rows of their SYNs."""
+        """The connections that began, and the rows of their SYNs."""
         count: int = self._call.places_used
         if not count:
             return []
@@ -531,25 +530,25 @@ _new_bytes.restype = ctypes.py_object
 
 
 def _unfilled(size: int) -> bytes:
-    """Bytes that the kernel fills; nobody reads those that it did not (the way of C's `PyBytes_FromStringAndSize`)."""
+    """Uninitialized bytes for the kernel to fill; the rest is never read (like C's `PyBytes_FromStringAndSize`)."""
     made: bytes = _new_bytes(None, size)
     return made
 
 
 def _address(data: bytes) -> int:
-    """Where bytes are, as long as somebody keeps them."""
+    """The address of bytes, valid while they are kept."""
     found = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
     assert found is not None
     return found
 
 
 def packing(dtype: np.dtype[Any]) -> Struct:
-    """Packs and unpacks one row of such memory, padding included, as a flat tuple; without alignment of its own."""
+    """Packs and unpacks one row of such memory, with padding, as a flat tuple; without alignment."""
     codes = {"u8": "Q", "i8": "q", "u4": "I", "i4": "i", "u2": "H", "i2": "h", "u1": "B"}
     parts: list[str] = []
 
     def walk(one: np.dtype[Any], base: int, end: int) -> int:
-        """Add the parts of a type at `base`, `end` bytes of the row are described; returns how many then."""
+        """Add the parts of a type at `base`; `end` bytes of the row are described before, the result afterwards."""
         if one.subdtype is not None:
             inner, shape = one.subdtype
             for number in range(int(np.prod(shape))):

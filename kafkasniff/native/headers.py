@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.native.library import Kernel
-from kafkasniff.packets import COLUMNS
+from kafkasniff.tcp.packets import COLUMNS
 
 __all__ = ["FROM_HEADERS", "find_records", "read_headers"]
 
 FROM_HEADERS: Final = tuple(name for name in COLUMNS if name not in {"order", "capture", "number", "time_ns"})
-"""The columns that headers yield; the others come from what a capture says of each packet."""
+"""The columns from headers; the others come from the capture's record of each packet."""
 
 _GIVEN: Final = {"start": np.int64, "captured": np.int64, "wire": np.int64, "link": np.int32}
 
@@ -48,9 +48,9 @@ class _Records(ctypes.Structure):
 def find_records(  # noqa: PLR0917 - what a pcap file is
     kernel: Kernel, data: bytes, position: int, end: int, header: int, longest: int, *, big: bool
 ) -> tuple[NDArray[np.int64], int, bool]:
-    """Where the records of a pcap file in `data[position:end]` begin, as `PcapParser._starts` returns them.
+    """The starts of the records of a pcap file in `data[position:end]`, as `PcapParser._starts` returns them.
 
-    `header`: bytes of a record's header; `longest`: bytes captured of a packet at most; `big`: numbers are big-endian.
+    `header`: size of a record's header; `longest`: maximum captured length of a packet; `big`: big-endian numbers.
     """
     starts = np.empty((end - position) // header + 1, np.int64)
     call = _Records(data, end, position, header, longest, big, starts.ctypes.data, len(starts))
@@ -61,7 +61,7 @@ def find_records(  # noqa: PLR0917 - what a pcap file is
 def read_headers(
     kernel: Kernel, buffer: bytes, packets: Sequence[NDArray[Any]]
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
-    """Columns of the TCP packets that the kernel reads, with their `rows`; and the rows of all other packets.
+    """Columns of the TCP packets that the kernel can parse, with their `rows`; and the rows of all other packets.
 
     `packets`: the columns `start`, `captured`, `wire` and `link` of `RawPackets`.
     """
@@ -69,7 +69,7 @@ def read_headers(
     columns: dict[str, NDArray[Any]] = {"rows": np.empty(count, np.int64)}
     columns |= {name: np.empty(count, COLUMNS[name]) for name in FROM_HEADERS}
     left = np.empty(count, np.int64)
-    # Contiguous ones are used as they are; they have to live until the call is over.
+    # Contiguous arrays are used without a copy; they have to live until the call returns.
     given = [np.ascontiguousarray(column, kind) for column, kind in zip(packets, _GIVEN.values(), strict=True)]
     call = _Packets(buffer, len(buffer), *(column.ctypes.data for column in given), count)
     for name, column in (*columns.items(), ("left", left)):

@@ -1,7 +1,7 @@
-"""The shared library with the native kernel, loaded by ctypes: `kernel.so` or `kernel.dylib` beside this file.
+"""The shared library with the native kernel, loaded by ctypes: `kernel.so` or `kernel.dylib` next to this file.
 
-A library within a zip cannot be loaded. For a package `NAME.zip` it is beside the zip instead, in the folder
-`NAME-native/PLATFORM`: `kafkasniff.spark.shipping` has Spark unpack such a folder for its workers.
+A library in a zip cannot be loaded. For a package `NAME.zip` it is next to the zip instead, in the folder
+`NAME-native/PLATFORM`: `kafkasniff.spark.shipping` makes Spark unpack such a folder for its workers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ABI: Final = 4
 """Version of the structures and functions; the library states its own."""
 
 SWITCH: Final = "KAFKASNIFF_KERNEL"
-"""Environment variable that turns the kernel off where it is 0."""
+"""Environment variable that disables the kernel if it is 0."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"
 
 PLATFORM: Final = f"{sys.platform}-{os.uname().machine}" if os.name == "posix" else sys.platform
-"""System and machine, such as `linux-x86_64` or `darwin-arm64`: the folder of a library that was shipped."""
+"""System and machine, such as `linux-x86_64` or `darwin-arm64`: the folder of a shipped library."""
 
-# Links are not followed: Spark's zip may be a link to a cache, and what is unpacked is beside the link.
+# Links are not followed: Spark's zip may be a link to a cache, and the unpacked folder is next to the link.
 _HERE: Final = Path(__file__).absolute().parent
 _SOURCES: Final = _HERE.parent / "kernel"
 
@@ -39,7 +39,7 @@ class Kernel:
 
     def __init__(self, library: ctypes.CDLL, identity: str) -> None:
         self.identity = identity
-        """What it was compiled from, and by what."""
+        """Its sources and its compiler."""
         pointer, number = ctypes.c_void_p, ctypes.c_uint64
         self.check = library.kafkasniff_check
         self.check.argtypes = (ctypes.c_char_p, number)
@@ -47,7 +47,7 @@ class Kernel:
         self.body = library.kafkasniff_body
         self.body.argtypes = (ctypes.POINTER(Call), pointer, ctypes.c_char_p, number, number)
         self.body.restype = ctypes.c_int32
-        # Without giving up the interpreter's lock: bodies take a microsecond.
+        # Without releasing the interpreter's lock: bodies take a microsecond.
         self.pack = ctypes.PyDLL(None, handle=library._handle).kafkasniff_pack
         self.pack.argtypes = (pointer, ctypes.c_char_p)
         self.pack.restype = ctypes.c_int64
@@ -110,21 +110,21 @@ class Kernel:
 class _Found(NamedTuple):
     kernel: Kernel | None
     note: str
-    """For `--version`: what is there, or why it is not."""
+    """Text for `--version`: the kernel, or why there is none."""
 
 
 def kernel() -> Kernel | None:
-    """The kernel; None where it is not there, is turned off, or does not belong to these sources."""
+    """The kernel; None if it is missing, disabled, or does not match these sources."""
     return _find(os.environ.get(SWITCH)).kernel
 
 
 def kernel_note() -> str:
-    """Which kernel is used, or why none is."""
+    """The kernel in use, or why there is none."""
     return _find(os.environ.get(SWITCH)).note
 
 
 def library_path() -> Path:
-    """Where the library is, if there is one."""
+    """The path of the library, if there is one."""
     package = _zip()
     if package is None:
         return _HERE / FILE
@@ -132,7 +132,7 @@ def library_path() -> Path:
 
 
 def _zip() -> Path | None:
-    """The zip that holds this package, if one does."""
+    """The zip with this package, if it is in one."""
     found = _HERE.parents[1]
     return found if found.is_file() else None
 
@@ -148,25 +148,25 @@ def _find(switch: str | None) -> _Found:
         return _Found(None, "no native kernel: not built for this installation")
     try:
         library = ctypes.CDLL(str(path))
-        tell = library.kafkasniff_identity
+        identity = library.kafkasniff_identity
     except (OSError, AttributeError) as error:
         return _Found(None, f"no native kernel: it cannot be loaded: {error}")
-    tell.restype = ctypes.c_char_p
-    facts = dict(word.split("=", 1) for word in tell().decode().split() if "=" in word)
+    identity.restype = ctypes.c_char_p
+    facts = dict(word.split("=", 1) for word in identity().decode().split() if "=" in word)
     if facts.get("abi") != str(ABI):
         return _Found(None, f"no native kernel: its interface is {facts.get('abi')}, not {ABI}; install again")
     sources = _source_checksum()
     if sources is not None and sources != facts.get("sources"):
         return _Found(None, "no native kernel: built from other sources; install again")
-    return _Found(Kernel(library, tell().decode()), f"native kernel {facts.get('sources')}, zig {facts.get('zig')}")
+    return _Found(Kernel(library, identity().decode()), f"native kernel {facts.get('sources')}, zig {facts.get('zig')}")
 
 
 def _source_checksum() -> str | None:
-    """Of the sources in this package, as `hatch_build.py` computes it; None where there are none."""
+    """Checksum of the sources in this package, as computed by `hatch_build.py`; None if there are none."""
     sources = _sources()
     if not sources:
         return None
-    # A checksum finds a library that is out of date as well as a digest does; hashlib takes 4 ms to import.
+    # A checksum detects an outdated library as well as a digest does; hashlib takes 4 ms to import.
     found = 0
     for name, text in sorted(sources.items()):
         found = zlib.crc32(f"{name} {len(text)}\n".encode() + text, found)

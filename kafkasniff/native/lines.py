@@ -1,4 +1,4 @@
-"""Messages of a batch as JSON lines, made by the kernel many at a time; `kernel/lines.zig` has the same structures."""
+"""Messages of a batch as JSON lines, made in groups by the kernel; `kernel/lines.zig` has the same structures."""
 
 from __future__ import annotations
 
@@ -20,29 +20,33 @@ __all__ = [
     "EARLIER",
     "LEFT",
     "MAX_CAPTURES",
+    "RAW",
     "READ",
+    "REDACTED",
     "WRITTEN",
     "JsonLines",
     "Kind",
+    "LineBatch",
     "LineFacts",
     "Source",
     "texts_of",
 ]
 
 CONNECTION_TEXT: Final = 128
-"""Bytes of the text of a connection, at most; lines of others are Python's."""
+"""Maximum size of a connection's text; lines of others are left to Python."""
 MAX_CAPTURES: Final = 1 << 20
-"""Captures whose names are kept; messages of further ones are Python's."""
+"""Maximum number of captures with kept names; messages of further ones are left to Python."""
 AT_ONCE: Final = 4096
-"""Messages that are written ahead of the one asked for, as far as the first memory for output holds their lines."""
+"""Messages that are written ahead of the requested one, as far as the initial output memory holds their lines."""
 USUAL_RATIO: Final = 6
-"""Bytes of JSON for one of a compressed message, more than most have."""
+"""JSON bytes reserved per byte of a compressed message, more than most need."""
 FEW: Final = 64
-"""The same where topics were just learnt: more may follow, and lines behind them are written anew."""
+"""The same after topics were learned: more may follow, and then later lines are written again."""
 
+RAW, REDACTED = 1, 2
 READ, WRITTEN, LEFT = range(3)
-"""What becomes of a message: it is read, so that problems are found, and has no line; it has one; it is Python's."""
-_DONE, _NO_ROOM, _COMPRESSED, _NEW_KIND, _NEW_CONNECTION, _NEW_CAPTURE, _ASKS = range(7)
+"""What happens with a message: it is decoded for its problems but has no line; it has one; it is left to Python."""
+_DONE, _NO_ROOM, _COMPRESSED, _NEW_KIND, _NEW_CONNECTION, _NEW_CAPTURE, _ASKS, _NEW_CONTROLS = range(8)
 _LEFT: Final = b"\0"
 
 _CONNECTION: Final = np.dtype(
@@ -52,13 +56,29 @@ _TEXT: Final = np.dtype([("text", np.uint64), ("size", np.uint64)])
 _KIND: Final = np.dtype(
     [
         *((name, np.uint64) for name in ("text", "size", "program")),
-        *((name, np.uint32) for name in ("bare", "tells")),
+        *((name, np.uint32) for name in ("bare", "tells", "raw", "spare")),
         ("problems", _TEXT),
     ]
 )
 EARLIER: Final = np.dtype([("message", np.uint32), ("size", np.int32), ("text", np.uint64)])
-"""Client ids of requests of earlier batches, in the order of `message`: the index of the response, the bytes of the
-client id (-1: null), and their address."""
+"""Client ids of requests of earlier batches, in the order of `message`: the index of the response, the size of the
+client id (-1: null), and its address."""
+
+
+class LineBatch(NamedTuple):
+    """Messages whose lines are written. All of it stays as it is until the last line is taken."""
+
+    messages: NDArray[np.void]
+    """As `feed.MESSAGE`."""
+    numbers: NDArray[np.int64]
+    """The number of each message's exchange."""
+    buffer: NDArray[np.uint8]
+    """This and the next one: where their bytes are."""
+    arena: NDArray[np.uint8]
+    earlier: NDArray[np.void] | None = None
+    """As `EARLIER`."""
+    shown: NDArray[np.uint8] | None = None
+    """Each is one of `READ`, `WRITTEN` and `LEFT`."""
 
 
 class Source(ctypes.Structure):
@@ -67,40 +87,33 @@ class Source(ctypes.Structure):
     _fields_ = (
         ("messages", ctypes.c_void_p),
         ("messages_size", ctypes.c_uint64),
-        ("numbers", ctypes.c_void_p),
         ("buffer", ctypes.c_void_p),
         ("buffer_size", ctypes.c_uint64),
         ("arena", ctypes.c_void_p),
         ("arena_size", ctypes.c_uint64),
+        ("numbers", ctypes.c_void_p),
         ("earlier", ctypes.c_void_p),
         ("earlier_size", ctypes.c_uint64),
         ("shown", ctypes.c_void_p),
     )
 
-    def bind(  # noqa: PLR0917 - once for each batch
-        self,
-        messages: NDArray[np.void],
-        numbers: NDArray[np.int64],
-        buffer: NDArray[np.uint8],
-        arena: NDArray[np.uint8],
-        earlier: NDArray[np.void] | None = None,
-        shown: NDArray[np.uint8] | None = None,
-    ) -> tuple[object, ...]:
-        """Set all of them, see `JsonLines.bind`; returns what has to be kept as long as they are used."""
+    def bind(self, batch: LineBatch) -> LineBatch:
+        """Set all of them; returns what has to be kept as long as they are used."""
+        messages, numbers, buffer, arena, earlier, shown = batch
         if (
             len(numbers) < len(messages)
             or numbers.dtype != np.int64
             or (earlier is not None and earlier.dtype != EARLIER)
             or (shown is not None and (len(shown) < len(messages) or shown.dtype != np.uint8))
         ):
-            raise ValueError("numbers of exchanges, earlier client ids, or what is shown, that are none")
+            raise ValueError("invalid numbers of exchanges, earlier client ids, or shown messages")
         numbers = np.ascontiguousarray(numbers)
         self.messages, self.messages_size, self.numbers = messages.ctypes.data, len(messages), numbers.ctypes.data
         self.buffer, self.buffer_size = buffer.ctypes.data, len(buffer)
         self.arena, self.arena_size = arena.ctypes.data, len(arena)
         self.earlier, self.earlier_size = (0, 0) if earlier is None else (earlier.ctypes.data, len(earlier))
         self.shown = None if shown is None else shown.ctypes.data
-        return messages, numbers, buffer, arena, earlier, shown
+        return batch._replace(numbers=numbers)
 
 
 class _Lines(ctypes.Structure):
@@ -130,41 +143,43 @@ class _Lines(ctypes.Structure):
 
 
 class Kind(NamedTuple):
-    """What lines of a version of an API have in common, in one direction."""
+    """Common properties of lines of an API's version, in one direction."""
 
     text: bytes
     """`"api_key":…,"api":"…","api_version":…`"""
     program: int
-    """Address of the program of bodies; 0: Python reads them."""
+    """Address of the program of bodies; 0: Python decodes them."""
     bare: bool = False
     """Bodies are not shown; there is no program then."""
     tells: bool = False
-    """They report the topics that they name."""
+    """They have names of topics."""
     problems: bytes = b"[]"
-    """What is to be reported with each message, as JSON."""
+    """Problems to report with each message, as JSON."""
+    raw: int = 0
+    """For `bare` ones: `RAW` if the bytes of bodies are shown, `REDACTED` if their number is."""
 
 
 class LineFacts(Protocol):
-    """What lines say beside the messages' own bytes. Each is asked for once."""
+    """Facts for lines besides the messages' own bytes. Each is requested once."""
 
     def connection(self, index: int) -> tuple[int, bytes] | None:
-        """The number of a connection, and `"client":"…","broker":"…"`; None: its messages are Python's."""
+        """The number of a connection, and `"client":"…","broker":"…"`; None: its messages are left to Python."""
 
     def kind(self, key: int, version: int, is_request: bool) -> Kind:
         """Facts of a version of an API."""
 
     def capture(self, index: int) -> bytes:
-        """The name of a capture as JSON; empty where lines have none."""
+        """The name of a capture as JSON; empty if lines have none."""
 
     def inflate(self, data: memoryview) -> Callable[[Wanted], bytes | None]:
-        """Decompresses batches of the message `data`; None for one that Python has to read."""
+        """Decompresses batches of the message `data`; None for one that Python has to decode."""
 
 
 class JsonLines:
-    """Lines of one batch after the other (`bind`).
+    """Lines of consecutive batches (`bind`).
 
-    `caller`: how bodies are written, and memory that nobody else uses; `errors`: names of error codes as JSON; `most`:
-    bytes of a message that is written here, at most; `names`: what is added to bodies.
+    `caller`: the options for bodies, and exclusive memory; `errors`: names of error codes as JSON; `most`: maximum size
+    of a message that is written here; `names`: fields added to bodies.
     """
 
     def __init__(
@@ -182,7 +197,7 @@ class JsonLines:
         self._facts = facts
         self._names = names
         self._kept: list[bytes] = []
-        """Texts that the kernel has the addresses of."""
+        """Texts whose addresses the kernel has."""
         self._kinds = np.zeros(2 * KEYS * VERSIONS, _KIND)
         self._connections = np.zeros(0, _CONNECTION)
         self._captures = np.zeros(0, _TEXT)
@@ -192,7 +207,7 @@ class JsonLines:
         self._buffers: tuple[NDArray[np.uint8], ...] = ()
         self._base = self._end = 0
         self._ahead = AT_ONCE
-        """Messages that are written ahead: fewer where topics were just learnt."""
+        """Number of messages written ahead: fewer after topics were learned."""
         lines = self._lines = _Lines()
         self._pointer = ctypes.pointer(lines)
         lines.call, lines.most, lines.names = caller.address, most, None if names is None else names.address
@@ -204,37 +219,25 @@ class JsonLines:
         lines.errors, lines.errors_size, lines.first_error = self._errors.ctypes.data, len(self._errors), first
 
     def forget(self, connections: Iterable[int] | None = None) -> None:
-        """Ask again for these connections, or for all."""
+        """Request the facts of these connections, or of all, again."""
         for index in range(len(self._connections)) if connections is None else connections:
             if index < len(self._connections):
                 self._connections["size"][index] = 0
 
-    def bind(  # noqa: PLR0917 - once for each batch
-        self,
-        messages: NDArray[np.void],
-        numbers: NDArray[np.int64],
-        buffer: NDArray[np.uint8],
-        arena: NDArray[np.uint8],
-        earlier: NDArray[np.void] | None = None,
-        shown: NDArray[np.uint8] | None = None,
-    ) -> None:
-        """From here on write these messages (`feed.MESSAGE`).
-
-        `numbers`: of their exchanges; `buffer`, `arena`: where their bytes are; `earlier`: as `EARLIER`; `shown`: of
-        `READ`, `WRITTEN` and `LEFT`. All of them stay as they are until the last line is taken.
-        """
-        self._bound = self._lines.source.bind(messages, numbers, buffer, arena, earlier, shown)
-        self._buffers = buffer, arena
+    def bind(self, batch: LineBatch) -> None:
+        """From here on write these messages."""
+        self._bound = self._lines.source.bind(batch)
+        self._buffers = batch.buffer, batch.arena
         if self._names is not None:
-            self._names.bind(len(messages))
+            self._names.bind(len(batch.messages))
         self._base = self._end = 0
         self._caller.shrink()
 
     def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[bytes, int] | int]:
-        """The lines of the messages from `first` up to `last`, some at a time with their number. Hot.
+        """The lines of the messages from `first` up to `last`, in groups with their number. Hot.
 
-        For a message that is Python's its index; whoever asks for more is done with it. `only`: those behind are not
-        going to be asked for.
+        For a message that is left to Python its index; the caller has processed it before it continues. `only`: later
+        ones will not be requested.
         """
         while first < last:
             if self._names is not None and self._names.changed():
@@ -254,7 +257,7 @@ class JsonLines:
             first = stop
 
     def _write(self, first: int, last: int, most: int) -> None:
-        """Write lines from this message on, of one at least; events may come in front of the message `last`."""
+        """Write at least one line from this message on; events may precede the message `last`."""
         lines, function = self._lines, self._kernel.lines
         lines.next = lines.base = self._base = first
         lines.last = min(first + self._ahead, most)
@@ -275,7 +278,7 @@ class JsonLines:
                     self._leave()
             elif outcome == _COMPRESSED:
                 if lines.used + USUAL_RATIO * lines.data_size > self._caller.size and lines.next > first:
-                    # Its line would hardly fit behind those: all would be decompressed for nothing.
+                    # Its line would hardly fit after those: all would be decompressed for nothing.
                     break
                 given = []
                 inflate = self._facts.inflate(self._message(lines.data, lines.data_size))
@@ -288,7 +291,7 @@ class JsonLines:
                 if self._names.asks_session() and (
                     lines.next >= last or self._states.find(_LEFT, 0, lines.next - first) >= 0
                 ):
-                    # What Python writes before may change it.
+                    # Python's output before it may change it.
                     break
                 if not self._names.answer():
                     self._leave()
@@ -298,20 +301,22 @@ class JsonLines:
                 self._new_connection(lines.wanted)
             elif outcome == _NEW_CAPTURE:
                 self._new_capture(lines.wanted)
+            elif outcome == _NEW_CONTROLS:
+                self._caller.learns_controls()
             else:
                 raise RuntimeError(f"the kernel refuses to write lines: {outcome}")
         self._end = lines.next
 
     def _message(self, address: int, size: int) -> memoryview:
-        """The bytes of a message, where they are."""
+        """The bytes of a message in place."""
         for source in self._buffers:
             begin = address - source.ctypes.data
             if 0 <= begin <= len(source) - size:
                 return source.data[begin : begin + size]
-        raise RuntimeError("the kernel asks for records of no message")
+        raise RuntimeError("the kernel requests records without a message")
 
     def _leave(self) -> None:
-        """The next message is Python's."""
+        """The next message is left to Python."""
         lines = self._lines
         self._states[lines.next - lines.base] = 0
         self._ends[lines.next - lines.base] = lines.used
@@ -323,7 +328,7 @@ class JsonLines:
         found = self._facts.kind(*divmod(code, VERSIONS), not direction)
         problems = address_of(found.problems, self._kept), len(found.problems)
         text = address_of(found.text, self._kept), len(found.text)
-        self._kinds[place] = (*text, found.program, found.bare, found.tells, problems)
+        self._kinds[place] = (*text, found.program, found.bare, found.tells, found.raw, 0, problems)
 
     def _new_connection(self, index: int) -> None:
         if index >= len(self._connections):
@@ -351,5 +356,5 @@ class JsonLines:
 
 
 def texts_of(texts: Iterable[bytes | None], kept: list[bytes]) -> NDArray[np.void]:
-    """Texts where the kernel finds them as long as they are kept; None: there is none."""
+    """Texts in memory for the kernel, valid while they are kept; None: there is none."""
     return np.array([(0, 0) if text is None else (address_of(text, kept), len(text)) for text in texts], _TEXT)

@@ -12,11 +12,11 @@ from kafkasniff.native.calls import address_of
 __all__ = ["Held", "LineNames", "NameFacts", "Names"]
 
 FIRST_PLACES: Final = 1 << 10
-"""Places of the table, of which at most half are used; 32 bytes each."""
+"""Size of the table, of which at most half is used; 32 bytes per entry."""
 MAX_PLACES: Final = 1 << 18
-"""Those of a table that is emptied instead of growing: clusters with more topics are asked for again."""
+"""Size at which the table is cleared instead of growing: clusters with more topics are requested again."""
 MAX_WANTS: Final = 1 << 10
-"""Topic ids that are asked for at a time."""
+"""Topic ids requested at a time."""
 
 _TOPICS, _ROOM, _SESSION = 1, 2, 4
 _WANTED, _UNKNOWN, _GIVEN, _LEARNT = range(4)
@@ -25,7 +25,7 @@ _NO_MESSAGE: Final = (1 << 64) - 1
 
 
 class Names(ctypes.Structure):
-    """What is known of topics and of the message at hand, and what the caller is asked."""
+    """Known topics, facts about the current message, and requests to the caller."""
 
     _fields_ = (
         ("topics", ctypes.c_void_p),
@@ -56,35 +56,35 @@ class Held(NamedTuple):
     """The fetch session of a message."""
 
     partitions: int
-    """How many it holds; negative: the message is in none that is known."""
+    """Number of partitions in it; negative: the message is in no known session."""
     text: bytes | None
-    """What bodies show of it, as JSON; None: nothing."""
+    """Fields of it added to bodies, as JSON; None: none."""
 
 
 class NameFacts(Protocol):
-    """What an enricher knows."""
+    """Facts from an enricher."""
 
     @property
     def told(self) -> int:
-        """Rises with every topic that is learnt."""
+        """Increases with every learned topic."""
 
     @property
     def forgets(self) -> bool:
-        """Whether topics may be forgotten when others are learnt."""
+        """Whether topics may be evicted when others are learned."""
 
     def topic(self, topic_id: bytes, /) -> tuple[bytes | None, bool]:
-        """The name of a topic id, and whether a message told it."""
+        """The name of a topic id, and whether it came from a message."""
 
     def session(self, index: int, first: int, second: int, /) -> Held | None:
-        """Take a Fetch message that may go by a session, whose turn it is; None where Python has to read it.
+        """Process the next Fetch message that may belong to a session; None if Python has to decode it.
 
-        `first`, `second`: of a request the session's number and epoch, of a response error code and session. A message
-        may be taken once more, before any other one is.
+        `first`, `second`: of a request the session's number and epoch, of a response error code and session. The same
+        message may be processed again, before any other one.
         """
 
 
 class LineNames:
-    """Answers what the kernel asks. `address` is that of the structure."""
+    """Answers the kernel's requests. `address` is that of the structure."""
 
     def __init__(self, facts: NameFacts) -> None:
         self._facts = facts
@@ -98,21 +98,21 @@ class LineNames:
         self.bind(0)
 
     def _begin(self, places: int) -> None:
-        """Begin with an empty table."""
+        """Start with an empty table."""
         names = self._names
         self._topics = np.zeros(places, _TOPIC)
         self._kept: list[bytes] = []
         names.topics, names.mask, names.used = self._topics.ctypes.data, places - 1, 0
 
     def bind(self, count: int) -> None:
-        """From here on the messages are these."""
+        """These are the messages from now on."""
         names = self._names
         self._plain = np.zeros(count, np.uint8)
         names.plain, names.plain_size = self._plain.ctypes.data, count
         names.answered = self._emptied = _NO_MESSAGE
 
     def changed(self) -> bool:
-        """Whether topics were learnt since this was asked last: lines may look different from here on."""
+        """Whether topics were learned since the last call: lines may differ from now on."""
         told = self._facts.told
         if told == self._told:
             return False
@@ -125,11 +125,11 @@ class LineNames:
         return True
 
     def asks_session(self) -> bool:
-        """Whether the kernel asks for a fetch session, whose turn it has to be."""
+        """Whether the kernel requests a fetch session; only in the messages' order."""
         return bool(self._names.asks & _SESSION)
 
     def answer(self) -> bool:
-        """Answer what the kernel asks of a message; False where the message is Python's."""
+        """Answer the kernel's request for a message; False if the message is left to Python."""
         names = self._names
         if names.asks & _TOPICS:
             self._name(self._wants[: names.wanted].tolist())
@@ -157,7 +157,7 @@ class LineNames:
                 topics["state"][place] = _LEARNT if is_learnt else _GIVEN
 
     def _make_room(self) -> bool:
-        """Make the table larger, or empty it; False where one message has too many topics for it."""
+        """Enlarge the table, or clear it; False if one message has too many topics for it."""
         if len(self._topics) < MAX_PLACES:
             self._begin(2 * len(self._topics))
         elif self._emptied == self._names.index:

@@ -1,4 +1,4 @@
-"""Tables of summaries, where the kernel finds them."""
+"""Tables of summaries in memory for the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SummaryTable"]
 
 
 class SummaryTable:
-    """The bytes of a table where the kernel finds them. Raises ValueError where they are none."""
+    """The bytes of a table in memory for the kernel. Raises ValueError if they are invalid."""
 
     __slots__ = ("_bytes", "address")
 

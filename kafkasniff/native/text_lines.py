@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkasniff.native.calls import SummaryCall, address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.lines import MAX_CAPTURES, Source
+from kafkasniff.native.lines import MAX_CAPTURES, LineBatch, Source
 from kafkasniff.native.names import LineNames
 
-__all__ = ["NO_DAY", "TABLE", "TOLD", "State", "TextFacts", "TextLines", "TextTable"]
+__all__ = ["NO_DAY", "TABLE", "State", "TextFacts", "TextLines", "TextTable"]
 
 OUTPUT: Final = 256 << 10
-"""Bytes of the lines of one call, at most."""
+"""Maximum size of the lines of one call."""
 MAX_KEPT: Final = 64 << 10
-"""Texts of connections and APIs that are kept; when there are more, all are asked for again."""
+"""Cached texts of connections and APIs; beyond that, all are requested again."""
 NO_DAY: Final = -(1 << 63)
-"""`State.day` where no line has a time so far."""
+"""`State.day` if no line had a time so far."""
 
 _, _, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE, _ASKS = range(8)
 
-TOLD: Final = np.dtype([("at", np.uint64), ("size", np.uint32), ("known", np.uint32)])
-"""What lines show of bodies: the place and the bytes of each text, and 1; 0 for the summary that the kernel makes."""
 _TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
 _ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT)])
 TABLE: Final = np.dtype(
@@ -36,7 +33,7 @@ _CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
 
 
 class State(ctypes.Structure):
-    """What lines depend on that came before."""
+    """State that lines depend on."""
 
     _fields_ = (
         ("day", ctypes.c_int64),
@@ -61,9 +58,6 @@ class _TextLines(ctypes.Structure):
         ("day_after_size", ctypes.c_uint64),
         ("tables", ctypes.c_void_p),
         ("summaries", SummaryCall),
-        ("told", ctypes.c_void_p),
-        ("texts", ctypes.c_void_p),
-        ("texts_size", ctypes.c_uint64),
         ("output", ctypes.c_void_p),
         ("output_size", ctypes.c_uint64),
         ("next", ctypes.c_uint64),
@@ -78,17 +72,17 @@ class TextTable(NamedTuple):
     """How messages of an API's version are shown."""
 
     address: int
-    """Of the table that summaries are made by; 0: such messages are Python's, unless they are `bare`."""
+    """Address of the table for summaries; 0: such messages are left to Python, unless they are `bare`."""
     bare: bool = False
-    """Nothing is shown of bodies, which needs no table."""
+    """Nothing is shown of bodies, so no table is needed."""
     tells: bool = False
-    """They report the topics that they name."""
+    """They have names of topics."""
     below: bytes = b""
-    """Lines below that of each message."""
+    """Lines below each message's own."""
 
 
 class TextFacts(Protocol):
-    """What lines say beside the messages' own bytes. Each is asked for once, until it is forgotten."""
+    """Facts for lines besides the messages' own bytes. Each is requested once, until it is forgotten."""
 
     def ends(self, index: int) -> tuple[bytes, bytes]:
         """The columns of both ends of a connection, on a request and on a response. It may call `forget`."""
@@ -100,13 +94,13 @@ class TextFacts(Protocol):
         """How messages of an API's version are shown, in one direction, until `forget_tables`."""
 
     def capture(self, index: int) -> tuple[int, bytes]:
-        """A number that captures of the same name share, and the line where one begins."""
+        """A number shared by captures of the same name, and the line for its beginning."""
 
 
 class TextLines:
-    """Lines of one batch after the other (`bind`).
+    """Lines of consecutive batches (`bind`).
 
-    `day`: what is in front of the date in its line, and behind it; `names`: what is added to bodies.
+    `day`: text before and after the date in its line; `names`: fields added to bodies.
     """
 
     def __init__(
@@ -119,10 +113,10 @@ class TextLines:
         self._connections = np.zeros(0, _ENDS)
         self._captures = np.zeros(0, _CAPTURE)
         self._kept: list[bytes] = []
-        """Texts of ends and labels that the kernel has the addresses of."""
+        """Texts of ends and labels whose addresses the kernel has."""
         self._kept_captures: list[bytes] = []
         self._kept_below: list[bytes] = []
-        self._bound: tuple[object, ...] = ()
+        self._bound: LineBatch | None = None
         output = bytearray(OUTPUT)
         self._output = memoryview(output)
         lines = self._lines = _TextLines()
@@ -135,56 +129,35 @@ class TextLines:
         lines.day_after, lines.day_after_size = day[1], len(day[1])
         lines.summaries.names = None if names is None else names.address
         self.state: State = lines.state
-        """What the next line depends on."""
+        """State that the next line depends on."""
 
     def forget(self) -> None:
-        """Ask again for all ends and labels."""
+        """Request all ends and labels again."""
         self._connections[:] = 0
         self._labels[:] = 0
         self._kept.clear()
 
     def forget_tables(self) -> None:
-        """Ask again how messages are shown."""
+        """Request again how messages are shown."""
         self._tables[:] = 0
         self._kept_below.clear()
 
     def forget_connections(self, connections: list[int]) -> None:
-        """Ask again for the ends of these."""
+        """Request the ends of these connections again."""
         for index in connections:
             if index < len(self._connections):
                 self._connections[index] = 0
 
-    def bind(  # noqa: PLR0917 - as above
-        self,
-        messages: NDArray[np.void],
-        numbers: NDArray[np.int64],
-        buffer: NDArray[np.uint8],
-        arena: NDArray[np.uint8],
-        earlier: NDArray[np.void] | None = None,
-        shown: NDArray[np.uint8] | None = None,
-        *,
-        told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
-    ) -> None:
-        """From here on write these messages, as `JsonLines.bind`.
-
-        `told`: what lines show, of `TOLD`, one for each, and the texts.
-        """
-        lines = self._lines
-        bound: list[Any] = [lines.source.bind(messages, numbers, buffer, arena, earlier, shown)]
+    def bind(self, batch: LineBatch) -> None:
+        """From here on write these messages."""
+        self._bound = self._lines.source.bind(batch)
         if self._names is not None:
-            self._names.bind(len(messages))
-        lines.told, lines.texts, lines.texts_size = None, 0, 0
-        if told is not None:
-            if len(told[0]) < len(messages) or told[0].dtype != TOLD:
-                raise ValueError("texts of messages that are none")
-            bound += (says := np.ascontiguousarray(told[0])), told[1]
-            lines.told, lines.texts, lines.texts_size = says.ctypes.data, told[1].ctypes.data, len(told[1])
-        self._bound = tuple(bound)
+            self._names.bind(len(batch.messages))
 
     def write(self, first: int, last: int) -> tuple[bytes, int, bool]:
-        """The lines of the messages from `first` up to `last`, or in front of another one. Hot.
+        """The lines of the messages from `first` up to `last`, or up to an earlier one. Hot.
 
-        Returns them, the index of that one, and whether it is Python's; else it is to be asked for again.
+        Returns them, the index of that one, and whether it is left to Python; else it has to be requested again.
         """
         lines = self._lines
         lines.next, lines.last, lines.used = first, last, 0
@@ -194,7 +167,7 @@ class TextLines:
             outcome = self._function(self._pointer)
             if outcome <= _LEFT:
                 found = bytes(self._output[: lines.used])
-                # A line for which there is no room at all is Python's, too.
+                # A line that does not fit into the empty memory is left to Python, too.
                 return found, lines.next, outcome == _LEFT or not found
             if outcome == _NEW_CONNECTION:
                 self._new_connection(lines.wanted)

@@ -1,12 +1,13 @@
-"""One page of all that a capture or an export shows, to look at in a browser, to print, to hand on (docs/report.md).
+"""One self-contained page about a capture or an export, for browsers, printing and sharing (docs/report.md).
 
-spans.py     spans of time of a width that is known at the end only
+spans.py     time spans whose width is known only at the end
 traffic.py   exchanges, errors and latencies by span
 ladder.py    some exchanges of each connection
 contents.py  all of it together with the overview and the findings: rows in, `Contents` out
 tables.py    lists as cells of text
+cells.py     what those show, and the screen of `stats`, too
 steps.py     exchanges of a connection as steps
-charts.py    the charts that there are; drawing.py: what they are made of; latency_charts.py: those of latencies
-svg.py       specifications of charts to SVG
+charts.py    the charts; drawing.py: their building blocks; latency_charts.py: those of latencies
+svg.py       chart specifications to SVG
 page.py      the page; page/ has its template, style and script
 """

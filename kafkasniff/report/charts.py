@@ -1,4 +1,4 @@
-"""The charts of a report: what `Contents` hold as specifications in Vega-Lite, and these as SVG."""
+"""The charts of a report: `Contents` as Vega-Lite specifications, and these as SVG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from kafkasniff.analysis.overview.answer import Topic
-from kafkasniff.kafka.errors import error_by_code
+from kafkasniff.kafka.schema.errors import error_by_code
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.drawing import (
     NAMES_AXIS,
@@ -26,33 +26,33 @@ from kafkasniff.report.drawing import (
 )
 from kafkasniff.report.latency_charts import latency_histogram, latency_over_time, latency_ranges
 from kafkasniff.report.svg import svg_of
-from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.phrases import amount
-from kafkasniff.sinks.times import duration
+from kafkasniff.text.printable import word
+from kafkasniff.text.times import duration
 
 __all__ = ["Chart", "charts_of"]
 
 MAX_BARS: Final = 12
-"""Rows of a chart of bars."""
+"""Maximum number of rows of a bar chart."""
 MAX_REBALANCES: Final = 200
-"""Marks of the chart of groups."""
+"""Maximum number of marks in the chart of groups."""
 UNKNOWN: Final = "unknown"
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """Pictures of one thing."""
+    """Pictures on one subject."""
 
     title: str
     note: str
-    """What the pictures do not say themselves: units, what a bar is."""
+    """What the pictures do not show themselves: units, and what a bar means."""
     legend: list[tuple[str, str]]
     """Series and the names of their colours."""
     pictures: list[str]
-    """SVG, one below the other."""
+    """SVG images, shown one below the other."""
 
 
 def charts_of(contents: Contents) -> dict[str, list[Chart]]:
-    """The charts by the section of the page that they stand in; none where there is nothing to show."""
+    """The charts by page section; none if there is nothing to show."""
     found: dict[str, list[Chart]] = {
         "traffic": [],
         "latency": [],
@@ -79,7 +79,7 @@ def charts_of(contents: Contents) -> dict[str, list[Chart]]:
     add("latency", "Latency by API", ranges, latency_ranges(contents))
     for api, counts in contents.histograms.items():
         spans = [row for row in contents.latencies if row["api"] == api]
-        note = f"from the median to 99% {per_span}; below, how many took how long"
+        note = f"from the median to 99% {per_span}; below, the distribution of latencies"
         add("latency", word(api), note, latency_over_time(axis, spans), latency_histogram(counts))
     wrong = [
         (row["start"], _error_name(row["code"]), row["errors"]) for row in contents.errors if row["start"] is not None
@@ -93,7 +93,7 @@ def charts_of(contents: Contents) -> dict[str, list[Chart]]:
     clients = [(one.client_id, "sent", one.request_bytes) for one in contents.answer.clients]
     clients += [(one.client_id, "received", one.response_bytes) for one in contents.answer.clients]
     add("clients", "Bytes of clients", "by client id, the busiest", _bars(clients, amount))
-    note = "from what set them off to the last assignment, with the generation"
+    note = "from the trigger to the last assignment, with the generation"
     add("groups", "Rebalances", note, _groups(axis, contents))
     return found
 
@@ -109,21 +109,21 @@ def _number(value: int) -> str:
 def _error_name(code: int | None) -> str:
     if code is None:
         return UNKNOWN
-    told = error_by_code(code)
-    return str(code) if told is None else told.name
+    known = error_by_code(code)
+    return str(code) if known is None else known.name
 
 
-def _stacked(axis: TimeAxis, values: Sequence[tuple[int, str, int]], told: Callable[[int], str]) -> Drawing | None:
-    """Bars over time, one upon the other."""
+def _stacked(axis: TimeAxis, values: Sequence[tuple[int, str, int]], render: Callable[[int], str]) -> Drawing | None:
+    """Stacked bars over time."""
     by_start, names = series_of(values)
     rows: list[Spec] = []
     for start, numbers in sorted(by_start.items()):
         base = 0
         for name in names:
             if name in numbers:
-                description = f"{axis.told(start)} {name}: {told(numbers[name])}"
+                description = f"{axis.caption(start)} {name}: {render(numbers[name])}"
                 rows.append(
-                    {**axis.span(start), "y": base, "y2": base + numbers[name], "series": name, "told": description}
+                    {**axis.span(start), "y": base, "y2": base + numbers[name], "series": name, "caption": description}
                 )
                 base += numbers[name]
     if not rows:
@@ -138,14 +138,14 @@ def _stacked(axis: TimeAxis, values: Sequence[tuple[int, str, int]], told: Calla
             "y": amounts_axis("y", max(row["y2"] for row in rows)),
             "y2": {"field": "y2"},
             "color": colours_of(legend),
-            "description": {"field": "told"},
+            "description": {"field": "caption"},
         },
     }
     return Drawing(spec, legend)
 
 
-def _bars(values: Sequence[tuple[str | None, str, int]], told: Callable[[int], str]) -> Drawing | None:
-    """A bar for each of the names with the most, its parts one behind the other."""
+def _bars(values: Sequence[tuple[str | None, str, int]], render: Callable[[int], str]) -> Drawing | None:
+    """A bar for each of the largest names, made of consecutive parts."""
     by_name, parts = series_of(values)
     ranked = sorted(by_name, key=lambda name: (-sum(by_name[name].values()), name is None, name or ""))[:MAX_BARS]
     labels = labels_of(ranked)
@@ -155,8 +155,8 @@ def _bars(values: Sequence[tuple[str | None, str, int]], told: Callable[[int], s
         for part in parts:
             if part in by_name[name]:
                 size = by_name[name][part]
-                told_of = f"{label} {part}: {told(size)}"
-                rows.append({"y": label, "x": base, "x2": base + size, "series": part, "told": told_of})
+                caption = f"{label} {part}: {render(size)}"
+                rows.append({"y": label, "x": base, "x2": base + size, "series": part, "caption": caption})
                 base += size
     if not rows:
         return None
@@ -170,7 +170,7 @@ def _bars(values: Sequence[tuple[str | None, str, int]], told: Callable[[int], s
             "x": amounts_axis("x", max(row["x2"] for row in rows)),
             "x2": {"field": "x2"},
             "color": colours_of(legend),
-            "description": {"field": "told"},
+            "description": {"field": "caption"},
         },
     }
     return Drawing(spec, legend)
@@ -185,7 +185,7 @@ def _group(name: str, cluster: str | None) -> str:
 
 
 def _groups(axis: TimeAxis, contents: Contents) -> Drawing | None:
-    """A line of time for each group, a bar for each rebalance, its generation above."""
+    """A timeline for each group, with a bar for each rebalance and its generation above."""
     labels = labels_of(_group(one.group_id, one.cluster) for one in contents.answer.groups[:MAX_BARS])
     rows = []
     for row in contents.generations[:MAX_REBALANCES]:
@@ -194,7 +194,7 @@ def _groups(axis: TimeAxis, contents: Contents) -> Drawing | None:
             continue
         begin = 1000 * row["time_us"]
         end = begin + 1000 * (row["duration_us"] or 0)
-        # What lasted no time would not be seen.
+        # A bar without width would be invisible.
         least = (axis.high - axis.low) // 150
         generation = "" if row["generation"] is None else str(row["generation"])
         cause = f": {word(row['cause'], 120)}" if row["cause"] else ""
@@ -205,7 +205,7 @@ def _groups(axis: TimeAxis, contents: Contents) -> Drawing | None:
                 "x2": max(end, begin + least) / 1e6,
                 "series": "members left" if row["generation"] is None else "new generation",
                 "generation": generation,
-                "told": f"{axis.told(begin)} {group} {generation}{cause}",
+                "caption": f"{axis.caption(begin)} {group} {generation}{cause}",
             }
         )
     if not rows:
@@ -224,7 +224,7 @@ def _groups(axis: TimeAxis, contents: Contents) -> Drawing | None:
                     "x2": {"field": "x2"},
                     "y": y,
                     "color": colours_of(legend),
-                    "description": {"field": "told"},
+                    "description": {"field": "caption"},
                 },
             },
             {

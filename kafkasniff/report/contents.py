@@ -9,28 +9,28 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.detectors import Detectors, Finding
+from kafkasniff.analysis.detectors.detector import united
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Answer, Overview
 from kafkasniff.analysis.overview.section import Section
-from kafkasniff.detectors import Detectors, Finding
-from kafkasniff.detectors.detector import united
 from kafkasniff.model import Message
 from kafkasniff.report.ladder import Ladder, Rung, Talk
 from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
-from kafkasniff.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import Names
 
 __all__ = ["Contents", "Gathering", "Shown"]
 
 MAX_ROWS: Final = 200
-"""Rows of each table."""
+"""Maximum number of rows of each table."""
 MAX_FINDINGS: Final = 100
-"""Findings, the worst ones."""
+"""Maximum number of findings, the worst ones."""
 MAX_SHOWN: Final = 24
-"""Connections whose exchanges are shown,"""
+"""Maximum number of connections whose exchanges are shown …"""
 MAX_FOR_FINDINGS: Final = 16
-"""of which so many because a finding is about them; others have the most to tell."""
+"""… of which this many because a finding is about them; the others have the most traffic and trouble."""
 MAX_HISTOGRAMS: Final = 8
-"""APIs whose latencies are shown, those that were called most."""
+"""Maximum number of APIs whose latencies are shown, the most frequent."""
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -38,20 +38,20 @@ class Shown(msgspec.Struct, frozen=True):
 
     talk: Talk
     rungs: list[Rung]
-    """In order of time; some may be missing between them."""
+    """In order of time; some exchanges in between may be missing."""
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a page is made of. Times are nanoseconds since 1970, latencies microseconds, sizes bytes."""
+    """All contents of a page. Times are nanoseconds since 1970, latencies microseconds, sizes bytes."""
 
     answer: Answer
-    """As `stats` tells it, its lists cut at `MAX_ROWS`."""
+    """As in `stats`, with lists cut at `MAX_ROWS`."""
     findings: list[Finding]
     """Worst first."""
     more_findings: int
-    """That are left out."""
+    """Number of findings that are not shown."""
     width: int
-    """Of a span of time, nanoseconds."""
+    """Width of a time span in nanoseconds."""
     traffic: list[dict[str, Any]]
     """By span and API: start, api, exchanges, unanswered, request_bytes, response_bytes."""
     errors: list[dict[str, Any]]
@@ -59,23 +59,23 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     latencies: list[dict[str, Any]]
     """By span and API: start, api, count, low, high, p50, p90, p99."""
     histograms: dict[str, list[int]]
-    """By API, how many latencies lie between `traffic.EDGES`."""
+    """By API, the number of latencies between `traffic.EDGES`."""
     generations: list[dict[str, Any]]
-    """Of groups, as the question `rebalances` has them, but `time_us`: microseconds since 1970."""
+    """Rows of the question `rebalances`, except for `time_us`: microseconds since 1970."""
     more_generations: int
     shown: list[Shown]
     witnesses: dict[int, Talk]
-    """Connections that findings name, by their ids, whether they are shown or not."""
+    """Connections that findings name, by id, whether they are shown or not."""
     connections: int
-    """That had exchanges."""
+    """Number of connections with exchanges."""
     notes: list[str]
 
 
 class Gathering:
-    """Takes rows of the tables, of exports or staged (`exports.counted`), and gives `Contents`.
+    """Takes rows of the tables, from exports or staged (`exports.counted`), and returns `Contents`.
 
-    They depend on the rows alone, not on their order, their batches, or how partial answers were merged. `detectors`:
-    all by default.
+    The result depends on the rows alone, not on their order or batches, or on how partial answers were merged.
+    `detectors`: all by default.
     """
 
     def __init__(self, detectors: Detectors | None = None) -> None:
@@ -89,19 +89,19 @@ class Gathering:
         return (self._traffic, self._errors, self._latencies, self._ladder)
 
     def reads(self) -> dict[str, Reading]:
-        """The tables, with the columns that are needed of them, those of detectors apart."""
+        """The tables with their needed columns, without those of detectors."""
         return united(self.overview.reads(), *(part.reads() for part in self._own))
 
     def wants_body(self, message: Message) -> bool:
-        """Whether the body's JSON is needed. Asked of every message."""
+        """Whether the body's JSON is needed. Called for every message."""
         return self.overview.wants_body(message) or self.detectors.wants_body(message)
 
     def has(self, table: str) -> None:
-        """Note that there is a table, though it may have no rows."""
+        """Note that a table exists, though it may have no rows."""
         self.overview.has(table)
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        """Take rows of a table, with the columns that detectors need, too."""
+        """Take rows of a table, with the columns that detectors need as well."""
         self._take(batch, table)
         self.detectors.update(batch, table)
 
@@ -112,9 +112,9 @@ class Gathering:
                 part.update(batch, table)
 
     def read(self, export: Export) -> None:
-        """Take the rows of an export. Raises CaptureError, UsageError as `Export.batches` does."""
+        """Take the rows of an export. Raises CaptureError and UsageError like `Export.batches`."""
         for table, reading in self.reads().items():
-            # Of keys that are missing there are no sizes, and of hashes wrong ones.
+            # Missing keys have no sizes, and hashes have wrong ones.
             if table in export.tables and (table != "records" or export.has_payload):
                 self.has(table)
                 for batch in export.batches(table, reading):
@@ -122,14 +122,14 @@ class Gathering:
         self.detectors.read(export)
 
     def merge(self, other: Gathering) -> None:
-        """Take another's rows."""
+        """Merge another's rows."""
         self.overview.merge(other.overview)
         self.detectors.merge(other.detectors)
         for mine, theirs in zip(self._own, other._own, strict=True):
             mine.merge(theirs)
 
     def contents(self, names: Names | None = None) -> Contents:
-        """The rows so far. `names`: what captures among the sources told."""
+        """The contents so far. `names`: names learned from captures among the sources."""
         for part in self._own:
             if isinstance(part, Section):
                 part.names = names
@@ -164,13 +164,13 @@ class Gathering:
 
 
 def _timed(table: pa.Table) -> pa.Table:
-    """Rows with `time_us` in place of `time`."""
+    """Rows with `time_us` instead of `time`."""
     place = table.schema.get_field_index("time")
     return table.set_column(place, "time_us", table.column("time").cast(pa.int64()))
 
 
 def _named(findings: Iterable[Finding]) -> list[int]:
-    """Connections that findings name: the first witness of each before the second of any, worst findings first."""
+    """Connections that findings name: the first exchange of each before the second of any, worst findings first."""
     by_place = sorted(
         ((place, number, one) for number, finding in enumerate(findings) for place, one in enumerate(finding.evidence)),
         key=lambda each: each[:2],
@@ -179,7 +179,7 @@ def _named(findings: Iterable[Finding]) -> list[int]:
 
 
 def _chosen(findings: Iterable[Finding], talks: dict[int, Talk]) -> list[int]:
-    """Connections to show: those that findings are about, the worst first, and those with the most to tell."""
+    """Connections to show: those that findings are about, the worst first, then those with the highest weight."""
     found = dict.fromkeys([one for one in _named(findings) if one in talks][:MAX_FOR_FINDINGS])
     for connection_id in talks:
         if len(found) < MAX_SHOWN:

@@ -1,4 +1,4 @@
-"""Parts that the charts are made of: axes, series with their colours, labels."""
+"""Building blocks of charts: axes, series with their colours, labels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.svg import SERIES, colour
-from kafkasniff.sinks.printable import WORD_WIDTH, word
-from kafkasniff.sinks.times import clock_time, date_of
+from kafkasniff.text.printable import WORD_WIDTH, word
+from kafkasniff.text.times import clock_time, date_of
 
 __all__ = [
     "LABEL",
@@ -28,31 +28,31 @@ __all__ = [
 ]
 
 MAX_SERIES: Final = 7
-"""Series of one chart; all others together are one more."""
+"""Maximum number of series of one chart; the others are combined into one more."""
 MAX_COUNTED: Final = 5
-"""An axis up to here has all whole numbers."""
+"""An axis with a maximum up to here shows all whole numbers."""
 LABEL: Final = 22
-"""Characters of a name at an axis."""
+"""Maximum number of characters of a name at an axis."""
 OTHER: Final = "other"
 SILENT: Final = "unanswered"
 
 Spec = dict[str, Any]
-"""Of Vega-Lite."""
+"""Version of Vega-Lite."""
 Row = Mapping[str, Any]
 NAMES_AXIS: Final[Spec] = {"title": None, "ticks": False, "domain": False, "grid": False}
 """The axis of names."""
 
 
 class Drawing(NamedTuple):
-    """What a picture is to be."""
+    """What a picture shows."""
 
     spec: Spec
     legend: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
-    """Name of its colour by series."""
+    """Name of the colour of each series."""
 
 
 class TimeAxis:
-    """The time of all charts: from the first span to the end of the last one."""
+    """The time axis of all charts: from the first span to the end of the last one."""
 
     def __init__(self, contents: Contents) -> None:
         starts = [row["start"] for row in contents.traffic if row["start"] is not None]
@@ -70,7 +70,7 @@ class TimeAxis:
         self._days = days
 
     def encoding(self) -> Spec:
-        """Of x, in milliseconds since 1970, as Vega has times."""
+        """Range of x, in milliseconds since 1970, as Vega represents times."""
         domain = [self.low / 1e6, self.high / 1e6]
         axis = {"format": self._format, "tickCount": 3, "title": None, "grid": False, "labelOverlap": True}
         return {"field": "x", "type": "temporal", "scale": {"type": "utc", "domain": domain}, "axis": axis}
@@ -79,14 +79,14 @@ class TimeAxis:
         """The columns x and x2 of a span."""
         return {"x": start / 1e6, "x2": (start + self.width) / 1e6}
 
-    def told(self, time_ns: int) -> str:
-        """A time in words, as exact as it matters here."""
+    def caption(self, time_ns: int) -> str:
+        """A time as text, as precise as the chart needs."""
         clock = clock_time(time_ns)[: 15 if self.width < 10**9 else 8]
         return f"{date_of(time_ns)} {clock}" if self._days else clock
 
 
 def labels_of(names: Iterable[str | None], width: int = LABEL) -> dict[str | None, str]:
-    """What names are called in a chart: safe, short, and no two alike."""
+    """Names as shown in a chart: safe, short, and unique."""
     found: dict[str | None, str] = {}
     taken: set[str] = set()
     for name in dict.fromkeys(names):
@@ -100,12 +100,12 @@ def labels_of(names: Iterable[str | None], width: int = LABEL) -> dict[str | Non
 
 
 def series_of(values: Sequence[tuple[Any, str, int]]) -> tuple[dict[Any, dict[str, int]], list[str]]:
-    """Values by place and series, and the series: those with the most, the others as one."""
+    """Values by position and series, and the series: the largest, and the others combined into one."""
     sums: dict[str, int] = {}
     for _, name, number in values:
         sums[name] = sums.get(name, 0) + number
     ranked = sorted((name for name in sums if sums[name]), key=lambda name: (-sums[name], name))
-    # One more than there is room for is as well shown itself.
+    # If there is just one too many, it may as well be shown itself.
     shown = ranked if len(ranked) <= MAX_SERIES + 1 else ranked[:MAX_SERIES]
     labels = labels_of(shown, WORD_WIDTH)
     found: dict[Any, dict[str, int]] = {}
@@ -131,14 +131,14 @@ def colours_of(legend: Mapping[str, str]) -> Spec:
 
 
 def amounts_axis(name: str, most: int) -> Spec:
-    """The axis of numbers from 0 to `most`."""
+    """The numeric axis from 0 to `most`."""
     axis: Spec = {"title": None, "tickCount": 4, "format": "~s"}
     if most <= MAX_COUNTED:
-        # Else there would be halves of an exchange.
+        # Otherwise there would be halves of an exchange.
         axis["values"] = list(range(most + 1))
     return {"field": name, "type": "quantitative", "axis": axis, "scale": {"domainMin": 0, "nice": 4}}
 
 
 def height_of(rows: int) -> int:
-    """Of a chart with a row for each of some names."""
+    """Height of a chart with a row for each of some names."""
     return 20 * rows + 40

@@ -1,7 +1,7 @@
-"""Exchanges of single connections: enough of each to show how client and broker talked, and where they did not.
+"""Some exchanges of each connection: enough to show how client and broker talked, and what went wrong.
 
-Which connections are worth to be shown is known at the end only, so that some exchanges of every connection are kept:
-the first ones, the first ones with trouble, and the slowest ones.
+Which connections are worth showing is known only at the end. So some exchanges of every connection are kept: the first
+ones, the first ones with trouble, and the slowest ones.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, work_us
 __all__ = ["TROUBLE_WEIGHT", "Ladder", "Rung", "Talk"]
 
 MAX_CONNECTIONS: Final = 1 << 16
-"""Connections that are counted; those with the least to tell go first."""
+"""Maximum number of connections that are counted; those with the lowest weight are dropped first."""
 MAX_KEPT: Final = 1 << 16
-"""Exchanges of each kind that are kept for all connections, some 300 bytes each."""
+"""Maximum number of exchanges of each kind that are kept for all connections, some 300 bytes each."""
 EARLIEST: Final = 40
-"""Exchanges that are kept of each connection: the first ones,"""
+"""Exchanges that are kept per connection: the first ones,"""
 TROUBLED: Final = 40
-"""the first ones with errors, without an answer, throttled or retransmitted,"""
+"""the first ones with errors, unanswered, throttled or retransmitted,"""
 SLOWEST: Final = 20
-"""and the slowest ones, without those in which the broker waited on purpose."""
+"""and the slowest ones, except those in which the broker waited on purpose."""
 TROUBLE_WEIGHT: Final = 50
-"""How many exchanges of a connection one with trouble outweighs."""
+"""Weight of an exchange with trouble, in normal exchanges."""
 
 _PLACE: Final[Any] = (
     ("connection_id", pa.int64()),
@@ -71,7 +71,7 @@ _FIRST_PARTITION: Final = ("topic", "topic_id", "partition")
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):
-    """One exchange; fields as the columns of `exchanges`. `topic`, `partition`: of the first partition it names."""
+    """One exchange; fields as the columns of `exchanges`. `topic`, `partition`: the first partition that it names."""
 
     time_ns: int | None
     connection_id: int
@@ -108,13 +108,13 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     broker_ip: str | None
     broker_port: int | None
     client_id: str | None
-    """Of its first exchange."""
+    """From its first exchange."""
     exchanges: int
     with_errors: int
     unanswered: int
     bytes: int
     time_ns: int | None
-    """Of its first exchange."""
+    """From its first exchange."""
     last: int | None
 
 
@@ -182,7 +182,7 @@ class Ladder(Section):
         self.parts["slowest"].add({**_columns(only(rungs, mask)), "faster": faster})
 
     def result(self) -> pa.Table:
-        """Connections, those with the most to tell first."""
+        """Connections, the highest weight first."""
         order = [("weight", "descending"), ("time_ns", "ascending"), ("connection_id", "ascending")]
         return self.parts["connections"].table().sort_by(order)
 
@@ -192,7 +192,7 @@ class Ladder(Section):
         return [Talk(**{name: row[name] for name in Talk.__struct_fields__}) for row in rows]
 
     def rungs(self, connection_ids: set[int]) -> dict[int, list[Rung]]:
-        """What is kept of some connections: each one's exchanges in order of time."""
+        """The kept exchanges of some connections, each in order of time."""
         wanted = pa.array(sorted(connection_ids), pa.int64())
         found: dict[tuple[int, int], dict[str, Any]] = {}
         for name in ("earliest", "troubled", "slowest"):
@@ -210,7 +210,7 @@ class Ladder(Section):
 
 
 def _kept(each: int, *first: str) -> Shape:
-    """Some exchanges of each connection: the first ones, or the least by a column."""
+    """Some exchanges of each connection: the first ones, or the lowest by a column."""
     keys = tuple((name, _RUNG[name]) for name in ORDER)
     rest = {name: kind for name, kind in _RUNG.items() if name not in ORDER} | dict.fromkeys(first, pa.int64())
     return Shape(
@@ -240,7 +240,7 @@ def _columns(rungs: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _first(lists: pa.Array) -> pa.Array:
-    """The first element of each list; null where it has none."""
+    """The first element of each list; null if it has none."""
     parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
     rows, places = np.unique(parents, return_index=True)
     indices = np.full(len(lists), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Charts of latencies, all on logarithmic axes: from microseconds to minutes is what there is."""
+"""Charts of latencies, all on logarithmic axes, since they range from microseconds to minutes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from kafkasniff.report.drawing import (
 )
 from kafkasniff.report.svg import colour
 from kafkasniff.report.traffic import EDGES
-from kafkasniff.sinks.times import duration
+from kafkasniff.text.times import duration
 
 __all__ = ["MAX_APIS", "latency_histogram", "latency_over_time", "latency_ranges"]
 
 MAX_APIS: Final = 12
-"""APIs of one chart, those that were called most."""
+"""Maximum number of APIs of one chart, the most frequent."""
 
 
-def _log_axis(title: str | None = None) -> Spec:
-    """Of latencies in microseconds."""
+def _log_axis() -> Spec:
+    """A logarithmic axis of latencies in microseconds."""
     # d3 writes 1000 µs as "1k"; the unit belongs to the number here.
     label = (
         "datum.value < 1000 ? datum.value + ' µs' : datum.value < 1000000 ? datum.value / 1000 + ' ms' : "
         "datum.value / 1000000 + ' s'"
     )
-    return {"title": title, "labelExpr": label, "values": [10**power for power in range(9)], "labelOverlap": True}
+    return {"title": None, "labelExpr": label, "values": [10**power for power in range(9)], "labelOverlap": True}
 
 
 def _decades(values: Iterable[int]) -> tuple[int, int]:
@@ -49,7 +49,7 @@ def _decades(values: Iterable[int]) -> tuple[int, int]:
 
 
 def latency_over_time(axis: TimeAxis, rows: Sequence[Row]) -> Drawing | None:
-    """Of one API, from the median to 99% of each span."""
+    """The latencies of one API, from the median to 99% of each span."""
     if not rows:
         return None
     low, high = _decades([row[name] for row in rows for name in ("p50", "p99")])
@@ -57,9 +57,9 @@ def latency_over_time(axis: TimeAxis, rows: Sequence[Row]) -> Drawing | None:
         {
             **axis.span(row["start"]),
             "p50": max(row["p50"], 1),
-            # A bar needs some height to be seen.
+            # A bar needs some height to be visible.
             "p99": max(row["p99"], 1.08 * max(row["p50"], 1)),
-            "told": f"{axis.told(row['start'])}: median {_us(row['p50'])}, 90% {_us(row['p90'])}, "
+            "caption": f"{axis.caption(row['start'])}: median {_us(row['p50'])}, 90% {_us(row['p90'])}, "
             f"99% {_us(row['p99'])}, longest {_us(row['high'])}, of {row['count']:,}",
         }
         for row in rows
@@ -73,14 +73,14 @@ def latency_over_time(axis: TimeAxis, rows: Sequence[Row]) -> Drawing | None:
             "x2": {"field": "x2"},
             "y": {"field": "p50", "type": "quantitative", "scale": scale, "axis": _log_axis()},
             "y2": {"field": "p99"},
-            "description": {"field": "told"},
+            "description": {"field": "caption"},
         },
     }
     return Drawing(spec)
 
 
 def latency_histogram(counts: Sequence[int]) -> Drawing | None:
-    """How many latencies lie between the `EDGES`."""
+    """The number of latencies between the `EDGES`."""
     edges = [EDGES[0] / 2, *EDGES, EDGES[-1] * 2]
     filled = [place for place, count in enumerate(counts) if count]
     if not filled:
@@ -93,7 +93,7 @@ def latency_histogram(counts: Sequence[int]) -> Drawing | None:
             "x2": edges[place + 1],
             "y": 0,
             "y2": counts[place],
-            "told": f"{_between(place)}: {counts[place]:,} ({counts[place] / whole:.0%})",
+            "caption": f"{_between(place)}: {counts[place]:,} ({counts[place] / whole:.0%})",
         }
         for place in shown
         if counts[place]
@@ -108,7 +108,7 @@ def latency_histogram(counts: Sequence[int]) -> Drawing | None:
             "x2": {"field": "x2"},
             "y": amounts_axis("y", max(counts)),
             "y2": {"field": "y2"},
-            "description": {"field": "told"},
+            "description": {"field": "caption"},
         },
     }
     return Drawing(spec)
@@ -118,9 +118,7 @@ def _between(place: int) -> str:
     if place == 0:
         return f"below {_us(EDGES[0])}"
     return (
-        f"{_us(EDGES[place - 1])} and more"
-        if place == len(EDGES)
-        else f"{_us(EDGES[place - 1])} to {_us(EDGES[place])}"
+        f"{_us(EDGES[place - 1])} or more" if place == len(EDGES) else f"{_us(EDGES[place - 1])} to {_us(EDGES[place])}"
     )
 
 
@@ -129,7 +127,7 @@ def _us(microseconds: int) -> str:
 
 
 def latency_ranges(contents: Contents) -> Drawing | None:
-    """Of each API, from the shortest to the longest, and from the median to 99%."""
+    """The latencies of each API, from the shortest to the longest, and from the median to 99%."""
     apis = [one for one in contents.answer.apis if one.latency is not None and one.api is not None][:MAX_APIS]
     if not apis:
         return None
@@ -141,7 +139,7 @@ def latency_ranges(contents: Contents) -> Drawing | None:
     for one in apis:
         assert one.latency is not None
         shortest = min(ranges.get(one.api or "", [one.latency.p50_us]))
-        told = (
+        caption = (
             f"{labels[one.api]}: median {_us(one.latency.p50_us)}, 90% {_us(one.latency.p90_us)}, "
             f"99% {_us(one.latency.p99_us)}, longest {_us(one.latency.max_us)}, of {one.latency.count:,}"
         )
@@ -152,13 +150,13 @@ def latency_ranges(contents: Contents) -> Drawing | None:
                 "high": max(one.latency.max_us, 1),
                 "p50": max(one.latency.p50_us, 1),
                 "p99": max(one.latency.p99_us, 1.05 * max(one.latency.p50_us, 1)),
-                "told": told,
+                "caption": caption,
             }
         )
     low, high = _decades([row[name] for row in rows for name in ("low", "high")])
     scale = {"type": "log", "domain": [low, high]}
     y = {"field": "y", "type": "nominal", "sort": None, "axis": NAMES_AXIS}
-    description = {"field": "told"}
+    description = {"field": "caption"}
 
     def x(field: str) -> Spec:
         return {"field": field, "type": "quantitative", "scale": scale, "axis": _log_axis()}

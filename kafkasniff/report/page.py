@@ -1,7 +1,7 @@
-"""The page: one file that needs no other, and may load none.
+"""The page: one self-contained file that may load nothing.
 
-Text comes into it through Jinja's escaping, charts through `svg`. The policy in its head allows nothing but the one
-style and the one script that stand in the page, by their hashes: what slipped through all the same would not run.
+Text is escaped by Jinja, charts come from `svg`. The policy in the page's head allows only the page's own style and
+script, by their hashes. So anything that slipped through would not run.
 """
 
 from __future__ import annotations
@@ -14,42 +14,43 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.detectors import SEVERITIES, Evidence, Finding
-from kafkasniff.detectors.numbers import Numbers
-from kafkasniff.detectors.visible_wording import all_clear, visibility_lines
+from kafkasniff.analysis.detectors import SEVERITIES, Evidence, Finding
+from kafkasniff.analysis.detectors.numbers import Numbers
+from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_lines
+from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.errors import MissingPartError
-from kafkasniff.hosts import Hosts
+from kafkasniff.report.cells import address, moment
 from kafkasniff.report.charts import Chart, charts_of
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.ladder import Talk
 from kafkasniff.report.steps import Link, anchors_of, connection_label, exchange_label, ladders_of
-from kafkasniff.report.tables import address, moment, tables_of
-from kafkasniff.sinks.printable import cut, printable, word
+from kafkasniff.report.tables import tables_of
 from kafkasniff.sinks.summaries.phrases import amount
-from kafkasniff.sinks.times import clock_time, date_of, duration
+from kafkasniff.text.printable import cut, printable, word
+from kafkasniff.text.times import clock_time, date_of, duration
 
 __all__ = ["MAX_PAGE", "page_of"]
 
 MAX_PAGE: Final = 16 << 20
-"""Bytes of a page: what the bounds on its tables, charts and steps come to at the very most."""
+"""Maximum size of a page in bytes: the sum of the bounds on its tables, charts and steps."""
 MAX_SOURCES: Final = 20
-"""Names of captures and folders."""
+"""Maximum number of names of captures and folders."""
 OPEN_FINDINGS: Final = 5
-"""Findings whose text is there to be seen at once, none of them notes where there are more."""
+"""Findings whose text is expanded from the start; none of them are notes if there are more."""
 MAX_SENTENCE: Final = 600
-"""Characters of a sentence of a finding, or of a name of a source."""
+"""Maximum number of characters of a sentence of a finding, or of the name of a source."""
 MAX_NOTES: Final = 50
-"""Sentences on what is not known, or was left out."""
+"""Maximum number of caveats: unknown or dropped data."""
 MAX_VALUE: Final = 400
-"""Characters of a value of a finding."""
+"""Maximum number of characters of a value of a finding."""
 MAX_VALUES: Final = 20
-"""Values of a finding."""
+"""Maximum number of values of a finding."""
 
 _FOLDER: Final = Path(__file__).parent / "page"
 
 
 class _Tile(msgspec.Struct, frozen=True):
-    """A number at the top."""
+    """A figure at the top."""
 
     name: str
     value: str
@@ -57,7 +58,7 @@ class _Tile(msgspec.Struct, frozen=True):
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """A finding with what the page makes of it."""
+    """A finding as shown on the page."""
 
     anchor: str
     open: bool
@@ -66,7 +67,7 @@ class _Shown(msgspec.Struct, frozen=True):
     subject: list[tuple[str, str]]
     values: list[tuple[str, str]]
     evidence: list[tuple[Link, str]]
-    """Where it is to be seen, and what; a link without an anchor leads nowhere: that connection is not shown."""
+    """Links to its evidence with notes; a link without an anchor is plain text: that connection is not shown."""
 
 
 def page_of(
@@ -77,10 +78,10 @@ def page_of(
     hosts: Hosts | None = None,
     numbers: Numbers | None = None,
 ) -> bytes:
-    """The page. `sources`: the captures and folders as they were named; `broken`: one of them was cut or damaged.
+    """The page. `sources`: the captures and folders as given; `broken`: one of them was truncated or damaged.
 
-    `hosts`: names and racks of addresses; `numbers`: of exchanges and connections of captures, as `decode` shows them.
-    Raises MissingPartError where a package is not installed.
+    `hosts`: names and racks of addresses; `numbers`: numbers of exchanges and connections of captures, as in `decode`.
+    Raises MissingPartError if a package is not installed.
     """
     try:
         import jinja2
@@ -100,11 +101,11 @@ def page_of(
     charts = charts_of(contents)
 
     def safe(text: str) -> str:
-        """Text of our own, or made safe."""
+        """Text of our own, or text made safe."""
         return markupsafe.Markup(text)
 
     def pictured(chart: Chart) -> dict[str, Any]:
-        # What `svg.cleaned` has made needs no escaping.
+        # Output of `svg.cleaned` needs no escaping.
         return {**msgspec.structs.asdict(chart), "pictures": [safe(one) for one in chart.pictures]}
 
     text = environment.get_template("page.html.jinja").render(
@@ -131,7 +132,7 @@ def page_of(
         more_notes=max(len(contents.notes) - MAX_NOTES, 0),
     )
     data = text.encode("utf-8", "replace")
-    assert len(data) <= MAX_PAGE, "the bounds on what a page shows do not hold"
+    assert len(data) <= MAX_PAGE, "the page exceeds its size bound"
     return data
 
 
@@ -140,7 +141,7 @@ def _file(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Content-Security-Policy (CSP level 3): nothing is loaded, sent or run but what has these hashes."""
+    """Content-Security-Policy (CSP level 3): nothing is loaded, sent or run except for these hashes."""
 
     def source(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
@@ -213,7 +214,7 @@ def _findings(contents: Contents, numbers: Numbers, *, days: bool) -> list[_Show
 
 
 def _cut(finding: Finding) -> Finding:
-    """With sentences of some length at most."""
+    """A finding with shortened sentences."""
     texts = {name: cut(getattr(finding, name), MAX_SENTENCE) for name in ("detector", "title", "meaning", "advice")}
     return msgspec.structs.replace(finding, **texts)
 
@@ -224,7 +225,7 @@ def _span(finding: Finding, *, days: bool) -> str:
 
 
 def _pairs(values: dict[str, Any]) -> list[tuple[str, str]]:
-    """Values by name, safe to show; those that are not known left out."""
+    """Values by name, safe to show; unknown ones are omitted."""
     return [
         (word(name).replace("_", " "), _value(value))
         for name, value in list(values.items())[:MAX_VALUES]
@@ -263,7 +264,7 @@ def _evidence(
         anchor = anchor and f"{anchor}-{evidence.exchange_id}"
     talk = talks.get(evidence.connection_id)
     client = "" if talk is None else address(talk.client_ip, talk.client_port)
-    told = " ".join(
+    notes = " ".join(
         one
         for one in (
             client and f"of {client}",
@@ -272,4 +273,4 @@ def _evidence(
         )
         if one
     )
-    return Link(anchor, where), told
+    return Link(anchor, where), notes

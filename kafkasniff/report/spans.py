@@ -1,7 +1,7 @@
-"""Spans of time of a width that suits the whole time, which is known only at its end.
+"""Time spans whose width suits the whole duration, which is known only at the end.
 
-Each width divides the next one and spans begin at multiples of theirs, so that rows which were counted in narrow spans
-can be counted on in wider ones: the result is the same as if the width had been known from the beginning.
+Each width divides the next one, and spans begin at multiples of their width. So rows counted in narrow spans can later
+be counted in wider ones, and the result is the same as if the width had been known from the beginning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkasniff.analysis.partials import Lost, Partials, Shape
 __all__ = ["MAX_SPANS", "START", "WIDTHS", "OverTime", "width_of"]
 
 MAX_SPANS: Final = 96
-"""Spans of a chart: as many as can be told apart on a phone."""
+"""Maximum number of spans in a chart: as many as are distinguishable on a phone."""
 
 _US, _MS, _S, _MIN, _H, _DAY = 1_000, 10**6, 10**9, 60 * 10**9, 3_600 * 10**9, 86_400 * 10**9
 WIDTHS: Final = (
@@ -31,10 +31,10 @@ WIDTHS: Final = (
     *(number * _H for number in (1, 2, 6, 12)),
     *(number * _DAY for number in (1, 2, 10, 20, 100, 200, 1_000, 2_000)),
 )
-"""Nanoseconds; `MAX_SPANS` of the widest one are more than 64 bits of nanoseconds hold."""
+"""Span widths in nanoseconds; `MAX_SPANS` of the widest exceed the range of 64-bit nanoseconds."""
 
 START: Final = ("start", pa.int64())
-"""The key column of rows by span: nanoseconds since 1970 where the span begins; null: of exchanges without a time."""
+"""The key column of rows by span: start of the span in nanoseconds since 1970; null: exchanges without a time."""
 
 _EXTENT: Final = Shape(
     keys=(("what", pa.string()),),
@@ -43,12 +43,12 @@ _EXTENT: Final = Shape(
 
 
 def width_of(low: int, high: int) -> int:
-    """Nanoseconds of a span, so that there are `MAX_SPANS` at most from one time to another."""
+    """Width of a span in nanoseconds, so that at most `MAX_SPANS` fit between two times."""
     return next((width for width in WIDTHS if high // width - low // width < MAX_SPANS), WIDTHS[-1])
 
 
 class OverTime(Accumulator[Parameters]):
-    """Base of what is counted by span: all of them that see the same rows have the same spans."""
+    """Base of counts by span: all that see the same rows have the same spans."""
 
     name: ClassVar[str]
 
@@ -59,14 +59,14 @@ class OverTime(Accumulator[Parameters]):
 
     @abstractmethod
     def counted(self) -> Mapping[str, Shape]:
-        """The partial answers by name; `START` is among the keys of each."""
+        """The partial answers by name; each has `START` among its keys."""
 
     @abstractmethod
     def count(self, batch: pa.RecordBatch, starts: pa.Array) -> None:
-        """Take rows of `exchanges`; `starts`: where the span of each begins."""
+        """Take rows of `exchanges`; `starts`: the start of each row's span."""
 
     def shapes(self) -> Mapping[str, Shape]:
-        """As `counted` says, and the times between which rows lie."""
+        """As described in `counted`, and the times of the first and last row."""
         return {**self.counted(), "extent": _EXTENT}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -79,24 +79,24 @@ class OverTime(Accumulator[Parameters]):
         self.count(batch, pc.multiply(floor_divided(times, self._width), self._width))
 
     def merge(self, other: OverTime) -> None:
-        """Take another's rows."""
+        """Merge another's rows."""
         super().merge(other)
         self._fit(again=True)
 
     @property
     def width(self) -> int:
-        """Nanoseconds of a span."""
+        """Width of a span in nanoseconds."""
         self._fit()
         return self._width
 
     def spans(self, name: str) -> pa.Table:
-        """The rows of a partial answer, by the spans that the whole time asks for."""
-        # Rows of a state that was read back may be those of narrower spans.
+        """The rows of a partial answer, by the spans that suit the whole duration."""
+        # Rows of a restored state may have narrower spans.
         self._fit(again=True)
         return self.parts[name].table()
 
     def _fit(self, *, again: bool = False) -> None:
-        """Make spans as wide as the time that was seen asks for."""
+        """Widen the spans to suit the duration seen so far."""
         extent = self.parts["extent"].table()
         width = self._width
         if extent.num_rows:

@@ -1,4 +1,4 @@
-"""The ladder of a connection: what its two ends said, in order of time, one step each."""
+"""The ladder of a connection: its requests and responses in order of time, one step each."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Final, Literal
 
 import msgspec
 
-from kafkasniff.detectors import Evidence, Finding
-from kafkasniff.detectors.numbers import Numbers
-from kafkasniff.hosts import Hosts
+from kafkasniff.analysis.detectors import Evidence, Finding
+from kafkasniff.analysis.detectors.numbers import Numbers
+from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.model import Endpoint
 from kafkasniff.report.contents import Shown
 from kafkasniff.report.ladder import Rung
-from kafkasniff.sinks.printable import printable, word
 from kafkasniff.sinks.summaries.phrases import amount, count
-from kafkasniff.sinks.times import duration
+from kafkasniff.text.printable import printable, word
+from kafkasniff.text.times import duration
 
 __all__ = ["Ladder", "Link", "Sighting", "Step", "anchors_of", "connection_label", "exchange_label", "ladders_of"]
 
 MAX_NOTES: Final = 3
-"""Findings that are told at one step."""
+"""Maximum number of findings shown at one step."""
 
 Kind = Literal["request", "response", "gap", "witness"]
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A place in the page."""
+    """A link to a place in the page."""
 
     anchor: str
     text: str
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, a response, exchanges that are not shown, or one that a finding is about and that was not kept."""
+    """A request, a response, exchanges that are not shown, or one that a finding names but that was not kept."""
 
     kind: Kind
     time: str = ""
@@ -41,7 +41,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     detail: str = ""
     trouble: str = ""
-    """What is wrong with it."""
+    """The problem, if any."""
     anchor: str = ""
     findings: list[Link] = []
 
@@ -53,16 +53,16 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     client: str
     broker: str
     client_id: str
-    told: str
-    """What is in it, with numbers."""
+    summary: str
+    """A summary with numbers."""
     trouble: str
     findings: list[Link]
-    """That are about it as a whole."""
+    """Findings about the connection as a whole."""
     steps: list[Step]
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """What a finding says of one exchange or connection."""
+    """A finding's note on one exchange or connection."""
 
     link: Link
     evidence: Evidence
@@ -75,7 +75,7 @@ def connection_label(connection_id: int, numbers: Numbers) -> str:
 
 
 def exchange_label(connection_id: int, exchange_id: int, numbers: Numbers) -> str:
-    """`#17`; of an export, which has no such numbers, the ordinal within the connection, named as its column."""
+    """`#17`; for exports, which have no such numbers, the ordinal within the connection, with its column's name."""
     number = numbers.exchange(connection_id, exchange_id)
     return f"exchange_id {exchange_id}" if number is None else f"#{number}"
 
@@ -88,9 +88,9 @@ def anchors_of(shown: Iterable[Shown]) -> dict[int, str]:
 def ladders_of(
     shown: Sequence[Shown], findings: Sequence[Finding], hosts: Hosts | None = None, numbers: Numbers | None = None
 ) -> list[Ladder]:
-    """The ladders, in order, with links to the findings (`finding-N`) that are about their steps.
+    """The ladders, in order, with links from their steps to the findings (`finding-N`).
 
-    `hosts`: names of addresses; `numbers`: of exchanges and connections.
+    `hosts`: names of addresses; `numbers`: numbers of exchanges and connections.
     """
     numbers = Numbers() if numbers is None else numbers
     sightings: dict[int, list[Sighting]] = {}
@@ -108,9 +108,9 @@ def ladders_of(
 def _ladder(shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hosts | None, numbers: Numbers) -> Ladder:
     talk = shown.talk
     label = connection_label(talk.connection_id, numbers)
-    told = f"{label and f'{label}, '}{count(talk.exchanges, 'exchange')}, {amount(talk.bytes)}"
+    summary = f"{label and f'{label}, '}{count(talk.exchanges, 'exchange')}, {amount(talk.bytes)}"
     if talk.time_ns is not None and talk.last is not None:
-        told += f", {duration(talk.last - talk.time_ns)}"
+        summary += f", {duration(talk.last - talk.time_ns)}"
     trouble = [
         f"{number:,} {name}"
         for number, name in ((talk.with_errors, "with errors"), (talk.unanswered, "unanswered"))
@@ -125,7 +125,7 @@ def _ladder(shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hos
         client=_place(talk.client_ip, talk.client_port, hosts),
         broker=_place(talk.broker_ip, talk.broker_port, hosts),
         client_id="" if talk.client_id is None else word(talk.client_id),
-        told=told,
+        summary=summary,
         trouble=", ".join(trouble),
         findings=_links(one for one in sightings if one.evidence.exchange_id is None),
         steps=_steps(shown, anchor, by_exchange, numbers),
@@ -147,7 +147,7 @@ def _links(sightings: Iterable[Sighting]) -> list[Link]:
 def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]], numbers: Numbers) -> list[Step]:
     start = shown.talk.time_ns
     kept = {rung.exchange_id for rung in shown.rungs}
-    # (time, exchange, order within it) → step; without times exchanges stay one behind the other.
+    # (time, exchange, order within it) → step; without times, exchanges stay in order.
     placed: list[tuple[int, int, int, Step]] = []
     for rung in shown.rungs:
         begin = rung.time_ns if rung.time_ns is not None else 0
@@ -182,7 +182,7 @@ def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]], numb
 
 
 def _with_gaps(placed: Sequence[tuple[int, int, int, Step]], exchanges: int) -> list[Step]:
-    """The steps, and where exchanges between them are not shown: they are numbered in the order of their requests."""
+    """The steps, with markers where exchanges are not shown; these are numbered in the order of their requests."""
     ids = sorted({exchange_id for _, exchange_id, _, _ in placed})
     missing = {one: one - before - 1 for before, one in zip([-1, *ids], ids, strict=False)}
     steps: list[Step] = []
@@ -207,9 +207,9 @@ def _request(rung: Rung, label: str, start: int | None, anchor: str, findings: l
     version = "" if rung.api_version is None else f" v{rung.api_version}"
     api = "?" if rung.api is None else word(rung.api)
     silent = {
-        "unanswered": "never answered",
-        "open": "no answer until the end",
-        "lost": "no answer seen: bytes are missing",
+        "unanswered": "unanswered",
+        "open": "no response by the end",
+        "lost": "no response seen: bytes are missing",
     }
     trouble = [silent.get(rung.status, "")]
     if rung.retransmits:
@@ -257,7 +257,7 @@ def _response(
     if rung.throttle_time_ms:
         trouble.append(f"throttled for {rung.throttle_time_ms:,} ms")
     if rung.status == "orphan":
-        trouble.append("its request was not seen")
+        trouble.append("its request was not captured")
     return Step(
         kind="response",
         time=_since(time_ns, start),

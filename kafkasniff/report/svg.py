@@ -1,8 +1,8 @@
-"""Charts: specifications in Vega-Lite (https://vega.github.io/vega-lite/) to SVG that may stand in a page.
+"""Charts: Vega-Lite specifications (https://vega.github.io/vega-lite/) rendered to SVG that is safe to embed.
 
-vl-convert renders them with Vega, without a browser and without the network. What it gives is looked through here: only
-elements and attributes that a chart needs come into a page, no styles, links, scripts or ids. Colours are variables of
-the page's style, so that one picture is right in light, dark and print. Each mark's description becomes its tooltip.
+vl-convert renders them with Vega, without a browser or the network. Its output is filtered here: only elements and
+attributes that charts need reach a page, no styles, links, scripts or ids. Colours are variables of the page's style,
+so that one picture works in light and dark mode and in print. Each mark's description becomes its tooltip.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from kafkasniff.report.wide_characters import StandIns
 __all__ = ["MAX_SVG", "SERIES", "cleaned", "colour", "svg_of"]
 
 WIDTH: Final = 360
-"""Units of all charts: the width of a phone. The page puts as many side by side as there is room for."""
+"""Width of all charts in SVG units: that of a phone. The page puts as many side by side as fit."""
 HEIGHT: Final = 150
 FONT: Final = "Arial, Liberation Sans, Helvetica, sans-serif"
-"""Of the same widths wherever one of the first three is there: room is made for labels when the picture is."""
+"""Fonts with the same metrics if one of the first three is installed: space for labels is computed when the picture is
+drawn.
+"""
 MAX_SVG: Final = 1 << 20
-"""Characters of one chart; `spans.MAX_SPANS` and the bounds on series keep it far below."""
+"""Maximum number of characters of one chart; `spans.MAX_SPANS` and the bounds on series keep it far below."""
 
 SERIES: Final = ("blue", "orange", "green", "purple", "teal", "brown", "pink", "olive")
-"""Names of the colours that tell series apart."""
+"""Names of the colours that distinguish series."""
 _COLOURS: Final = {
     "blue": "#2f6fb3",
     "orange": "#d9730d",
@@ -55,7 +57,7 @@ _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{2,}(?:e-?\d+)?")
 
 
 def colour(name: str) -> str:
-    """A colour of the page's style, with the one to take where the picture stands alone."""
+    """A colour of the page's style, with a fallback if the picture is used alone."""
     return f"var(--{name},{_COLOURS[name]})"
 
 
@@ -81,9 +83,9 @@ def _config() -> dict[str, Any]:
 
 
 def svg_of(spec: dict[str, Any], label: str) -> str:
-    """A chart as SVG, `WIDTH` wide; `label`: what it shows, for who does not see it.
+    """A chart as SVG, `WIDTH` wide; `label`: a description for screen readers.
 
-    Raises MissingPartError where vl-convert is not installed.
+    Raises MissingPartError if vl-convert is not installed.
     """
     try:
         import vl_convert
@@ -104,15 +106,15 @@ def svg_of(spec: dict[str, Any], label: str) -> str:
 
 
 def cleaned(svg: str, label: str) -> str:
-    """A picture with nothing in it but what a chart needs. Raises ValueError for what is no SVG."""
+    """A picture with only what a chart needs. Raises ValueError for anything but SVG."""
     if len(svg) > MAX_SVG:
         raise ValueError("a chart is too long")
     try:
         root = ElementTree.fromstring(svg)
     except ElementTree.ParseError as error:
-        raise ValueError(f"a chart is no XML: {error}") from error
+        raise ValueError(f"a chart is not valid XML: {error}") from error
     if root.tag != f"{{{_NAMESPACE}}}svg":
-        raise ValueError(f"a chart is no SVG but {root.tag}")
+        raise ValueError(f"a chart is not SVG but {root.tag}")
     _clean(root)
     root.attrib = {"viewBox": root.get("viewBox", ""), "class": "chart", "role": "img", "aria-label": label}
     ElementTree.register_namespace("", _NAMESPACE)

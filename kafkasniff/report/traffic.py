@@ -1,4 +1,4 @@
-"""What is counted by span of time: exchanges by API, error codes, latencies."""
+"""Counts by time span: exchanges by API, error codes, latencies."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kafkasniff.report.spans import START, OverTime
 __all__ = ["EDGES", "QUANTILES", "ErrorsOverTime", "LatenciesOverTime", "TrafficOverTime", "histogram"]
 
 MAX_ROWS: Final = 1 << 17
-"""Rows of a count by span; spans are some hundred, APIs and error codes fewer."""
+"""Maximum number of rows of a count by span; there are some hundred spans, and fewer APIs and error codes."""
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 EDGES: Final = tuple(round(step * 10**power) for power in range(9) for step in (1, 2, 5))
-"""Microseconds between which latencies are counted in a histogram: 1 µs to 500 s, three to each power of ten."""
+"""Bounds in microseconds between which a histogram counts latencies: 1 µs to 500 s, three per power of ten."""
 
 
 class TrafficOverTime(OverTime):
@@ -77,12 +77,12 @@ class ErrorsOverTime(OverTime):
         return {"errors": Shape(keys=(START, ("code", pa.int32())), measures=measures, weight="errors", bound=MAX_ROWS)}
 
     def count(self, batch: pa.RecordBatch, starts: pa.Array) -> None:
-        # Errors are few: one by one.
+        # Errors are rare, so they are handled one by one.
         wrong = pc.fill_null(pc.greater(column(batch, "error_count"), 0), False)
         begin = starts.filter(wrong).to_pylist()
-        told = zip(*(column(only(batch, wrong), name).to_pylist() for name in self._OWN), strict=True)
+        rows = zip(*(column(only(batch, wrong), name).to_pylist() for name in self._OWN), strict=True)
         found: list[tuple[int | None, int | None, int]] = []
-        for start, (api_key, code, count, partitions, body) in zip(begin, told, strict=True):
+        for start, (api_key, code, count, partitions, body) in zip(begin, rows, strict=True):
             codes = error_codes(api_key, code, count, partitions or [], body)
             found += [(start, one, times) for (one, _), times in codes.items()]
         self.parts["errors"].add(
@@ -99,7 +99,7 @@ class ErrorsOverTime(OverTime):
 
 
 class LatenciesOverTime(OverTime):
-    """How latencies of each API are distributed, by span and over all."""
+    """Distributions of each API's latencies, by span and in total."""
 
     name: ClassVar[str] = "report-latencies"
     summary: ClassVar[str] = "Distributions of latencies over time."
@@ -116,7 +116,7 @@ class LatenciesOverTime(OverTime):
         self.parts["latencies"].add(distribution_rows(keys, column(batch, "latency_us").filter(known)))
 
     def result(self) -> pa.Table:
-        """By `start` and `api`: `count`, `low`, `high` and `QUANTILES`, microseconds; not those without a time."""
+        """By `start` and `api`: `count`, `low`, `high` and `QUANTILES` in µs; rows without a time are skipped."""
         self.spans("latencies")
         keys, found = distributions(self.parts["latencies"], ["start", "api"], QUANTILES)
         columns = {"start": keys.column("start"), "api": keys.column("api")}
@@ -125,12 +125,12 @@ class LatenciesOverTime(OverTime):
         return table.filter(pc.is_valid(table.column("start")))
 
     def histograms(self, apis: Sequence[str]) -> dict[str, list[int]]:
-        """How many latencies of some APIs lie between the `EDGES`: one number more than edges, the ends open."""
+        """The number of latencies of some APIs between the `EDGES`: one count more than edges, the ends open."""
         return {api: histogram(self.parts["latencies"].table(), api) for api in apis}
 
 
 def histogram(latencies: pa.Table, api: str) -> list[int]:
-    """Of the rows of one API, how many values lie below each of the `EDGES`, and above the last one."""
+    """For the rows of one API, the number of values below each of the `EDGES`, and above the last one."""
     rows = latencies.filter(pc.equal(latencies.column("api"), api))
     values = middle_of(integers(rows.column("bucket")))
     places = np.searchsorted(np.array(EDGES), values, side="right")

@@ -1,1 +1,1 @@
-"""Sinks: where events go. Bytes become text or JSON here, and only here."""
+"""Sinks: the output of events. Only here bytes become text or JSON."""

@@ -1,8 +1,8 @@
-r"""JSON of large bodies in pieces, byte for byte what orjson makes of the whole.
+r"""JSON of large bodies in pieces, identical to orjson's output for the whole.
 
-A line of a large body may be six times as long as what the body holds (`\u0000`), and that several times as long as
-what was on the wire. So lists of records are left out of the line at first, and rendered a few at a time where they
-were left out; long values are left out of those, and rendered in parts.
+A line of a large body may be six times as long as the body's content (`\u0000`), which may be several times as long as
+on the wire. So lists of records are first omitted from the line, and rendered a few at a time in their places. Long
+values are omitted from those, and rendered in parts.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from kafkasniff.sinks.lines import joined
 __all__ = ["LONG_VALUE", "PIECE_BYTES", "PLACE", "BytesForm", "Pieces", "bytes_default"]
 
 BytesForm = Literal["auto", "base64", "hex"]
-"""auto: a string where the bytes are UTF-8, else `{"base64"}`; base64, hex: always that."""
+"""auto: a string if the bytes are UTF-8, else `{"base64"}`; base64, hex: always that."""
 Default = Callable[[Any], Any]
 
 PIECE_BYTES: Final = 64 << 10
-"""Bytes of a piece, about: as much as a pipe takes at once."""
+"""Approximate size of a piece in bytes: as much as a pipe takes at once."""
 LONG_VALUE: Final = 4 << 10
-"""Bytes from which on a value is rendered by itself."""
+"""Values from this size on are rendered separately."""
 PART_BYTES: Final = 48 << 10
 """Bytes of a value that are rendered at once: a multiple of three, for base64."""
 FEW: Final = 64
 """Records, or headers of one, that are rendered at once."""
 MANY_HEADERS: Final = 16
-"""Headers from which on those of a record are rendered by themselves."""
+"""From this number on, the headers of a record are rendered separately."""
 
 PLACE: Final = b"\0"
-"""Stands where something was left out: JSON escapes it, so that nothing else is this byte."""
+"""Placeholder for omitted parts: JSON escapes this byte, so it cannot occur otherwise."""
 _ZEROS: Final = bytes(64)
 _RUN: Final = re.compile(rb"(\0{64,})")
 _ZERO: Final = b"\\u0000"
 
 
 class _Later:
-    """Stands for a list that is left out."""
+    """Placeholder for an omitted list."""
 
     __slots__ = ("are_records", "items")
 
@@ -69,7 +69,7 @@ def _auto(value: Any) -> Any:
             text = value.decode()
         except UnicodeDecodeError:
             return {"base64": b64encode(value).decode("ascii")}
-        # Payload may be zeros: six bytes for each, which take their time one by one.
+        # Payload may be zeros, which are slow to encode one by one, as six bytes each.
         return orjson.Fragment(_with_zeros(value)) if 0 in value and _ZEROS in value else text
     return _rendered(value)
 
@@ -87,8 +87,8 @@ def _hex(value: Any) -> Any:
 
 
 def _with_zeros(value: bytes) -> bytes:
-    """The JSON string of UTF-8 bytes in which runs of zeros are."""
-    # What the pattern matches stands at odd places.
+    """The JSON string of UTF-8 bytes that contain runs of zeros."""
+    # The matches of the pattern are at odd indices.
     parts = [
         _ZERO * len(part) if place % 2 else orjson.dumps(part.decode())[1:-1]
         for place, part in enumerate(_RUN.split(value))
@@ -97,9 +97,9 @@ def _with_zeros(value: bytes) -> bytes:
 
 
 class Pieces:
-    """Renders items with large bodies; the same for all of a sink.
+    """Renders items with large bodies; shared by a sink.
 
-    `form`: that of bytes; `hide`: makes of a record what is shown of it.
+    `form`: of bytes; `hide`: returns the displayed form of a record.
     """
 
     def __init__(
@@ -109,15 +109,15 @@ class Pieces:
         self._hide = hide
         self._plain = bytes_default(form)
         self._left: list[Any] = []
-        """What was left out of what is being rendered, in order."""
+        """Parts omitted from the JSON being rendered, in order."""
 
     def of(self, item: dict[str, Any], body: Body) -> Iterator[bytes]:
-        """The line of an item, of which `body` is a part, with its line feed, in pieces of some `PIECE_BYTES`."""
+        """The line of an item that contains `body`, with its line feed, in pieces of about `PIECE_BYTES`."""
         return joined(self._line(item, body), b"", PIECE_BYTES)
 
     def _line(self, item: dict[str, Any], body: Body) -> Iterator[bytes]:
         lists = [(batch, batch["records"]) for batch in _batches(body) if len(batch.get("records") or ()) > 0]
-        # The body is another's, too: it is as it was before anybody else sees it.
+        # The body is shared: it is restored before anybody else sees it.
         try:
             for batch, records in lists:
                 batch["records"] = _Later(records)
@@ -129,7 +129,7 @@ class Pieces:
         return self._filled(*parts)
 
     def _apart(self, value: Any, option: int = 0) -> tuple[list[bytes], list[Any]]:
-        """The JSON of a value around what is left out of it, and that."""
+        """The JSON of a value around its omitted parts, and those parts."""
         left: list[Any] = []
         self._left = left
         try:
@@ -201,7 +201,7 @@ class Pieces:
 
 
 def _without_headers(record: dict[str, Any]) -> dict[str, Any]:
-    """A record whose headers are left out, if there are many."""
+    """A record without its headers, if there are many."""
     headers = record.get("headers")
     if headers and len(headers) > MANY_HEADERS:
         return {**record, "headers": _Later(headers, are_records=False)}
@@ -219,7 +219,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def _batches(body: Any) -> Iterator[dict[str, Any]]:
-    """The batches of all `records` values, however deep they are."""
+    """The batches of all `records` values, at any depth."""
     left = [body]
     while left:
         one = left.pop()

@@ -1,7 +1,7 @@
 """JSON lines: one object per message, SASL token or problem; programs depend on the keys and their order.
 
-Bodies go through orjson as they are; only what JSON has no form for (bytes) comes back through its `default` hook. So
-nothing walks over a body here, with one exception: float64 fields, because orjson writes NaN and infinities as null.
+Bodies go through orjson unchanged; only values without a JSON form (bytes) return through its `default` hook. So
+nothing traverses a body here, with one exception: float64 fields, because orjson writes NaN and infinities as null.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from kafkasniff.kafka.embedded import may_have_floats
+from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.model import (
     Body,
     Endpoint,
@@ -27,17 +27,16 @@ from kafkasniff.model import (
     RenderedRecords,
     SaslToken,
 )
-from kafkasniff.payload import SHOWN, BesideRecords, Payload
+from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.json_pieces import PIECE_BYTES, PLACE, BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.lines import ByteStream, LineWriter
-from kafkasniff.sinks.printable import visible_json
-from kafkasniff.sinks.times import rfc3339
+from kafkasniff.text.printable import visible_json
+from kafkasniff.text.times import rfc3339
 
 __all__ = [
     "BytesForm",
     "JsonSink",
     "body_json",
-    "event_object",
     "json_default",
     "message_object",
     "plain",
@@ -45,13 +44,13 @@ __all__ = [
 ]
 
 ENDPOINTS_KEPT: Final = 4096
-"""Endpoints that are kept as text."""
+"""Maximum number of endpoints cached as text."""
 
 Default = Callable[[Any], Any]
 
 
 def json_default(form: BytesForm = "auto") -> Default:
-    """The `default` hook for orjson that gives bytes the wanted form."""
+    """The `default` hook for orjson that renders bytes in the given form."""
     return bytes_default(form)
 
 
@@ -81,7 +80,7 @@ def _encodable(value: Any) -> Any:
 
 
 def plain_text(text: str | None) -> bytes:
-    """A string as it is written in lines."""
+    """A string as written in lines."""
     try:
         return orjson.dumps(text)
     except orjson.JSONEncodeError:
@@ -94,7 +93,7 @@ def body_json(body: Body, form: BytesForm = "auto") -> str:
 
 
 def plain(value: Any, form: BytesForm = "auto") -> Any:
-    """A decoded value as JSON has it: dicts, lists, strings, numbers, booleans, None; bytes in the wanted form."""
+    """A decoded value as in JSON: dicts, lists, strings, numbers, booleans, None; bytes in the given form."""
     if isinstance(value, bytes):
         return json_default(form)(value)
     if isinstance(value, dict):
@@ -110,7 +109,7 @@ def _endpoint(endpoint: Endpoint | None) -> str | None:
 
 
 def problem_objects(problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
-    """What the line of a message says of its problems."""
+    """The problems in the line of a message."""
     return [{"kind": one.kind, "detail": one.detail, "offset": one.offset} for one in problems]
 
 
@@ -191,26 +190,16 @@ def _problem(problem: Problem) -> dict[str, Any]:
 
 
 def message_object(message: Message, *, form: BytesForm = "auto", capture: bool = False) -> dict[str, Any]:
-    """What the line of a message holds, as plain values in the contract's order; `capture`: name the capture, too."""
+    """The content of a message's line, as plain values in the contract's order; `capture`: also name the capture."""
     item: dict[str, Any] = plain(_message(message, message.body, capture), form)
-    return item
-
-
-def event_object(
-    event: Message | SaslToken | Problem, *, form: BytesForm = "auto", capture: bool = False
-) -> dict[str, Any]:
-    """The same for anything that has a line."""
-    if isinstance(event, Message):
-        return message_object(event, form=form, capture=capture)
-    item: dict[str, Any] = plain(_sasl(event, capture) if isinstance(event, SaslToken) else _problem(event), form)
     return item
 
 
 class JsonSink:
     """Writes events as JSON lines to `stream`.
 
-    `form`: how bytes are written; `capture`: name the capture in every line, as wanted for several of them;
-    `payload`: what becomes of payload; `terminal`: escape what would act on one.
+    `form`: how bytes are written; `capture`: name the capture in every line, if there are several;
+    `payload`: how payload is shown; `terminal`: escape characters that would act on one.
     """
 
     def __init__(
@@ -229,12 +218,12 @@ class JsonSink:
         self._dumps = partial(orjson.dumps, default=self._default, option=orjson.OPT_APPEND_NEWLINE)
         self._plain = json_default(form)
         self._apart: list[bytes] = []
-        """Large JSON of the line that is being made, in order: orjson would copy it several times."""
+        """Large JSON of the current line, in order: orjson would copy it several times."""
         self._pieces = Pieces(form, payload.record if payload.hides else None)
         self._capture = capture
 
     def write_lines(self, lines: Lines) -> None:
-        """Write lines that are made already."""
+        """Write finished lines."""
         self._lines.add(lines.data)
 
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
@@ -247,9 +236,9 @@ class JsonSink:
                 self._lines.add(piece)
 
     def line(self, event: Message | SaslToken | Exchange | Problem) -> bytes | Iterator[bytes] | None:
-        """The line of one event with its line feed; None where it has none. Hot.
+        """The line of one event with its line feed; None if it has none. Hot.
 
-        Where the body is a large one, the pieces of the line, which are made as they are asked for.
+        For a large body, the pieces of the line, which are made lazily.
         """
         self._apart = []
         if type(event) is Message:
@@ -270,13 +259,13 @@ class JsonSink:
         elif isinstance(event, SaslToken):
             item = _sasl(event, self._capture)
         else:
-            # The end of an exchange has no line: its messages have theirs, its problems come as events of their own.
+            # The end of an exchange has no line: its messages have lines, its problems are separate events.
             return None
         before = len(self._apart)
         try:
             line: bytes = self._dumps(item)
         except orjson.JSONEncodeError:
-            # Only a capture's name can hold what JSON cannot.
+            # Only a capture's name can contain text that JSON cannot.
             del self._apart[before:]
             line = self._dumps(_encodable(item))
         if self._apart:
@@ -284,7 +273,7 @@ class JsonSink:
         return visible_json(line) if self._terminal else line
 
     def _default(self, value: Any) -> Any:
-        """The form of what JSON has none for. Hot."""
+        """The JSON form of a value that has none in orjson. Hot."""
         if value.__class__ is RenderedRecords:
             return self._fragment(value.json)
         return self._plain(value)
@@ -296,7 +285,7 @@ class JsonSink:
         return orjson.Fragment(PLACE)
 
     def _around(self, line: bytes) -> Iterator[bytes]:
-        """A line in pieces, with what was left out of it."""
+        """A line in pieces, including its omitted parts."""
         apart, self._apart = self._apart, []
         pieces = (piece for pair in zip_longest(line.split(PLACE), apart) for piece in pair if piece)
         return map(visible_json, pieces) if self._terminal else pieces
@@ -305,14 +294,14 @@ class JsonSink:
         try:
             pieces = self._pieces.of(item, body)
         except orjson.JSONEncodeError:
-            # As below; what is left out of the line holds nothing of the kind.
+            # As below; the omitted parts have no such text.
             pieces = self._pieces.of(_encodable({**item, "body": None}) | {"body": body}, body)
         return map(visible_json, pieces) if self._terminal else pieces
 
     def flush(self) -> None:
-        """Hand on all lines so far."""
+        """Flush all lines so far."""
         self._lines.flush()
 
     def close(self) -> None:
-        """Hand on the last lines; the stream stays open."""
+        """Flush the last lines; the stream stays open."""
         self._lines.flush()

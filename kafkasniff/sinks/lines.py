@@ -1,4 +1,4 @@
-"""Lines on their way out: collected, and written in blocks."""
+"""Output of lines: collected, and written in blocks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ BLOCK_BYTES: Final = 64 << 10
 
 
 class ByteStream(Protocol):
-    """Where lines go: a file, a pipe, a `BytesIO`."""
+    """Output for lines: a file, a pipe, a `BytesIO`."""
 
     def write(self, data: bytes, /) -> object:
         """Take all of `data`."""
 
     def flush(self) -> object:
-        """Hand on what was written."""
+        """Flush written data."""
 
 
 def joined(parts: Iterable[AnyStr], separator: AnyStr, at_least: int) -> Iterator[AnyStr]:
-    """The parts in pieces, with separators within a piece. Each but the last has `at_least` characters of parts."""
+    """The parts in pieces, with separators within a piece. Each piece but the last has `at_least` characters."""
     held: list[AnyStr] = []
     size = 0
     for part in parts:
@@ -38,8 +38,8 @@ def joined(parts: Iterable[AnyStr], separator: AnyStr, at_least: int) -> Iterato
 class LineWriter:
     """Writes complete lines to `stream`.
 
-    Lines go out with their line ends or not at all, as far as `stream` keeps to that; a long line comes and
-    goes in pieces.
+    Lines are written with their line ends or not at all, as far as `stream` allows it; a long line is passed on in
+    pieces.
     """
 
     __slots__ = ("_held", "_lines", "_stream")
@@ -50,9 +50,9 @@ class LineWriter:
         self._held = 0
 
     def add(self, line: bytes) -> None:
-        """Take one or several lines, each ending in a line feed, or the next piece of one. Hot."""
+        """Add one or several lines, each ending in a line feed, or the next piece of one. Hot."""
         if len(line) >= BLOCK_BYTES:
-            # Joining it to what waits would copy it.
+            # Joining it with the waiting lines would copy it.
             if self._lines:
                 self.flush()
             self._stream.write(line)
@@ -64,18 +64,18 @@ class LineWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was collected and hand it on."""
+        """Write the collected lines and flush."""
         if self._lines:
-            # Forgotten before it is written: a stream that fails once is not asked again on close.
+            # Forgotten before they are written: a stream that fails is not retried on close.
             lines, self._lines, self._held = self._lines, [], 0
             self._stream.write(b"".join(lines))
         self._stream.flush()
 
 
 class TextWriter:
-    """The same for text: lines wait as they are and are encoded block by block, since one by one takes longer.
+    """The same for text: lines are encoded block by block, since one by one takes longer.
 
-    What `encoding` has no bytes for is written as backslash escapes.
+    Characters that `encoding` lacks are written as backslash escapes.
     """
 
     __slots__ = ("_blocks", "_encoding", "_held", "_lines", "_stream")
@@ -85,19 +85,19 @@ class TextWriter:
         self._encoding = encoding
         self._lines: list[str] = []
         self._blocks: list[bytes] = []
-        """Lines in front of those, encoded."""
+        """Earlier lines, encoded."""
         self._held = 0
 
     def add(self, line: str) -> None:
-        """Take one or several lines, the last without its line feed. Hot."""
+        """Add one or several lines, the last without its line feed. Hot."""
         self._lines.append(line)
-        # Characters: what they are in bytes is known when they are encoded, and a block need not be that exact.
+        # In characters: the size in bytes is known after encoding, and a block need not be that exact.
         self._held += len(line)
         if self._held >= BLOCK_BYTES:
             self.flush()
 
     def add_encoded(self, lines: bytes) -> None:
-        """Take lines that are encoded already, each with its line feed. Hot."""
+        """Add encoded lines, each with its line feed. Hot."""
         self._encode()
         self._blocks.append(lines)
         self._held += len(lines)
@@ -106,12 +106,12 @@ class TextWriter:
 
     def _encode(self) -> None:
         if self._lines:
-            # The empty string puts a line feed behind the last line.
+            # The empty string adds a line feed after the last line.
             lines, self._lines = [*self._lines, ""], []
             self._blocks.append("\n".join(lines).encode(self._encoding, "backslashreplace"))
 
     def flush(self) -> None:
-        """Write what was collected and hand it on."""
+        """Write the collected lines and flush."""
         self._encode()
         if self._blocks:
             # Forgotten before it is written, as above.

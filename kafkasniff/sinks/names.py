@@ -1,4 +1,4 @@
-"""Names of codes: the seam to the definitions' layouts, enums and errors."""
+"""Names of codes: access to the definitions' layouts, enums and errors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.enums import enum_text
-from kafkasniff.kafka.layout import Field, Struct
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema import data_schemas
+from kafkasniff.kafka.schema.enums import enum_text
+from kafkasniff.kafka.schema.layout import Field, Struct
 from kafkasniff.model import Body, Direction, ErrorCode, Message
 
 __all__ = ["enum_name", "error_name", "field_at", "layout_inside", "layout_of", "nested_field"]
@@ -17,7 +18,7 @@ _INDEX: Final = re.compile(r"\[\d+\]")
 
 
 def error_name(error: ErrorCode) -> str:
-    """`NOT_LEADER_OR_FOLLOWER`; `error 999` for a code that Kafka has no name for."""
+    """`NOT_LEADER_OR_FOLLOWER`; `error 999` for a code without a name."""
     return error.name or f"error {error.code}"
 
 
@@ -27,12 +28,12 @@ def _name(enum: str, value: int | str) -> str | None:
 
 
 def enum_name(enum: str, value: object) -> str | None:
-    """Name of a value by a table of `dissectors/enums.txt`; None where it has none."""
+    """Name of a value by a table of `dissectors/enums.txt`; None if it has none."""
     return _name(enum, value) if isinstance(value, int | str) else None
 
 
 def layout_of(message: Message) -> Struct | None:
-    """The fields of the message's body; None where its version is not known."""
+    """The fields of the message's body; None if its version is unknown."""
     version = message.api_version if message.body_version is None else message.body_version
     found = dissectors.api(message.api_key) if message.api_key is not None else None
     if found is None or version is None or version not in found.versions:
@@ -41,7 +42,7 @@ def layout_of(message: Message) -> Struct | None:
 
 
 def nested_field(message: Message) -> str | None:
-    """The field of the message that holds another one; None where there is none."""
+    """The field with a nested message; None if there is none."""
     return None if message.api_key is None else _nested_field(message.api_key, message.type)
 
 
@@ -54,18 +55,18 @@ def _nested_field(api_key: int, direction: Direction) -> str | None:
     return None if nested is None else nested[0]
 
 
-def layout_inside(told: Body) -> Struct | None:
+def layout_inside(body: Body) -> Struct | None:
     """The fields of `value` in a record's `{"type", "version", "value"}`, of `body` in the message of an Envelope.
 
     None for any other struct, which may have such names, too, with values of any kind.
     """
-    match told:
+    match body:
         case {"type": str(name), "version": int(version)}:
             return _data_layout(name, version)
         case {"api_key": int(key), "api_version": int(version)}:
             # Only requests have a client id.
-            kind: Direction = "request" if "client_id" in told else "response"
-            read_as = told.get("body_version")
+            kind: Direction = "request" if "client_id" in body else "response"
+            read_as = body.get("body_version")
             return layout_of(
                 Message(kind, 0, api_key=key, api_version=version if read_as is None else read_as),
             )
@@ -74,15 +75,15 @@ def layout_inside(told: Body) -> Struct | None:
 
 @lru_cache(maxsize=1024)
 def _data_layout(name: str, version: int) -> Struct | None:
-    definition = dissectors.data_definitions().get(name)
+    definition = data_schemas.data_definitions().get(name)
     if definition is not None and definition.kind == "coordinator-key":
-        version = definition.message.versions.low  # what stands there is the record's type
-    schema = dissectors.data_schema(name, version)
+        version = definition.message.versions.low  # in this place is the record's type
+    schema = data_schemas.data_schema(name, version)
     return None if schema is None else schema.root
 
 
 def field_at(layout: Struct | None, path: str) -> Field | None:
-    """The field at a path as in error codes and spans, `topics[0].partitions[1].index`; None where there is none."""
+    """The field at a path as in error codes and spans, `topics[0].partitions[1].index`; None if there is none."""
     field: Field | None = None
     for name in _INDEX.sub("", path).split("."):
         if layout is None:

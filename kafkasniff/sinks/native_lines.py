@@ -1,6 +1,6 @@
-"""JSON lines of messages that the native feed has found: what the kernel has to know for them.
+"""JSON lines of messages found by the native feed: the facts that the kernel needs for them.
 
-They are those of `jsonl.JsonSink`, byte for byte; what the kernel leaves to Python goes there.
+They are identical to those of `jsonl.JsonSink`, which writes the lines that the kernel leaves to Python.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import adds_names, tells
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.detail import Detail, Level
-from kafkasniff.kafka.errors import error_codes, error_name
-from kafkasniff.kafka.message_plan import request_plan, response_plan
-from kafkasniff.kafka.rendered import MAX_SIZE, Renderer
-from kafkasniff.model import Direction, Endpoint, Lines
+from kafkasniff.kafka.connection.detail import Detail, Level
+from kafkasniff.kafka.messages.message_body import unknown_version
+from kafkasniff.kafka.messages.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.schema.errors import error_codes, error_name
+from kafkasniff.model import Direction, Endpoint, Lines, Problem
 from kafkasniff.native.caller import Program, Wanted
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.lines import JsonLines, Kind
+from kafkasniff.native.lines import RAW, REDACTED, JsonLines, Kind, LineBatch
 from kafkasniff.native.names import LineNames
+from kafkasniff.redact.payload import may_carry
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
 from kafkasniff.sinks.native_names import AddedNames, NamesAhead
-from kafkasniff.sinks.printable import visible_json
+from kafkasniff.text.printable import visible_json
 
 __all__ = ["Ends", "NativeLines"]
 
@@ -36,25 +36,25 @@ Ends = tuple[int, Endpoint | None, Endpoint | None]
 
 
 class _Way(NamedTuple):
-    """How lines are written at a level."""
+    """How lines are written at a detail level."""
 
     options: DecodeOptions
     rendering: DecodeOptions
-    """Of the bodies that are read."""
+    """Decode options of bodies."""
     lines: JsonLines
     kinds: dict[tuple[int, int, bool], bool]
-    """Which of those seen have lines; as many as there are versions."""
+    """Which known versions have lines; as many as there are versions."""
     programs: list[Program]
-    """Of those that the kernel has the addresses of."""
+    """Versions whose programs the kernel refers to."""
 
 
 class NativeLines:
-    """Makes lines by the kernel.
+    """Makes lines with the kernel.
 
-    `renderer`: says what bodies look like, and which ones the kernel renders; `ends`: of a connection by its index in
-    the feed; `capture`: the name of a capture by its index; `enricher`: adds to bodies, and has taken what comes before
-    lines when they are taken; `names_captures`: the capture is in every line; `terminal`: escape what would act on one;
-    `ahead`: lines are made in a thread of their own, before it is their turn.
+    `renderer`: determines the form of bodies, and which ones the kernel renders; `ends`: of a connection by its index
+    in the feed; `capture`: the name of a capture by its index; `enricher`: adds to bodies, and has processed everything
+    before a line when that is taken; `names_captures`: the capture is in every line; `terminal`: escape characters that
+    would act on one; `ahead`: lines are made in a separate thread, before their turn.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class NativeLines:
         self._names_captures = names_captures
         self._terminal = terminal
         self.facts = (NamesAhead if ahead else AddedNames)(enricher, lambda index: ends(index)[2])
-        """What is added to bodies."""
+        """Fields added to bodies."""
         self.only_asked = False
         self._detail: Detail | None = None
         self._ways: dict[Level, _Way] = {}
         self._way: _Way | None = None
 
     def use(self, detail: Detail) -> None:
-        """Write at the current level of `detail` from here on. Another level costs some 0.1 ms, the first time."""
+        """Write at the current level of `detail` from now on. The first use of a level costs some 0.1 ms."""
         self._detail = detail
         way = self._way
         if way is not None and way.options is detail.decode:
@@ -115,22 +115,14 @@ class NativeLines:
         for way in self._ways.values():
             way.lines.forget(connections)
 
-    def bind(  # noqa: PLR0917 - once for each batch
-        self,
-        messages: NDArray[np.void],
-        numbers: NDArray[np.int64],
-        buffer: NDArray[np.uint8],
-        arena: NDArray[np.uint8],
-        earlier: NDArray[np.void] | None = None,
-        shown: NDArray[np.uint8] | None = None,
-    ) -> None:
-        """The batch whose lines are taken from here on; see `JsonLines.bind`."""
+    def bind(self, batch: LineBatch) -> None:
+        """The batch whose lines are taken from here on."""
         assert self._way is not None
-        self.facts.bind(messages, numbers, buffer, arena)
-        self._way.lines.bind(messages, numbers, buffer, arena, earlier, shown)
+        self.facts.bind(batch)
+        self._way.lines.bind(batch)
 
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
-        """The lines of these messages, of one or more at a time; for one that is Python's its index."""
+        """The lines of these messages, one or more at a time; the index of a message that is left to Python."""
         assert self._way is not None
         for piece in self._way.lines.take(first, last, only=self.only_asked):
             if isinstance(piece, int):
@@ -139,7 +131,7 @@ class NativeLines:
                 data, count = piece
                 yield Lines(visible_json(data) if self._terminal else data, count)
 
-    # -- what the lines say beside the messages' own bytes (`LineFacts`) ---------------------------------------------
+    # -- facts for lines besides the messages' own bytes (`LineFacts`) -----------------------------------------------
 
     def connection(self, index: int) -> tuple[int, bytes]:
         """The number of a connection, and its ends as members of an object."""
@@ -148,17 +140,20 @@ class NativeLines:
         return number, orjson.dumps(texts)[1:-1]
 
     def kind(self, key: int, version: int, is_request: bool) -> Kind:
-        """What messages of a version of an API have in common."""
+        """Common properties of messages of an API's version."""
         plan = request_plan(key, version) if is_request else response_plan(key, version)
         text = orjson.dumps({"api_key": key, "api": plan.api, "api_version": version})[1:-1]
         assert self._way is not None
         assert self._detail is not None
-        # What is said of a connection is Python's to know, and the version of some of these responses is another one.
-        if plan.needed or plan.asks_connection or not plan.known_version:
+        # Facts about a connection are only known in Python, and some of these responses have another version.
+        if plan.needed or plan.asks_connection:
             return Kind(text, 0)
-        problems = orjson.dumps(problem_objects(self._detail.lack(key, is_request=is_request)))
+        lack = self._detail.lack(key, is_request=is_request)
+        problems = orjson.dumps(problem_objects(lack))
         if self._way.rendering.headers or not self._detail.reads_body(key, is_request=is_request):
             return Kind(text, 0, bare=True, problems=problems)
+        if not plan.known_version:
+            return self._unknown(text, plan, key, lack)
         direction: Direction = "request" if is_request else "response"
         if not adds_names(key, version, direction):
             return Kind(text, 0)
@@ -168,6 +163,19 @@ class NativeLines:
             return Kind(text, 0)
         self._way.programs.append(program)
         return Kind(text, program.address, tells=tells(key, version, direction), problems=problems)
+
+    def _unknown(self, text: bytes, plan: Plan, key: int, lack: tuple[Problem, ...]) -> Kind:
+        """Messages whose bodies have no layout."""
+        assert self._way is not None
+        is_redacted = False
+        if not self._way.options.show_secrets:
+            if plan.secret_marks:
+                return Kind(text, 0)
+            is_redacted = plan.has_secrets
+        if self._renderer.hiding.form != "shown" and (plan.api is None or may_carry(key)):
+            is_redacted = True
+        problems = orjson.dumps(problem_objects((*lack, Problem(*unknown_version(plan)))))
+        return Kind(text, 0, bare=True, problems=problems, raw=REDACTED if is_redacted else RAW)
 
     def capture(self, index: int) -> bytes:
         """The name of a capture."""

@@ -1,4 +1,4 @@
-"""What an enricher adds to lines that the kernel writes: names of topic ids, and fetch sessions."""
+"""Facts that an enricher adds to lines of the kernel: names of topic ids, and fetch sessions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.sessions import session_fields
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.message_plan import request_plan
-from kafkasniff.kafka.uuids import uuid_text
-from kafkasniff.kafka.wire import Odd
+from kafkasniff.kafka.messages.message_plan import request_plan
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.uuids import uuid_text
+from kafkasniff.kafka.schema.wire import Odd
 from kafkasniff.model import Endpoint
 from kafkasniff.native.feed import ARENA, MESSAGE, REQUEST, VERSIONS
+from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import Held
 
 __all__ = ["AddedNames", "NamesAhead"]
@@ -28,7 +29,7 @@ _NOTHING: Final = Held(-1, None)
 class AddedNames:
     """The facts of `enricher` for messages of the feed (`names.NameFacts`).
 
-    The enricher has to have taken what comes before a message. `broker`: of a connection by its index in the feed.
+    The enricher must have processed everything before a message. `broker`: of a connection by its index in the feed.
     """
 
     def __init__(self, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
@@ -38,35 +39,29 @@ class AddedNames:
         self._numbers: NDArray[np.int64] = np.zeros(0, np.int64)
         self._stores: tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
-    def bind(
-        self,
-        messages: NDArray[np.void],
-        numbers: NDArray[np.int64],
-        buffer: NDArray[np.uint8],
-        arena: NDArray[np.uint8],
-    ) -> None:
-        """From here on sessions are those of these messages; see `JsonLines.bind`."""
-        self._rows, self._numbers, self._stores = messages, numbers, (buffer, arena)
+    def bind(self, batch: LineBatch) -> None:
+        """From here on sessions are those of these messages."""
+        self._rows, self._numbers, self._stores = batch.messages, batch.numbers, (batch.buffer, batch.arena)
 
     @property
     def told(self) -> int:
-        """Rises with every topic that is learnt."""
+        """Increases with every learned topic."""
         return self._enricher.catalog.topics_told
 
     @property
     def forgets(self) -> bool:
-        """Whether topics may be forgotten when others are learnt."""
+        """Whether topics may be evicted when others are learned."""
         catalog = self._enricher.catalog
         return len(catalog.learnt) >= catalog.most_topics
 
     def topic(self, topic_id: bytes) -> tuple[bytes | None, bool]:
-        """The name of a topic id, and whether a message told it."""
+        """The name of a topic id, and whether it came from a message."""
         catalog, text = self._enricher.catalog, uuid_text(topic_id)
         name = catalog.topic(text)
         return None if name is None else name.encode("utf-8", "surrogatepass"), text in catalog.learnt
 
     def session(self, index: int, first: int, second: int) -> Held | None:
-        """What a Fetch message does to its session; see `names.NameFacts`."""
+        """Apply a Fetch message to its session; see `names.NameFacts`."""
         row = self._rows[index]
         exchange, broker = int(self._numbers[index]), self._broker(int(row["connection"]))
         if not row["flags"] & REQUEST:
@@ -87,20 +82,20 @@ class AddedNames:
 
 
 class NamesAhead(AddedNames):
-    """The same before it is the messages' turn, which changes nothing that the enricher knows.
+    """The same ahead of the messages' turn, without changing the enricher.
 
-    Names may be others by then: `told` says whether they are. What messages do to fetch sessions is done in their turn.
+    Names may change until then: `told` shows whether they did. Fetch sessions are updated in the messages' turn.
     """
 
     def __init__(self, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
         super().__init__(enricher, broker)
         self.requests: set[int] = set()
-        """Messages that were left because they may go by a session."""
+        """Messages that were left because they may belong to a session."""
         self.responses: dict[int, tuple[int, int]] = {}
         """Error codes and sessions of responses, by message."""
 
     def session(self, index: int, first: int, second: int) -> Held | None:
-        """Note what a Fetch message does to its session. Nothing of that is shown with a response."""
+        """Record what a Fetch message does to its session. Responses show nothing of it."""
         if self._rows[index]["flags"] & REQUEST:
             self.requests.add(index)
             return None

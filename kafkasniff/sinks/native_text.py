@@ -1,7 +1,7 @@
-"""Lines of text of messages that the native feed has found, between those that a `TextSink` writes.
+"""Lines of text of messages found by the native feed, between those that a `TextSink` writes.
 
-They are those of the sink, byte for byte. What lines have in common, columns that grow above all, is the sink's, so
-that it can write any message in between.
+They are identical to those of the sink. Their common state, such as the growing columns, belongs to the sink, so that
+it can write any message in between.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import adds_names, tells
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.detail import Detail
-from kafkasniff.kafka.message_plan import request_plan
-from kafkasniff.model import Direction, Lines
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.messages.message_body import unknown_version
+from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.model import Direction, Lines, Problem
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import LineNames
 from kafkasniff.native.summaries import SummaryTable
 from kafkasniff.native.text_lines import NO_DAY, TextLines, TextTable
@@ -26,7 +25,7 @@ from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.sinks.text import TextSink, TextState
-from kafkasniff.sinks.times import date_of
+from kafkasniff.text.times import date_of
 
 __all__ = ["NativeText"]
 
@@ -34,10 +33,10 @@ _DAY = 86_400
 
 
 class NativeText:
-    """Writes lines to `sink`, of which `writes_plain_lines` has to be true.
+    """Writes lines to `sink`, whose `writes_plain_lines` has to be true.
 
     `ends`: of a connection by its index in the feed; `capture`: the name of a capture by its index; `enricher`: adds to
-    bodies, and has taken what comes before lines when they are taken.
+    bodies, and has processed everything before a line when that is taken.
     """
 
     def __init__(
@@ -50,10 +49,10 @@ class NativeText:
     ) -> None:
         self._kernel = kernel
         self.facts = AddedNames(enricher, lambda index: ends(index)[2])
-        """What is added to bodies."""
+        """Fields added to bodies."""
         self.only_asked = True
         self._known: dict[tuple[int, int, bool], SummaryTable] = {}
-        """Tables by kind; there is one at most for each version and direction that is defined."""
+        """Tables by kind; at most one for each defined version and direction."""
         self._sink = sink
         self._ends = ends
         self._capture_name = capture
@@ -65,29 +64,19 @@ class NativeText:
         """Names of captures, numbered."""
         self._names: list[str | None] = [None]
         self._day = "", NO_DAY
-        """The day of the last line, as the sink and as the kernel have it."""
+        """The day of the last line, for the sink and for the kernel."""
         self._detail: Detail | None = None
         self._options: DecodeOptions | None = None
         self._kinds: dict[tuple[int, int, bool], bool] = {}
-        """Which of those seen have lines; as many as there are versions."""
+        """Which known versions have lines; as many as there are versions."""
 
-    def bind(  # noqa: PLR0917 - once for each batch
-        self,
-        messages: NDArray[np.void],
-        numbers: NDArray[np.int64],
-        buffer: NDArray[np.uint8],
-        arena: NDArray[np.uint8],
-        earlier: NDArray[np.void] | None = None,
-        shown: NDArray[np.uint8] | None = None,
-        *,
-        told: tuple[NDArray[np.void], NDArray[np.uint8]] | None = None,
-    ) -> None:
-        """The batch that is written from here on; see `TextLines.bind`."""
-        self.facts.bind(messages, numbers, buffer, arena)
-        self._lines.bind(messages, numbers, buffer, arena, earlier, shown, told=told)
+    def bind(self, batch: LineBatch) -> None:
+        """The batch that is written from here on."""
+        self.facts.bind(batch)
+        self._lines.bind(batch)
 
     def use(self, detail: Detail) -> None:
-        """Write at the current level of `detail` from here on."""
+        """Write at the current level of `detail` from now on."""
         if detail.decode is not self._options:
             self._detail, self._options = detail, detail.decode
             self._kinds.clear()
@@ -107,7 +96,7 @@ class NativeText:
         self._lines.forget_connections(connections)
 
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
-        """Write the lines of these messages, of one or more at a time; yields the index of one that is Python's."""
+        """Write the lines of these messages, one or more at a time; yields the index of one that is left to Python."""
         while first < last:
             at = self.write(first, last)
             if at > first:
@@ -128,7 +117,7 @@ class NativeText:
         return first
 
     def _before(self) -> None:
-        """Continue behind the sink's last line."""
+        """Continue after the sink's last line."""
         if self._sink.turn != self._turn:
             self._forget()
         before, state = self._sink.state, self._lines.state
@@ -141,7 +130,7 @@ class NativeText:
         state.client_width = before.client_width
 
     def _behind(self, lines: bytes) -> None:
-        """The sink continues behind these lines."""
+        """The sink continues after these lines."""
         state = self._lines.state
         if state.day != self._day[1]:
             self._day = date_of(state.day * _DAY * 1_000_000_000), state.day
@@ -154,7 +143,7 @@ class NativeText:
         self._turn = self._sink.turn
         self._lines.forget()
 
-    # -- what the lines say beside the messages' own bytes (`TextFacts`) ---------------------------------------------
+    # -- facts for lines besides the messages' own bytes (`TextFacts`) -----------------------------------------------
 
     def ends(self, index: int) -> tuple[bytes, bytes]:
         """The columns of both ends of a connection."""
@@ -174,9 +163,14 @@ class NativeText:
         """How messages of an API's version are shown."""
         below = b""
         if self._detail is not None:
-            lines = self._sink.problem_lines(self._detail.lack(key, is_request=is_request))
-            below = "".join(f"{line}\n" for line in lines).encode()
-            if not self._detail.reads_body(key, is_request=is_request):
+            plan = (request_plan if is_request else response_plan)(key, version)
+            is_read = self._detail.reads_body(key, is_request=is_request) and not self._detail.decode.headers
+            is_unknown = not plan.known_version and not (plan.needed or plan.asks_connection)
+            problems = self._detail.lack(key, is_request=is_request)
+            if is_unknown and is_read:
+                problems += (Problem(*unknown_version(plan)),)
+            below = "".join(f"{line}\n" for line in self._sink.problem_lines(problems)).encode()
+            if is_unknown or not self._detail.reads_body(key, is_request=is_request):
                 return TextTable(0, bare=True, below=below)
         direction: Direction = "request" if is_request else "response"
         made = self._known.get((key, version, is_request))

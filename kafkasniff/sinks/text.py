@@ -1,8 +1,8 @@
-"""Text for people: one line per message, aligned; the body as a tree below it where asked for.
+"""Text output: one line per message, aligned; optionally with the body as a tree below it.
 
-Lines are put together by plain string formatting; whatever repeats (endpoints, API labels) is kept
-ready with its colours and padding. Columns start narrow and grow with what they have to hold, never back. Every string
-from the wire goes through `kafkasniff.sinks.printable`.
+Lines are built by plain string formatting; repeating parts (endpoints, API labels) are cached with their colours and
+padding. Columns start narrow and only grow, as their contents require. Every string from the wire goes through
+`kafkasniff.text.printable`.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken
-from kafkasniff.payload import SHOWN, BesideRecords, Payload
+from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteStream, TextWriter, joined
-from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
-from kafkasniff.sinks.printable import display_width, printable, word
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.summaries.sasl import message_phrase
-from kafkasniff.sinks.times import clock_time, date_of, duration
 from kafkasniff.sinks.tree import body_tree, bytes_dump
+from kafkasniff.text.paint import COLOUR, PLAIN, Paint
+from kafkasniff.text.printable import display_width, printable, word
+from kafkasniff.text.times import clock_time, date_of, duration
 
 __all__ = ["CLIENT_WIDTH", "LINE_CACHE", "PROBLEMS_SHOWN", "TextSink", "TextState"]
 
 CLIENT_WIDTH: Final = 24
-"""Characters of a client id that its column shows."""
+"""Width of the client id column."""
 LINE_CACHE: Final = 4096
-"""Connections, APIs and client ids whose padded columns are kept ready, each."""
+"""Maximum numbers of cached connections, APIs and client ids with padded columns."""
 NAME_WIDTH: Final = 40
-"""Characters of a host's name that are shown."""
+"""Maximum length of a host's name."""
 PROBLEMS_SHOWN: Final = 3
-"""Problems of one message that are told without `-v`."""
+"""Problems of one message that are shown without `-v`."""
 PIECE_CHARACTERS: Final = 64 << 10
-"""Characters of lines below a message that are put together at once."""
+"""Characters of lines below a message that are joined at once."""
 LATENCY_WIDTH: Final = 8
-"""Columns of a latency: `duration` needs 7 below 1000 s."""
+"""Width of a latency: `duration` needs 7 below 1000 s."""
 
 _NO_TIME: Final = " " * 15
 _NO_LATENCY: Final = " " * LATENCY_WIDTH
@@ -42,7 +42,7 @@ _INDENT: Final = " " * 17
 
 
 class TextState(NamedTuple):
-    """What a line depends on that came before it, beside the columns of endpoints and APIs."""
+    """State that a line depends on, besides the columns of endpoints and APIs."""
 
     day: str
     capture: str | None
@@ -52,7 +52,7 @@ class TextState(NamedTuple):
 
 
 class _Column:
-    """A column that grows: texts padded to the widest so far, kept ready by what they stand for."""
+    """A growing column: texts padded to the widest so far, cached by key."""
 
     __slots__ = ("blank", "ready", "width")
 
@@ -62,13 +62,13 @@ class _Column:
         self.ready: dict[object, str] = {}
 
     def widen(self, width: int) -> None:
-        """Pad to this width from here on."""
+        """Pad to this width from now on."""
         self.ready.clear()
         self.width = width
         self.blank = " " * width
 
     def pad(self, key: object, text: str, before: str = "", after: str = "") -> str:
-        """`text` in its colours, padded; the padding is not coloured. From now on `ready` has it by `key`."""
+        """`text` in its colours, padded without colour, and cached in `ready` under `key`."""
         width = display_width(text)
         if width > self.width or len(self.ready) >= LINE_CACHE:
             self.widen(max(width, self.width))
@@ -77,7 +77,7 @@ class _Column:
 
 
 def _label(key: int | None, version: int | None, api: str | None) -> str:
-    """API and version, as far as they are known: an orphan response's are not."""
+    """API and version, as far as known: those of an orphan response are not."""
     if api is not None:
         return f"{api} v{version}"
     return "?" if key is None else f"API {key} v{version}"
@@ -87,17 +87,17 @@ def _client(client_id: str | bytes | None) -> str:
     return "-" if client_id is None else word(client_id, CLIENT_WIDTH)
 
 
-def _read_as(message: Message, told: str) -> str:
-    return f"{told}, read as v{message.body_version}"
+def _read_as(message: Message, summary_text: str) -> str:
+    return f"{summary_text}, read as v{message.body_version}"
 
 
 class TextSink:
     """Writes events as lines of text to `stream`.
 
-    `verbosity` 0: one line per message; 1: its body, too; 2: records, too (where they were decoded). `colour`: with
-    ANSI colours; `encoding`: of the stream, what it cannot encode is escaped; `width`: columns that the tree may use;
+    `verbosity` 0: one line per message; 1: also its body; 2: also records (if they were decoded). `colour`: with ANSI
+    colours; `encoding`: of the stream, characters that it lacks are escaped; `width`: columns available for the tree;
     `captures`: show where another capture begins; `names`: address, or address:port, → the name shown for it, from the
-    captures' name records or the user; may grow while lines are written; `payload`: what becomes of payload.
+    captures' name records or the user; may grow while lines are written; `payload`: how payload is shown.
     """
 
     def __init__(
@@ -142,40 +142,36 @@ class TextSink:
         return True
 
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
-        """Write what one event has to tell. Hot."""
+        """Write one event. Hot."""
         if type(event) is Message:
             if event.problems or self._has_more:
-                line, pieces = self.apart(event)
-                self.put(event, line, next(pieces, ""))
+                line, pieces = self._apart(event)
+                self._put(event, line, next(pieces, ""))
                 for piece in pieces:
                     self._add(piece)
             else:
-                self.put(event, self._tell(event), "")
+                self._put(event, self._summary(event), "")
         elif isinstance(event, Problem):
             self._problem(event)
         elif isinstance(event, SaslToken):
             self._sasl(event)
-        # An exchange was told by its messages, and its end without an answer by a problem.
+        # Exchanges are shown by their messages, and an end without an answer by a problem.
 
-    def _tell(self, message: Message) -> str:
-        """What a message tells."""
-        told = summary(message, self._paint)
-        return told if message.body_version is None else _read_as(message, told)
+    def _summary(self, message: Message) -> str:
+        """The summary of a message."""
+        text = summary(message, self._paint)
+        return text if message.body_version is None else _read_as(message, text)
 
     def flush(self) -> None:
-        """Hand on all lines so far."""
+        """Flush all lines so far."""
         self._lines.flush()
 
     def close(self) -> None:
-        """Hand on the last lines; the stream stays open."""
+        """Flush the last lines; the stream stays open."""
         self._lines.flush()
 
-    def apart(self, message: Message) -> tuple[str, Iterator[str]]:
-        """What a message tells, and the lines below its own: all of it that does not depend on the lines before.
-
-        These lines come in pieces, which are made as they are asked for. For `put`, which takes the first of them and
-        may be another sink's, in another process, and for `put_below`.
-        """
+    def _apart(self, message: Message) -> tuple[str, Iterator[str]]:
+        """The summary of a message, and the lines below its own in lazily made pieces."""
         hide = None
         if self._payload is not None:
             if message.body.__class__ is LargeBody:
@@ -188,18 +184,10 @@ class TextSink:
             if message.problems or self._verbosity
             else iter(())
         )
-        return self._tell(message), below
+        return self._summary(message), below
 
-    def put_below(self, piece: str) -> None:
-        """Write further lines below the message that came last."""
-        self._add(piece)
-
-    def put(self, message: Message, told: str, below: str) -> None:
-        """Write a message's line with what it tells, and the lines below it. Hot.
-
-        Of the message is read: type, API and version, exchange, correlation id, client id, connection and its ends,
-        capture, time, latency.
-        """
+    def _put(self, message: Message, text: str, below: str) -> None:
+        """Write a message's line with its summary, and the first piece of the lines below it. Hot."""
         if self._captures and message.capture != self._capture:
             self._turn_capture(message.capture)
         clock = self._time(message.time_ns)
@@ -222,17 +210,17 @@ class TextSink:
         if message.type == "request":
             client = message.client_id
             shown = self._clients.ready.get(client) or self._clients.pad(client, _client(client))
-            line = f"{clock}  {pair[2]}  {api}  {number}  {_NO_LATENCY}  {shown}  {told}"
+            line = f"{clock}  {pair[2]}  {api}  {number}  {_NO_LATENCY}  {shown}  {text}"
         else:
             ns = message.latency_ns
             latency = _NO_LATENCY if ns is None else duration(ns).rjust(LATENCY_WIDTH)
-            line = f"{clock}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {told}"
-        if not told:
+            line = f"{clock}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {text}"
+        if not text:
             line = line.rstrip()
         self._add(f"{line}\n{below}" if below else line)
 
     def _time(self, time_ns: int | None) -> str:
-        """The clock, after a line with the date where the day is another one."""
+        """The clock time, after a line with the date if the day has changed."""
         if time_ns is None:
             return _NO_TIME
         day = date_of(time_ns)
@@ -268,11 +256,11 @@ class TextSink:
             )
         return ready
 
-    # -- for lines that the kernel writes (`native_text`) ------------------------------------------------------------
+    # -- for lines written by the kernel (`native_text`) --------------------------------------------------------------
 
     @property
     def writes_plain_lines(self) -> bool:
-        """Whether a message without problems has one line, which is encoded as UTF-8."""
+        """Whether a message without problems has one line, encoded as UTF-8."""
         return not self._has_more and self._encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
 
     @property
@@ -287,7 +275,7 @@ class TextSink:
 
     @property
     def turn(self) -> tuple[int, int]:
-        """Another one when what `ends` and `label` said before is padded, or named, in another way now."""
+        """Changes when earlier results of `ends` and `label` would now be padded or named differently."""
         return self._pairs_cleared, self._apis.width
 
     def ends(self, connection: int, client: Endpoint | None, broker: Endpoint | None) -> tuple[str, str]:
@@ -300,23 +288,23 @@ class TextSink:
         return self._apis.pad((key, version), _label(key, version, api), self._paint.api, self._paint.reset)
 
     def capture_line(self, capture: str | None) -> str:
-        """The line that tells where a capture begins; empty where none does."""
+        """The line for the beginning of a capture; empty if none begins."""
         if capture is None or not self._captures:
             return ""
         return f"{self._paint.dim}capture {printable(capture)}{self._paint.reset}"
 
     @property
     def state(self) -> TextState:
-        """What the next line depends on."""
+        """The state that the next line depends on."""
         return TextState(self._day, self._capture, self._exchange_width, self._correlation_width, self._clients.width)
 
     def write_lines(self, lines: Lines) -> None:
-        """Take lines that are made already."""
+        """Add finished lines."""
         if lines.data:
             self._lines.add_encoded(lines.data)
 
     def resume(self, state: TextState, lines: bytes) -> None:
-        """Take lines that the kernel has written, and continue behind them."""
+        """Add lines written by the kernel, and continue after them."""
         self._lines.add_encoded(lines)
         self._day, self._capture, self._exchange_width, self._correlation_width, width = state
         if width != self._clients.width:
@@ -326,7 +314,7 @@ class TextSink:
         if endpoint is None:
             return "?"
         shown = str(endpoint)
-        # A name that is for this port alone says more.
+        # A name for this port alone is more specific.
         name = self._names.get(shown) or self._names.get(endpoint.address)
         return shown if name is None else f"{word(name, NAME_WIDTH)}:{endpoint.port}"
 
@@ -341,9 +329,9 @@ class TextSink:
             yield f"{_INDENT}{paint.warn}+{len(problems) - len(shown)} more problems{paint.reset}"
 
     def _below(self, message: Message, hide: Callable[[Body], Body] | None) -> Iterable[str]:
-        """The lines below a message's own: its problems, and with `-v` all that it holds.
+        """The lines below a message's own: its problems, and with `-v` its whole content.
 
-        `hide`: makes of a record what is shown of it.
+        `hide`: returns the displayed form of a record.
         """
         paint = self._paint
         yield from self.problem_lines(message.problems)
@@ -371,14 +359,14 @@ class TextSink:
         time = self._time(token.time_ns)
         pair = self._pair(token.connection, token.client, token.broker)[2 if token.direction == "request" else 3]
         api = self._apis.pad("SASL", "SASL token", self._paint.api, self._paint.reset)
-        told = message_phrase(token.meaning)
-        if told:
-            told += ", "
+        phrase = message_phrase(token.meaning)
+        if phrase:
+            phrase += ", "
         elif token.mechanism is not None:
-            told = f"{word(token.mechanism)} "
+            phrase = f"{word(token.mechanism)} "
         shown = "redacted" if token.token is None else bytes_dump(token.token, 64)
         number = f"conn {token.connection}"  # a token belongs to no exchange
-        self._add(f"{time}  {pair}  {api}  {number}  {told}{amount(token.size)}, {shown}")
+        self._add(f"{time}  {pair}  {api}  {number}  {phrase}{amount(token.size)}, {shown}")
 
     def _problem(self, problem: Problem) -> None:
         paint = self._paint
@@ -386,7 +374,7 @@ class TextSink:
         place = ""
         if problem.connection is not None:
             ready = self._pairs.get(problem.connection)
-            # The endpoints, where a message of the connection was seen before; the number in any case.
+            # The endpoints, if a message of the connection was seen before; the number in any case.
             place = f"{ready[3 if problem.direction == 'response' else 2]}  " if ready is not None else ""
         facts = []
         if problem.connection is not None:
@@ -395,5 +383,5 @@ class TextSink:
             facts.append(printable(problem.capture))
         if problem.packet is not None:
             facts.append(f"packet {problem.packet}")
-        told = f" ({', '.join(facts)})" if facts else ""
-        self._add(f"{time}  {place}{paint.warn}{problem.kind}: {printable(problem.detail)}{told}{paint.reset}")
+        place_text = f" ({', '.join(facts)})" if facts else ""
+        self._add(f"{time}  {place}{paint.warn}{problem.kind}: {printable(problem.detail)}{place_text}{paint.reset}")

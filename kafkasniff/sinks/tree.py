@@ -1,6 +1,6 @@
-"""A body as an indented tree: names of codes and errors, and dates, stand beside the values.
+"""A body as an indented tree, with names of codes and errors, and dates, next to the values.
 
-Fields without fields of their own share lines up to the width; the order is that of the wire.
+Fields without nested fields share lines up to the width; the order is that of the wire.
 """
 
 from __future__ import annotations
@@ -9,45 +9,45 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from kafkasniff.kafka.errors import error_name
-from kafkasniff.kafka.layout import Field, Struct
+from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.layout import Field, Struct
 from kafkasniff.model import Body, Message
-from kafkasniff.payload import stand_in_text
+from kafkasniff.redact.payload import stand_in_text
 from kafkasniff.sinks.names import enum_name, layout_inside, layout_of
-from kafkasniff.sinks.paint import Paint
-from kafkasniff.sinks.printable import display_width, printable
-from kafkasniff.sinks.times import milliseconds_date
+from kafkasniff.text.paint import Paint
+from kafkasniff.text.printable import display_width, printable
+from kafkasniff.text.times import milliseconds_date
 
 __all__ = ["VALUE_WIDTH", "body_tree", "bytes_dump", "scalar_text"]
 
 VALUE_WIDTH: Final = 400
-"""Bytes of one string or bytes value that the tree shows."""
+"""Bytes of one string or bytes value that are shown."""
 MARGIN: Final = 4
-"""Columns in front of the tree."""
+"""Indentation of the tree."""
 
 _UTF8: Final = codecs.getincrementaldecoder("utf-8")
 _RECORD: Final = dict.fromkeys(("offset", "timestamp", "key", "value", "headers")).keys()
-"""Fields of a record in which nothing was interpreted, in their order."""
+"""Fields of a record without interpreted data, in order."""
 _INSIDE: Final = frozenset({"value", "body"})
 # int64 fields that are times without "timestamp" in their names.
 _TIMES: Final = frozenset({"log_append_time_ms", "transaction_start_time_ms"})
 
 
 def bytes_dump(value: bytes, limit: int = VALUE_WIDTH) -> str:
-    """Bytes for a reader: as quoted text where they are UTF-8, else in hex; at most `limit` of them, the rest told."""
+    """Bytes as quoted text if they are UTF-8, else in hex; at most `limit` of them, and the number of the rest."""
     shown = value[:limit]
     try:
-        # Incremental: a cut through the last character must not turn text into hex.
+        # Incremental: a truncated last character must not turn text into hex.
         text = value.decode() if len(value) <= limit else _UTF8().decode(shown)
     except UnicodeDecodeError:
-        told = f"0x{shown.hex()}"
+        dump = f"0x{shown.hex()}"
     else:
-        told = f'"{_quoted(text)}"'
+        dump = f'"{_quoted(text)}"'
         if len(value) <= limit:
-            return told
+            return dump
         shown = text.encode()
     rest = len(value) - len(shown)
-    return f"{told}… +{rest} bytes" if rest else told
+    return f"{dump}… +{rest} bytes" if rest else dump
 
 
 def _quoted(text: str) -> str:
@@ -55,7 +55,7 @@ def _quoted(text: str) -> str:
 
 
 def scalar_text(value: object) -> str:
-    """A value without fields of its own, safe to print."""
+    """A value without nested fields, escaped."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -82,9 +82,9 @@ def body_tree(
     width: int = 120,
     hide: Callable[[Body], Body] | None = None,
 ) -> Iterator[str]:
-    """Lines of a message's body; `records`: with the records, where they were decoded.
+    """Lines of a message's body; `records`: with the records, if they were decoded.
 
-    `hide`: makes of a record what is shown of it.
+    `hide`: returns the displayed form of a record.
     """
     if message.body is not None:
         writer = _Tree(paint, records, max(width, 40), hide)
@@ -100,7 +100,7 @@ class _Tree:
         self.labels = {name: f"{paint.name}{name}{paint.reset}: " for name in _RECORD}
 
     def struct(self, body: Body, layout: Struct | None, indent: int, first: str) -> Iterator[str]:
-        """Lines of a struct; `first` goes in front of the first one, in the place of as much indentation."""
+        """Lines of a struct; `first` replaces as much indentation before the first one."""
         fields = {field.name: field for field in (*layout.fields, *layout.tagged)} if layout is not None else {}
         line, used = "", 0
         start = " " * (indent - len(first)) + first
@@ -161,7 +161,7 @@ class _Tree:
                 yield from self.struct(item, inner, indent + 4, "- ")
 
     def record(self, record: dict[str, Any], indent: int) -> Iterator[str]:
-        """Lines of a record without headers, of which nothing was interpreted: what `struct` says. Hot."""
+        """Lines of a record without headers and interpreted data: equal to those of `struct`. Hot."""
         timestamp = record["timestamp"]
         date, colour = _note("timestamp", timestamp, None, self.paint)
         shown = coloured = str(timestamp)
@@ -200,14 +200,14 @@ class _Tree:
             yield " " * indent + line
 
     def scalar(self, name: str, value: object, field: Field | None) -> tuple[str, str]:
-        """A value with what is known of it, without and with colours."""
+        """A value with its annotation, without and with colours."""
         text = scalar_text(value)
         note, colour = _note(name, value, field, self.paint)
         return (f"{text} ({note})", f"{text} {colour}({note}){self.paint.reset}") if note else (text, text)
 
 
 def _beside(body: Body) -> Iterable[tuple[str, Any]]:
-    """The fields in the order of the wire, each followed by what interprets it."""
+    """The fields in wire order, each followed by its interpretation."""
     if not any(name.startswith("_") for name in body):
         return body.items()
     order: list[str] = []
@@ -224,13 +224,13 @@ def _is_nested(value: object) -> bool:
 
 
 def _note(name: str, value: object, field: Field | None, paint: Paint) -> tuple[str | None, str]:
-    """What to say beside a value, and its colour."""
+    """The annotation of a value, and its colour."""
     if isinstance(value, int) and (field.type == "error" if field is not None else name.endswith("error_code")):
         return error_name(value) or "unknown error", paint.error if value else paint.dim
     if field is not None and field.enum is not None:
-        told = enum_name(field.enum, value)
-        if told is not None and told != value:
-            return told, paint.note
+        enum_text = enum_name(field.enum, value)
+        if enum_text is not None and enum_text != value:
+            return enum_text, paint.note
     if isinstance(value, int) and not isinstance(value, bool) and ("timestamp" in name or name in _TIMES):
         return milliseconds_date(value), paint.note
     return None, ""

@@ -1,10 +1,10 @@
-"""Stage 1: packets to exchanges, a shard of the connections in each task.
+"""Stage 1: packets to exchanges; each task handles one shard of the connections.
 
-The packets of a shard come in capture order, so that a task works as one process of `export --jobs` does: one
-inspector, which begins with the state that the last run left of the shard, and whose state is handed on in the end.
-What it yields goes on as typed data (`state.values`), records still as they were on the wire, so that a task has to do
-no more than reassemble, frame, pair and read the bodies around the records: one connection with much traffic costs
-little here, and what costs much (stage 2, table_rows.py) is dealt out by exchange.
+The packets of a shard arrive in capture order, so a task works like one process of `export --jobs`: it has one
+inspector, which starts from the shard's state of the last run and ends with the state for the next. Its events are
+passed on as typed data (`checkpoint.values`), with records still as on the wire. So a task only reassembles, frames,
+pairs and decodes the bodies around the records: a connection with much traffic costs little here, and the expensive
+work (stage 2, table_rows.py) is distributed by exchange.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.enrich.tellings import Tellings
-from kafkasniff.exports.beginning import load_state
-from kafkasniff.exports.carried import ShardState
-from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.shard import parts
-from kafkasniff.kafka.named_apis import FETCH
-from kafkasniff.memory_limits import checked_memory
+from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.model import Connection, Exchange, Problem, Summary
-from kafkasniff.packets import COLUMNS, NO_TIME, PacketBatch
-from kafkasniff.rows.exchanges import session_step
-from kafkasniff.rows.problems import NOT_KAFKA
-from kafkasniff.rows.staged import place_name
+from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.packet_rows import packet_batches
 from kafkasniff.spark.worker_kernel import check_kernel
-from kafkasniff.state import dump
-from kafkasniff.state.values import Values
+from kafkasniff.tables.checkpoint import dump
+from kafkasniff.tables.checkpoint.carried import ShardState
+from kafkasniff.tables.checkpoint.values import Values
+from kafkasniff.tables.exports.beginning import load_state
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.shard import parts
+from kafkasniff.tables.rows.exchanges import session_step
+from kafkasniff.tables.rows.problems import NOT_KAFKA
+from kafkasniff.tables.rows.staged import place_name
+from kafkasniff.tcp.packets import COLUMNS, NO_TIME, PacketBatch
 
 __all__ = [
     "CONNECTION",
@@ -68,12 +68,12 @@ EXCHANGES: Final = {
     "size": "bigint",
     "data": "binary",
 }
-"""What stage 1 yields, with its types in Spark.
+"""Rows of stage 1, with their types in Spark.
 
-`kind`: `exchange` (`data` is the pair of an `Exchange` and whether names are missing in its bodies, see
-`EXCHANGE_VALUES`), `connection`, `problem` (likewise), `end` (of a shard, a `ShardEnd`). `open`: it was not over when
-the captures ended. `slot`: the minute of its time. `time_ns`, `broker` and `step` are those of exchanges in fetch
-sessions (`rows.staged.SessionStep`). `size`: bytes of `data`.
+`kind`: `exchange` (`data` is an `Exchange` and whether names are missing in its bodies, see `EXCHANGE_VALUES`),
+`connection`, `problem` (likewise), `end` (of a shard, a `ShardEnd`). `open`: it was still open when the captures ended.
+`slot`: the minute of its time. `time_ns`, `broker` and `step` are set for exchanges in fetch sessions
+(`rows.staged.SessionStep`). `size`: bytes of `data`.
 """
 _SCHEMA: Final = pa.schema(
     [
@@ -88,15 +88,15 @@ _SCHEMA: Final = pa.schema(
 )
 
 SLOT_NS: Final = 60 * 10**9
-"""Rows are dealt out to tasks of stage 2 by the minute of their time, so that a file holds what happened together."""
+"""Rows are distributed to tasks of stage 2 by the minute of their time, so that a file covers a span of time."""
 
 BATCH_BYTES: Final = 8 << 20
 BATCH_ROWS: Final = 10_000
-"""Of what is handed to Spark at a time."""
+"""Maximum size of a batch handed to Spark."""
 
 
 class ShardEnd(msgspec.Struct):
-    """What a shard leaves."""
+    """The final state of a shard."""
 
     shard: int
     state: bytes
@@ -104,7 +104,7 @@ class ShardEnd(msgspec.Struct):
     tellings: Tellings
     summary: Summary
     order: int
-    """Packets so far, of the run before, too."""
+    """Packets so far, including earlier runs."""
     without_kernel: str | None = None
     """Why the task had no native kernel; None: it had one."""
 
@@ -113,18 +113,18 @@ EXCHANGE_VALUES: Final = Values[tuple[Exchange, bool]](tuple[Exchange, bool])
 CONNECTION_VALUES: Final = Values[Connection](Connection)
 PROBLEM_VALUES: Final = Values[Problem](Problem)
 END_VALUES: Final = Values[ShardEnd](ShardEnd)
-"""What `data` holds, by kind. It passes through files of the shuffles."""
+"""Type of `data` by kind. The data passes through shuffle files."""
 
 
 def slot_of(time_ns: int | None) -> int:
-    """The slot of a time; that of 1970 where there is none."""
+    """The slot of a time; without one, that of 1970."""
     return 0 if time_ns is None else time_ns // SLOT_NS
 
 
 class ReadConnections:
-    """Reads the packets of one shard, in capture order; the number of Spark's partition is that of the shard.
+    """Reads the packets of one shard, in capture order; Spark's partition number is the shard's number.
 
-    In front of them stands a row with the state that the shard begins with, in the column `state`.
+    A row with the initial state of the shard, in the column `state`, precedes them.
     """
 
     def __init__(
@@ -137,10 +137,10 @@ class ReadConnections:
         keys: TaskKeys | None = None,
         memory: int | None = None,
     ) -> None:
-        """`end_clock`: the packet clock when the captures end; `order`: the packets of the runs before.
+        """`end_clock`: the packet clock when the captures end; `order`: number of packets in earlier runs.
 
-        `names` are those of captures by `capture_index`; `keys`: what decrypts TLS; `memory`: budget of a task in
-        bytes.
+        `names`: names of captures by `capture_index`; `keys`: secrets for decrypting TLS; `memory`: budget of a task
+        in bytes.
         """
         self._options = options
         self._names = tuple(names.get(index, "") for index in range(max(names, default=-1) + 1))
@@ -150,7 +150,7 @@ class ReadConnections:
         self._keys = TaskKeys() if keys is None else keys
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What Spark calls, once for each task."""
+        """Called by Spark, once per task."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -168,7 +168,7 @@ class ReadConnections:
                 state = load_state(batch.column("state")[0].as_py(), self._options)
                 state.inspector.limit_memory(self._memory)
                 state.inspector.limit_messages(self._memory)
-                # Earlier runs had their own summaries.
+                # The summaries of earlier runs are not counted again.
                 state.enricher.count_into(state.inspector.begin_summary())
                 secrets = self._keys.begin(state.inspector, shard)
                 packets = batch.slice(1)
@@ -214,14 +214,14 @@ class ReadConnections:
 
 
 def _nothing(names: tuple[str, ...], order: int, end_clock: int) -> PacketBatch:
-    """No packets, but the time when the captures end."""
+    """No packets, only the time when the captures end."""
     columns: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in COLUMNS.items()}
     clock = np.empty(0, np.int64)
     return PacketBatch(columns, b"", captures=names, clock=clock, end_clock=end_clock, end_order=order, packets=0)
 
 
 class _Rows:
-    """Rows that wait to be handed to Spark."""
+    """Rows waiting to be handed to Spark."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[Any, ...]] = []
@@ -268,7 +268,7 @@ class _Rows:
         self._bytes += len(data)
 
     def full(self) -> Iterator[pa.RecordBatch]:
-        """The rows, where they are enough."""
+        """The rows, once there are enough."""
         if len(self._rows) >= BATCH_ROWS or self._bytes >= BATCH_BYTES:
             yield from self.take()
 

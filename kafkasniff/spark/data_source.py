@@ -1,6 +1,6 @@
 """The data source `kafkasniff`: `spark.read.format("kafkasniff").load("captures/*.pcapng")`, batch and streaming.
 
-Spark imports this module in every session to look for sources, so that it imports what reads captures only when
+Spark imports this module in every session to look for sources, so it imports the code that reads captures only when
 captures are read.
 """
 
@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkasniff.capture.parts import CaptureFile, CapturePlan
+    from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan
     from kafkasniff.spark.options import SourceOptions
     from kafkasniff.spark.pushdown import Condition
     from kafkasniff.spark.reading import Part
@@ -29,11 +29,11 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` calls it."""
+        """The name for `format`."""
         return "kafkasniff"
 
     def schema(self) -> str:
-        """Known without reading a capture. Raises UsageError for options that make no sense."""
+        """The schema, without reading a capture. Raises UsageError for invalid options."""
         return self._parsed().ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -44,7 +44,7 @@ class DefaultSource(DataSource):
             return _NotesReader(options, names)
         if options.table != "packets":
             return _TableReader(options, names)
-        # Spark refuses readers that could filter where it is not allowed to ask them.
+        # Spark refuses readers with pushFilters if pushdown is disabled.
         return (_FilteringReader if options.pushdown else _PacketsReader)(options, names)
 
     def streamReader(self, schema: StructType) -> CaptureStreamReader:  # noqa: N802 - Spark's name
@@ -67,7 +67,7 @@ class DefaultSource(DataSource):
 
 
 def _checked(schema: StructType, options: SourceOptions) -> tuple[str, ...]:
-    """The columns of a schema, which a user may have given. Raises UsageError for one that the table does not have."""
+    """The columns of a schema, which may come from the user. Raises UsageError for an unknown column."""
     from kafkasniff.errors import UsageError
 
     names = tuple(schema.fieldNames())
@@ -78,7 +78,7 @@ def _checked(schema: StructType, options: SourceOptions) -> tuple[str, ...]:
 
 
 class CapturePartition(InputPartition):
-    """What one task reads."""
+    """Input of one task."""
 
     def __init__(self, part: Part | None = None, plan: CapturePlan | None = None) -> None:
         super().__init__(None)
@@ -87,7 +87,7 @@ class CapturePartition(InputPartition):
 
 
 def _plan(options: SourceOptions) -> CapturePlan:
-    from kafkasniff.capture.parts import plan_captures
+    from kafkasniff.capture.timeline.parts import plan_captures
     from kafkasniff.spark.locations import find_captures, open_capture
     from kafkasniff.spark.source import walk_here
 
@@ -102,7 +102,7 @@ class _PacketsReader(DataSourceReader):
         self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
-        """The plan is made here: on the driver, in a Python process that has no session to run a job with."""
+        """Plan here: on the driver, in a Python process without a session that could run a job."""
         from kafkasniff.spark.reading import parts_of
 
         options = self._options
@@ -129,45 +129,46 @@ class _FilteringReader(_PacketsReader):
                 self._conditions = (*self._conditions, condition)
 
 
-class _ShardPartition(InputPartition):
-    """What one task makes rows of."""
+class _TablePartition(InputPartition):
+    """What the one task of a table of Kafka reads."""
 
-    def __init__(self, captures: list[tuple[str, str]], keylog: str | None, shard: int) -> None:
+    def __init__(self, captures: list[tuple[str, str]], keylog: str | None) -> None:
         super().__init__(None)
         self.captures = captures
         self.keylog = keylog
-        self.shard = shard
 
 
 class _TableReader(DataSourceReader):
-    """A table of Kafka: each task reads all captures and makes the rows of its share of the connections."""
+    """A table of Kafka: one task reads all captures and makes all rows."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        from kafkasniff.spark.sharded_scan import local_captures, local_key_log
+        from kafkasniff.spark.table_scan import local_captures, local_key_log
 
         captures = local_captures(self._options.paths)
         keylog = None if self._options.keylog is None else local_key_log(self._options.keylog)
-        return [_ShardPartition(captures, keylog, shard) for shard in range(self._options.shards)]
+        return [_TablePartition(captures, keylog)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from kafkasniff.spark.sharded_scan import scan_options, scan_table
+        from kafkasniff.spark.table_scan import scan_table
 
-        assert isinstance(partition, _ShardPartition)
+        assert isinstance(partition, _TablePartition)
         options = self._options
-        wanted = scan_options(options.table, ports=options.ports, show_secrets=options.show_secrets)
-        found = scan_table(
-            partition.captures, options.table, wanted, partition.shard, options.shards, keylog=partition.keylog
-        )
-        for rows in found:
+        for rows in scan_table(
+            partition.captures,
+            options.table,
+            ports=options.ports,
+            show_secrets=options.show_secrets,
+            keylog=partition.keylog,
+        ):
             yield rows.select(list(self._columns))
 
 
 class _NotesReader(DataSourceReader):
-    """One task: few captures have much to tell, and it depends on all of them."""
+    """A single task: captures have few notes, and a note may depend on all captures."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -177,7 +178,7 @@ class _NotesReader(DataSourceReader):
         return [CapturePartition(plan=_plan(self._options))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from kafkasniff.capture.parts import read_notes
+        from kafkasniff.capture.timeline.parts import read_notes
         from kafkasniff.spark.locations import open_capture
         from kafkasniff.spark.packet_rows import note_rows
 

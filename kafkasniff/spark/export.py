@@ -1,8 +1,8 @@
 """`export --engine spark`: captures to an export, by Spark's tasks.
 
-The folder, its manifest and what a run leaves for the next are those of `kafkasniff.exports`; either engine goes on
-where the other one was. Tasks write their files below `DIR/.partial`, which all executors have to reach; the run counts
-when its manifest is there. A run that was killed is made again from its start.
+The folder, its manifest and the state between runs are those of `tables.exports`; either engine resumes an export of
+the other. Tasks write their files below `DIR/.partial`, which all executors have to reach; a run takes effect with
+its manifest. A run that was killed is repeated from its start.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kafkasniff.capture.parts import CaptureFile as FoundFile
-from kafkasniff.capture.reader import BROKEN_KINDS
-from kafkasniff.confined import ConfinedPath
+from kafkasniff.capture.formats.reader import BROKEN_KINDS
+from kafkasniff.capture.timeline.parts import CaptureFile as FoundFile
 from kafkasniff.errors import OutputError, UsageError
-from kafkasniff.exports.beginning import check_no_stream, check_options, read_carried
-from kafkasniff.exports.captures import CaptureFile, Look, identify, new_captures
-from kafkasniff.exports.folder import ExportFolder, Manifest
-from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.partitions import Partitions
-from kafkasniff.exports.run import Result
-from kafkasniff.rows import TABLE_NAMES
-from kafkasniff.rows.exchanges import capture_name
-from kafkasniff.rows.file_names import is_table_file
-from kafkasniff.spark.failures import told_by_tasks
+from kafkasniff.runtime.confined_files import ConfinedPath
+from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.run import KINDS, Run, run_captures
 from kafkasniff.spark.source import open_files
 from kafkasniff.spark.table_rows import FILES, Decided, WriteFiles
 from kafkasniff.spark.tables import ddl
+from kafkasniff.tables.checkpoint import dump
+from kafkasniff.tables.exports.beginning import check_no_stream, check_options, read_carried
+from kafkasniff.tables.exports.captures import CaptureFile, Look, identify, new_captures
+from kafkasniff.tables.exports.folder import ExportFolder, Manifest
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.partitions import Partitions
+from kafkasniff.tables.exports.run import Result
+from kafkasniff.tables.rows import TABLE_NAMES
+from kafkasniff.tables.rows.exchanges import capture_name
+from kafkasniff.tables.rows.file_names import is_table_file
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["export", "write_run"]
 
 _ATTEMPT: Final = re.compile(r"attempt-\d{1,20}", re.ASCII)
-"""In `.partial`: what one task writes, apart from others that do the same."""
+"""In `.partial`: the files of one task, in a folder of its own."""
 
 
 def export(
@@ -61,19 +62,19 @@ def export(
     split_size: int = SPLIT_BYTES,
     discard_state: bool = False,
 ) -> Result:
-    """Export the captures that are not in the folder yet: paths, folders, patterns, addresses of other machines.
+    """Export the captures that are not in the folder yet: paths, folders, patterns, remote addresses.
 
-    `given`: names by topic id; `keys`: secrets of TLS, of which nothing is kept in the folder. `shards`: tasks of the
+    `given`: names by topic id; `keys`: TLS secrets, none of which are stored in the folder. `shards`: tasks of the
     first stage; `memory`: budget of each in bytes; `split_size`: bytes of a capture that one task reads;
-    `discard_state`: do not resume what the last run left, so that rows of connections that were open then stay as they
-    are. The executors need the captures, and the folder, under the same paths.
+    `discard_state`: do not resume connections that were open when the last run ended; their rows stay as they are. The
+    executors need the captures, and the folder, under the same paths.
 
-    Raises CaptureError, OutputError, UsageError where the folder holds an export with other options, or a capture that
-    has grown, and MissingPartError where there is nothing to decrypt with.
+    Raises CaptureError, OutputError, UsageError if the folder holds an export with other options, or a capture that
+    has grown, and MissingPartError if decryption is not available.
     """
     if options.filters:
         raise UsageError("filters are for --engine local: with Spark, filter the tables")
-    with ExportFolder(directory) as folder, told_by_tasks():
+    with ExportFolder(directory) as folder, task_errors():
         manifest = folder.manifest
         if manifest is not None:
             check_options(manifest, options, directory)
@@ -112,11 +113,11 @@ def write_run(
     batch: int | None = None,
     goes_on: bool = True,
 ) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
-    """Write the tables of a run and take them into the folder.
+    """Write the tables of a run and commit them to the folder.
 
-    Returns the manifest, the run's rows by table, and notices: on the run, and on putting rows into partitions.
+    Returns the manifest, the run's rows by table, and notices about the run and about its partitions.
 
-    `captures`: those that are new; `batch`: the number of a stream's batch; `goes_on`: as for
+    `captures`: the new ones; `batch`: the number of a stream's batch; `goes_on`: as for
     `ExportFolder.commit`.
     """
     options = run.options
@@ -139,7 +140,7 @@ def write_run(
             captures,
             found[False],
             found[True],
-            run.carry().dump(),
+            dump(run.carry()),
             engine="spark",
             goes_on=goes_on,
             batch=batch,
@@ -149,12 +150,12 @@ def write_run(
 
 
 def _make_files(folder: ExportFolder, run: Run) -> tuple[list[Row], tuple[str, ...]]:
-    """Have tasks write the files of a run: what they say of files (`FILES`), and of dates without partitions."""
+    """Write the files of a run in tasks; returns their reports on files (`FILES`), and on dates without partitions."""
     options, partial = run.options, folder.partial
     kinds = {kind for table in options.tables for kind in KINDS[table]}
 
     def made(decided: Mapping[bool, Decided] | None) -> list[Row]:
-        # Tasks may run on other machines, which have the folder by the same path.
+        # Tasks may run on other machines, which have the folder under the same path.
         path = Path(os.path.abspath(partial.path))
         write = WriteFiles(options, run.tellings, run.given, path, folder.run, decided)
         return run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
@@ -163,7 +164,7 @@ def _make_files(folder: ExportFolder, run: Run) -> tuple[list[Row], tuple[str, .
     decided = {open_: _decide(options, [row for row in rows if row["open"] == open_]) for open_ in (False, True)}
     problems = [problem for one in decided.values() for problem in one.problems]
     if problems:
-        # Which dates have most rows is known only now.
+        # Only now is it known which dates have the most rows.
         with folder.output():
             _remove_attempts(partial)
         rows = made(decided)
@@ -171,7 +172,7 @@ def _make_files(folder: ExportFolder, run: Run) -> tuple[list[Row], tuple[str, .
 
 
 def _decide(options: ExportOptions, rows: Sequence[Row]) -> Decided:
-    """Which days of tables have partitions, by what all tasks have counted."""
+    """Which days of tables get partitions, by the row counts of all tasks."""
     days: dict[str, Counter[int]] = {table: Counter() for table in options.tables}
     for row in rows:
         if row["days"] is not None:
@@ -190,9 +191,9 @@ def _remove_attempts(partial: ConfinedPath) -> None:
 def _written(path: str, partial: ConfinedPath, table: str) -> tuple[str, str]:
     """The attempt that a task wrote a file in, and the file's path in the export.
 
-    Raises OutputError where it is none.
+    Raises OutputError if the path is not one.
     """
     attempt, _, name = path.partition("/")
     if not _ATTEMPT.fullmatch(attempt) or not is_table_file(name, table):
-        raise OutputError(f"a task of Spark wrote {path}, which is no file of {partial}")
+        raise OutputError(f"a task of Spark wrote {path}, which is not a file of {partial}")
     return attempt, name

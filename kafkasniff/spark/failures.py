@@ -1,4 +1,4 @@
-"""What tasks raise, as what it was: Spark hands on the text of a traceback within exceptions of its own."""
+"""Exceptions of tasks, restored: Spark passes on only the text of a traceback within exceptions of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from kafkasniff import errors
 from kafkasniff.errors import KafkasniffError
 
-__all__ = ["told_by_tasks"]
+__all__ = ["task_errors"]
 
 _RAISED: Final = re.compile(r"^(?:kafkasniff\.errors\.)(\w+): (.+)$", re.MULTILINE)
 _OUTPUT: Final = re.compile(r"^(OSError|PermissionError|FileNotFoundError|FileExistsError): (.+)$", re.MULTILINE)
@@ -18,8 +18,8 @@ _LAST: Final = re.compile(r"^\w[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
 
 
 @contextlib.contextmanager
-def told_by_tasks() -> Iterator[None]:
-    """Raises as it was what a task raised on purpose, OutputError where one could not write."""
+def task_errors() -> Iterator[None]:
+    """Re-raises our exceptions from tasks with their own type; OutputError if a task could not write."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""Fetch sessions between the stages: what each Fetch exchange in a session is about, found broker by broker."""
+"""Fetch sessions between the stages: the topics of each Fetch exchange in a session, found broker by broker."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.model import Endpoint
-from kafkasniff.rows.sessions import Sessions, encode_held
-from kafkasniff.rows.staged import SessionStep
 from kafkasniff.spark.connections import BATCH_ROWS, batch_of
-from kafkasniff.state import dump, load
-from kafkasniff.state.values import Values
+from kafkasniff.tables.checkpoint import dump, load
+from kafkasniff.tables.checkpoint.values import Values
+from kafkasniff.tables.rows.sessions import Sessions, encode_held
+from kafkasniff.tables.rows.staged import SessionStep
 
 __all__ = ["BROKER_VALUES", "HELD", "SESSIONS", "STEP_COLUMNS", "BrokerSessions", "WalkSessions"]
 
@@ -21,13 +21,13 @@ HELD: Final = "held"
 SESSIONS: Final = "sessions"
 
 STEP_COLUMNS: Final = ("broker", "open", "time_ns", "connection_id", "exchange_id", "slot", "step")
-"""What is needed of the exchanges of stage 1: all exchanges of a broker in one task, sorted by these (null first)."""
+"""Columns needed of the exchanges of stage 1: all of a broker in one task, sorted by these (null first)."""
 
 _STEP: Final = msgspec.msgpack.Decoder(SessionStep)
 
 
 class BrokerSessions(msgspec.Struct):
-    """The sessions of a broker when all that was over is gone through."""
+    """The sessions of a broker after all exchanges that had ended."""
 
     broker: Endpoint
     state: bytes
@@ -39,18 +39,18 @@ class BrokerSessions(msgspec.Struct):
 
 
 BROKER_VALUES: Final = Values[BrokerSessions](BrokerSessions)
-"""What `data` of kind `sessions` holds."""
+"""Type of `data` for kind `sessions`."""
 
 
 class WalkSessions:
-    """Rows of exchanges in sessions to rows of kind `held` (what `rows.sessions.encode_held` makes) and `sessions`."""
+    """Rows of exchanges in sessions to rows of kind `held` (made by `rows.sessions.encode_held`) and `sessions`."""
 
     def __init__(self, carried: bytes) -> None:
-        """`carried`: the `Sessions` that the last run left, dumped."""
+        """`carried`: the dumped `Sessions` of the last run."""
         self._carried = carried
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What Spark calls, once for each task."""
+        """Called by Spark, once per task."""
         carried = load(self._carried, Sessions)
         broker: str | None = None
         walk: _Broker | None = None
@@ -61,7 +61,7 @@ class WalkSessions:
             ):
                 if walk is None or name != broker:
                     if walk is not None:
-                        yield _told(walk)
+                        yield _sessions_row(walk)
                     broker, walk = name, _Broker(name, carried)
                 held = walk.step(time_ns, _STEP.decode(data), open_=open_)
                 if held is not None:
@@ -71,7 +71,7 @@ class WalkSessions:
                     rows = []
             yield batch_of(rows)
         if walk is not None:
-            yield _told(walk)
+            yield _sessions_row(walk)
 
 
 class _Broker:
@@ -90,7 +90,7 @@ class _Broker:
         return None if held is None else encode_held(held)
 
     def _settle(self) -> bytes:
-        # What is open now the next run goes through again, from here.
+        # The next run processes exchanges that are open now again, from this state.
         self._sessions.answer()
         self._state = dump(self._sessions)
         return self._state
@@ -99,6 +99,6 @@ class _Broker:
         return BrokerSessions(self.endpoint, self._settle() if self._state is None else self._state)
 
 
-def _told(walk: _Broker) -> pa.RecordBatch:
+def _sessions_row(walk: _Broker) -> pa.RecordBatch:
     data = BROKER_VALUES.dump(walk.finish())
     return batch_of([(SESSIONS, False, 0, 0, 0, None, None, None, len(data), data)])

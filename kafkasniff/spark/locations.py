@@ -1,8 +1,8 @@
-"""Where captures are: paths, folders, patterns, and file systems of other machines, by random access.
+"""Locations of captures: paths, folders, patterns, and remote file systems, by random access.
 
-Remote ones (`s3://`, `s3a://`, `gs://`, `hdfs://` and whatever else pyarrow.fs knows) are reached through pyarrow, not
-through Hadoop's classes: readers run in Python processes. How to reach them is told by the environment, as pyarrow
-documents it (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `CLASSPATH` for HDFS …), or by what follows a `?` in the address
+Remote ones (`s3://`, `s3a://`, `gs://`, `hdfs://` and others that pyarrow.fs supports) are reached through pyarrow
+instead of Hadoop's classes, because readers run in Python processes. They are configured by the environment, as pyarrow
+documents (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `CLASSPATH` for HDFS …), or by the query of the address
 (`s3://bucket/captures/*.pcap?region=eu-west-1&endpoint_override=127.0.0.1:5000&scheme=http`).
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkasniff.capture.folders import HEAD_BYTES, begins_capture
-from kafkasniff.capture.parts import CaptureFile
-from kafkasniff.capture.splits import ReadAt
+from kafkasniff.capture.timeline.folders import HEAD_BYTES, begins_capture
+from kafkasniff.capture.timeline.parts import CaptureFile
+from kafkasniff.capture.timeline.splits import ReadAt
 from kafkasniff.errors import CaptureError, UsageError
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ _LOCAL: Final = ("file",)
 
 
 class Location(NamedTuple):
-    """An address in its parts: `{root}{path}{query}`."""
+    """The parts of an address: `{root}{path}{query}`."""
 
     root: str
-    """Scheme and, where there is one, host or bucket: `s3://bucket`; empty for a local path."""
+    """Scheme and, if present, host or bucket: `s3://bucket`; empty for a local path."""
     path: str
     query: str
-    """With its `?`; may hold secrets, so that it is in no name."""
+    """With its `?`; may hold secrets, so it is not part of `name`."""
 
     @classmethod
     def of(cls, text: str) -> Location:
@@ -50,37 +50,36 @@ class Location(NamedTuple):
             return cls("", text[scheme.end() :], "")
         rest, *query = _QUERY.split(text[scheme.end() :], maxsplit=1)
         host, slash, path = rest.partition("/")
-        # Hadoop's name of the same.
+        # Hadoop's names for S3.
         name = "s3" if scheme[1].lower() in {"s3a", "s3n"} else scheme[1].lower()
         return cls(f"{name}://{host}", slash + path, "?" + query[0] if query else "")
 
     @property
     def is_local(self) -> bool:
-        """It is a path of this machine."""
+        """Whether it is a local path."""
         return not self.root
 
     @property
     def name(self) -> str:
-        """What the address is called where it is told: without user, password and options."""
+        """The address as shown to people: without user, password and query."""
         scheme, separator, host = self.root.partition("://")
         return f"{scheme}{separator}{host.rpartition('@')[2]}{self.path}"
 
     @property
     def uri(self) -> str:
-        """The whole address; a local path from the root, since other processes may work elsewhere."""
+        """The whole address; local paths are absolute, since other processes may have another working directory."""
         return os.path.abspath(self.path) if self.is_local else f"{self.root}{self.path}{self.query}"
 
     def at(self, path: str) -> Location:
-        """Another path in the same place."""
+        """Another path in the same file system."""
         return self._replace(path=path)
 
 
 def find_captures(paths: Sequence[str]) -> list[CaptureFile]:
-    """The captures that paths, folders and patterns (`*`, `?`, `[…]`) name: in their order, each of them by name.
+    """The captures that paths, folders and patterns (`*`, `?`, `[…]`) name: in their order, each sorted by name.
 
-    In a folder those files count that begin as a capture does (compressed ones too), but for hidden ones (`.…`, `_…`);
-    folders within it do not count. Raises CaptureError where there is none, or it cannot be reached, and UsageError
-    where no path is given.
+    In a folder, files count that begin like a capture (compressed ones too), except hidden ones (`.…`, `_…`) and
+    subfolders. Raises CaptureError if there is no capture or it cannot be reached, and UsageError if no path is given.
     """
     if not paths:
         raise UsageError("name at least one capture, a folder or a pattern")
@@ -92,7 +91,7 @@ def find_captures(paths: Sequence[str]) -> list[CaptureFile]:
 
 
 def listed(folder: str) -> list[CaptureFile]:
-    """The files of a folder, or those that match a pattern, by name; whatever they hold. Raises CaptureError."""
+    """The files of a folder, or those that match a pattern, by name and whatever their content. Raises CaptureError."""
     location = Location.of(folder)
     if _PATTERN.search(location.path):
         return _matching(location)
@@ -111,12 +110,12 @@ def _find(location: Location) -> list[CaptureFile]:
         return [CaptureFile(location.name, location.uri, size)]
     files = [file for file in store.files(location) if is_capture(open_capture(file))]
     if not files:
-        raise CaptureError(f"{location.name}: holds no capture")
+        raise CaptureError(f"{location.name}: contains no capture")
     return files
 
 
 def _matching(location: Location) -> list[CaptureFile]:
-    """Files whose path matches, part by part: `*` stops at slashes."""
+    """Files whose path matches, part by part: `*` does not match slashes."""
     parts = PurePosixPath(location.path).parts if location.path else ()
     first = next(index for index, part in enumerate(parts) if _PATTERN.search(part))
     base = str(PurePosixPath(*parts[:first])) if first else "."
@@ -132,15 +131,15 @@ def _fits(path: str, pattern: str) -> bool:
 
 
 def is_capture(read_at: ReadAt) -> bool:
-    """Whether a file begins as a capture does, compressed or not. Raises OSError."""
+    """Whether a file begins like a capture, compressed or not. Raises OSError."""
     return begins_capture(read_at(0, HEAD_BYTES))
 
 
 def open_capture(file: CaptureFile) -> ReadAt:
     """Random access to a capture.
 
-    What is read of a remote one raises CaptureError where that fails: it is not the capture that is damaged then. A
-    local one raises OSError.
+    Failing reads of a remote capture raise CaptureError, since the capture itself is not damaged then. A local one
+    raises OSError.
     """
     location = Location.of(file.path)
     return _read_local(location.path) if location.is_local else _read_remote(location)
@@ -148,7 +147,7 @@ def open_capture(file: CaptureFile) -> ReadAt:
 
 def _read_local(path: str) -> ReadAt:
     def read(offset: int, size: int, /) -> bytes:
-        # Opened for each read: hundreds of captures need not be open at once.
+        # Opened for each read, so that hundreds of captures need not be open at once.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.pread(descriptor, size, offset)
@@ -180,29 +179,29 @@ def _file_system(location: Location) -> tuple[FileSystem, str]:
     try:
         found: tuple[FileSystem, str] = fs.FileSystem.from_uri(location.uri)
     except (OSError, ValueError, ImportError, NotImplementedError) as error:
-        # The last two are pyarrow's words for a file system that it was built without (S3, GCS, Azure, HDFS).
+        # The last two are pyarrow's errors for a file system that it was built without (S3, GCS, Azure, HDFS).
         raise CaptureError(f"{location.name}: cannot be reached ({_one_line(error)})") from None
     return found
 
 
 def _one_line(error: BaseException) -> str:
-    """The first line of what an exception says, without what an address may hold behind its `?`."""
+    """The first line of an exception's message, without the query of an address."""
     return re.sub(r"\?\S*", "?…", str(error).split("\n", 1)[0])
 
 
 class _Store:
-    """The file system that holds a location."""
+    """The file system of a location."""
 
     def __init__(self, location: Location) -> None:
         self._system: FileSystem | None = None
         self._root = ""
         if not location.is_local:
-            # The path of pyarrow has the bucket in front, where there is one.
+            # pyarrow's paths begin with the bucket, if there is one.
             self._system, inner = _file_system(location.at("/"))
             self._root = inner.rstrip("/")
 
     def size(self, location: Location) -> int | None:
-        """Bytes of the file; None for a folder. Raises CaptureError."""
+        """Size of the file in bytes; None for a folder. Raises CaptureError."""
         try:
             if self._system is None:
                 return None if os.path.isdir(location.path) else os.stat(location.path).st_size
@@ -225,7 +224,7 @@ class _Store:
         return [inner for inner, size in self._entries(folder) if size is None]
 
     def _entries(self, folder: Location) -> list[tuple[Location, int | None]]:
-        """What is in a folder: each with its size, None for a folder."""
+        """The entries of a folder with their sizes, None for a folder."""
         try:
             found = self._local(folder) if self._system is None else self._remote(folder, self._system)
         except (OSError, ValueError) as error:

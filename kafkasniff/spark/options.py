@@ -1,4 +1,4 @@
-"""The options of the data source, as Spark hands them over: names in any case, values as text."""
+"""Options of the data source as Spark passes them: names in any case, values as text."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ _WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": Fals
 _TABLES: Final = {"packets": PACKETS, "notes": NOTES}
 
 SPLIT_BYTES: Final = 128 << 20
-"""Bytes of a capture that one task reads, by default."""
+"""Default number of bytes of a capture that one task reads."""
 SMALLEST_SPLIT: Final = 64 << 10
-"""Bytes that a task reads at least: each packet may be that long."""
+"""Minimum number of bytes per task: a single packet may be that long."""
 TRIGGER_BYTES: Final = 512 << 20
-"""Bytes that a micro-batch of a stream takes at most, by default."""
+"""Default maximum size of a stream's micro-batch in bytes."""
 MAX_SHARDS: Final = 1024
-"""Tasks of which each reads all captures."""
 FINISH_SECONDS: Final = 3600
-"""How long a file must not have grown before what is no whole packet at its end counts as cut off, by default."""
+"""Default time without growth after which an incomplete packet at the end of a file counts as truncated."""
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
@@ -36,26 +35,26 @@ class SourceOptions(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     table: str = "packets"
     columns: tuple[str, ...] = ()
-    """All columns where none is named."""
+    """Empty: all columns."""
     ports: tuple[int, ...] = ()
-    """Only packets from or to one of these; all where none is named."""
+    """Only packets from or to one of these ports; empty: all."""
     split_size: int = SPLIT_BYTES
     pushdown: bool = False
-    """Filters are applied where packets are read (needs `spark.sql.python.filterPushdown.enabled`)."""
+    """Apply filters while reading packets (needs `spark.sql.python.filterPushdown.enabled`)."""
     show_secrets: bool = False
     max_bytes_per_trigger: int = TRIGGER_BYTES
     finish_after: int = FINISH_SECONDS
     fail_on_loss: bool = True
     shards: int = 1
-    """Tasks that make the rows of a table of Kafka; each reads all captures."""
+    """Accepted for compatibility, without effect: one task makes a table of Kafka data."""
     secrets: bool = False
-    """Secrets of TLS in captures are rows of the table `packets`, too, for `kafkasniff.spark.pipeline`."""
+    """Also return TLS secrets in captures as rows of the table `packets`, for `kafkasniff.spark.pipeline`."""
     keylog: str | None = None
-    """A file with secrets of TLS, for a table of Kafka; each task reads it."""
+    """A file with TLS secrets, for a table of Kafka data; the task reads it."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
-        """The options that Spark was given. Raises UsageError for those that make no sense, or are none."""
+        """The options given to Spark. Raises UsageError for unknown options and invalid values."""
         values = {name.lower(): text for name, text in given.items()}
         paths = tuple(_paths(values.pop("paths", "[]")))
         if "path" in values:
@@ -84,7 +83,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
             raise UsageError("secrets is for the table packets")
         if options.keylog is not None and options.table not in KAFKA_TABLES:
             raise UsageError(
-                f"keylog is for {', '.join(KAFKA_TABLES)}; those who decode {options.table} take one themselves"
+                f"keylog is for {', '.join(KAFKA_TABLES)}; functions that decode {options.table} take one themselves"
             )
         unknown = [name for name in options.columns if name not in options.types]
         if unknown:
@@ -98,7 +97,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
 
     @property
     def ddl(self) -> str:
-        """The schema in Spark's language."""
+        """The schema as Spark DDL."""
         return ddl(self.types, self.columns or None)
 
 
@@ -115,7 +114,7 @@ def _paths(text: str) -> list[str]:
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 16:
-        raise UsageError(f"ports: {text} is no port")
+        raise UsageError(f"ports: {text} is not a port")
     return int(text)
 
 
@@ -123,19 +122,19 @@ def _size(name: str, text: str) -> int:
     """Bytes: `67108864`, `64m`."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or not int(found[1]):
-        raise UsageError(f"{name}: {text} is no size (say 64m)")
+        raise UsageError(f"{name}: {text} is not a size (such as 64m)")
     return int(found[1]) << _UNITS[found[2].lower()]
 
 
 def _seconds(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise UsageError(f"{name}: {text} is no number of seconds")
+        raise UsageError(f"{name}: {text} is not a number of seconds")
     return int(text)
 
 
 def _count(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MAX_SHARDS:
-        raise UsageError(f"{name}: {text} is no number from 1 to {MAX_SHARDS}")
+        raise UsageError(f"{name}: {text} is not a number from 1 to {MAX_SHARDS}")
     return int(text)
 
 

@@ -1,6 +1,7 @@
 """Packets as rows of the table `packets`, and back; notes as rows of the table `notes`.
 
-Both ways columns are made from columns, payloads with one copy; only addresses and names are Python objects, once each.
+Columns are converted as wholes in both directions, payloads with one copy. Only addresses and names become Python
+objects, one each.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kafkasniff.capture.parts import PlacedNote
+from kafkasniff.capture.timeline.parts import PlacedNote
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
-from kafkasniff.packets import NO_TIME, PacketBatch
 from kafkasniff.spark.tables import NOTES, PACKETS
+from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from kafkasniff.tcp.plan import connection_hash
 
 __all__ = ["NOTES_SCHEMA", "PACKETS_SCHEMA", "note_rows", "packet_batches", "packet_rows", "secret_rows"]
@@ -40,7 +41,7 @@ PACKETS_SCHEMA: Final = _schema(PACKETS)
 NOTES_SCHEMA: Final = _schema(NOTES)
 
 _MAPPED: Final = 0xFFFF_0000_0000
-"""Of an IPv4 address, in the lower half of its IPv4-mapped form."""
+"""Prefix of an IPv4 address, in the lower half of its IPv4-mapped form."""
 
 Rows = NDArray[np.int64]
 
@@ -55,8 +56,8 @@ def packet_rows(
 ) -> pa.RecordBatch:
     """A batch as rows of these columns of the table `packets`.
 
-    `ports`: only packets from or to one of them. `keep` is asked which rows to keep by the columns that `looked_at`
-    names, before payloads are copied.
+    `ports`: only packets from or to one of them. `keep` decides which rows to keep from the columns in `looked_at`,
+    before payloads are copied.
     """
     rows: Rows | None = None
     wanted = np.array(sorted(set(ports)), np.int64)
@@ -133,8 +134,8 @@ def _payload(batch: PacketBatch, rows: Rows | None) -> pa.Array:
     if not count:
         return pa.array([], pa.binary())
     if (offset[1:] >= end[:-1]).all():
-        # Payloads in ascending order: an array of payloads and of what lies between them, by turns; every other is
-        # taken, so that the copying is Arrow's.
+        # Payloads in ascending order: an array that alternates between payloads and the bytes between them; taking
+        # every other element leaves the copying to Arrow.
         borders = np.empty(2 * count, np.int32)
         borders[0::2], borders[1::2] = offset, end
         turns = pa.Array.from_buffers(
@@ -163,12 +164,12 @@ def packet_batches(table: pa.RecordBatch, captures: tuple[str, ...] = (), first_
     """Rows of the table `packets` as a batch, in their order.
 
     All columns are needed but `capture`, `time` and `connection_hash`. `captures` are the names by `capture_index`.
-    `order` counts rows from `first_order`: whoever cuts a sequence of rows in batches goes on with `end_order`.
-    Raises UsageError where a column is missing.
+    `order` counts rows from `first_order`: to cut a sequence of rows into batches, continue with `end_order`.
+    Raises UsageError if a column is missing.
     """
     absent = {"capture_index", "number", "time_ns", "clock_ns", "payload", *_SAME, *_ENDS} - set(table.schema.names)
     if absent:
-        raise UsageError(f"these columns are needed, too: {', '.join(sorted(absent))}")
+        raise UsageError(f"missing columns: {', '.join(sorted(absent))}")
     count = table.num_rows
     columns: dict[str, NDArray[Any]] = {name: _ints(table.column(name)) for name in _SAME}
     columns["order"] = np.arange(first_order, first_order + count, dtype=np.int64)
@@ -215,7 +216,7 @@ def _numbers(text: str) -> tuple[int, int]:
 
 
 def _bytes(column: pa.Array) -> tuple[bytes, NDArray[np.int64]]:
-    """The bytes of a column of bytes in one piece, and the offset of each of its values."""
+    """The bytes of a binary column in one piece, and the offset of each value."""
     wide = pa.types.is_large_binary(column.type)
     _, borders, data = column.buffers()
     places = np.frombuffer(borders, np.int64 if wide else np.int32)[column.offset : column.offset + len(column) + 1]
@@ -223,14 +224,14 @@ def _bytes(column: pa.Array) -> tuple[bytes, NDArray[np.int64]]:
     if data is None or not len(column):
         return b"", offsets[:-1]
     first, last = int(offsets[0]), int(offsets[-1])
-    # One copy: whoever reads a batch may keep slices of its buffer, and Arrow's memory is Spark's to take back.
+    # One copy: readers of a batch may keep slices of its buffer, and Arrow's memory belongs to Spark.
     return data.slice(first, last - first).to_pybytes(), offsets[:-1] - first
 
 
 def note_rows(notes: Sequence[PlacedNote], names: Mapping[int, str], *, show_secrets: bool = False) -> pa.RecordBatch:
-    """Notes as rows of the table `notes`; decryption secrets by their length only, unless they are asked for.
+    """Notes as rows of the table `notes`; decryption secrets only by their length, unless `show_secrets`.
 
-    `names` are those of captures by their index.
+    `names`: names of captures by index.
     """
     rows = []
     for note in notes:
@@ -253,9 +254,9 @@ def note_rows(notes: Sequence[PlacedNote], names: Mapping[int, str], *, show_sec
 
 
 def secret_rows(notes: Iterable[PlacedNote], names: Mapping[int, str]) -> pa.RecordBatch:
-    """The decryption secrets among notes as rows of the table `packets`: without addresses, the block is the payload.
+    """The decryption secrets among notes as rows of the table `packets`: without addresses, the block as the payload.
 
-    `names` are those of captures by their index.
+    `names`: names of captures by index.
     """
     rows = []
     for note in notes:

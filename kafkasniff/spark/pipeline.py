@@ -1,4 +1,4 @@
-"""The tables of packets, distributed, as DataFrames for programs.
+"""Tables from packets, distributed, as DataFrames.
 
     from kafkasniff.spark import pipeline
 
@@ -6,8 +6,8 @@
     tables = pipeline.decode(packets)
     tables.exchanges.where("error_code <> 0").groupBy("api", "error").count().show()
 
-The rows are those of `kafkasniff export`, whatever the number of tasks: both engines share the function that deals out
-connections (`kafkasniff.shards`), the inspector, and all that makes rows.
+The rows are those of `kafkasniff export`, whatever the number of tasks: both engines share the function that assigns
+connections to shards (`kafkasniff.engine.shards`), the inspector, and the code that makes rows.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from kafkasniff.capture.key_log_file import open_key_log
+from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
-from kafkasniff.exports.options import ExportOptions
-from kafkasniff.rows import TABLE_NAMES, TABLES
 from kafkasniff.spark.run import KINDS, Run, run_captures, survey
 from kafkasniff.spark.source import Captures
 from kafkasniff.spark.table_rows import MakeRows
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows import TABLE_NAMES, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,9 +32,9 @@ __all__ = ["Tables", "decode", "make_options"]
 
 
 class Tables:
-    """The tables of some packets, as DataFrames; rows are made when they are asked for.
+    """The tables of some packets, as DataFrames with lazily computed rows.
 
-    What stage 1 found is kept on the executors' disks until `close`: a context manager.
+    The results of stage 1 stay on the executors' disks until `close`; use it as a context manager.
     """
 
     def __init__(self, run: Run, options: ExportOptions, given: Mapping[str, str]) -> None:
@@ -43,7 +43,7 @@ class Tables:
         self._given = given
 
     def table(self, name: str) -> DataFrame:
-        """A table by its name. Raises UsageError for one that was not decoded."""
+        """A table by its name. Raises UsageError if it was not decoded."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         if name not in self._options.tables:
@@ -72,7 +72,7 @@ class Tables:
         return self.table("problems")
 
     def close(self) -> None:
-        """Give back what Spark keeps; the DataFrames can be used no more."""
+        """Release what Spark keeps; the DataFrames can no longer be used."""
         self._run.close()
 
     def __enter__(self) -> Self:
@@ -98,14 +98,14 @@ def decode(
 ) -> Tables:
     """The tables of packets: of `spark.read.format("kafkasniff")` (all columns), or of `source.open_captures`.
 
-    Stage 1 runs at once. With a DataFrame it is read once more before, for the captures' names and when they end; what
-    captures hold besides packets (cut files, names of addresses) is known of `Captures` only, and secrets of TLS where
-    the option `secrets` put them into the DataFrame. `bodies`, `records`, `ports`, `show_secrets` are those of
-    `kafkasniff export`; `topic_ids`: names that the traffic need not tell; `keylog`: a file with secrets of TLS, read
-    here; `shards`: tasks of stage 1.
+    Stage 1 runs immediately. A DataFrame is read once more before, for the captures' names and their end time. Other
+    contents of captures (truncation, names of addresses) are known for `Captures` only; TLS secrets in them also if the
+    option `secrets` added them to the DataFrame. `bodies`, `records`, `ports`, `show_secrets` are those of
+    `kafkasniff export`; `topic_ids`: names for topic ids that are not in the traffic; `keylog`: a file with TLS
+    secrets, read here; `shards`: tasks of stage 1.
 
-    Raises UsageError where a column is missing, a table is none, or the key log cannot be read, MissingPartError where
-    there is nothing to decrypt with.
+    Raises UsageError if a column is missing, a table is unknown, or the key log cannot be read, MissingPartError if
+    decryption is not available.
     """
     options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
     given = dict(topic_ids or {})
@@ -131,7 +131,7 @@ def decode(
 def make_options(
     tables: Iterable[str], *, bodies: bool, records: bool, ports: Iterable[int], show_secrets: bool
 ) -> ExportOptions:
-    """Options of an export, in the order in which they are compared. Raises UsageError for a table that is none."""
+    """Options of an export, normalized for comparison. Raises UsageError for an unknown table."""
     wanted = set(tables)
     if not wanted <= set(TABLE_NAMES) or not wanted:
         raise UsageError(f"tables are {', '.join(TABLE_NAMES)}")

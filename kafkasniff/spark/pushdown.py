@@ -1,6 +1,6 @@
-"""Filters that are applied where packets are read, before their payloads are copied.
+"""Filters applied while packets are read, before their payloads are copied.
 
-They mean what Spark's mean: a comparison with null is not true, nor is its opposite.
+They have Spark's semantics: neither a comparison with null nor its negation is true.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPES: Final = {"int": int, "bigint": int, "string": str}
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One comparison of a column."""
+    """Comparison of one column."""
 
     column: str
     operation: str
@@ -45,7 +45,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def condition_of(filter_: Filter) -> Condition | None:
-    """What a filter asks for; None for one that is left to Spark."""
+    """The condition of a filter; None if it is left to Spark."""
     kind = type(filter_).__name__
     if kind == "Not":
         inner = condition_of(filter_.child)  # type: ignore[attr-defined]
@@ -66,7 +66,7 @@ def condition_of(filter_: Filter) -> Condition | None:
 def keeper(
     conditions: Iterable[Condition],
 ) -> tuple[Callable[[pa.RecordBatch], NDArray[np.bool_]] | None, tuple[str, ...]]:
-    """A function that tells which rows meet all conditions, and the columns that it looks at; None: all rows do."""
+    """A function that selects the rows that meet all conditions, and the columns that it needs; None: all rows do."""
     conditions = tuple(conditions)
     if not conditions:
         return None, ()

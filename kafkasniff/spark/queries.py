@@ -1,17 +1,17 @@
-"""The questions of `kafkasniff analyze` as functions on DataFrames, the same accumulators run by Spark's tasks.
+"""The questions of `kafkasniff analyze` as functions on DataFrames: the same accumulators, run in Spark tasks.
 
     from kafkasniff.spark import queries
 
     exchanges = spark.read.parquet("DIR/exchanges")
     queries.latency(exchanges, by=("api", "broker"), every="1m").show()
 
-Each task answers for its rows and hands on one partial answer, `reducers` tasks merge these, and the driver merges
-what is left: no row leaves its task, and the driver holds `reducers` partial answers at most. Parameters are those of
-the command line (`kafkasniff analyze QUESTION --help`), typed or as text. A function returns a DataFrame with the
-same columns and rows as the command. What a bound has cost (`Accumulator.notes`) is told as a warning. Only
-DataFrames are used, so that all of it runs with Spark Connect, too; the workers need kafkasniff.
+Each task aggregates its rows into one partial answer, `reducers` tasks merge these, and the driver merges the rest: no
+row leaves its task, and the driver holds at most `reducers` partial answers. Parameters are those of the command line
+(`kafkasniff analyze QUESTION --help`), typed or as text. A function returns a DataFrame with the same columns and rows
+as the command. Results limited by a bound (`Accumulator.notes`) cause a warning. Only DataFrames are used, so all of it
+also works with Spark Connect; the workers need kafkasniff.
 
-Raises UsageError for parameters that make no sense, or where a DataFrame or one of its columns is missing.
+Raises UsageError for invalid parameters, and if a DataFrame or one of its columns is missing.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def rebalances(exchanges: DataFrame, **parameters: Any) -> DataFrame:
 
 
 def metadata_storms(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Clients that ask for metadata too often."""
+    """Clients that request metadata too often."""
     return ask("metadata-storms", {"exchanges": exchanges}, **parameters)
 
 
@@ -146,7 +146,7 @@ def racks(exchanges: DataFrame, **parameters: Any) -> DataFrame:
 
 
 def ask(name: str, tables: Mapping[str, DataFrame | None], *, reducers: int = REDUCERS, **parameters: Any) -> DataFrame:
-    """The answer to a question by name; `tables` by name, optional ones may be missing or None."""
+    """The answer to a question by its name; `tables` by name, optional ones may be missing or None."""
     question = find_question(name)
     accumulator = question(make_parameters(question, parameters))
     given = {table: frame for table, frame in tables.items() if frame is not None}
@@ -168,7 +168,7 @@ def answer_export(
     *,
     reducers: int = REDUCERS,
 ) -> Accumulator[Any]:
-    """Give a question the rows of an export, read by Spark; returns the accumulator that has them."""
+    """Read the rows of an export with Spark into a question's accumulator; returns the accumulator."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     frames = {}
@@ -209,7 +209,7 @@ def _answered(tables: Mapping[str, DataFrame], accumulator: Accumulator[Any], re
     for table, frame in tables.items():
         reading = accumulator.reads()[table]
         if reading.apis is not None:
-            # Pushed down to Parquet's statistics, where the frame comes from there.
+            # Pushed down to Parquet's statistics if the frame is read from Parquet.
             frame = frame.where(F.col("api").isin(list(reading.apis)))  # noqa: PLW2901
         one = frame.select(*reading.columns).mapInArrow(_updates(question, empty, table), _STATE)
         states = one if states is None else states.unionByName(one)
@@ -223,7 +223,7 @@ def _answered(tables: Mapping[str, DataFrame], accumulator: Accumulator[Any], re
 
 
 def _updates(question: str, empty: bytes, table: str) -> Callable[[Batches], Batches]:
-    """A task's work: its rows into one partial answer."""
+    """Work of a task: aggregates its rows into one partial answer."""
 
     def updated(batches: Batches) -> Batches:
         accumulator = find_question(question).from_state(empty)
@@ -239,7 +239,7 @@ def _updates(question: str, empty: bytes, table: str) -> Callable[[Batches], Bat
 
 
 def _merges(question: str) -> Callable[[Batches], Batches]:
-    """A reducer's work: partial answers into one."""
+    """Work of a reducer: merges partial answers into one."""
 
     def merged(batches: Batches) -> Batches:
         whole: Accumulator[Any] | None = None
@@ -257,7 +257,7 @@ def _merges(question: str) -> Callable[[Batches], Batches]:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Timestamps in UTC, whatever zone the session shows them in; the instants are the same."""
+    """Timestamps in UTC, whatever the session's time zone; the instants are the same."""
     arrays = [
         pc.cast(array, pa.timestamp("us", tz="UTC")) if pa.types.is_timestamp(array.type) else array
         for array in batch.columns
@@ -266,7 +266,7 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _spark_schema(schema: pa.Schema) -> str:
-    """A schema as Spark's DDL: answers have few types."""
+    """A schema as Spark DDL; answers use few types."""
 
     def ddl(kind: pa.DataType) -> str:
         if pa.types.is_list(kind):
@@ -274,7 +274,7 @@ def _spark_schema(schema: pa.Schema) -> str:
         for name, matches in _DDL.items():
             if matches(kind):
                 return name
-        raise TypeError(f"no type of an answer: {kind}")
+        raise TypeError(f"unexpected type in an answer: {kind}")
 
     return ", ".join(f"`{field.name}` {ddl(field.type)}" for field in schema)
 

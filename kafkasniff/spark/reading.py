@@ -1,6 +1,6 @@
-"""What one task reads, as rows of the table `packets`.
+"""Input of one task, as rows of the table `packets`.
 
-Splits of captures; or datagrams whose fragments lie apart; or what decrypts TLS, which stands between packets.
+It is either splits of captures, or datagrams whose fragments are in different splits, or TLS secrets between packets.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.capture.parts import CaptureFile, CapturePlan, read_datagrams, read_notes, read_split
-from kafkasniff.capture.splits import Split
-from kafkasniff.packets import PacketBatch
+from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan, read_datagrams, read_notes, read_split
+from kafkasniff.capture.timeline.splits import Split
 from kafkasniff.spark.locations import open_capture
 from kafkasniff.spark.packet_rows import packet_rows, secret_rows
 from kafkasniff.spark.pushdown import Condition, keeper
 from kafkasniff.spark.tables import PACKETS
+from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["Part", "Wanted", "grouped", "parts_of", "read_part"]
 
@@ -25,26 +25,26 @@ _T = TypeVar("_T")
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Which rows and columns of the table `packets` are wanted."""
+    """Rows and columns to read of the table `packets`."""
 
     columns: tuple[str, ...] = tuple(PACKETS)
     ports: tuple[int, ...] = ()
-    """Only packets from or to one of these; all where none is named."""
+    """Only packets from or to one of these ports; empty: all."""
     conditions: tuple[Condition, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one task reads."""
+    """Input of one task."""
 
     splits: tuple[tuple[Split, CaptureFile], ...] = ()
     rest: CapturePlan | None = None
-    """Of this plan all datagrams that are put together from fragments."""
+    """All datagrams of this plan that are reassembled from fragments."""
     secrets: CapturePlan | None = None
-    """Of this plan all blocks of decryption secrets."""
+    """All blocks of decryption secrets of this plan."""
 
 
 def grouped(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> list[list[_T]]:
-    """Neighbouring items in groups of about `limit` in all: a task for each of many small files would be dear."""
+    """Neighbouring items in groups of about `limit` in total, so that many small files do not need a task each."""
     groups: list[list[_T]] = []
     total = limit
     for item in items:
@@ -57,7 +57,7 @@ def grouped(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> list[
 
 
 def parts_of(plan: CapturePlan, split_size: int, *, secrets: bool = False) -> list[Part]:
-    """The parts that make up all packets of a plan; `secrets`: and what decrypts them."""
+    """The parts that cover all packets of a plan; `secrets`: also the decryption secrets."""
     pairs = [(split, plan.files[split.capture]) for split in plan.splits]
     parts = [Part(tuple(group)) for group in grouped(pairs, lambda pair: pair[0].end - pair[0].begin, split_size)]
     if plan.has_fragments:
@@ -68,7 +68,7 @@ def parts_of(plan: CapturePlan, split_size: int, *, secrets: bool = False) -> li
 
 
 def read_part(part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """The rows of a part, in batches bounded by bytes. Raises CaptureError where it cannot be read any more."""
+    """The rows of a part, in batches bounded by bytes. Raises CaptureError if it can no longer be read."""
     keep, looked_at = keeper(wanted.conditions)
     for batch in _batches(part):
         rows = packet_rows(batch, wanted.columns, ports=wanted.ports, keep=keep, looked_at=looked_at)

@@ -1,7 +1,7 @@
-"""A run of the pipeline: packets through both stages, and what is known between them.
+"""A run of the pipeline: packets through both stages, and the global state between them.
 
 packets ─ shuffle by connection, in capture order ─ stage 1 (connections.py) ─ kept on disk
-─ what was told of names; fetch sessions, broker by broker (fetch_sessions.py)
+─ known names; fetch sessions, broker by broker (fetch_sessions.py)
 ─ shuffle by time and exchange ─ stage 2 (table_rows.py) ─ rows
 """
 
@@ -14,15 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from kafkasniff.capture.parts import Place
+from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
-from kafkasniff.exports.beginning import first_states, total
-from kafkasniff.exports.carried import Carried
-from kafkasniff.exports.options import ExportOptions
 from kafkasniff.model import Problem
-from kafkasniff.packets import NO_TIME
-from kafkasniff.rows.sessions import Sessions
 from kafkasniff.spark.connections import (
     CONNECTION,
     END,
@@ -42,7 +37,12 @@ from kafkasniff.spark.slots import plan_slots
 from kafkasniff.spark.source import Captures
 from kafkasniff.spark.tables import PIPELINE, ddl
 from kafkasniff.spark.worker_kernel import slow_tasks
-from kafkasniff.state import dump
+from kafkasniff.tables.checkpoint import dump
+from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.exports.beginning import first_states, total
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows.sessions import Sessions
+from kafkasniff.tcp.packets import NO_TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "SHARD_BYTES", "Run", "Survey", "describe", "parallelism", "run_captures", "shard_of", "survey"]
 
 SHARD_BYTES: Final = 128 << 20
-"""Bytes of packets that one task of stage 1 goes through, about."""
+"""Approximate bytes of packets per task of stage 1."""
 MAX_SHARDS: Final = 1 << 14
-"""Each leaves a state, and each is a task in every run to come."""
+"""Maximum number of shards: each has a state, and is a task in all later runs."""
 
 SECRETS: Final = "src_ip is null"
-"""Which rows of `packets` are no packets but secrets of TLS (option `secrets` of the data source)."""
+"""Rows of `packets` that are TLS secrets instead of packets (option `secrets` of the data source)."""
 
 KINDS: Final = {
     "exchanges": (EXCHANGE, HELD),
@@ -65,11 +65,11 @@ KINDS: Final = {
     "connections": (CONNECTION,),
     "problems": (EXCHANGE, CONNECTION, PROBLEM),
 }
-"""What of stage 1 the rows of a table are made of."""
+"""Kinds of stage 1's rows that a table is made from."""
 
 
 class Run:
-    """Packets through stage 1, and what is known then; a context manager that gives back what Spark keeps of them."""
+    """Packets after stage 1; a context manager that releases what Spark keeps of them."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class Run:
     ) -> None:
         """Runs stage 1.
 
-        `packets`: the columns `PIPELINE`, packets only; `names`: of captures by `capture_index`; `end_clock`: the
-        packet clock when the captures end; `size`: bytes of the packets, about; `carried`: what the last run left;
-        `given`: names by topic id; `problems`: of the captures; `hosts`: address → name, as captures tell; `keys`:
-        secrets of TLS, and `captured`: those of captures; `shards`: how many, by default as `size` and the machines
-        need; `parallel`: how many tasks run at once, if that is known; `memory`: budget of a task in
-        bytes. Raises MissingPartError and UsageError as `TaskKeys` does.
+        `packets`: the columns `PIPELINE`, packets only; `names`: names of captures by `capture_index`; `end_clock`: the
+        packet clock when the captures end; `size`: approximate bytes of the packets; `carried`: the state of the last
+        run; `given`: names by topic id; `problems`: of the captures; `hosts`: address → name, from captures; `keys`:
+        TLS secrets, and `captured`: those of captures; `shards`: their number, by default as `size` and the machines
+        need; `parallel`: how many tasks run at once, if known; `memory`: budget of a task in bytes. Raises
+        MissingPartError and UsageError as `TaskKeys` does.
         """
         from pyspark.storagelevel import StorageLevel
 
@@ -117,18 +117,18 @@ class Run:
         try:
             ends = self._exchanges.where(f"kind = '{END}'").select("data").collect()
         except BaseException:
-            self.close()  # nobody else has this run yet
+            self.close()  # the caller does not have this run yet
             raise
         self.ends: list[ShardEnd] = sorted((END_VALUES.load(row["data"]) for row in ends), key=lambda end: end.shard)
         self.notices = slow_tasks(end.without_kernel for end in self.ends)
-        """What the user should know of how the run went."""
+        """Notices about the run for the user."""
         self.tellings = before.tellings
         self.tellings.hosts.update(hosts or {})
         for end in self.ends:
             self.tellings.merge(end.tellings)
         self._sessions = before.sessions
         self.summary = total(end.summary for end in self.ends)
-        """What was seen; `packets` counts those with TCP only."""
+        """Summary of the run; `packets` counts only TCP."""
         self._order = max((end.order for end in self.ends), default=before.order)
 
     def _keep(self, rows: DataFrame, level: Any) -> DataFrame:
@@ -137,7 +137,7 @@ class Run:
 
     @cached_property
     def _held(self) -> DataFrame | None:
-        """Rows of kind `held`, where there are fetch sessions; `self._sessions` has gone on then."""
+        """Rows of kind `held`, if there are fetch sessions; also updates `self._sessions`."""
         from pyspark.sql import functions as sf
         from pyspark.storagelevel import StorageLevel
 
@@ -157,16 +157,16 @@ class Run:
 
     @cached_property
     def _parts(self) -> tuple[DataFrame, int]:
-        """All rows of stage 1 with the column `part`, and how many parts there are."""
+        """All rows of stage 1 with the column `part`, and the number of parts."""
         from pyspark.sql import functions as sf
 
         rows = self._exchanges.where(f"kind <> '{END}'")
-        told = [
+        problems = [
             (PROBLEM, False, slot_of(problem.time_ns), 0, 0, None, None, None, len(data), data)
             for problem, data in ((problem, PROBLEM_VALUES.dump(problem)) for problem in self.problems)
         ]
-        if told and "problems" in self.options.tables:
-            rows = rows.union(self._spark.createDataFrame(pa.Table.from_batches([batch_of(told)])))
+        if problems and "problems" in self.options.tables:
+            rows = rows.union(self._spark.createDataFrame(pa.Table.from_batches([batch_of(problems)])))
         describe(self._spark, "how exchanges are divided")
         sizes = rows.groupBy("slot").agg(sf.sum("size").alias("size"), sf.count("*").alias("rows")).collect()
         plans, parts = plan_slots(((row["slot"], row["size"], row["rows"]) for row in sizes), self.parallelism)
@@ -181,19 +181,19 @@ class Run:
         return rows.join(sf.broadcast(planned), "slot").withColumn("part", part), parts
 
     def in_parts(self, kinds: Iterable[str]) -> DataFrame:
-        """Rows of stage 1 of these kinds, as stage 2 needs them: a part in each partition."""
+        """Rows of stage 1 of these kinds, as stage 2 needs them: one part per partition."""
         rows, parts = self._parts
         describe(self._spark, "exchanges to rows")
         wanted = rows.where(rows["kind"].isin(list(kinds)))
         return wanted.repartitionById(parts, "part").select("kind", "open", "connection_id", "exchange_id", "data")
 
     def carry(self) -> Carried:
-        """What the next run goes on from."""
+        """The state for the next run."""
         _ = self._held
         return Carried([end.state for end in self.ends], self._sessions, self.tellings, self._order)
 
     def close(self) -> None:
-        """Give back what Spark keeps."""
+        """Release what Spark keeps."""
         while self._kept:
             self._kept.pop().unpersist()
 
@@ -207,7 +207,7 @@ class Run:
 
 
 def describe(spark: SparkSession, what: str) -> None:
-    """Have Spark's web page and event log say what the next jobs are about, where they can."""
+    """Describe the next jobs in Spark's web page and event log, if possible."""
     from pyspark.sql import SparkSession as Classic
 
     # Spark Connect has another class, and its server's jobs are not ours to describe.
@@ -216,16 +216,16 @@ def describe(spark: SparkSession, what: str) -> None:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once, about."""
+    """Approximate number of tasks that run at once."""
     from pyspark.sql import functions as sf
 
-    # Asked for in a way that works with Spark Connect, too.
+    # Determined in a way that also works with Spark Connect.
     found = spark.range(1 << 16).select(sf.spark_partition_id().alias("part")).agg(sf.max("part")).collect()
     return int(found[0][0]) + 1
 
 
 def _shards(size: int, parallel: int, before: int) -> int:
-    """How many shards; as many as before where that will do, since other numbers cost dealing out all states again."""
+    """Number of shards; the previous number if adequate, since a change redistributes all states."""
     wanted = max(1, -(-size // SHARD_BYTES))
     if size > SHARD_BYTES // 8:
         wanted = max(wanted, parallel)
@@ -235,7 +235,7 @@ def _shards(size: int, parallel: int, before: int) -> int:
 
 
 def _in_shards(packets: DataFrame, shards: int, first: Sequence[bytes]) -> DataFrame:
-    """Packets in capture order, a shard in each partition, in front of them a row with the shard's state."""
+    """Packets in capture order, one shard per partition, each preceded by a row with the shard's state."""
     from pyspark.sql import functions as sf
 
     columns = [sf.col(name) for name in PIPELINE if name != "connection_hash"]
@@ -245,7 +245,7 @@ def _in_shards(packets: DataFrame, shards: int, first: Sequence[bytes]) -> DataF
             {
                 "shard": pa.array(range(shards), pa.int32()),
                 "state": pa.array(first, pa.binary()),
-                # In front of all packets.
+                # Sorts before all packets.
                 "capture_index": pa.array([-1] * shards, pa.int32()),
             }
         )
@@ -255,7 +255,7 @@ def _in_shards(packets: DataFrame, shards: int, first: Sequence[bytes]) -> DataF
 
 
 def shard_of(connection_hash: Column, shards: int) -> Column:
-    """The shard of a connection, as `kafkasniff.shards.shard_of_rows` has it: hashes have 64 bits without a sign."""
+    """The shard of a connection, as in `kafkasniff.engine.shards.shard_of_rows`: hashes are unsigned 64-bit numbers."""
     from pyspark.sql import functions as sf
 
     half = sf.shiftrightunsigned(connection_hash, 1) % shards
@@ -275,7 +275,7 @@ def run_captures(
 ) -> Run:
     """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first.
 
-    `keys`: secrets of TLS, besides those that the captures hold; `memory`: budget of a task in bytes.
+    `keys`: TLS secrets in addition to those in the captures; `memory`: budget of a task in bytes.
     """
     from pyspark.sql import functions as sf
 
@@ -301,30 +301,30 @@ def run_captures(
 
 
 class Survey(NamedTuple):
-    """What packets tell of the run that they are."""
+    """Properties of packets that a run needs."""
 
     packets: DataFrame
-    """The packets alone."""
+    """Only the packets."""
     names: dict[int, str]
-    """Of captures, by index."""
+    """Names of captures, by index."""
     end_clock: int
     """The packet clock at their end."""
     size: int
-    """Their bytes, about."""
+    """Their approximate bytes."""
     captured: list[PlacedSecrets]
-    """Secrets of TLS among them (option `secrets` of the data source)."""
+    """TLS secrets among them (option `secrets` of the data source)."""
 
 
 def survey(packets: DataFrame) -> Survey:
-    """Look through packets; once more where there are secrets among them.
+    """Scan packets for their properties; a second time if there are secrets among them.
 
-    Raises UsageError where a column is missing.
+    Raises UsageError if a column is missing.
     """
     from pyspark.sql import functions as sf
 
     missing = {*PIPELINE, "capture"} - set(packets.columns)
     if missing:
-        raise UsageError(f"packets need the columns {', '.join(sorted(missing))}, too")
+        raise UsageError(f"packets: missing columns: {', '.join(sorted(missing))}")
     found = (
         packets.groupBy("capture_index")
         .agg(

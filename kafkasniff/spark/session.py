@@ -1,4 +1,4 @@
-"""The Spark session: the one that is active, or one of our own that starts quietly and finds its Java by itself."""
+"""The Spark session: the active one, or a new one that starts quietly and finds its own Java."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.runtime.stop_signals import ignored_hangup
 from kafkasniff.spark.java import find_java_home
-from kafkasniff.stop_signals import ignored_hangup
 
 if TYPE_CHECKING:
     from pyspark import StatusTracker
@@ -27,7 +27,7 @@ DEFAULTS: Final = {
     "spark.app.name": "kafkasniff",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Payloads of offloaded segments have up to 64 KiB: without the second, 10,000 of them would be one batch.
+    # Payloads of offloaded segments have up to 64 KiB: the default of 10,000 would make very large batches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     "spark.sql.session.timeZone": "UTC",
@@ -36,27 +36,27 @@ DEFAULTS: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""Nobody else has to reach a session that runs on this machine alone."""
+"""A session on this machine alone need not be reachable from others."""
 CONNECT_SECONDS: Final = 20.0
-"""How long a Spark Connect server may take to answer; pyspark by itself would try for ten minutes."""
+"""How long to wait for a Spark Connect server; pyspark's own limit is ten minutes."""
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
-"""Spark's own greets, warns and says how to have it quieter."""
+"""Replaces Spark's own configuration, which prints a greeting, warnings and hints."""
 
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*\]")
-"""Workers, cores and megabytes of each."""
+"""Number of workers, their cores and megabytes."""
 
 
 def get_session(master: str | None = None, **conf: str) -> SparkSession:
-    """The active Spark session (Spark Connect's too), else a new one with settings that suit captures.
+    """The active Spark session (also Spark Connect's), else a new one with settings that suit captures.
 
     `master` is Spark's (`local[4]`, `local-cluster[2,1,1024]`, `spark://host:7077`, `yarn`, `sc://host:15002`);
-    default: `SPARK_REMOTE`, else all cores of this machine. `conf` are Spark's properties, which win over our defaults.
-    Both are for a new session: raises UsageError where an active one has another master, or for an address of a server
-    that is none. Raises MissingPartError where pyspark, what Spark Connect needs, or Java is missing, where no server
-    answers, or Spark does not start.
+    default: `SPARK_REMOTE`, else all cores of this machine. `conf` are Spark properties, which take precedence over our
+    defaults. Both are for a new session: raises UsageError if an active one has another master, or if a server's
+    address is invalid. Raises MissingPartError if pyspark, a dependency of Spark Connect, or Java is missing, if no
+    server answers, or if Spark does not start.
 
-    On the workers of a cluster kafkasniff has to be there, or be taken there: `kafkasniff.spark.shipping.ship`.
+    The workers of a cluster need kafkasniff; `kafkasniff.spark.shipping.ship` takes it there.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise MissingPartError("Spark is not installed: pip install 'kafkasniff[spark]'")
@@ -73,12 +73,12 @@ def get_session(master: str | None = None, **conf: str) -> SparkSession:
             raise MissingPartError("Spark Connect is not installed: pip install 'kafkasniff[connect]'")
         _check_server(master)
         builder = builder.remote(master)
-        # What a server runs with is its own affair, but for what each session has for itself.
+        # A server has its own configuration; only settings of the session are ours.
         settings = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")} | conf
     else:
         local = master.startswith("local")
         _prepare_environment(local=local)
-        if local and os.name == "posix" and "SPARK_HOME" not in os.environ:  # elsewhere not all may make links
+        if local and os.name == "posix" and "SPARK_HOME" not in os.environ:  # elsewhere links may need privileges
             os.environ["SPARK_HOME"] = str(make_home())
         settings = {**DEFAULTS, **(LOCAL if local else {}), **_memory(master), **conf, "spark.master": master}
         if LOGGING.is_file():  # not within a zip
@@ -89,48 +89,48 @@ def get_session(master: str | None = None, **conf: str) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        # When a terminal closes, the driver decides what happens to Java, which would end before the driver is done.
+        # When a terminal closes, Java would end before the driver is done; the driver decides when to stop it.
         with ignored_hangup():
             return builder.getOrCreate()
-    except Exception as error:  # py4j, pyspark and gRPC have classes of their own
+    except Exception as error:  # py4j, pyspark and gRPC have their own exception classes
         raise MissingPartError(f"Spark does not start: {_first_line(error)}") from error
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect: a server plans its queries, and there is no SparkContext."""
+    """Whether this is a session of Spark Connect: a server plans its queries, and there is no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def runs_elsewhere(spark: SparkSession) -> bool:
-    """Whether a session's workers may be on other machines, which may lack kafkasniff."""
+    """Whether the session's workers may be on other machines, which may lack kafkasniff."""
     return is_connect(spark) or not (spark.conf.get("spark.master") or "").startswith("local")
 
 
 def tracker_of(spark: SparkSession) -> StatusTracker | None:
-    """Who knows how many tasks of a session are through; None with Spark Connect, whose server does not tell."""
+    """The tracker of a session's tasks; None with Spark Connect, whose server does not report them."""
     return None if is_connect(spark) else spark.sparkContext.statusTracker()
 
 
 def _check_master(active: SparkSession, master: str | None) -> None:
-    """Raises UsageError where `master` is not that of the active session."""
+    """Raises UsageError if `master` is not that of the active session."""
     if is_connect(active):
         server = _server_of(active)
         used = None if server is None else f"sc://{server}"
         if master is not None and master.startswith("sc://"):
-            # Parameters behind the address (a token, say) make no other server, and are not for messages.
+            # Parameters of the address (such as a token) do not identify a server, and do not belong in messages.
             master = f"sc://{_address_of(master).endpoint}"
     else:
         used = active.conf.get("spark.master", None)
     if master is not None and used is not None and master != used:
-        raise UsageError(f"a Spark session is active already, with master {used}, not {master}")
+        raise UsageError(f"a Spark session is already active, with master {used}, not {master}")
 
 
 def _check_server(master: str) -> None:
-    """Raises MissingPartError where no server answers."""
+    """Raises MissingPartError if no server answers."""
     import grpc
 
     address = _address_of(master)
-    # Through pyspark's own channel: it knows of TLS, and gRPC of proxies.
+    # Through pyspark's own channel, which handles TLS and proxies.
     with address.toChannel() as channel:
         try:
             grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
@@ -139,37 +139,37 @@ def _check_server(master: str) -> None:
 
 
 def _address_of(master: str) -> DefaultChannelBuilder:
-    """The address of a server, parsed. Raises UsageError where it is none."""
+    """The address of a server, parsed. Raises UsageError if it is invalid."""
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     try:
         return DefaultChannelBuilder(master)
     except (PySparkException, ValueError) as error:
-        raise UsageError(f"no address of a Spark Connect server (sc://HOST:PORT): {_first_line(error)}") from error
+        raise UsageError(f"not the address of a Spark Connect server (sc://HOST:PORT): {_first_line(error)}") from error
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, without the stack; py4j's say only in their second line what Java said."""
+    """The message of an error, without the stack; in py4j's errors Java's message is on the second line."""
     lines = (str(error) or type(error).__name__).strip().splitlines()
     return lines[1].removeprefix(": ") if len(lines) > 1 and lines[1].startswith(": ") else lines[0]
 
 
 def _server_of(active: Any) -> str | None:
-    """The host and port of a session's server, as its client tells them; its name for them is not a public one."""
+    """The host and port of a session's server, from its client; the attribute is not public."""
     endpoint = getattr(getattr(active.client, "_builder", None), "endpoint", None)
     return None if endpoint is None else str(endpoint)
 
 
 def _prepare_environment(*, local: bool) -> None:
-    """What Spark's launcher and its Python workers look for; what is set stays."""
+    """Set variables for Spark's launcher and its Python workers, unless they are set already."""
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if local:
-        # The master and the workers of local-cluster listen where this says, whatever the driver's properties are.
+        # The master and workers of local-cluster listen on this address, whatever the driver's properties.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Workers import kafkasniff, too: from a checkout that is not installed as well.
+    # Workers import kafkasniff, too, possibly from a checkout that is not installed.
     root = str(Path(__file__).resolve().parents[2])
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if root not in known and not _is_installed(root):
@@ -181,26 +181,26 @@ def _is_installed(root: str) -> bool:
 
 
 def _memory(master: str) -> dict[str, str]:
-    """Executors of local-cluster take all that its workers have: Spark's default may be more than that."""
+    """Executors of local-cluster use all memory of their workers, of which Spark's default may exceed."""
     found = _LOCAL_CLUSTER.match(master)
     return {} if found is None else {"spark.executor.memory": f"{found[1]}m"}
 
 
 def make_home() -> Path:
-    """A SPARK_HOME that links to pip's pyspark, for as long as this process runs.
+    """A SPARK_HOME that links to pip's pyspark, for the lifetime of this process.
 
-    Spark has its Python processes import pyspark from `python/lib/pyspark.zip`, and Python compiles what is in a zip
-    anew in every process: most of a second, more than once for each query of the data source. Here folders stand in
-    the place of the zips, in which the packages are as they were installed.
+    Spark's Python processes import pyspark from `python/lib/pyspark.zip`, and Python compiles modules in a zip again in
+    every process: most of a second, more than once for each query of the data source. This SPARK_HOME has folders
+    instead of the zips, with the packages as they were installed.
 
-    The workers of local-cluster keep files and logs of executors in its folder `work`; site-packages is no place for
-    them, and need not be writable.
+    The workers of local-cluster keep files and logs of executors in its folder `work`, which do not belong into
+    site-packages; that also need not be writable.
     """
     home = Path(tempfile.mkdtemp(prefix="kafkasniff-spark-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     spark, py4j = _package("pyspark"), _package("py4j")
     for name in ("bin", "conf", "jars", "sbin"):
-        if (spark / name).is_dir():  # conf: somebody may have made it
+        if (spark / name).is_dir():  # conf: the user may have made it
             (home / name).symlink_to(spark / name)
     for zipped in (spark / "python" / "lib").glob("*.zip"):
         package = spark if zipped.name == "pyspark.zip" else py4j
@@ -211,7 +211,7 @@ def make_home() -> Path:
 
 
 def _package(name: str) -> Path:
-    """The folder of a package that is there."""
+    """The folder of an installed package."""
     found = importlib.util.find_spec(name)
     assert found is not None
     assert found.origin is not None

@@ -1,7 +1,7 @@
 """Shipping the package to the workers of a cluster: a zip of it and an archive with the native kernel.
 
-Workers unpickle our functions by name, so that they must be able to import kafkasniff. Python imports from the zip; the
-library within a zip cannot be loaded, so Spark unpacks the archive beside it (`kafkasniff.native.library` looks there).
+Workers unpickle our functions by name, so they must be able to import kafkasniff. Python imports it from the zip. The
+library cannot be loaded from a zip, so Spark unpacks the archive next to it (`kafkasniff.native.library` looks there).
 The dependencies (NumPy, pyarrow, codecs …) are not shipped and must be installed on the workers.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.data_files import data_folder
+from kafkasniff.kafka.schema.data_files import data_folder
 from kafkasniff.native.library import PLATFORM, library_path
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 
@@ -37,46 +37,46 @@ __all__ = ["native_archive", "package_zip", "ready_session", "ship"]
 SOURCE_MODULE: Final = "pyspark_kafkasniff"
 """The module by whose name Spark finds the data source."""
 _LEFT_OUT: Final = (".pyc", ".pyo", "~", ".so", ".dylib")
-"""Caches, and the library, which is in the archive. The kernel's sources stay: the library must belong to them."""
+"""Caches, and the library, which is in the archive. The kernel's sources are kept: the library must match them."""
 
 _WHEEL: Final = re.compile(r"-py3-none-(?:\w+\.)*(?:(?:many|musl)linux|macosx)\w*?_(x86_64|aarch64|arm64)\.whl")
 _LIBRARIES: Final = {"kafkasniff/native/kernel.so": "linux", "kafkasniff/native/kernel.dylib": "darwin"}
-"""The library's name in a wheel and the system that it is for."""
+"""The library's name in a wheel and the platform that it is for."""
 
 
 def ship(spark: SparkSession, *, wheels: Iterable[str | Path] = ()) -> Path:
     """Make kafkasniff importable for the workers of a session, and register the data source.
 
-    Classic and Spark Connect; once per session is enough, another call does nothing. Call it before the first query
+    Works with classic Spark and Spark Connect; repeated calls for a session do nothing. Call it before the first query
     that needs kafkasniff: a worker that has imported another version keeps that one. The workers need kafkasniff's
-    dependencies. Returns the zip that was added; it is deleted when this process ends.
+    dependencies. Returns the added zip, which is deleted when this process ends.
 
     Workers get the native kernel of this installation, and those of `wheels`: wheels of the same kafkasniff for other
     platforms. A worker without a kernel for its platform decodes in Python, which is slower, and says so once.
 
-    The planner of a stream does not see what was shipped: streams of the data source need kafkasniff installed (or on
-    the PYTHONPATH) where queries are planned. Batch queries do not.
+    The planner of a stream does not see shipped files: streams of the data source need kafkasniff installed (or on the
+    PYTHONPATH) where queries are planned. Batch queries do not.
 
-    Raises UsageError for a wheel without a kernel, OSError where a file cannot be read or written, and what Spark
-    raises where it cannot take the files.
+    Raises UsageError for a wheel without a kernel, OSError if a file cannot be read or written, and Spark's errors if
+    it cannot take the files.
     """
     from kafkasniff.spark.data_source import DefaultSource
 
     package, native = package_zip(), native_archive(wheels)
-    # A name for each content: a file that was added must not change.
+    # The name contains a hash of the content: a file must not change after it was added.
     name = f"kafkasniff-{hashlib.sha256(package + native).hexdigest()[:16]}"
     path = _written(f"{name}.zip", package)
     spark.addArtifacts(str(path), pyfile=True)
     if native and not _is_unpacked(spark, f"{name}-native"):
-        # What follows # is the name of the folder that Spark unpacks it to.
+        # The part after # is the name of the folder that Spark unpacks it to.
         spark.addArtifacts(f"{_written(f'{name}-native.zip', native)}#{name}-native", archive=True)
-    # Spark itself looks for data sources only where it plans, and not in what sessions have added.
+    # Spark looks for data sources only in the planner's process, not in files added to sessions.
     spark.dataSource.register(DefaultSource)
     return path
 
 
 def ready_session(master: str | None = None, **conf: str) -> SparkSession:
-    """A session (see `get_session`) whose workers have kafkasniff: shipped to where it may be missing."""
+    """A session (see `get_session`) whose workers have kafkasniff: it is shipped if it may be missing."""
     spark = get_session(master, **conf)
     if runs_elsewhere(spark):
         ship(spark)
@@ -84,10 +84,10 @@ def ready_session(master: str | None = None, **conf: str) -> SparkSession:
 
 
 def package_zip() -> bytes:
-    """The package, its dissectors and the data source's module as a zip to import from: same code, same bytes."""
+    """The package, its dissectors and the data source's module as an importable zip: same code, same bytes."""
     package = files("kafkasniff")
     content = {f"kafkasniff/{name}": file.read_bytes() for name, file in _walk(package)}
-    # Beside the package in a checkout, within it where it is installed.
+    # Next to the package in a checkout, within it if installed.
     content |= {f"kafkasniff/dissectors/{name}": file.read_bytes() for name, file in _walk(data_folder())}
     module = pkgutil.get_data(SOURCE_MODULE, f"{SOURCE_MODULE}.py")
     assert module is not None
@@ -98,7 +98,7 @@ def package_zip() -> bytes:
 def native_archive(wheels: Iterable[str | Path] = ()) -> bytes:
     """The native kernel of this installation and those of wheels, each in the folder of its platform.
 
-    Empty where there is none. Raises UsageError for a wheel without a kernel.
+    Empty if there is none. Raises UsageError for a wheel without a kernel.
     """
     own = library_path()
     content = {f"{PLATFORM}/{own.name}": own.read_bytes()} if own.is_file() else {}
@@ -108,7 +108,7 @@ def native_archive(wheels: Iterable[str | Path] = ()) -> bytes:
             with zipfile.ZipFile(wheel) as archive:
                 found = [name for name in _LIBRARIES if name in archive.namelist()]
                 if machine is None or not found:
-                    raise UsageError(f"{wheel}: a wheel without a native kernel")
+                    raise UsageError(f"{wheel}: this wheel has no native kernel")
                 content[f"{_LIBRARIES[found[0]]}-{machine[1]}/{Path(found[0]).name}"] = archive.read(found[0])
         except zipfile.BadZipFile as error:
             raise UsageError(f"{wheel}: not a wheel: {error}") from error
@@ -120,7 +120,7 @@ def _zipped(content: Mapping[str, bytes]) -> bytes:
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(content):
-            # Without a time given it is 1980-01-01.
+            # Without a given time it is 1980-01-01.
             entry = zipfile.ZipInfo(name)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
@@ -130,7 +130,7 @@ def _zipped(content: Mapping[str, bytes]) -> bytes:
 
 
 def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
-    """All files below a folder with their names from there, but what Python and editors leave behind."""
+    """All files below a folder with their relative names, except caches and editor files."""
     for entry in folder.iterdir():
         if entry.name.startswith(".") or entry.name.endswith(_LEFT_OUT) or entry.name == "__pycache__":
             continue
@@ -149,7 +149,7 @@ def _written(name: str, content: bytes) -> Path:
 
 
 def _is_unpacked(spark: SparkSession, name: str) -> bool:
-    """Whether an archive was added before: Spark warns when it is added again. A server of Spark Connect does not."""
+    """Whether an archive was added before: Spark warns about adding it again, a Spark Connect server does not."""
     if is_connect(spark):
         return False
     from pyspark import SparkFiles
@@ -159,7 +159,7 @@ def _is_unpacked(spark: SparkSession, name: str) -> bool:
 
 @functools.cache
 def _folder() -> Path:
-    """One folder of this process: executors fetch the file from the driver whenever they start."""
+    """A folder for the lifetime of this process: executors fetch the file from the driver when they start."""
     folder = tempfile.mkdtemp(prefix="kafkasniff-ship-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

@@ -1,4 +1,4 @@
-"""How the rows of a run are dealt out to the tasks of stage 2: by time, and a time of much traffic to several."""
+"""Distributes the rows of a run to tasks of stage 2: by time; busy slots are divided among several tasks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final, NamedTuple
 __all__ = ["LARGE_PART", "SMALL_PART", "SlotPlan", "plan_slots"]
 
 LARGE_PART: Final = 256 << 20
-"""Bytes of exchanges that one task makes rows of at most, about; a file of each table comes of them."""
+"""Approximate maximum of exchange bytes per task; each task writes a file per table."""
 SMALL_PART: Final = 16 << 20
-"""Below this a task is not worth its start."""
+"""A smaller task is not worth starting."""
 ROW_BYTES: Final = 512
-"""What a row costs besides its bytes."""
+"""Cost of a row in addition to its bytes."""
 
 
 class SlotPlan(NamedTuple):
-    """To which parts the rows of a slot go: `ways` parts from `first` on, by exchange."""
+    """The parts for the rows of a slot: `ways` parts from `first` on, by exchange."""
 
     slot: int
     first: int
@@ -24,9 +24,9 @@ class SlotPlan(NamedTuple):
 
 
 def plan_slots(sizes: Iterable[tuple[int, int, int]], parallelism: int) -> tuple[list[SlotPlan], int]:
-    """The plan for (slot, bytes, rows), and the number of its parts: small slots together, large ones divided."""
+    """The plan for (slot, bytes, rows), and the number of parts: small slots are combined, large ones divided."""
     costs = sorted((slot, size + ROW_BYTES * rows) for slot, size, rows in sizes)
-    # Twice as many as can run at once, so that the last ones do not keep everybody waiting.
+    # Twice as many parts as can run at once, so that the last ones do not delay the end.
     most = min(max(sum(cost for _, cost in costs) // (2 * parallelism), SMALL_PART), LARGE_PART)
     plans: list[SlotPlan] = []
     part, used = 0, 0

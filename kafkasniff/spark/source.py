@@ -1,4 +1,4 @@
-"""Captures in Spark: planned by a job, read as the table `packets`. What the pipeline stands on."""
+"""Captures in Spark: planned by a job, read as the table `packets`. The basis of the pipeline."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.capture.parts import CaptureFile, CapturePlan, PlacedNote, plan_captures, read_notes
-from kafkasniff.capture.planning import Piece, Walked, walk
+from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan, PlacedNote, plan_captures, read_notes
+from kafkasniff.capture.timeline.planning import Piece, Walked, walk
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.packet_rows import packet_batches
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["Captures", "open_captures", "open_files", "packet_batches", "packets", "walk_here"]
 
 FEW_BYTES: Final = 256 << 20
-"""Captures of fewer bytes are walked where the plan is made: a job costs more than it saves."""
+"""Smaller captures are scanned where the plan is made: a job would cost more than it saves."""
 
 
 class Captures:
-    """Captures of a run, planned: `packets` is what they hold, `notes` what is to be said of them."""
+    """Planned captures of a run: `packets` has their packets, `notes` everything else."""
 
     def __init__(self, spark: SparkSession, plan: CapturePlan, split_size: int = SPLIT_BYTES) -> None:
         self._spark = spark
@@ -41,10 +41,10 @@ class Captures:
         return self.plan.names
 
     def packets(self, *, columns: Sequence[str] = PIPELINE, ports: Iterable[int] = ()) -> DataFrame:
-        """The table `packets`, each packet once, in no order.
+        """The table `packets`, each packet once, in no particular order.
 
         Sorted by (`clock_ns` with nulls first, `capture_index`, `number`) they are in capture order. A task raises
-        CaptureError where a capture has changed since it was planned.
+        CaptureError if a capture has changed since it was planned.
         """
         read = _ReadParts(parts_of(self.plan, self._split_size), Wanted(tuple(columns), tuple(ports)))
         ids = self._spark.range(0, len(read.parts), 1, max(1, len(read.parts)))
@@ -56,9 +56,9 @@ class Captures:
 
 
 def open_captures(spark: SparkSession, paths: Sequence[str], *, split_size: int = SPLIT_BYTES) -> Captures:
-    """Find captures (paths, folders, patterns, addresses) and plan how to read them: all their bytes are read for it.
+    """Find captures (paths, folders, patterns, addresses) and plan how to read them, for which they are scanned.
 
-    Raises CaptureError where one cannot be opened, is empty or is none.
+    Raises CaptureError if one cannot be opened, is empty or is not a capture.
     """
     return open_files(spark, find_captures(paths), split_size=split_size)
 
@@ -87,7 +87,7 @@ WalkAll = Callable[[Sequence[Piece]], Iterable[Walked]]
 
 
 def walk_here(files: Sequence[CaptureFile]) -> WalkAll:
-    """Walks pieces in threads of this process: reading, decompressing and NumPy's work go side by side."""
+    """Scans pieces in threads of this process: reading, decompression and NumPy run in parallel."""
 
     def walk_all(pieces: Sequence[Piece]) -> list[Walked]:
         with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
@@ -97,7 +97,7 @@ def walk_here(files: Sequence[CaptureFile]) -> WalkAll:
 
 
 def _walk_in_job(spark: SparkSession, files: Sequence[CaptureFile], split_size: int) -> WalkAll:
-    """Walks pieces in a job of their own."""
+    """Scans pieces in a separate job."""
 
     def walk_all(pieces: Sequence[Piece]) -> list[Walked]:
         numbered = [(index, piece, files[piece.capture]) for index, piece in enumerate(pieces)]
@@ -111,7 +111,7 @@ def _walk_in_job(spark: SparkSession, files: Sequence[CaptureFile], split_size: 
 
 
 class _WalkPieces:
-    """Walks groups of pieces, by their numbers."""
+    """Scans groups of pieces, by their numbers."""
 
     def __init__(self, groups: list[list[tuple[int, Piece, CaptureFile]]]) -> None:
         self._groups = groups

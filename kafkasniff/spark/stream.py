@@ -1,8 +1,8 @@
-"""The streaming reader: a folder (or a pattern) into which captures are rotated, followed as they are written.
+"""The streaming reader: follows a folder (or a pattern) of rotated captures as they are written.
 
-The offset of the stream is, per file, how far it was read (`follow.Standing`); a micro-batch is what lies between two
-offsets. Files are read in the order of their first packets. Spark may ask for a batch again, after a restart too, and
-gets the same rows as long as the files are there.
+The stream's offset records, per file, how far it was read (`follow.Standing`); a micro-batch is the data between two
+offsets. Files are read in the order of their first packets. If Spark requests a batch again, even after a restart, it
+gets the same rows as long as the files exist.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from kafkasniff.capture.compressed import MAGIC_SIZE, inflater_for
-from kafkasniff.capture.parts import CaptureFile, Place, PlacedNote
+from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
+from kafkasniff.capture.timeline.parts import CaptureFile, Place, PlacedNote
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.model import Problem
-from kafkasniff.packets import NO_TIME, PacketBatch
 from kafkasniff.spark.follow import Standing, advance, begin, begins_as, digest, read_between, split_between, whole
 from kafkasniff.spark.locations import Location, is_capture, listed, open_capture
 from kafkasniff.spark.options import SourceOptions
 from kafkasniff.spark.packet_rows import note_rows, packet_rows, secret_rows
+from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 
 __all__ = ["CaptureStreamReader"]
 
@@ -39,7 +39,7 @@ class _Offset(msgspec.Struct):
     next: int = 0
     """Index of the next capture that is found."""
     files: dict[str, Standing] = msgspec.field(default_factory=dict)
-    """By name."""
+    """Positions by file name."""
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> _Offset:
@@ -51,7 +51,7 @@ class _Offset(msgspec.Struct):
 
 
 class StreamPartition(InputPartition):
-    """What one task reads of a micro-batch: a part of a file, or what is to be said of lost ones."""
+    """Input of one task of a micro-batch: a part of a file, or problems about lost files."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class StreamPartition(InputPartition):
 
 
 class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the captures of one folder. Raises UsageError where the options do not name exactly one."""
+    """Follows the captures of one folder. Raises UsageError if the options do not name exactly one."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         if len(options.paths) != 1:
@@ -79,26 +79,26 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._location.is_local:
             self._location = self._location.at(self._location.uri)
         self._still: dict[str, tuple[int, float]] = {}
-        """Of each file its size, and since when it has that."""
+        """The size of each file, and since when it has that size."""
         self._last: dict[str, int] | None = None
-        """Files and sizes beyond which nothing is read, where the query is to end with what is there."""
+        """Files and sizes up to which the query reads if it is to end with the available data."""
 
     # -- offsets: on the driver ------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Nothing is read."""
+        """Nothing is read yet."""
         return _Offset().plain()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """What option `maxbytespertrigger` says."""
+        """The limit of option `maxbytespertrigger`."""
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What is there now is what this query reads."""
+        """Limit this query to the data that exists now."""
         self._last = {file.name: file.size for file in self._files().values()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """How far the files can be read. Raises CaptureError where one is lost (see option `failondataloss`)."""
+        """How far the files can be read. Raises CaptureError if one is lost (see option `failondataloss`)."""
         offset = _Offset.of(start)
         files = self._files()
         left = limit.max_bytes if isinstance(limit, ReadMaxBytes) else NO_LIMIT
@@ -121,7 +121,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, standing in list(offset.files.items()):
             new = name not in start["files"]
             if left <= 0 and new and not standing.same:
-                del offset.files[name]  # it is found again by the next look
+                del offset.files[name]  # the next look finds it again
             elif left > 0 and standing.finished:
                 left -= standing.at if new and not standing.same else 0
             elif left > 0:
@@ -133,7 +133,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset.plain()
 
     def _files(self) -> dict[str, CaptureFile]:
-        """The files that are there, by name."""
+        """The existing files, by name."""
         files = {file.name: file for file in listed(self._location.uri)}
         if self._last is not None:
             last = self._last
@@ -164,7 +164,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begun(
         self, fresh: list[CaptureFile], known: dict[str, Standing], index: int
     ) -> Iterator[tuple[str, Standing]]:
-        """The captures among files that are new, in the order of their first packets, numbered from `index`."""
+        """The captures among new files, in the order of their first packets, numbered from `index`."""
         found: list[tuple[int, str, Standing]] = []
         for file in fresh:
             read_at = open_capture(file)
@@ -175,13 +175,13 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if inflater_for(read_at(0, MAGIC_SIZE)) is None:
                     first = begin(file, read_at, 0)
                 elif plain is not None:
-                    # tcpdump -z: what was read before it was compressed must not be read again.
+                    # tcpdump -z: data that was read before compression must not be read again.
                     head = digest(read_at, file.size)
                     first = NO_TIME, Standing(0, head, file.size, file.size, finished=True, same=True)
                 else:
                     first = whole(file, read_at, 0, complete=self._is_still(file))
             except OSError:
-                continue  # it vanished, or is not there yet: the next look tells
+                continue  # it vanished, or does not exist yet: left to the next look
             if first is not None:
                 found.append((first[0], file.name, first[1]))
         for number, (_, name, standing) in enumerate(sorted(found, key=lambda item: item[:2]), index):
@@ -190,15 +190,15 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lose(self, name: str, size: int, why: str) -> None:
         if not size:
             return
-        text = f"{name}: {size} bytes of it were not read: {why}"
+        text = f"{name}: {size} bytes were not read: {why}"
         if self._options.fail_on_loss:
-            raise CaptureError(f"{text} (failondataloss=false goes on)")
+            raise CaptureError(f"{text} (failondataloss=false ignores this)")
         _LOG.warning("%s", text)
 
     # -- micro-batches ---------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """A partition for each file of which there is more to read."""
+        """A partition for each file with more data."""
         before, behind = _Offset.of(start), _Offset.of(end)
         parts: list[InputPartition] = []
         lost: list[PlacedNote] = []
@@ -206,7 +206,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             new = behind.files.get(name)
             if (new is None or new.head != standing.head) and standing.unread:
                 clock = NO_TIME if standing.clock is None else standing.clock
-                text = f"{name}: {standing.unread} bytes of it vanished before they were read"
+                text = f"{name}: {standing.unread} bytes vanished before they were read"
                 problem = Problem("capture-cut", text, capture=name, bytes=standing.unread)
                 lost.append(PlacedNote(Place(clock, standing.index, standing.packets + 1), problem))
         for name, standing in behind.files.items():
@@ -221,7 +221,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition. Raises CaptureError where its file is gone (see option `failondataloss`)."""
+        """The rows of a partition. Raises CaptureError if its file is gone (see option `failondataloss`)."""
         assert isinstance(partition, StreamPartition)
         if partition.lost:
             yield self._note_rows(list(partition.lost), {})
@@ -253,7 +253,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> Iterator[tuple[PacketBatch | None, list[PlacedNote]]]:
         read_at = open_capture(file)
         if start is None and end.state is not None:
-            # A new one: where its packets begin is told by itself.
+            # A new file: find where its packets begin.
             try:
                 begun = begin(file, read_at, end.index) if begins_as(read_at, end.head) else None
             except OSError as error:

@@ -1,13 +1,13 @@
-"""Streams into an export: captures that are being written, as tables that grow by the micro-batch.
+"""Streams into an export: growing captures become tables that grow with each micro-batch.
 
     packets = spark.readStream.format("kafkasniff").load("/var/captures")
     query = decode_stream(packets, "tables", trigger={"processingTime": "1 minute"})
 
-Each micro-batch is a run into the folder, as `export` makes one: it begins with the state that the last one left of
-every shard (segments held back, halves of frames, requests without a response), and leaves its own. Nothing is kept in
-Spark's state store, since the folder keeps it: rows and state become visible together, by the rename of the manifest,
-which holds the number of the batch. A batch that is made again after a kill finds it there and does nothing, or finds
-what was before it: each row is there once, and no file that the manifest does not name.
+Each micro-batch is a run into the folder, like a run of `export`: it starts from the state of every shard after the
+last one (segments held back, partial frames, requests without a response), and leaves its own. Nothing is kept in
+Spark's state store, since the folder has it: rows and state become visible together, by the rename of the manifest,
+which holds the number of the batch. A batch that is repeated after a kill either finds its number there and does
+nothing, or finds the state before it: each row exists once, and no file is left that the manifest does not name.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkasniff.capture.key_log_file import open_key_log
-from kafkasniff.confined import open_own_folder
+from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import OutputError, UsageError
-from kafkasniff.exports.beginning import check_options, read_carried
-from kafkasniff.exports.captures import CaptureFile
-from kafkasniff.exports.folder import ExportFolder, local_folder
-from kafkasniff.exports.options import ExportOptions
-from kafkasniff.rows import TABLE_NAMES
+from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.export import write_run
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.pipeline import make_options
 from kafkasniff.spark.run import Run, parallelism, survey
 from kafkasniff.spark.tables import PIPELINE
+from kafkasniff.tables.exports.beginning import check_options, read_carried
+from kafkasniff.tables.exports.captures import CaptureFile
+from kafkasniff.tables.exports.folder import ExportFolder, local_folder
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows import TABLE_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECKPOINT", "decode_stream"]
 
 CHECKPOINT: Final = ".checkpoint"
-"""In the folder of the export: what Spark knows of the stream. It belongs to these tables and no others."""
+"""In the folder of the export: Spark's checkpoint of the stream. It belongs to these tables only."""
 
 
 def decode_stream(
@@ -59,24 +59,24 @@ def decode_stream(
 ) -> StreamingQuery:
     """Start a query that writes the tables of a stream of packets into an export.
 
-    `packets`: of `spark.readStream.format("kafkasniff")`, all columns. The folder is a new one, or that of the same
-    stream, which goes on then. Options are those of `pipeline.decode`; the key log is read anew for each batch, since
-    it may grow. `trigger`: as `DataStreamWriter.trigger` takes it; `discard_state`: do not resume what the last batch
-    before this query left, so that rows of connections that were open then stay as they are. The driver and the
-    executors need the folder under the same path.
+    `packets`: from `spark.readStream.format("kafkasniff")`, all columns. The folder is a new one, or that of the same
+    stream, which is resumed. Options are those of `pipeline.decode`; the key log is read again for each batch, since
+    it may grow. `trigger`: as for `DataStreamWriter.trigger`; `discard_state`: do not resume connections that were open
+    after the last batch before this query; their rows stay as they are. The driver and the executors need the folder
+    under the same path.
 
-    Raises UsageError where a column is missing, a table is none, the key log cannot be read, or the folder is a URI;
-    MissingPartError where there is nothing to decrypt with; UsageError and OutputError where the folder is another
-    user's, or what Spark keeps in it leads elsewhere. The query fails with UsageError where the folder holds something
+    Raises UsageError if a column is missing, a table is unknown, the key log cannot be read, or the folder is a URI;
+    MissingPartError if decryption is not available; UsageError and OutputError if the folder belongs to another
+    user, or if Spark's checkpoint in it leads elsewhere. The query fails with UsageError if the folder holds something
     else.
     """
     missing = {*PIPELINE, "capture"} - set(packets.columns)
     if missing:
-        raise UsageError(f"packets need the columns {', '.join(sorted(missing))}, too")
+        raise UsageError(f"packets: missing columns: {', '.join(sorted(missing))}")
     options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
     keys = None if keylog is None else Path(keylog).absolute()
     if keys is not None:
-        TaskKeys(open_key_log(keys))  # what is wrong with it is told here, not by the query
+        TaskKeys(open_key_log(keys))  # report its errors here, not in the query
     batches = _Batches(local_folder(directory).absolute(), options, dict(topic_ids or {}), keys, shards)
     batches.discard_state = discard_state
     _check_checkpoint(batches.directory)
@@ -86,7 +86,7 @@ def decode_stream(
 
 
 def _check_checkpoint(directory: Path) -> None:
-    """Spark writes its checkpoint by path. Raises UsageError where that leads elsewhere."""
+    """Spark writes its checkpoint by path. Raises UsageError if that leads elsewhere."""
     try:
         folder = open_own_folder(directory, make=True)
         with contextlib.closing(folder):
@@ -110,15 +110,15 @@ class _Batches:
         self._shards = shards
         self._parallel = 0
         self.discard_state = False
-        """The next batch does not resume what the last one left."""
+        """The next batch does not resume the state of the last one."""
 
     def write(self, packets: DataFrame, batch: int) -> None:
-        """Take a micro-batch into the export, if it is not there yet."""
+        """Add a micro-batch to the export, unless it is there already."""
         with ExportFolder(self.directory) as folder:
             manifest = folder.manifest
             if manifest is not None:
                 if manifest.batch is None:
-                    raise UsageError(f"{self.directory} is no stream's export; name a new folder")
+                    raise UsageError(f"{self.directory} is not the export of a stream; name a new folder")
                 check_options(manifest, self._options, self.directory)
                 if batch <= manifest.batch:
                     return
@@ -134,12 +134,12 @@ class _Batches:
         packets, found, end_clock, size, captured = survey(packets)
         if not found:
             return
-        # A line that is being written is none yet.
+        # A line that is still being written is ignored.
         keys = None if self._keylog is None else open_key_log(self._keylog, grows=True)
         if keys is not None and folder.manifest is not None:
-            keys.take_flaws()  # the first batch has told them
+            keys.take_flaws()  # the first batch has reported them
         known = [] if folder.manifest is None else folder.manifest.captures
-        # One that had no TCP packets yet has no name yet.
+        # A capture without TCP packets so far has no name yet.
         new = [CaptureFile(found.get(index, ""), None) for index in range(len(known), max(found) + 1)]
         names = {**dict(enumerate(one.name for one in known)), **found}
         carried = read_carried(folder, discard=self.discard_state)

@@ -1,7 +1,7 @@
 """Stage 2: exchanges to rows of the tables, a span of time in each task.
 
-By now it is known what the run told of topics, brokers and sessions. Rows are staged in files of the task's own, sorted
-and made final as `export` does it; memory holds what is staged at a time and a window, whatever the span holds.
+At this point all names, brokers and sessions of the run are known. Rows are staged in files of the task, sorted and
+finalized as in `export`; memory holds one stage and a window, whatever the size of the span.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.confined import ConfinedPath, open_own_folder
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.tellings import Tellings
-from kafkasniff.exports.finalise import REST, final_rows, finalise
-from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.partitions import Partitions
-from kafkasniff.exports.staged import StagedFiles
-from kafkasniff.exports.stager import Stager
 from kafkasniff.model import Problem
-from kafkasniff.rows.resolve import Names
-from kafkasniff.rows.sessions import HeldSessions
+from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark.connections import CONNECTION, CONNECTION_VALUES, EXCHANGE, EXCHANGE_VALUES, PROBLEM_VALUES
 from kafkasniff.spark.fetch_sessions import HELD
 from kafkasniff.spark.worker_kernel import check_kernel
+from kafkasniff.tables.exports.finalise import REST, final_rows, finalise
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.partitions import Partitions
+from kafkasniff.tables.exports.staged import StagedFiles
+from kafkasniff.tables.exports.stager import Stager
+from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.sessions import HeldSessions
 
 __all__ = ["FILES", "OUTPUT_ROWS", "STAGED_FOR", "Decided", "MakeRows", "WriteFiles", "own_folder"]
 
@@ -41,8 +41,8 @@ FILES: Final = {
     "part": "int",
     "days": "binary",
 }
-"""What writing files yields: `path` is below the folder of the tasks, whose own name need not be UTF-8; `open`: of what
-was not over when the captures ended.
+"""Result of writing files: `path` is below the folder of the tasks, whose own name need not be UTF-8; `open`: rows of
+connections that were still open when the captures ended.
 
 A row without a path has the `days` of a table in a `part`: rows by day (`exports.partitions`), as MessagePack.
 """
@@ -58,17 +58,17 @@ _FILES: Final = pa.schema(
 )
 
 OUTPUT_ROWS: Final = 10_000
-"""Rows that are handed to Spark at a time."""
+"""Rows handed to Spark at a time."""
 
 _DONE: Final = "done"
 _OPEN: Final = "open"
 
 
 class _Staging:
-    """What the tasks of stage 2 have in common."""
+    """Common part of the tasks of stage 2."""
 
     def __init__(self, options: ExportOptions, tellings: Tellings, given: Mapping[str, str]) -> None:
-        """`tellings`: of the whole run; `given`: names by topic id that the traffic need not tell."""
+        """`tellings`: of the whole run; `given`: names by topic id that need not be in the traffic."""
         self._options = options
         self._tellings = tellings
         self._given = dict(given)
@@ -108,13 +108,13 @@ class _Staging:
 
 
 STAGED_FOR: Final = {
-    # What is wrong with records stands in other tables, too.
+    # Other tables also have the problems of records.
     "exchanges": ("exchanges", "records"),
     "records": ("records",),
     "connections": ("connections",),
     "problems": ("records", "problems"),
 }
-"""What has to be staged to have the rows of a table."""
+"""Tables that have to be staged to get the rows of a table."""
 
 
 class MakeRows(_Staging):
@@ -126,7 +126,7 @@ class MakeRows(_Staging):
         self._table = table
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What Spark calls, once for each task."""
+        """Called by Spark, once per task."""
         with own_folder() as folder:
             names, held = self._stage(batches, folder)
             staged = [folder / _DONE, folder / _OPEN]
@@ -145,23 +145,23 @@ class MakeRows(_Staging):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """Partitions of a run with more dates than get one of their own; of what was over when the captures ended, or not.
+    """Partitions of a run with more dates than get a partition of their own, for ended or for open connections.
 
-    The tasks cannot know: it takes the days that all have counted.
+    The tasks cannot decide it: it takes the days that all of them have counted.
     """
 
     own: dict[str, frozenset[int]]
-    """By table, the days that have one."""
+    """By table, the days that have a partition."""
     problems: tuple[Problem, ...]
-    """What the other rows are told by."""
-    teller: int
-    """The part that makes rows of them."""
+    """How the remaining rows are recognized."""
+    reporter: int
+    """The part that writes the remaining rows."""
 
 
 class WriteFiles(_Staging):
-    """Exchanges to Parquet files in a folder of the attempt's own below `folder`, which all tasks have to reach.
+    """Exchanges to Parquet files in a folder of this attempt below `folder`, which all tasks have to reach.
 
-    `decided`: by whether rows are `open`; without it each task decides for itself.
+    `decided`: by whether rows are `open`; without it each task decides on its own.
     """
 
     def __init__(  # noqa: PLR0917 - four of them are those of a run
@@ -179,12 +179,12 @@ class WriteFiles(_Staging):
         self._decided = decided
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What Spark calls, once for each task."""
+        """Called by Spark, once per task."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        # An attempt that failed, or one that runs beside this one, must not be in the way.
+        # Failed or concurrent attempts must not interfere.
         into = open_own_folder(self._folder) / f"attempt-{context.taskAttemptId()}"
         yield from self.write(context.partitionId(), into, batches)
 
@@ -220,12 +220,12 @@ class WriteFiles(_Staging):
         if self._decided is None:
             return Partitions()
         decided = self._decided[open_]
-        return Partitions(decided.own, decided.problems if part == decided.teller else ())
+        return Partitions(decided.own, decided.problems if part == decided.reporter else ())
 
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[ConfinedPath]:
-    """A folder of the task's own on a disk that is meant for such, gone with the task."""
+    """A folder of the task on a disk for temporary files, deleted with the task."""
     local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     place = local if os.path.isdir(local) else None
     with (

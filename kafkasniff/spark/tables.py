@@ -31,7 +31,7 @@ PACKETS: Final = {
 """TCP segments, one row each."""
 
 PIPELINE: Final = tuple(name for name in PACKETS if name not in {"capture", "time"})
-"""The columns that making other tables of packets needs: names of captures are in the plan."""
+"""The columns needed for making other tables from packets: the plan has the names of captures."""
 
 NOTES: Final = {
     "capture": "string",
@@ -48,23 +48,23 @@ NOTES: Final = {
     "name": "string",
     "secrets": "binary",
 }
-"""What captures hold that is not packets: problems, names of addresses, decryption secrets."""
+"""Contents of captures besides packets: problems, names of addresses, decryption secrets."""
 
 
 KAFKA_TABLES: Final = ("exchanges", "records", "connections", "problems")
-"""The tables of exports, which the data source makes, too (sharded_scan.py)."""
+"""The tables of exports, which the data source makes, too (table_scan.py)."""
 
 
 def kafka_types(table: str) -> dict[str, str]:
     """The columns of one of `KAFKA_TABLES`."""
-    # Spark looks at this module whenever it looks for a source; most sources are none of ours.
+    # Spark imports this module whenever it looks for a source, which is usually not ours.
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from kafkasniff.rows.schemas import TABLES
+    from kafkasniff.tables.rows.schemas import TABLES
 
     return {field.name: field.dataType.simpleString() for field in from_arrow_schema(TABLES[table])}
 
 
 def ddl(columns: Mapping[str, str], names: Iterable[str] | None = None) -> str:
-    """Columns as Spark's language writes them; only those named, where `names` is given."""
+    """Columns as Spark DDL; only those in `names`, if given."""
     return ", ".join(f"{name} {columns[name]}" for name in (columns if names is None else names))

@@ -1,4 +1,4 @@
-"""Whether a worker has the native kernel: a worker without one decodes in Python, and says so once."""
+"""Checks a worker for the native kernel: a worker without one decodes in Python, and reports that once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_kernel", "slow_tasks"]
 
 @functools.cache
 def check_kernel() -> str | None:
-    """Why this process has no native kernel; None where it has one. Logs the reason to stderr, once."""
+    """Why this process has no native kernel; None if it has one. Logs the reason to stderr, once."""
     if kernel() is not None:
         return None
     note = kernel_note()
@@ -23,7 +23,7 @@ def check_kernel() -> str | None:
 
 
 def slow_tasks(notes: Iterable[str | None]) -> tuple[str, ...]:
-    """What to say of a run whose tasks returned these results of `check_kernel`."""
+    """Notices for a run whose tasks returned these results of `check_kernel`."""
     found = list(notes)
     counts = Counter(note for note in found if note is not None)
     return tuple(

@@ -1,26 +1,25 @@
 """One TCP connection: the state of its two streams, packet by packet.
 
-This is the executable specification of reassembly, and the path that every packet takes that is not plainly the next
-one of its stream; `reassembly.py` takes the plain ones in bulk. The two must give the same result: tests hold them to
-it.
+This is the executable specification of reassembly, and the path for every packet that is not plainly the next one of
+its stream; `reassembly.py` handles the plain ones in bulk. Both must give the same result, which tests check.
 
-Theory of operation. Each stream has `next`, the position (sequence number, unwrapped) of the byte that comes next. A
-segment that starts there is delivered; one that starts before it is a retransmission, of which only what is new counts
-(the first arrival of a byte wins); one that starts behind it is held back, and the hole in front of it stays open
-until the missing bytes arrive or the hole is declared a gap:
+Theory of operation. Each stream has `next`, the position (sequence number, unwrapped) of the next expected byte. A
+segment that starts there is delivered; one that starts before it is a retransmission, of which only new bytes count
+(the first arrival of a byte wins); one that starts after it is held back, and the hole before it stays open until the
+missing bytes arrive or the hole is declared a gap:
 
-- the peer has acknowledged bytes behind the hole, so they were sent and received and are just not in the capture,
-  and a grace of GRACE_PACKETS packets or GRACE_NS of the connection has gone by (captures reorder packets too);
+- the peer has acknowledged bytes after the hole, so they were sent and received and are just not in the capture,
+  and a grace of GRACE_PACKETS packets or GRACE_NS of the connection has passed (captures reorder packets too);
 - or no packet of the peer was seen for ONE_SIDED_PACKETS packets (a capture of one direction has no acknowledgements);
-- or more is held back than MAX_HELD_BYTES or MAX_HELD_SEGMENTS;
+- or more than MAX_HELD_BYTES or MAX_HELD_SEGMENTS are held back;
 - or the connection ends: RST, reuse of its ports, idleness, end of the capture.
 
-A segment that comes after that, and whose bytes all lie in a gap, is handed on by itself (`Late`).
+A segment that arrives later, with all its bytes in a gap, is passed on separately (`Late`).
 
-At the end of the connection, bytes that the peer has acknowledged and that follow the last one captured are a gap, too.
-Where no packet of a stream's sender was captured, they are all that is known of it.
+At the end of the connection, bytes that the peer has acknowledged and that follow the last captured one are a gap, too.
+If no packet of a stream's sender was captured, nothing else is known of the stream.
 
-All of it counts packets and packet times of this connection alone.
+All limits count packets and packet times of this connection alone.
 """
 
 from __future__ import annotations
@@ -28,8 +27,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, Literal
 
-from kafkasniff.packets import ACK, FIN, RST, SYN
-from kafkasniff.streams import NO_TIME, Closed, Gap, Hole, Item, Late, Retransmit, Run, Started, Stretch, TcpProblem
+from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
+from kafkasniff.tcp.segments import (
+    NO_TIME,
+    Closed,
+    Gap,
+    Hole,
+    Item,
+    Late,
+    Retransmit,
+    Run,
+    Started,
+    Stretch,
+    TcpProblem,
+)
 from kafkasniff.tcp.stream import MASK, Held, Packet, Stream
 
 __all__ = [
@@ -46,17 +57,17 @@ GRACE_PACKETS: Final = 32
 GRACE_NS: Final = 1_000_000_000
 ONE_SIDED_PACKETS: Final = 256
 MAX_HELD_BYTES: Final = 16 << 20
-"""Bytes held back per stream behind holes; larger than the receive windows that Linux grants by default (6 MiB)."""
+"""Bytes held back per stream after holes; larger than the receive windows that Linux grants by default (6 MiB)."""
 MAX_HELD_SEGMENTS: Final = 16_384
 MAX_AHEAD: Final = 64 << 20
 """A segment further ahead is outside any plausible window (TCP's limit, 1 GiB, would fit half of all forgeries)."""
 RESET_BEHIND: Final = MAX_HELD_BYTES
-"""A RST that answers a late segment has the sequence number that this acknowledged (RFC 9293, 3.10.7.1): no more bytes
-behind the end of its stream than may have been on their way."""
+"""A RST that answers a late segment has the sequence number that this segment acknowledged (RFC 9293, 3.10.7.1): the
+bytes after the end of its stream are at most those that may have been in flight."""
 AHEAD_SEGMENTS: Final = 3
-"""So many consecutive segments outside the window are the stream going on behind a large loss, not a stray packet."""
+"""This many consecutive segments outside the window mean that the stream continues after a large loss."""
 MAX_PROBLEMS: Final = 20
-"""Problems told per connection and kind; forged packets must not flood the output."""
+"""Problems reported per connection and kind; forged packets must not flood the output."""
 
 _AFTER_RST = "data that was sent after the other side had reset the connection: nobody reads it, and it is not decoded"
 _SYN_IGNORED = "a SYN on an open connection was not followed by a new one"
@@ -94,43 +105,43 @@ class TcpConnection:
         self.endpoints = endpoints
         """(address high half, low half, port) of the sender of direction 0 and of direction 1."""
         self.first_order = first.order
-        """Order of the packet at which it was known to be a connection of its own."""
+        """Order of the packet at which it was recognized as a separate connection."""
         self.first_packet = first.packet
         self.first_time = first.time_ns
         self.seen = 0
-        """Packets of either direction up to its end."""
+        """Packets of both directions up to its end."""
         self.streams = (Stream(), Stream())
         self.packets = 0
-        """Packets of either direction that took the path of this module since a hole opened."""
+        """Packets of both directions that were handled by this module since a hole opened."""
         self.clock = first.clock
         """The packet clock at the last packet of this connection."""
         self.deadline = 0
         self.closed = False
         self.ended: tuple[int | None, int] = (None, NO_TIME)
-        """Direction and time of the first FIN or RST that was believed."""
+        """Direction and time of the first accepted FIN or RST."""
         self.reset_by: int | None = None
         """Direction of the RST that closed the connection."""
         self.pending_syn: Packet | None = None
-        """A SYN on an open connection: a new connection if what follows fits it, else a forgery."""
+        """A SYN on an open connection: a new connection if the next packets fit it, else a forgery."""
         self.last_packet = first.packet
         self.last_time = first.time_ns
         self.items: list[Item] = []
-        """What this connection has yielded in the current batch, in order."""
+        """Items of this connection in the current batch, in order."""
         self.buffer = b""
         """The current batch's buffer."""
         self._counts: dict[str, int] = {}
         self.untold_repeated = 0
         self.untold_ignored = 0
-        """What was added to the streams' counts of such bytes; for the reader of the items to set back."""
+        """Bytes added to the streams' counts and not yet reported; the reader of the items resets them."""
         self.place = -1
-        """Where the kernel has it, or had it last (`in_step.InStep`); -1: nowhere."""
+        """The kernel's index of it, now or last (`in_step.InStep`); -1: none."""
         self.owner: object | None = None
-        """Whatever the reader of the items keeps for this connection."""
+        """Data that the reader of the items attaches to this connection."""
 
     # -- one packet -------------------------------------------------------------------------------------------------
 
     def handle(self, packet: Packet) -> Literal["", "reuse"]:
-        """Take one packet. "reuse": it belongs to a new connection on the same 4-tuple (this one is closed by then)."""
+        """Handle one packet. "reuse": it belongs to a new connection on the same 4-tuple (this one is closed then)."""
         direction = packet.direction
         stream = self.streams[direction]
         flags = packet.flags
@@ -154,11 +165,11 @@ class TcpConnection:
             if stream.isn is None:
                 if stream.next is not None:
                     self._ignore(stream, packet.length)
-                    return ""  # told by _is_reuse
+                    return ""  # reported by _is_reuse
                 stream.isn = seq
                 stream.next = stream.begin = seq + 1
                 self.items.append(Started(packet.order, direction, client=not flags & ACK))
-            seq = (seq + 1) & MASK  # data on a SYN starts behind it (RFC 7413)
+            seq = (seq + 1) & MASK  # data on a SYN starts after it (RFC 7413)
         if packet.wire_length:
             self._data(packet, stream, seq)
         if flags & FIN:
@@ -181,7 +192,7 @@ class TcpConnection:
                 return packet.ack == (pending.seq + 1) & MASK
             if stream.fin is not None or self.streams[1 - packet.direction].fin is not None:
                 return True
-            # Its data, if any (TCP fast open), would have to be kept beyond the batch: it counts as cut off.
+            # Its data, if any (TCP fast open), would have to be kept beyond the batch: it counts as truncated.
             self.pending_syn = packet._replace(length=0)
             return False
         if pending is None:
@@ -192,14 +203,14 @@ class TcpConnection:
         if packet.seq == expected:
             return True
         self.pending_syn = None
-        # Told where it is known, which is behind what was handed on meanwhile.
+        # Reported now, after the items that were passed on meanwhile.
         self._problem(pending._replace(order=packet.order), "tcp-syn-ignored", _SYN_IGNORED)
         return False
 
     def _after_close(self, packet: Packet, stream: Stream) -> Literal["", "reuse"]:
-        """Packets behind the end: late copies are passed over, anything else is a new connection.
+        """Packets after the end: late copies are ignored, anything else starts a new connection.
 
-        So is what the peer of a RST had on the way, or sends before it knows of it: that is told once.
+        Data that the peer of a RST had in flight, or sends before it knows of it, is ignored, too, and reported once.
         """
         if packet.flags & SYN:
             return "" if stream.isn == packet.seq else "reuse"
@@ -217,40 +228,40 @@ class TcpConnection:
         return "reuse"
 
     def _reset(self, packet: Packet, stream: Stream) -> None:
-        """RST: believed where its sequence number is the next one of its stream (RFC 5961, 3.2).
+        """RST: accepted if its sequence number is the next one of its stream (RFC 5961, 3.2).
 
-        One that answers a late segment of the peer has the number that this acknowledged; the peer knows of more, and
-        does not believe it either.
+        One that answers a late segment of the peer has the number that this segment acknowledged; the peer expects a
+        later one, and does not accept it either.
         """
-        self._ignore(stream, packet.length)  # a reason in words (RFC 9293, 3.5.3)
+        self._ignore(stream, packet.length)  # a reason as text (RFC 9293, 3.5.3)
         peer = self.streams[1 - packet.direction]
         if stream.next is None:
-            # A refused or half-captured connection: the RST must acknowledge what the peer sent.
+            # A refused or half-captured connection: the RST must acknowledge the peer's data.
             if peer.next is None or not packet.flags & ACK or packet.ack == peer.next & MASK:
                 self._end_by(packet)
             elif not max(peer.begin, peer.next - RESET_BEHIND) <= peer.position(packet.ack) <= peer.next:
-                self._tell_reset(
+                self._report_reset(
                     packet, peer.position(packet.ack) - peer.next, "what its peer has sent, by its acknowledgement"
                 )
             return
         position = stream.position(packet.seq)
         end = max(stream.next, stream.held[-1].start + stream.held[-1].wire if stream.held else 0, stream.fin or 0)
-        # Linux sends the RST that answers data after close with the sequence number behind its FIN.
+        # Linux sends the RST that answers data after close with the sequence number after its FIN.
         if position in (stream.next, end, end + 1):
             self._end_by(packet)
         elif not max(stream.begin, end - RESET_BEHIND) <= position <= end:
-            self._tell_reset(packet, position - end, "the end of its stream")
+            self._report_reset(packet, position - end, "the end of its stream")
 
     def _end_by(self, packet: Packet) -> None:
         self._note_end(packet)
         self.reset_by = packet.direction
         self.close("rst", packet)
 
-    def _tell_reset(self, packet: Packet, ahead: int, what: str) -> None:
-        """Tell of a RST that is so many bytes ahead of where one may be."""
+    def _report_reset(self, packet: Packet, ahead: int, what: str) -> None:
+        """Report a RST that is this many bytes ahead of an acceptable position."""
         side = "ahead of" if ahead > 0 else "behind"
         if 0 < ahead <= MAX_AHEAD:
-            guess = "bytes in front of it are not in the capture, or it is not of this connection"
+            guess = "bytes before it are not in the capture, or it is not of this connection"
         else:
             guess = "it is not of this connection"
         self._problem(packet, "tcp-rst-ignored", f"a RST {abs(ahead):,} bytes {side} {what}: {guess}")
@@ -262,7 +273,7 @@ class TcpConnection:
         ahead = position - stream.next
         if stream.fin is not None and position == stream.fin:
             return
-        # Held back data behind it contradicts it: what came first stands.
+        # Held back data after it contradicts it: the first arrival wins.
         held_end = stream.held[-1].start + stream.held[-1].wire if stream.held else position
         if stream.finished or ahead < 0 or ahead > MAX_AHEAD or stream.fin is not None or position < held_end:
             self._problem(packet, "tcp-fin-ignored", "a FIN whose sequence number does not fit the stream")
@@ -291,7 +302,7 @@ class TcpConnection:
         copied = stream.remember((packet.seq, wire, packet.ident))
         if stream.fin is not None and start + wire > stream.fin:
             self._ignore(stream, packet.length)
-            self._problem(packet, "tcp-data-after-fin", "data behind the end of the stream was ignored", wire)
+            self._problem(packet, "tcp-data-after-fin", "data after the end of the stream was ignored", wire)
             return
         if ahead + wire <= 0:
             if ahead < -MAX_AHEAD:
@@ -329,7 +340,7 @@ class TcpConnection:
             self.items.append(Hole(packet.order, packet.direction, open=False))
 
     def _beyond_loss(self, packet: Packet, stream: Stream, start: int) -> bool:
-        """Whether a segment implausibly far ahead is the stream going on after a large loss."""
+        """Whether a segment implausibly far ahead is the continuation of the stream after a large loss."""
         stream.ahead_count = stream.ahead_count + 1 if start == stream.ahead_next else 1
         stream.ahead_next = start + packet.wire_length
         if stream.ahead_count < AHEAD_SEGMENTS:
@@ -349,7 +360,7 @@ class TcpConnection:
         return True
 
     def _repeat(self, stream: Stream, start: int, count: int) -> None:
-        """Count bytes from `start` on that the stream has had; what is in front of its first byte it has not."""
+        """Count bytes from `start` on that the stream already had; bytes before its first one were not part of it."""
         early = min(max(stream.begin - start, 0), count)
         if early:
             self._ignore(stream, early)
@@ -357,7 +368,7 @@ class TcpConnection:
         self.untold_repeated += count - early
 
     def _ignore(self, stream: Stream, count: int) -> None:
-        """Count bytes that are none of the stream."""
+        """Count bytes that are not part of the stream."""
         stream.ignored += count
         self.untold_ignored += count
 
@@ -367,7 +378,7 @@ class TcpConnection:
         return index >= 0 and stream.held[index].start + stream.held[index].wire >= start + wire
 
     def _hold(self, stream: Stream, segment: Held, packet: Packet) -> None:
-        """Keep a segment that lies behind a hole; where it overlaps with what is held, what is held stays."""
+        """Keep a segment that lies after a hole; where it overlaps with held segments, those win."""
         if not stream.held:
             stream.opened_count = self.packets
             stream.acked = -1
@@ -398,10 +409,10 @@ class TcpConnection:
             self._give_up_hole(stream, packet)
 
     def _deliver(self, stream: Stream, packet: Packet, fresh: Held, *, behind_gap: bool = False) -> None:
-        """Hand out a segment that starts at `next`, and the held ones that it reaches; what was held first stays.
+        """Deliver a segment that starts at `next`, and the held ones that it reaches; bytes that were held first win.
 
-        They count as there from `packet` on, which filled the hole in front of them; behind a gap, which none fills,
-        from the packet on that brought the last of those up to each.
+        They count as contiguous from `packet` on, which filled the hole before them. After a gap, which nothing fills,
+        each counts from the latest packet on that brought bytes up to it.
         """
         direction = 0 if stream is self.streams[0] else 1
         held = stream.held
@@ -482,7 +493,7 @@ class TcpConnection:
                 self._give_up_hole(stream, packet)
 
     def _is_gap(self, stream: Stream, direction: int, packet: Packet) -> bool:
-        """Whether the first hole of the stream is a gap by now."""
+        """Whether the first hole of the stream has become a gap."""
         first = stream.held[0]
         if packet.direction != direction:
             stream.opened_count = self.packets
@@ -495,7 +506,7 @@ class TcpConnection:
         )
 
     def _give_up_hole(self, stream: Stream, packet: Packet) -> None:
-        """The first hole of the stream becomes a gap; what was held back behind it is delivered."""
+        """The first hole of the stream becomes a gap; segments held back after it are delivered."""
         assert stream.next is not None
         first = stream.held.pop(0)
         stream.held_bytes -= len(first.data)
@@ -511,14 +522,14 @@ class TcpConnection:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], packet: Packet) -> None:
-        """End the connection at this packet: holes become gaps, nothing is held back any more."""
+        """End the connection at this packet: holes become gaps, nothing is held back any longer."""
         if self.closed:
             return
         for direction, stream in enumerate(self.streams):
             while stream.held:
                 self._give_up_hole(stream, packet)
             if stream.fin is not None and stream.next is not None and stream.next < stream.fin:
-                # Its end is in the capture, what stands in front of that is not.
+                # Its end is in the capture, the bytes before that are not.
                 size, time_ns = stream.fin - stream.next, packet.time_ns
                 self.items.append(Gap(packet.order, direction, size, packet.packet, time_ns, resumed_ns=time_ns))
                 stream.next = stream.fin
@@ -534,7 +545,7 @@ class TcpConnection:
             self._problem(self.pending_syn._replace(order=packet.order), "tcp-syn-ignored", _SYN_IGNORED)
             self.pending_syn = None
         self.closed = True
-        # A SYN that turned out to begin another connection is one of that.
+        # A SYN that turned out to begin another connection belongs to that one.
         seen = self.seen - (self.pending_syn is not None)
         first, second = self.streams
         repeated, ignored = (first.repeated, second.repeated), (first.ignored, second.ignored)
@@ -543,10 +554,10 @@ class TcpConnection:
 
     @staticmethod
     def _acknowledged_unseen(stream: Stream, peer: Stream) -> int:
-        """Bytes behind the last one captured of a stream that its peer has acknowledged: they were sent and received.
+        """Bytes after the last captured one of a stream that its peer has acknowledged: they were sent and received.
 
-        A single one is none: FIN counts as one (RFC 9293, 3.4). Where the peer sent nothing either, acknowledgements
-        may be of what was on its way before the capture.
+        A single one does not count: FIN takes one (RFC 9293, 3.4). If the peer sent nothing either, acknowledgements
+        may be for bytes that were in flight before the capture.
         """
         missing = 0
         if not stream.heard:
@@ -559,12 +570,12 @@ class TcpConnection:
         return missing if missing > 1 else 0
 
     def _problem(self, packet: Packet, kind: str, detail: str, count: int | None = None) -> None:
-        told = self._counts.get(kind, 0) + 1
-        self._counts[kind] = told
-        if told > MAX_PROBLEMS:
+        reported = self._counts.get(kind, 0) + 1
+        self._counts[kind] = reported
+        if reported > MAX_PROBLEMS:
             return
-        if told == MAX_PROBLEMS:
-            detail += " (no more of this kind are told for this connection)"
+        if reported == MAX_PROBLEMS:
+            detail += " (further ones on this connection are not reported)"
         self.items.append(
             TcpProblem(packet.order, packet.direction, kind, detail, packet.packet, packet.time_ns, count)
         )

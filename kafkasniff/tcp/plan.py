@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
-from kafkasniff.streams import PACKET_SHIFT
+from kafkasniff.tcp.packets import ACK, FIN, RST, SYN, PacketBatch
+from kafkasniff.tcp.segments import PACKET_SHIFT
 from kafkasniff.tcp.stream import Packet
 
 __all__ = ["BatchPlan", "DataRows", "Key", "connection_hash", "endpoint_hash", "endpoints_of"]
@@ -29,22 +29,22 @@ class DataRows(NamedTuple):
 
 
 class BatchPlan:
-    """How the rows of a batch belong together.
+    """Groups the rows of a batch by connection.
 
     A *group* is the rows of one 4-tuple; lists indexed by group:
 
     - `key`: the 4-tuple; `start`, `end`: the group's rows in the sorted order; `exceptions`: how many are not plain
     - `first`, `last`: the first and last row in capture order
     - `halves`: the data rows of direction 0 (from the lower endpoint) and 1, as ranges of the data lists
-    - `last_ack`: acknowledgement number of the last row of direction 0 and of direction 1; -1 where it has none
+    - `last_ack`: acknowledgement number of the last row of direction 0 and of direction 1; -1 if it has none
 
     Lists indexed by data row (rows with payload that was captured whole, by group, direction and capture order):
     `offset`, `length`, `end_at` (running sum of the lengths), `packet`, `time`, `order`, `seq`, `ident`; `rows` has
     most of them as arrays.
 
-    A row is *plain* when it has ACK, neither SYN, FIN nor RST, and was captured whole, and its data, if any, continue
-    the plain data row before it in its stream. The first data row of each stream is for the reader to compare with the
-    stream's state.
+    A row is *plain* if it has ACK, neither SYN, FIN nor RST, was captured whole, and its data, if any, continue the
+    previous plain data row of its stream. The caller compares the first data row of each stream with the stream's
+    state.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class BatchPlan:
         self.first: list[int] = first.tolist()
         self.last: list[int] = last.tolist()
         self.key, flip = self._keys(rows[starts], self._direction[starts])
-        # So far the larger hash told the directions; from here on it is which endpoint is the lower one.
+        # So far the larger hash determined the direction; from here on it is the lower endpoint.
         self._direction = self._direction ^ np.repeat(flip, np.diff(borders))
         self._columns(borders, flip)
 
@@ -103,7 +103,7 @@ class BatchPlan:
         direction = source > target
         bits = np.uint64(len(batch).bit_length())
         above = bits + np.uint64(1)
-        # One integer a row, so that one plain sort does it: high bits of the hash, the direction, the row.
+        # One integer per row, so that a single plain sort does it: high bits of the hash, the direction, the row.
         key = (((source + target) >> above) << above) | (direction.astype(np.uint64) << bits)
         key |= np.arange(len(batch), dtype=np.uint64)
         key.sort()
@@ -114,7 +114,7 @@ class BatchPlan:
         return self._sort_exactly() if self._collides(starts) else starts
 
     def _collides(self, starts: NDArray[np.int64]) -> bool:
-        """Whether different 4-tuples share a group: the sort key holds only a part of a hash."""
+        """Whether different 4-tuples share a group: the sort key has only a part of a hash."""
         batch, rows = self.batch, self._rows
         counts = np.diff(np.append(starts, len(rows)))
         first = np.repeat(rows[starts], counts)
@@ -143,7 +143,7 @@ class BatchPlan:
         )
 
     def _keys(self, rows: NDArray[np.int64], direction: NDArray[np.bool_]) -> tuple[list[Key], NDArray[np.bool_]]:
-        """The 4-tuples of some rows; and where `direction` is not the same as "sent by the higher endpoint"."""
+        """The 4-tuples of some rows; and where `direction` differs from "sent by the higher endpoint"."""
         keys, higher = endpoints_of(self.batch, rows)
         return keys, np.array(higher, dtype=bool) ^ direction
 
@@ -201,7 +201,7 @@ class BatchPlan:
         self.ident: list[int] = batch.ident[chosen].tolist()
 
     def last_seen(self, group: int) -> tuple[int, int, int]:
-        """Of the group's last packet in capture order: packet clock, packet, time_ns."""
+        """The group's last packet in capture order: packet clock, packet, time_ns."""
         row = self.last[group]
         return int(self.clock[row]), int(self._packet[row]), int(self.batch.time_ns[row])
 

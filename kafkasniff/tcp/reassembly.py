@@ -1,8 +1,8 @@
 """Batch-wise reassembly: plain segments in bulk, the others one by one through `TcpConnection`.
 
-A group of rows whose data all continue their streams is handed on as at most two runs that refer to the batch's
-columns: no Python per packet. In any other group the stretches between the exceptions are handed on in the same way;
-the exceptions, and everything while a hole is open, take the path by packet.
+A group of rows whose data all continue their streams becomes at most two runs that refer to the batch's columns: no
+Python per packet. In any other group the stretches between the exceptions are handled in the same way; the exceptions,
+and everything while a hole is open, are handled packet by packet.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.packets import NO_TIME, PacketBatch
-from kafkasniff.streams import Item, Run, Stretch
 from kafkasniff.tcp.connection import TcpConnection
+from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from kafkasniff.tcp.plan import BatchPlan, Key
+from kafkasniff.tcp.segments import Item, Run, Stretch
 from kafkasniff.tcp.stream import MASK, RECENT, Packet
 
 __all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Elsewhere", "Reassembler"]
@@ -29,17 +29,17 @@ LINGER_NS: Final = 60_000_000_000
 """A closed connection is remembered for a minute (TIME_WAIT), so that late copies of its packets open no new one."""
 
 FEW_DEADLINES: Final = 1_000
-"""So many that have no connection any more cost less than to look for them."""
+"""This many expired deadlines cost less than searching for them."""
 
 _Ticks = tuple[NDArray[np.int64], NDArray[np.int64], int]
 """Order and packet clock of each row of a batch, of all connections, and the batch's `end_order`."""
 
 Delta = tuple[TcpConnection, list[Item]]
-"""What one connection yielded in one batch."""
+"""Items of one connection in one batch."""
 
 
 class Elsewhere(Protocol):
-    """Has the state of some connections."""
+    """Holds the state of some connections."""
 
     def clock(self, tcp: TcpConnection) -> int:
         """The packet clock at a connection's last packet."""
@@ -61,33 +61,33 @@ class Reassembler:
         self._table: dict[Key, TcpConnection] = {}
         self._clock = NO_TIME
         self._deadlines: list[tuple[int, int, Key]] = []
-        """When to look at a connection again, by endpoints: who holds connections here keeps those that are over."""
+        """When to look at a connection again, by endpoints: holders of connections also keep ended ones."""
         self._scheduled = 0
         self._end_order = 0
         self._end_clock = NO_TIME
         self._ticks: _Ticks | None = None
-        """Of the batch that is being fed; no part of the state between two."""
+        """Set while a batch is fed; not part of the state between batches."""
         self.elsewhere: Elsewhere | None = None
-        """Who has connections for the time being, and their state."""
+        """Holds some connections temporarily, with their state."""
         self.opened: list[TcpConnection] = []
         """Connections opened by the last `feed`, in no particular order."""
         self.holding: list[TcpConnection] = []
-        """Connections of the last `feed` that hold segments behind a hole."""
+        """Connections of the last `feed` that hold segments after a hole."""
 
     def __len__(self) -> int:
         """Connections remembered."""
         return len(self._table)
 
     def __iter__(self) -> Iterator[TcpConnection]:
-        """The connections remembered, those included that are over."""
+        """The remembered connections, including ended ones."""
         return iter(self._table.values())
 
     def connection(self, key: Key) -> TcpConnection | None:
-        """The connection between these endpoints, the latest one, as long as it is remembered."""
+        """The latest connection between these endpoints, as long as it is remembered."""
         return self._table.get(key)
 
     def feed(self, batch: PacketBatch) -> list[Delta]:
-        """Take the next packets in capture order."""
+        """Process the next packets in capture order."""
         self._end_order = max(self._end_order, batch.end_order)
         self._end_clock = max(self._end_clock, batch.end_clock)
         self.opened = []
@@ -115,7 +115,7 @@ class Reassembler:
         return deltas
 
     def _clocks(self, batch: PacketBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Orders of packets that connections may end at, and the packet clock at each."""
+        """Orders of packets at which connections may end, and the packet clock at each."""
         if batch.ticks is None:
             orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
         else:
@@ -123,22 +123,22 @@ class Reassembler:
         return orders, np.maximum.accumulate(np.maximum(times, self._clock))
 
     def clock_at(self, batch: PacketBatch) -> NDArray[np.int64]:
-        """The packet clock at each row of the batch that comes next."""
+        """The packet clock at each row of the next batch."""
         orders, clock = self._clocks(batch)
         found: NDArray[np.int64] = clock
         return found if len(orders) == len(batch) else found[np.searchsorted(orders, batch.order)]
 
     @property
     def idle(self) -> int:
-        """Nanoseconds of the packet clock after which a silent connection is over."""
+        """Nanoseconds of the packet clock after which a silent connection counts as ended."""
         return self._idle
 
     def close(self) -> list[Delta]:
-        """The capture ends: so do all connections; one that was silent for long by then was over before."""
+        """End of the capture: all connections end; long silent ones ended before."""
         return list(self.close_each(list(self)))
 
     def close_each(self, connections: Sequence[TcpConnection]) -> Iterator[Delta]:
-        """`close`, one connection after the other: what each has yielded is gone before the next one ends."""
+        """`close`, one connection after the other: the items of each are released before the next one ends."""
         now = max(self._clock, self._end_clock)
         for connection in connections:
             if not connection.closed:
@@ -153,7 +153,7 @@ class Reassembler:
         self.holding = []
 
     def let_go(self, connections: Sequence[TcpConnection]) -> list[Delta]:
-        """End some connections here, and forget them; what comes of them later begins in mid-stream."""
+        """End some connections here, and forget them; their later packets begin in mid-stream."""
         deltas = []
         for connection in connections:
             del self._table[connection.endpoints]
@@ -164,7 +164,7 @@ class Reassembler:
         return deltas
 
     def absorb(self, others: Sequence[Reassembler], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
-        """Take over the connections of others, and let go of those that are not wanted, by their endpoints."""
+        """Take over the connections of others, and end those that are not wanted, by their endpoints."""
         every = (self, *others)
         table = {key: connection for one in every for key, connection in one._table.items()}
         keep = wanted(list(table)) if table else []
@@ -182,7 +182,7 @@ class Reassembler:
     # -- the groups of one batch ------------------------------------------------------------------------------------
 
     def _connections(self, plan: BatchPlan) -> Iterator[TcpConnection]:
-        """Handle all rows of a batch; yields each connection once, when it is through with the batch."""
+        """Handle all rows of a batch; yields each connection once, when its rows are handled."""
         first_clock, last_clock = int(plan.clock[0]), int(plan.clock[-1])
         silence_within = last_clock - first_clock >= self._idle
         table = self._table
@@ -223,7 +223,7 @@ class Reassembler:
                     index = stop
                     retry, patience = 0, 1
                     continue
-                # A connection may stay in a state that allows no stretch: then trying must not become quadratic.
+                # If a connection stays in a state that allows no stretch, retrying must not become quadratic.
                 retry, patience = index + patience, 2 * patience
             if connection.handle(packet) == "reuse":
                 syn = connection.pending_syn
@@ -241,7 +241,7 @@ class Reassembler:
             yield connection
 
     def _stop(self, packets: list[Packet], index: int, stop: int) -> int:
-        """Where the stretch that starts at `index` ends: at `stop` or behind the last packet before a silence."""
+        """Where the stretch that starts at `index` ends: at `stop` or after the last packet before a silence."""
         if stop - index > 1 and packets[stop - 1].clock - packets[index].clock >= self._idle:
             for i in range(index + 1, stop):
                 if packets[i].clock - packets[i - 1].clock >= self._idle:
@@ -249,7 +249,7 @@ class Reassembler:
         return stop
 
     def _open(self, key: Key, packet: Packet, syn: Packet | None = None) -> TcpConnection:
-        """A connection that is known of since `packet`; `syn` is its SYN, where that came before."""
+        """A connection that starts at `packet`; `syn` is its SYN, if that came before."""
         connection = TcpConnection(key, packet if syn is None else syn)
         connection.first_order = packet.order
         self.opened.append(connection)
@@ -257,7 +257,7 @@ class Reassembler:
         return connection
 
     def enter(self, connection: TcpConnection, clock: int) -> None:
-        """Know a connection between endpoints that had none; `clock`: the packet clock at its first packet."""
+        """Add a connection between endpoints that had none; `clock`: the packet clock at its first packet."""
         self._table[connection.endpoints] = connection
         self._schedule(connection, clock + self._idle)
 
@@ -270,7 +270,7 @@ class Reassembler:
 
     def _schedule(self, connection: TcpConnection, deadline: int) -> None:
         connection.deadline = deadline
-        # The number keeps what is due at the same time in order.
+        # The number keeps entries with the same deadline in order.
         self._scheduled += 1
         heapq.heappush(self._deadlines, (deadline, self._scheduled, connection.endpoints))
 
@@ -280,12 +280,12 @@ class Reassembler:
             self._schedule(connection, deadline)
 
     def _evict(self, now: int) -> Iterator[TcpConnection]:
-        """Close connections whose deadline the packet clock has passed within this batch, at whose end it is `now`."""
+        """Close connections whose deadline the packet clock has passed in this batch, at whose end it is `now`."""
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, _, key = heapq.heappop(self._deadlines)
             connection = self._table.get(key)
             if connection is None or deadline != connection.deadline:
-                continue  # it is over, or was scheduled anew
+                continue  # it has ended, or was rescheduled
             wait = self._linger if connection.closed else self._idle
             if self.elsewhere is not None:
                 connection.clock = self.elsewhere.clock(connection)
@@ -309,7 +309,7 @@ class Reassembler:
         return connection is not None and connection.deadline == entry[0]
 
     def _close_idle(self, connection: TcpConnection) -> None:
-        """End a silent connection at the first packet of any connection at which its time was over."""
+        """End a silent connection at the first packet of any connection after its deadline."""
         due = connection.clock + self._idle
         assert self._ticks is not None
         orders, clock, end_order = self._ticks
@@ -319,14 +319,14 @@ class Reassembler:
 
 
 def _farewell(connection: TcpConnection, order: int, clock: int) -> Packet:
-    """The place at which a connection ends where no packet says so."""
+    """The position at which a connection ends if no packet ends it."""
     return Packet(0, order, connection.last_packet, connection.last_time, clock, 0, 0, 0, 0, 0, 0, 0)
 
 
 def _deliver(plan: BatchPlan, group: int, connection: TcpConnection) -> bool:
-    """Deliver all rows of a group without exceptions in bulk; False where the connection's state does not allow it.
+    """Deliver all rows of a group without exceptions in bulk; False if the connection's state does not allow it.
 
-    Hot: once for each connection and batch.
+    Hot: once per connection and batch.
     """
     halves = plan.halves[group]
     if connection.pending_syn is not None:
@@ -355,7 +355,7 @@ def _deliver(plan: BatchPlan, group: int, connection: TcpConnection) -> bool:
 def _deliver_stretch(  # noqa: PLR0917 - once for each stretch
     plan: BatchPlan, group: int, connection: TcpConnection, packets: list[Packet], index: int, stop: int
 ) -> bool:
-    """Deliver a group's plain packets [index, stop) in bulk; False where the connection's state does not allow it."""
+    """Deliver a group's plain packets [index, stop) in bulk; False if the connection's state does not allow it."""
     if connection.closed or connection.pending_syn is not None:
         return False
     first_order, last = packets[index].order, packets[stop - 1]
@@ -363,7 +363,7 @@ def _deliver_stretch(  # noqa: PLR0917 - once for each stretch
     for stream, (begin, end) in zip(connection.streams, plan.halves[group], strict=True):
         if stream.held:
             return False
-        # A half is in capture order, and all that lies in the stretch is plain.
+        # A half is in capture order, and all rows in the stretch are plain.
         first = bisect_left(plan.order, first_order, begin, end)
         behind = bisect_right(plan.order, last.order, first, end)
         if first < behind and (stream.next is None or stream.fin is not None or stream.next & MASK != plan.seq[first]):
@@ -377,7 +377,7 @@ def _deliver_stretch(  # noqa: PLR0917 - once for each stretch
 
 
 def _last_acks(packets: list[Packet], index: int, stop: int) -> tuple[int, int]:
-    """Acknowledgement number of the last of these packets of either direction; -1 where it has none."""
+    """Acknowledgement number of the last of these packets of either direction; -1 if it has none."""
     found = [-1, -1]
     for packet in reversed(packets[index:stop]):
         if found[packet.direction] < 0:
@@ -388,7 +388,7 @@ def _last_acks(packets: list[Packet], index: int, stop: int) -> tuple[int, int]:
 
 
 def _note_acks(connection: TcpConnection, last: tuple[int, int], every: Callable[[], list[int]]) -> None:
-    """Note what plain packets acknowledge: by direction the last number; `every`: all, where one direction has any."""
+    """Record the acknowledgements of plain packets: the last per direction; `every`: all, of a one-sided capture."""
     for direction in (0, 1):
         stream = connection.streams[direction]
         if last[direction] >= 0 and not stream.heard:
@@ -405,7 +405,7 @@ def _note_acks(connection: TcpConnection, last: tuple[int, int], every: Callable
 
 
 def _deliver_ranges(plan: BatchPlan, connection: TcpConnection, ranges: Sequence[tuple[int, int]]) -> None:
-    """Hand on data rows [first, last) of each direction, which continue their streams. Hot."""
+    """Pass on data rows [first, last) of each direction, which continue their streams. Hot."""
     runs: list[Run | None] = [None, None]
     for direction, (first, last) in enumerate(ranges):
         if first == last:

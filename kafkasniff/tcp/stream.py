@@ -1,4 +1,4 @@
-"""One stream's state in reassembly, and the rows and segments it is made of."""
+"""One stream's state in reassembly, and the rows and segments that it consists of."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 __all__ = ["MASK", "MAX_MISSING", "RECENT", "Held", "Packet", "Stream"]
 
 RECENT: Final = 16
-"""Packets per stream remembered to tell one packet captured twice from a retransmission."""
+"""Packets per stream remembered to distinguish a packet that was captured twice from a retransmission."""
 
 MAX_MISSING: Final = 16
-"""Gaps per stream for which late segments are still taken."""
+"""Gaps per stream for which late segments are still accepted."""
 
 MASK: Final = (1 << 32) - 1
 """Sequence numbers count modulo 2^32."""
@@ -19,7 +19,7 @@ _HALF: Final = 1 << 31
 
 
 class Packet(NamedTuple):
-    """One TCP packet, as a row of PacketBatch; `packet` as streams.PACKET_SHIFT says, `direction` 0 or 1."""
+    """One TCP packet, as a row of PacketBatch; `packet` as in streams.PACKET_SHIFT, `direction` 0 or 1."""
 
     direction: int
     order: int
@@ -51,7 +51,7 @@ class Held(NamedTuple):
     held_clock: int = 0
 
     def part(self, start: int, end: int) -> Held:
-        """The piece of it between two positions."""
+        """The part of it between two positions."""
         return self._replace(start=start, data=self.data[start - self.start : end - self.start], wire=end - start)
 
 
@@ -86,20 +86,20 @@ class Stream:
         self.begin = 0
         """Position of the first byte, once `next` is known."""
         self.isn: int | None = None
-        """Initial sequence number, where the SYN was seen."""
+        """Initial sequence number, if the SYN was seen."""
         self.fin: int | None = None
         """Position of the FIN, once seen."""
         self.finished = False
         """Everything up to the FIN was delivered or given up."""
         self.held: list[Held] = []
-        """Segments behind holes, by position, without overlaps."""
+        """Segments after holes, by position, without overlaps."""
         self.missing: list[tuple[int, int]] = []
-        """The last gaps, as positions [start, end), as far as no late segment has filled them; at most MAX_MISSING."""
+        """The last gaps, as positions [start, end), without parts filled by late segments; at most MAX_MISSING."""
         self.held_bytes = 0
         self.opened_count = 0
         """The connection's packet count when the first hole opened, or when a packet of the peer was seen since."""
         self.acked = -1
-        """The highest position that the peer was seen to acknowledge while a hole was open."""
+        """The highest position that the peer acknowledged while a hole was open."""
         self.heard = False
         """A packet of its sender was captured, with or without data."""
         self.ack: int | None = None
@@ -110,21 +110,21 @@ class Stream:
         self.ahead_count = 0
         self.repeated = 0
         self.ignored = 0
-        """Captured bytes that the stream had already, and that are none of it."""
+        """Captured bytes that the stream already had, and those that are not part of it."""
         self.recent: list[tuple[int, int, int]] = []
         """(seq, wire length, ident) of the last RECENT packets with data."""
         self.bulk: tuple[list[int], list[int], list[int]] | None = None
         """The same three as columns, of packets delivered in bulk since, not yet taken into `recent`."""
 
     def miss(self, start: int, end: int) -> None:
-        """Note a gap: its bytes may come yet."""
+        """Record a gap: its bytes may still arrive."""
         if start < end:
             self.missing.append((start, end))
             if len(self.missing) > MAX_MISSING:
                 del self.missing[0]
 
     def find_missing(self, start: int, end: int) -> bool:
-        """Whether all of [start, end) lies within one gap, which is filled with it then."""
+        """Whether all of [start, end) lies within one gap, which it then fills."""
         for index, (begin, stop) in enumerate(self.missing):
             if begin <= start and end <= stop:
                 rest = [part for part in ((begin, start), (end, stop)) if part[0] < part[1]]
@@ -140,17 +140,17 @@ class Stream:
 
     @property
     def clean(self) -> bool:
-        """Nothing is held back, so that the next plain segment can be delivered without further looks."""
+        """Nothing is held back, so that the next plain segment can be delivered without further checks."""
         return not self.held and self.next is not None and not self.finished and self.fin is None
 
     def delivered_in_bulk(self, seq: list[int], wire: list[int], ident: list[int]) -> None:
-        """Note packets with data that were delivered without a look at each: columns of at most the last RECENT."""
+        """Record packets with data that were delivered in bulk: columns of at most the last RECENT."""
         if self.bulk is not None and len(seq) < RECENT:
             self._merge_bulk()
         self.bulk = (seq, wire, ident)
 
     def remember(self, key: tuple[int, int, int]) -> bool:
-        """Note one packet with data; True where the same packet is among the last RECENT."""
+        """Record one packet with data; True if the same packet is among the last RECENT."""
         if self.bulk is not None:
             self._merge_bulk()
         known = key in self.recent
@@ -160,7 +160,7 @@ class Stream:
         return known
 
     def take_recent(self) -> list[tuple[int, int, int]]:
-        """What is remembered of the last packets with data, oldest first."""
+        """The last packets with data, oldest first."""
         self._merge_bulk()
         return self.recent
 
@@ -170,12 +170,12 @@ class Stream:
             self.bulk = None
 
     def hear(self) -> None:
-        """Note that a packet of the sender was captured."""
+        """Record that a packet of the sender was captured."""
         self.heard = True
         self.passed = 0
 
     def acknowledge(self, ack: int) -> None:
-        """Note the acknowledgement number of a packet of the peer."""
+        """Record the acknowledgement number of a packet of the peer."""
         if not self.heard and self.ack is not None:
             self.passed += ((ack - self.ack + _HALF) & MASK) - _HALF
         self.ack = ack

@@ -1,6 +1,6 @@
-"""Where the time of exchanges went: what brokers, clients and the network between them took (docs/timing.md)."""
+"""Where the time of exchanges was spent: at brokers, clients, or in the network between them (docs/timing.md)."""
 
-from kafkasniff.kafka.waits import Wait, answers_at_once, wait_of
+from kafkasniff.kafka.connection.waits import Wait, answers_at_once, wait_of
 from kafkasniff.timing.exchanges import ExchangeTimes, Timed
 from kafkasniff.timing.link import Half, Link, Trouble
 from kafkasniff.timing.phases import PARTS, Marks, Parts, split

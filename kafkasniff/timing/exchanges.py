@@ -1,4 +1,4 @@
-"""Where the time of each exchange of captures went: what an inspector yields, beside what the packets tell."""
+"""The timing of each exchange of captures, from an inspector's events and the packets."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.entities import mentions
-from kafkasniff.inspector import Output
-from kafkasniff.kafka.waits import Turns, Wait, answers_at_once, throttle_ns, wait_of, wait_plan
+from kafkasniff.engine.inspector import Output
+from kafkasniff.kafka.apis.entities import mentions
+from kafkasniff.kafka.connection.waits import Turns, Wait, answers_at_once, throttle_ns, wait_of, wait_plan
 from kafkasniff.model import Connection, Exchange, Message, SaslToken
-from kafkasniff.packets import PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.timing.link import Link, Trouble
 from kafkasniff.timing.phases import Marks, Parts, split
 from kafkasniff.timing.watch import LinkWatch
@@ -19,27 +19,27 @@ from kafkasniff.timing.watch import LinkWatch
 __all__ = ["ExchangeTimes", "Timed"]
 
 MAX_BEFORE: Final = 1 << 17
-"""Connections of which it is known what came last; those whose end was seen are let go of."""
+"""Maximum number of connections whose last message is remembered; those that have ended are dropped."""
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """One exchange and where its time went."""
+    """One exchange and its timing."""
 
     exchange: Exchange
     marks: Marks | None
-    """None: without both messages and their times."""
+    """None: a message or a time is missing."""
     parts: Parts
     wait: Wait | None = None
     throttle_ms: int = 0
     link: Link | None = None
-    """Its connection, as the packets tell it; None: it is not remembered."""
+    """Its connection according to the packets; None: it is not remembered."""
     client_trouble: Trouble = Trouble()
-    """From the first byte of the request to the last one of the response, what went wrong with the client's packets."""
+    """Problems of the client's packets, from the first byte of the request to the last one of the response."""
     broker_trouble: Trouble = Trouble()
 
 
 class _Before:
-    """What was on a connection before the exchange that comes next."""
+    """The state of a connection before its next exchange."""
 
     __slots__ = ("quiet_since", "turns")
 
@@ -49,9 +49,9 @@ class _Before:
 
 
 class ExchangeTimes:
-    """Give it each batch (`packets`), then what the inspector made of it (`events`), which must have `exchanges`.
+    """Give it each batch (`packets`), then the inspector's events of it (`events`), which must have `exchanges`.
 
-    `connections` of the inspector, if it tells them, end what is remembered of each.
+    If the inspector yields `connections`, these end what is remembered of each.
     """
 
     def __init__(self, watch: LinkWatch | None = None) -> None:
@@ -63,7 +63,7 @@ class ExchangeTimes:
         self.watch.feed(batch)
 
     def events(self, events: Iterable[Output]) -> Iterator[Timed]:
-        """Each exchange among the next events of the inspector, in their order."""
+        """Each exchange among the next events of the inspector, in order."""
         for event in events:
             if isinstance(event, Exchange):
                 yield self._exchange(event)
@@ -85,7 +85,7 @@ class ExchangeTimes:
         request, response = exchange.request, exchange.response
         before = self._of(exchange.connection)
         if request is None or response is None:
-            # Silence begins behind what was asked, too: with acks 0 nothing else comes.
+            # Requests end silence, too: with acks 0 nothing else follows.
             done = response or request
             if done is not None and done.time_ns is not None:
                 before.quiet_since = max(before.quiet_since or 0, done.time_ns)

@@ -1,13 +1,13 @@
-"""What the packets of one TCP connection tell about its network: handshake, round trips, trouble. No payload is read.
+"""The network of one TCP connection, judged by its packets: handshake, round trips, trouble. No payload is read.
 
-Theory of operation. Each `Half` is one sender. Of its data one segment at a time is timed until the receiver has
-acknowledged it, as Jacobson's timer does, and not if it was sent again meanwhile (Karn's algorithm; RFC 6298, section
-3). What is measured is the way from the capture point to the receiver and back, so that the client's half tells how far
-away the broker is. Receivers wait before they acknowledge (RFC 9293, 3.8.6.3), so that only low values mean anything:
-each half keeps the falling record of them. A handshake is answered by the kernel at once, and is the best measure.
+Theory of operation. Each `Half` is one sender. One segment of its data at a time is timed until the receiver has
+acknowledged it, as Jacobson's timer does, unless it was retransmitted meanwhile (Karn's algorithm; RFC 6298, section
+3). This measures the path from the capture point to the receiver and back, so the client's half shows the distance to
+the broker. Receivers delay acknowledgements (RFC 9293, 3.8.6.3), so only low values are meaningful: each half keeps the
+decreasing record of them. The kernel answers a handshake immediately, which makes it the best measure.
 
-Everything is asked for by time afterwards (`between`), and what lies behind the asked span has no say: so the answer
-about an exchange does not depend on how far the packets were read when it was asked.
+All queries are by time (`between`), and data after the given span has no influence. So the answer about an exchange
+does not depend on how far the packets were read when it was asked.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-from kafkasniff.memory_limits import DEFAULT_MEMORY, in_proportion
-from kafkasniff.packets import ACK, FIN, RST, SYN
+from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
+from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
 
 __all__ = [
     "MAX_HOLES",
@@ -33,52 +33,54 @@ __all__ = [
 ]
 
 MAX_TROUBLE: Final = 65_536
-"""Retransmissions, late segments and closed windows that each half of a connection remembers; further ones are only
-counted."""
+"""Maximum number of retransmissions, late segments and closed windows that each half of a connection remembers; further
+ones are only counted.
+"""
 MAX_RECORDS: Final = 256
-"""Falling values of the round trip that a half remembers; a real one has some ten."""
+"""Maximum number of decreasing round trip times that a half remembers; a real one has some ten."""
 MAX_HOLES: Final = 64
-"""Open holes that a half remembers, to tell a segment that came late from one that came again."""
+"""Maximum number of open holes that a half remembers, to distinguish late segments from retransmissions."""
 MAX_REMEMBERED: Final = 1 << 22
-"""The same of all connections of a run together, some 40 bytes each. Fewer where there is less memory than 1 GiB."""
+"""The same for all connections of a run together, some 40 bytes each. Fewer with less than 1 GiB of memory."""
 MAX_FLYING: Final = 64
-"""Segments per half that are not acknowledged yet and of which it is known when they were sent first, the latest."""
+"""Maximum number of unacknowledged segments per half whose first transmission time is known, the latest."""
 MAX_LOOKED: Final = 256
-"""Lost segments within one exchange that are looked at."""
+"""Maximum number of lost segments within one exchange that are examined."""
 RECENT: Final = 8
-"""Segments per half remembered to tell one packet captured twice from a retransmission."""
+"""Number of segments per half that are remembered to distinguish a packet captured twice from a retransmission."""
 
 _MASK: Final = (1 << 32) - 1
 _HALF: Final = 1 << 31
 FAR: Final = 4
-"""One way counts as the longer one when it takes so many times the other."""
+"""One path counts as the longer one from this ratio on."""
 NOWHERE_NS: Final = 100_000
-"""Round trips below this say nothing about where the capture was made: one machine, or one switch."""
+"""Shorter round trips do not show where the capture was made: one machine, or one switch."""
 
 Vantage = Literal["client", "broker", "between", "anywhere"]
-"""Where packets were captured: near the client, near the broker, well between them; anywhere: both are so near that it
-makes no difference."""
+"""Where packets were captured: near the client, near the broker, in between; anywhere: both are so near that it makes
+no difference.
+"""
 Opening = Literal["answered", "refused", "unanswered"]
-"""What became of a handshake."""
+"""The outcome of a handshake."""
 
 
 class Trouble(NamedTuple):
-    """What went wrong in a span of time, from one sender."""
+    """Problems of one sender's packets in a time span."""
 
     again: int = 0
-    """Segments that came again: lost behind the capture point, or acknowledged too late."""
+    """Retransmitted segments: lost after the capture point, or acknowledged too late."""
     late: int = 0
-    """Segments that came behind later ones: lost or reordered in front of the capture point."""
+    """Segments that followed later ones: lost or reordered before the capture point."""
     late_ns: int = 0
-    """For how long they were missing, all together."""
+    """For how long they were missing in total."""
     closed: int = 0
-    """Windows of size 0: this end could take no more data."""
+    """Windows of size 0: this end could accept no more data."""
     closed_ns: int = 0
     """How long they lasted within the span."""
 
 
 class Budget:
-    """How much all connections of a run together may remember still; `memory`: the process's budget in bytes."""
+    """How much all connections of a run together may still remember; `memory`: the process's budget in bytes."""
 
     __slots__ = ("left",)
 
@@ -121,34 +123,36 @@ class Half:
         self.link = link
         self.peer: Half = self
         self.isn: int | None = None
-        """Initial sequence number, where its SYN was seen."""
+        """Initial sequence number, if its SYN was captured."""
         self.fin = False
         self.packets = 0
         self.data = 0
-        """Payload bytes, those that came again included."""
+        """Payload bytes, including retransmissions."""
         self.spoke: int | None = None
-        """When it sent payload last."""
+        """When it last sent payload."""
         self.records: list[tuple[int, int]] = []
-        """(time, round trip to the receiver) whenever one was lower than all before it; ns."""
+        """(time, round trip to the receiver) of each new minimum; ns."""
         self.samples = 0
         self.total_ns = 0
-        """How many round trips there were, and their sum."""
+        """Number of round trips, and their sum."""
         self.again: list[int] = []
-        """Times of segments that came again."""
+        """Times of retransmitted segments."""
         self.lost: list[tuple[int, int]] = []
-        """Of those, what was not acknowledged before it came again: that time, and when it was sent first."""
+        """Those of them that were not acknowledged before the retransmission: its time, and that of the first
+        transmission.
+        """
         self.late: list[int] = []
-        """Times of segments that came late."""
+        """Times of late segments."""
         self.late_sum: list[int] = [0]
-        """How long the first 0, 1, 2 … of them were missing together."""
+        """For how long the first 0, 1, 2 … of them were missing in total."""
         self.closed: list[int] = []
         """When its window was closed."""
         self.opened: list[int] = []
-        """When it was opened again; the last one may be closed still."""
+        """When it was opened again; the last one may still be closed."""
         self.closed_sum: list[int] = [0]
-        """How long the first 0, 1, 2 … of them lasted together."""
+        """How long the first 0, 1, 2 … of them lasted in total."""
         self.lost_count = 0
-        """How much of what went wrong is not remembered."""
+        """Number of problems that are not remembered."""
         self._next: int | None = None
         self._timed_end: int | None = None
         self._timed_since = 0
@@ -160,7 +164,7 @@ class Half:
     def packet(  # noqa: PLR0917 (one row of a batch, in the hot path)
         self, time: int, seq: int, ack: int, flags: int, window: int, wire: int, ident: int
     ) -> None:
-        """Take a packet that it sent; `time` is known. Hot: once for each packet."""
+        """Take a packet that it sent; `time` is known. Hot: once per packet."""
         self.packets += 1
         peer = self.peer
         if flags & ACK:
@@ -216,7 +220,7 @@ class Half:
             del flying[0]
 
     def _repeated(self, time: int, seq: int, end: int, wire: int, ident: int) -> None:
-        """A segment whose bytes are not behind all others."""
+        """A segment that does not follow all others."""
         if self._is_known(seq, wire, ident):
             return  # one packet, captured twice
         for place, (begin, until, since) in enumerate(self._holes):
@@ -272,7 +276,7 @@ class Half:
     def _sample(self, time: int, taken: int) -> None:
         """A round trip to the receiver was measured."""
         if taken < 0:
-            return  # clocks of several captures that disagree
+            return  # clocks of several captures disagree
         self.samples += 1
         self.total_ns += taken
         records = self.records
@@ -280,8 +284,8 @@ class Half:
             records.append((time, taken))
 
     def _is_known(self, seq: int, wire: int, ident: int) -> bool:
-        """Note a packet; True where the same is among the last ones. Hot: once for each with data."""
-        # One integer takes a fraction of what a tuple takes.
+        """Note a packet; True if the same one is among the last. Hot: once per packet with data."""
+        # One integer costs a fraction of a tuple.
         key = wire << 64 | seq << 32 | ident
         recent = self._recent
         if key in recent:
@@ -293,7 +297,7 @@ class Half:
 
     @property
     def remembered(self) -> int:
-        """How much of what went wrong it keeps."""
+        """Number of problems that it keeps."""
         return len(self.again) + len(self.late) + len(self.closed)
 
     def _remembers(self, found: Sequence[object]) -> bool:
@@ -305,14 +309,14 @@ class Half:
         return False
 
     def round_trip(self, until: int) -> int | None:
-        """The least round trip to the receiver that acknowledgements had shown by then, in ns; None: none had."""
+        """The lowest round trip to the receiver according to acknowledgements so far, in ns; None: there were none."""
         place = bisect_right(self.records, (until, 1 << 63))
         return self.records[place - 1][1] if place else None
 
     def sent_again(self, sent: int, until: int) -> int | None:
-        """When what was sent by `sent` and lost behind the capture point was sent for the last time by `until`.
+        """When data sent by `sent` and lost after the capture point was last retransmitted by `until`.
 
-        None: nothing of it was lost in that time, as far as the capture shows.
+        None: none of it was lost in that time, as far as the capture shows.
         """
         place = bisect_right(self.lost, (until, 1 << 63))
         for time, first in reversed(self.lost[max(place - MAX_LOOKED, 0) : place]):
@@ -323,13 +327,13 @@ class Half:
         return None
 
     def between(self, first: int, last: int) -> Trouble:
-        """What went wrong from `first` to `last`, both included (ns since the epoch)."""
+        """Problems from `first` to `last`, both included (ns since the epoch)."""
         if not (self.again or self.late or self.closed):
             return _NO_TROUBLE
         again = bisect_right(self.again, last) - bisect_left(self.again, first)
         low, high = bisect_left(self.late, first), bisect_right(self.late, last)
         late, late_ns = max(high - low, 0), self.late_sum[max(high, low)] - self.late_sum[low]
-        # Windows that were open again by `first` are over; those closed after `last` are none of this span.
+        # Windows reopened by `first` are over; those closed after `last` are not part of this span.
         low, high = bisect_right(self.opened, first), bisect_right(self.closed, last)
         if low >= high:
             return Trouble(again, late, late_ns)
@@ -383,28 +387,28 @@ class Link:
         self.asked = time if asks else None
         """The first SYN."""
         self.asked_last = self.asked
-        """The SYN that was answered: the last one before the answer."""
+        """The SYN that was answered: the last one before the SYN-ACK."""
         self.answered: int | None = None
-        """SYN and ACK."""
+        """The SYN-ACK."""
         self.acknowledged: int | None = None
-        """The client's first packet behind that."""
+        """The client's first packet after that."""
         self.refused: int | None = None
         self.syns = 0
         self.reset_by: Half | None = None
         self.ended: int | None = None
-        """The first FIN, or RST of a connection that had been answered."""
+        """The first FIN, or RST of an answered connection."""
         self.ended_by: Half | None = None
         """Who sent it."""
         self.reset = False
         """It was a RST."""
         self.closed = False
         self.before: Link | None = None
-        """The connection that had the same ends before, as long as somebody may ask for it."""
-        # Without a SYN the end with the higher port: those of clients come from the upper range (RFC 6335, section 6).
+        """The previous connection between the same ends, as long as it may be queried."""
+        # Without a SYN the end with the higher port: clients use the upper range (RFC 6335, section 6).
         self.client = self.halves[0 if asks or ends[0][2] > ends[1][2] else 1]
 
     def give_back(self) -> None:
-        """Nobody asks for it any more: others may remember as much."""
+        """It is no longer needed: others may use its share of memory."""
         self.budget.left += sum(half.remembered for half in self.halves)
 
     def end_by(self, half: Half, time: int, *, reset: bool) -> None:
@@ -423,7 +427,7 @@ class Link:
 
     @property
     def opening(self) -> Opening | None:
-        """What became of its handshake; None: it was not seen to begin."""
+        """The outcome of its handshake; None: its beginning was not captured."""
         if self.asked is None:
             return None
         if self.answered is not None:
@@ -441,7 +445,7 @@ class Link:
         return broker, client
 
     def to_broker(self, until: int) -> int | None:
-        """The least round trip from the capture point to the broker that was seen by then; ns."""
+        """The lowest round trip from the capture point to the broker so far; ns."""
         return _least(self.handshake()[0], self.client.round_trip(until))
 
     def to_client(self, until: int) -> int | None:
@@ -449,7 +453,7 @@ class Link:
         return _least(self.handshake()[1], self.broker.round_trip(until))
 
     def vantage(self) -> Vantage | None:
-        """Where the capture was made, by the handshake; None: it was not seen whole."""
+        """Where the capture was made, by the handshake; None: it was not captured completely."""
         broker, client = self.handshake()
         if broker is None or client is None:
             return None

@@ -1,11 +1,11 @@
-"""One exchange's time, told apart. A pure function of the times at which its bytes passed by, and what was around it.
+"""Splits an exchange's time into parts. A pure function of the times of its bytes and of surrounding events.
 
     response before         request                     response
       … ▆│─── think ───│▆▆▆▆▆▆▆▆▆│─────────────── latency ────────────────│▆▆▆▆▆▆▆▆▆▆▆│
                         request    resent · behind · muted · held · network · wait · broker  response
 
-The parts never overlap, and those from `request` to `response` add up to the exchange's duration. Where a part cannot
-be told from its neighbour, it stays in `broker`, and `may_wait_ns` or `unknown` says so.
+The parts never overlap, and those from `request` to `response` add up to the exchange's duration. A part that cannot be
+separated stays in `broker`, and `may_wait_ns` or `unknown` says so.
 """
 
 from __future__ import annotations
@@ -14,72 +14,74 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kafkasniff.kafka.waits import Wait, WaitReason
+from kafkasniff.kafka.connection.waits import Wait, WaitReason
 
 __all__ = ["PARTS", "Marks", "Parts", "split"]
 
 PARTS: Final = ("think", "request", "resent", "behind", "muted", "held", "network", "wait", "broker", "response")
-"""In the order in which they happen."""
+"""In the order in which they occur."""
 
 
 FULL: Final = 0.9
-"""A fetch that took this part of the wait that it allows was waiting: timers of brokers tick by the millisecond."""
+"""A fetch that took this fraction of its allowed wait was waiting: timers of brokers have a resolution of a
+millisecond.
+"""
 
 
 class Marks(NamedTuple):
-    """When what passed by, in nanoseconds since the epoch."""
+    """Times of an exchange's bytes and surrounding events, in nanoseconds since the epoch."""
 
     request_first: int
     request_done: int
     response_first: int
     response_done: int
     before_done: int | None = None
-    """The last response before it on its connection was done; None: there was none."""
+    """End of the previous response on its connection; None: there was none."""
     quiet_since: int | None = None
-    """The last message before it on its connection was done, of either side; None: there was none."""
+    """End of the previous message on its connection, in either direction; None: there was none."""
     resent_at: int | None = None
-    """Bytes of the request, or in front of it, were lost behind the capture point, and last sent again then."""
+    """Bytes of or before the request were lost after the capture point, and last retransmitted at this time."""
     muted_until: int | None = None
-    """An earlier response told the client to wait until then (KIP-219)."""
+    """An earlier response asked the client to wait until this time (KIP-219)."""
 
 
 class Parts(msgspec.Struct, frozen=True, gc=False):
-    """Where the time of one exchange went, in nanoseconds; None: it cannot be told."""
+    """The parts of one exchange's time, in nanoseconds; None: unknown."""
 
     think: int | None = None
-    """Nothing was on its way on the connection: the client's own time, with the way to the client and back."""
+    """Nothing was in flight on the connection: the client's own time, with the path to the client and back."""
     request: int | None = None
     """From the packet with the request's first byte to the one that completed it."""
     resent: int | None = None
-    """The broker did not have all of it: bytes were lost on the way, until they were sent again."""
+    """The broker did not have all of it: bytes were lost, until they were retransmitted."""
     behind: int | None = None
-    """The broker was still answering earlier requests of the connection, which it takes one after the other."""
+    """The broker was still answering earlier requests of the connection, which it processes one by one."""
     muted: int | None = None
     """The broker did not read from the connection, since an earlier response was throttled (KIP-219)."""
     held: int | None = None
-    """The broker held the response back for its throttle time, as brokers before Kafka 2.0 did."""
+    """The broker delayed the response by its throttle time, as brokers before Kafka 2.0 did."""
     network: int | None = None
-    """The way from the capture point to the broker and back: the least that was seen by then. 0: not known."""
+    """The path from the capture point to the broker and back: the lowest value so far. 0: unknown."""
     wait: int | None = None
     """The broker waited because the request asked it to."""
     broker: int | None = None
-    """What is left of the latency: the broker's queues, work, disk and replicas."""
+    """The rest of the latency: the broker's queues, work, disk and replicas."""
     response: int | None = None
     """From the packet with the response's first byte to the one that completed it."""
     throttled: int = 0
-    """Of `think`: an earlier response had told the client to wait."""
+    """Part of `think`: an earlier response had asked the client to wait."""
     may_wait: int = 0
-    """Of `broker`: it may have been a wait that the request asked for; at most so much of it."""
+    """Part of `broker`: at most this much may have been a wait that the request asked for."""
     reason: WaitReason | None = None
-    """What `wait` or `may_wait` is for."""
+    """The reason of `wait` or `may_wait`."""
 
 
 def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: int, at_once: bool) -> Parts:
-    """Tell the parts apart.
+    """Split the time into parts.
 
-    `network`: round trip from the capture point to the broker; `throttle_ns`: of this response; `at_once`: a broker
-    that throttles answers at once, by the version. Times that go backwards, as clocks of several captures may, leave
-    all that lies between requests and responses untold.
+    `network`: round trip from the capture point to the broker; `throttle_ns`: of this response; `at_once`: a broker of
+    this version responds immediately when it throttles. Times that go backwards, as with clocks of several captures,
+    leave everything between request and response unsplit.
     """
     think = throttled = None
     quiet = marks.quiet_since
@@ -98,7 +100,7 @@ def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: 
     at += behind
     muted = 0 if marks.muted_until is None else max(min(marks.muted_until, marks.response_first) - at, 0)
     left = latency - resent - behind - muted
-    # A response that came sooner than its throttle time was not held back for it.
+    # A response that came sooner than its throttle time was not delayed by it.
     held = throttle_ns if throttle_ns and not at_once and left >= throttle_ns else 0
     left -= held
     way = min(network or 0, left)
@@ -106,7 +108,7 @@ def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: 
     asked = waited = 0
     if wait is not None:
         asked = left if wait.limit_ns is None else min(wait.limit_ns, left)
-        # A fetch that came back early and without what it waited for was ended by something else, or never waited.
+        # A fetch that returned early and without the expected data was ended by something else, or never waited.
         early = wait.reason == "data" and wait.limit_ns is not None and asked < FULL * wait.limit_ns
         waited = asked if wait.sure and not early else 0
     return Parts(

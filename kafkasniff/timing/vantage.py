@@ -1,4 +1,4 @@
-"""Where a capture was made, by its handshakes, and what cannot be known from there."""
+"""Where a capture was made, judged by its handshakes, and what cannot be known from there."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from kafkasniff.timing.link import Vantage
 __all__ = ["Span", "Unknown", "Vantages", "unknown_of"]
 
 MAX_SEEN: Final = 1 << 20
-"""Connections of which it is remembered that they were counted."""
+"""Maximum number of connections that are remembered as counted."""
 
 Unknown = Literal["response", "round-trip", "delayed-acks", "vantage", "client-side", "wait", "beyond-least"]
-"""response: no response, or no times, so that nothing can be told apart; round-trip: the way to the broker, which is in
-its time; delayed-acks: it is known by acknowledgements alone, which may be late; vantage: where the capture was made;
-client-side: what lies between the client and here, by which the client waited longer; wait: whether the broker waited
-as it was asked to; beyond-least: whether this exchange's way to the broker took longer than the least, which would be
-in the broker's time."""
+"""response: no response, or no times, so nothing can be split; round-trip: the path to the broker, which is included in
+its time; delayed-acks: it is known only from acknowledgements, which may be late; vantage: where the capture was
+made; client-side: the path between the client and the capture point, by which the client waited longer; wait:
+whether the broker waited as requested; beyond-least: whether this exchange's path to the broker took longer than the
+minimum, which would be in the broker's time.
+"""
 
 
 def unknown_of(timed: Timed) -> tuple[Unknown, ...]:
-    """What cannot be known of where an exchange's time went."""
+    """Unknowns about the timing of an exchange."""
     marks, link = timed.marks, timed.link
     if marks is None or timed.parts.broker is None:
         return ("response",)
@@ -79,7 +80,7 @@ class Vantages:
 
     @property
     def connections(self) -> int:
-        """How many were counted."""
+        """Number of counted connections."""
         return self.unknown + sum(self.counts.values())
 
 

@@ -1,6 +1,6 @@
-"""All connections of a run as their packets tell them: packet batches in, a `Link` for each connection kept.
+"""All connections of a run according to their packets: packet batches in, a `Link` per remembered connection.
 
-It stands beside the inspector and takes the same batches; nothing of it runs unless somebody asks where time went.
+It takes the same batches as the inspector, and runs only if timing was requested.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 
 import numpy as np
 
-from kafkasniff.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.model import Endpoint
-from kafkasniff.packets import ACK, NO_TIME, SYN, PacketBatch
+from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
+from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
 from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
 from kafkasniff.timing.link import Budget, Half, Link
 
 __all__ = ["MAX_LINKS", "LinkWatch"]
 
 MAX_LINKS: Final = 1 << 16
-"""Connections that are remembered, the latest; some 4 kB each. Fewer where there is less memory than 1 GiB."""
+"""Maximum number of connections that are remembered, the latest; some 4 kB each. Fewer below 1 GiB of memory."""
 
 _End = tuple[int, int, int]
 _Ends = tuple[int, int, int, int, int, int]
@@ -29,9 +29,9 @@ _Ends = tuple[int, int, int, int, int, int]
 
 
 class LinkWatch:
-    """Follows all connections, or those of some `ports`. `over`: is given each connection that is let go, or is left.
+    """Follows all connections, or those of some `ports`. `over`: called with each connection that has ended.
 
-    A connection begins and ends as for reassembly: with a SYN of another number, or after a silence. `memory`: the
+    A connection begins and ends as in reassembly: with a SYN of another number, or after a silence. `memory`: the
     process's budget in bytes.
     """
 
@@ -45,9 +45,9 @@ class LinkWatch:
         self._most = in_proportion(MAX_LINKS, memory)
         self._budget = Budget(memory)
         self._replaced: list[Link] = []
-        """Connections whose ends were used before, within the last batch."""
+        """Connections whose ends were reused within the last batch."""
         self.forgotten = 0
-        """Connections that were let go of because there are too many."""
+        """Number of connections that were dropped because there were too many."""
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets. Hot: a loop over all of them."""
@@ -85,14 +85,14 @@ class LinkWatch:
         if old is not None:
             link.before = old
             self._replaced.append(link)
-            self._tell(old)
-            # What is new goes to the end of the table, where it is not let go of first.
+            self._emit(old)
+            # New entries go to the end of the table, so that they are not dropped first.
             self._remove(key)
         self._halves[(*key[3:], *key[:3])] = link.halves[1]
         self._halves[key] = link.halves[0]
         if len(self._halves) > 2 * self._most:
             oldest = next(iter(self._halves))
-            self._tell(self._halves[oldest].link)
+            self._emit(self._halves[oldest].link)
             self._remove(oldest)
             self.forgotten += 1
         return link.halves[0]
@@ -102,8 +102,8 @@ class LinkWatch:
         self._halves.pop(key, None)
         self._halves.pop((*key[3:], *key[:3]), None)
 
-    def _tell(self, link: Link) -> None:
-        # At once, though it may be asked for until the next batch: where batches end must change nothing.
+    def _emit(self, link: Link) -> None:
+        # Immediately, though it may be queried until the next batch: batch boundaries must not matter.
         link.give_back()
         if self._over is not None:
             self._over(link)
@@ -111,11 +111,11 @@ class LinkWatch:
     def close(self) -> None:
         """There are no more packets."""
         for link in dict.fromkeys(half.link for half in self._halves.values()):
-            self._tell(link)
+            self._emit(link)
         self._halves.clear()
 
     def find(self, client: Endpoint, broker: Endpoint, time_ns: int) -> Link | None:
-        """The connection between two ends at a time, with `client` as the client's; None: it is not remembered."""
+        """The connection between two ends at a time, with `client` as the client; None: it is not remembered."""
         ends = (*_numbers(client), *_numbers(broker))
         half = self._halves.get(ends)
         if half is None:
@@ -123,7 +123,7 @@ class LinkWatch:
         link = half.link
         while link.before is not None and time_ns < link.first_time:
             link = link.before
-        # What was said tells the roles better than ports.
+        # Decoded messages show the roles better than ports do.
         link.client = link.halves[0 if link.ends[0] == ends[:3] else 1]
         return link
 

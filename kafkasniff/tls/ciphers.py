@@ -1,8 +1,8 @@
 """The cipher suites that can be decrypted, by their codes.
 
 Sources: the TLS Cipher Suites registry of IANA; RFC 5246 (CBC), 5288 and 5289 (GCM), 5487 and 5489 (PSK), 6655 and 7251
-(CCM), 7905 (ChaCha20-Poly1305), 8446 (TLS 1.3). How keys are exchanged does not matter here, since the key log has the
-outcome; it is part of a suite's name and code only.
+(CCM), 7905 (ChaCha20-Poly1305), 8446 (TLS 1.3). The key exchange does not matter here, since the key log has its
+outcome; it is only part of a suite's name and code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Suite(NamedTuple):
     mode: Mode
     key_length: int
     tag_length: int
-    """Of the AEAD's tag; of CBC: of the HMAC."""
+    """Length of the AEAD's tag; for CBC of the HMAC."""
     digest: str
     """Hash of the key schedule, by its name in hashlib."""
     mac: str
@@ -153,7 +153,7 @@ _HASHES: Final = {"SHA": "sha1", "SHA256": "sha256", "SHA384": "sha384"}
 
 
 def suite(code: int) -> Suite | None:
-    """The suite with this code; None where it is not one that can be decrypted."""
+    """The suite with this code; None if it cannot be decrypted."""
     return _suites().get(code)
 
 
@@ -165,7 +165,7 @@ def _suites() -> dict[int, Suite]:
         found[int(code, 16)] = _make(f"TLS_{cipher}_{digest}", cipher, digest, tls13=True)
     for line in _TLS12.split("\n")[1:-1]:
         code, exchange, cipher, digest = line.split()
-        # The registry's names of the CCM suites say no hash.
+        # The registry's names of the CCM suites do not include a hash.
         name = f"TLS_{exchange}_WITH_{cipher}" + ("" if "CCM" in cipher else f"_{digest}")
         found[int(code, 16)] = _make(name, cipher, digest, tls13=False)
     return found
@@ -178,7 +178,7 @@ def _make(name: str, cipher: str, digest: str, *, tls13: bool) -> Suite:
         return Suite(name, "chacha20", 32, 16, mac_hash, "", tls13)
     key_length = int(rest[0]) // 8
     if rest[1] == "CBC":
-        # RFC 5246, 5: where the suite names none, TLS 1.2 derives keys with SHA-256.
+        # RFC 5246, 5: if the suite names no hash, TLS 1.2 derives keys with SHA-256.
         schedule = "sha384" if mac_hash == "sha384" else "sha256"
         return Suite(name, "cbc", key_length, _MAC_LENGTHS[mac_hash], schedule, mac_hash, tls13)
     tag = 8 if rest[-1] == "8" else 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from kafkasniff.streams import Run, Stretch
+from kafkasniff.tcp.segments import Run, Stretch
 from kafkasniff.tls.record import Record
 
 __all__ = ["ClearBytes"]
@@ -39,13 +39,13 @@ class ClearBytes:
     def __init__(self) -> None:
         self._pieces = (_Pieces(), _Pieces())
         self.size = [0, 0]
-        """Bytes of each stream so far; for the reader to set back."""
+        """Number of bytes of each stream so far; the reader may reset it."""
 
     def add(self, direction: int, record: Record, lead: int, clear: bytes, now: int) -> None:
-        """Take what was in a record, at the packet of order `now`; its first byte stood at `lead` in the fragment.
+        """Take the contents of a record, at the packet of order `now`; its first byte is at `lead` in the fragment.
 
-        All of it is there when the record is whole, but each byte is told to have come with the packet that brought it,
-        so that latencies are right; the last one with the packet that brought the record's last.
+        All of it is available only when the record is complete. But each byte is attributed to the packet that carried
+        it, so that latencies are right; the last one to the packet with the record's last byte.
         """
         pieces = self._pieces[direction]
         self.size[direction] += len(clear)
@@ -68,12 +68,12 @@ class ClearBytes:
         pieces.released.append(released)
 
     def would_tie(self, direction: int, order: int) -> bool:
-        """Whether the other stream has bytes of this order, or of a later one: then those have to be taken before."""
+        """Whether the other stream has bytes of this order or later: then those have to be taken before."""
         other = self._pieces[1 - direction].order
         return bool(other) and other[-1] >= order
 
     def take(self) -> Stretch | None:
-        """What there is, as runs; None where there is nothing."""
+        """The bytes so far, as runs; None if there are none."""
         if not (self._pieces[0].data or self._pieces[1].data):
             return None
         first, second = (pieces.run() if pieces.data else None for pieces in self._pieces)

@@ -1,7 +1,7 @@
 """Records of TLS 1.2 to clear bytes (RFC 5246, 6.2.3 and 6.3).
 
-AEAD: RFC 5288 (GCM), 6655 (CCM), 7905 (ChaCha20-Poly1305). CBC with HMAC, authenticated before or behind encryption
-(RFC 7366, encrypt-then-MAC). Versions before 1.2 are not decrypted: they chain or derive differently.
+AEAD: RFC 5288 (GCM), 6655 (CCM), 7905 (ChaCha20-Poly1305). CBC with HMAC, authenticated before or after encryption (RFC
+7366, encrypt-then-MAC). Versions before 1.2 are not decrypted: they chain or derive differently.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["Aead12", "Cbc12", "protections12"]
 
 _BLOCK: Final = 16
 _EXPLICIT: Final = 8
-"""Bytes of the nonce that stand in front of a record of GCM or CCM."""
+"""Bytes of the nonce at the beginning of a record of GCM or CCM."""
 _MASTER: Final = 48
 
 
 def protections12(
     suite: Suite, master: bytes, client_random: bytes, server_random: bytes, *, encrypt_then_mac: bool
 ) -> tuple[Aead12 | Cbc12, Aead12 | Cbc12]:
-    """How the client's and the server's records are protected, by the master secret.
+    """The protection of the client's and the server's records, from the master secret.
 
-    Raises ValueError where it has not the length of one, UnsupportedAlgorithm where OpenSSL lacks the cipher.
+    Raises ValueError if its length is wrong, UnsupportedAlgorithm if OpenSSL lacks the cipher.
     """
     if len(master) != _MASTER:
         raise ValueError("a master secret has 48 bytes")
@@ -84,10 +84,10 @@ class Aead12:
         self._fixed = fixed
         self._tag = suite.tag_length
         self.lead = 0 if suite.mode == "chacha20" else _EXPLICIT
-        """Bytes of the fragment in front of the first that has a clear one."""
+        """Bytes of the fragment before the first one with a clear counterpart."""
 
     def open(self, record: Record, seq: int) -> tuple[int, bytes] | None:
-        """Content type and clear bytes of the record with this number; None where it is not that. Hot."""
+        """Content type and clear bytes of the record with this number; None if it does not authenticate. Hot."""
         data, lead = record.data, self.lead
         length = len(data) - lead - self._tag
         if length < 0:
@@ -116,10 +116,10 @@ class Cbc12:
         self._size = hashlib.new(digest).digest_size
         self._mac_first = not encrypt_then_mac
         self.lead = _BLOCK
-        """Bytes of the fragment in front of the first that has a clear one: the initialisation vector."""
+        """Bytes of the fragment before the first one with a clear counterpart: the initialisation vector."""
 
     def open(self, record: Record, seq: int) -> tuple[int, bytes] | None:
-        """Content type and clear bytes of the record with this number; None where it is not that. Hot."""
+        """Content type and clear bytes of the record with this number; None if it does not authenticate. Hot."""
         data = record.data
         if not self._mac_first:
             end = len(data) - self._size
@@ -130,7 +130,8 @@ class Cbc12:
             return None
         decryptor = Cipher(self._key, CBC(data[:_BLOCK])).decryptor()
         clear = decryptor.update(data[_BLOCK:]) + decryptor.finalize()
-        # Padding: its length, and that often, and the length itself. Who reads a capture is no oracle: plain checks do.
+        # Padding: its length, repeated that often, and the length itself. Reading a capture is no padding oracle, so
+        # plain checks suffice.
         padding = clear[-1] + 1
         if padding > len(clear) or clear[-padding:] != bytes((padding - 1,)) * padding:
             return None

@@ -23,15 +23,14 @@ def _expand_label(suite: Suite, secret: bytes, label: bytes, length: int) -> byt
 
 
 def next_secret(suite: Suite, secret: bytes) -> bytes:
-    """The traffic secret behind a KeyUpdate (RFC 8446, 7.2)."""
+    """The traffic secret after a KeyUpdate (RFC 8446, 7.2)."""
     return _expand_label(suite, secret, b"traffic upd", len(secret))
 
 
 class Protection13:
     """The records of one stream under one traffic secret.
 
-    Raises ValueError where the secret has not the length of the suite's hash, UnsupportedAlgorithm where OpenSSL lacks
-    the cipher.
+    Raises ValueError if its length is not that of the suite's hash, UnsupportedAlgorithm if OpenSSL lacks the cipher.
     """
 
     __slots__ = ("_cipher", "_iv", "lead")
@@ -49,14 +48,14 @@ class Protection13:
         else:
             self._cipher = ChaCha20Poly1305(key)
         self.lead = 0
-        """Bytes of the fragment in front of the first that has a clear one."""
+        """Bytes of the fragment before the first one with a clear counterpart."""
 
     def open(self, record: Record, seq: int) -> tuple[int, bytes] | None:
-        """Content type and clear bytes of the record with this number; None where it is not that. Hot."""
+        """Content type and clear bytes of the record with this number; None if it does not authenticate. Hot."""
         try:
             inner = self._cipher.decrypt((self._iv ^ seq).to_bytes(_IV), record.data, record.header)
         except InvalidTag:
             return None
-        # The content type is the last byte that is not zero; behind it stands padding (RFC 8446, 5.4).
+        # The content type is the last non-zero byte; padding follows it (RFC 8446, 5.4).
         inner = inner.rstrip(b"\0")
         return (inner[-1], inner[:-1]) if inner else None

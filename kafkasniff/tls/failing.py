@@ -1,8 +1,9 @@
-"""Why a handshake without keys failed, as far as alerts, sizes and the order of closes show it.
+"""Why a handshake without keys failed, judged by alerts, sizes and the order of closes.
 
-Up to TLS 1.2 nearly all of a handshake is in clear. In TLS 1.3 all behind the ServerHello is encrypted, but a record's
-size is not hidden: an alert has two bytes (RFC 8446, 6), and an empty Certificate message, of a client that was asked
-and has none, has eight (4.4.2). A server that took the client's Finished sends tickets or data next, which are larger.
+Up to TLS 1.2 nearly all of a handshake is in clear. In TLS 1.3 everything after the ServerHello is encrypted, but a
+record's size is visible: an alert has two bytes (RFC 8446, 6), and an empty Certificate message, from a client that was
+asked and has none, has eight (4.4.2). A server that accepted the client's Finished sends tickets or data next, which
+are larger.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["is_settled", "why_failed"]
 _TAGS: Final = (16, 8)
 """Bytes of the tags of cipher suites of TLS 1.3 (RFC 8446, B.4); CCM_8 has the short one."""
 _PADDING: Final = (0, 16)
-"""Bytes of padding: Java adds 16 to all that is not application data (SSLEngineOutputRecord), others none."""
+"""Bytes of padding: Java adds 16 except to application data (SSLEngineOutputRecord), others none."""
 _ALERT: Final = frozenset(2 + 1 + tag + padding for tag in _TAGS for padding in _PADDING)
 """Bytes of an encrypted alert, with the byte for its type."""
 _FINISHED: Final = (36, 52)
@@ -37,20 +38,20 @@ _EMPTY_CERTIFICATE: Final = frozenset(8 + 1 + tag + padding for tag in _TAGS for
 
 
 def is_settled(client: Half, server: Half) -> bool:
-    """Of TLS 1.3: whether the handshake worked, as far as sizes tell. What both sent is in their queues."""
+    """For TLS 1.3: whether the handshake succeeded, judged by sizes. The records of both sides are in their queues."""
     first = next(_encrypted(client.queue), None)
     return first is not None and any(len(one.data) not in _ALERT for one in _behind(server, first))
 
 
 def why_failed(client: Half, server: Half, *, is_13: bool, by_client: bool, closed_ns: int) -> str | None:
-    """What ended a handshake before it was over; None where it may have been over, or nothing shows it.
+    """Why a handshake ended early; None if it may have completed, or nothing shows the reason.
 
     `by_client`: the client's FIN or RST came first; `closed_ns`: when the first one came.
     """
     if not (client.whole and server.whole):
         return None
     if not is_13:
-        # Its Finished would be in the queue, as there are no keys.
+        # Its Finished would be in the queue, since there are no keys.
         return CLIENT_LEFT if by_client and client.epoch.phase == "clear" else None
     sent = list(_encrypted(client.queue))
     if not sent:
@@ -61,7 +62,7 @@ def why_failed(client: Half, server: Half, *, is_13: bool, by_client: bool, clos
     if any(len(one.data) not in _ALERT for one in answers):
         return None
     if by_client and not any(one.marks[-1].time_ns < closed_ns for one in answers):
-        return LEFT_AT_ONCE  # what a server says to a client that leaves is a close_notify
+        return LEFT_AT_ONCE  # a server's reply to a leaving client is a close_notify
     why = SERVER_REFUSED if answers else SERVER_LEFT
     if len(sent[0].data) in _EMPTY_CERTIFICATE:
         return f"{why}; {NO_CLIENT_CERTIFICATE}"

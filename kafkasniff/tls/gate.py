@@ -1,8 +1,8 @@
 """Whether a connection is TLS, by the first bytes of its streams.
 
-A stream that begins with a hello is TLS; one that is captured from its middle on is, where two records follow each
-other. Neither can be Kafka: as a length these bytes would be more than 365 million. The stream whose bytes come first
-has the say. What comes before it is clear is held back: a few bytes, or a record of a stream without beginning.
+A stream that begins with a hello is TLS; one captured from the middle on is TLS if two records follow each other.
+Neither can be Kafka: as a length these bytes would be more than 365 million. The stream whose bytes come first decides.
+Earlier items are held back: a few bytes, or a record of a stream without beginning.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kafkasniff.streams import Closed, Gap, Item, Late, Run, Started, Stretch, Wrapped
+from kafkasniff.tcp.segments import Closed, Gap, Item, Late, Run, Started, Stretch, Wrapped
 from kafkasniff.tls.handshake import CLIENT_HELLO, SERVER_HELLO
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import APPLICATION_DATA, HANDSHAKE, HEADER, may_be_header
@@ -25,26 +25,27 @@ if TYPE_CHECKING:
 __all__ = ["MAX_HELD", "TlsGate", "is_tls"]
 
 MAX_HELD: Final = 32_768
-"""Items held back until it is clear whether the connection is TLS: a record's bytes one by one, and some. Behind that
-it is none: whoever repeats one segment for ever must not fill the memory."""
+"""Maximum number of items held back until it is clear whether the connection is TLS: a record's bytes one by one, and
+some more. Beyond it the connection is not TLS, so that endless repetitions of one segment do not fill the memory.
+"""
 ITEM_BYTES: Final = 1_000
 """Bytes of memory of an item that is held back, without those of its streams."""
 _NEXT: Final = 3
-"""Bytes of a second record's header that are looked at."""
+"""Bytes of a second record's header that are examined."""
 
 
 class TlsGate:
-    """Stands in front of a connection's reader, from its first packet on."""
+    """Precedes a connection's reader, from its first packet on."""
 
     __slots__ = ("_aligned", "_heads", "_held", "_session", "plain")
 
     def __init__(self) -> None:
         self.plain = False
-        """The connection is not TLS: what happens on it need not come here any more."""
+        """The connection is not TLS: its items need not pass through here any more."""
         self._session: TlsSession | None = None
         self._aligned = [False, False]
         self._heads = [b"", b""]
-        """What is held of each stream, that is its first bytes."""
+        """The first bytes of each stream, which are held back."""
         self._held: list[Item] = []
 
     @property
@@ -54,33 +55,33 @@ class TlsGate:
 
     @property
     def waiting(self) -> int:
-        """Bytes that its reader has heard of (`Wrapped`) and may get yet."""
+        """Bytes that were announced to its reader (`Wrapped`) and may still follow."""
         return 0 if self._session is None else self._session.waiting
 
     @property
     def buffered(self) -> int:
-        """Bytes that are kept."""
+        """Bytes that are buffered."""
         return self.waiting + len(self._heads[0]) + len(self._heads[1])
 
     @property
     def memory(self) -> int:
-        """Bytes of memory of what is kept, about."""
+        """Approximate memory of buffered data in bytes."""
         if self._session is not None:
             return self._session.memory
         return self.buffered + len(self._held) * ITEM_BYTES
 
     def feed(self, items: list[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
-        """Take what happened on the connection; returns what its reader is to be fed: clear bytes.
+        """Take the connection's items; returns those for its reader: clear bytes.
 
-        `wanted` False: the reader has no use for them any more. Hot for connections that are no TLS: what they have is
-        handed on as it is.
+        `wanted` False: the reader no longer needs them. Hot for connections without TLS: their items are passed on
+        unchanged.
         """
         if self._session is not None:
             return self._session.feed(items, keys, wanted=wanted)
         out: list[Item] = []
         for index, item in enumerate(items):
             if isinstance(item, Late):
-                continue  # of no use to a record that is missing
+                continue  # useless for a record that is missing
             decided = self._look(item)
             if decided is None and len(self._held) >= MAX_HELD:
                 decided = False, _order(item, self._held)
@@ -104,13 +105,13 @@ class TlsGate:
                 self._session = TlsSession(keys, order)
                 late = [one if isinstance(one, Stretch) else _not_before(one, order) for one in held]
                 return [*out, *self._session.feed([*late, *items[index:]], keys, wanted=wanted)]
-            # Each in its place, as if it had come when this was clear.
+            # Each in its place, as if it had arrived when this was clear.
             late = [piece for one in (*held, item) for piece in _pieces(one, order)]
             return [*out, *late, *items[index + 1 :]]
         return out
 
     def _look(self, item: Item) -> tuple[bool, int] | None:
-        """Whether the connection is TLS, and the order of the packet at which that is clear; None where it is not."""
+        """Whether the connection is TLS, and the order of the packet that decides it; None if undecided."""
         if isinstance(item, Stretch):
             return self._look_at_bytes(item)
         if isinstance(item, Closed):
@@ -142,7 +143,7 @@ class TlsGate:
 
 
 def is_tls(head: bytes, *, aligned: bool) -> bool | None:
-    """Whether a stream is TLS by its first bytes; None where it takes more. `aligned`: they are the stream's first."""
+    """Whether a stream is TLS by its first bytes; None if more are needed. `aligned`: they are the stream's first."""
     if not may_be_header(head) or head[0] not in (HANDSHAKE, APPLICATION_DATA):
         return False
     if head[0] == HANDSHAKE:
@@ -156,7 +157,7 @@ def is_tls(head: bytes, *, aligned: bool) -> bool | None:
 
 
 def _own(item: Item) -> Item:
-    """The same with bytes of its own: what waits must not keep the whole batch of packets that it is a part of."""
+    """A copy with its own bytes: waiting items must not keep the whole batch of packets alive."""
     return Stretch(tuple(map(_own_run, item.runs))) if isinstance(item, Stretch) else item  # type: ignore[arg-type]
 
 
@@ -174,12 +175,12 @@ def _own_run(run: Run | None) -> Run | None:
 
 
 def _begins(item: Item, order: int) -> bool:
-    """Whether nothing of an item is in front of this place in capture order."""
+    """Whether nothing of an item precedes this place in capture order."""
     return not isinstance(item, Stretch) or all(run is None or run.order[run.first] >= order for run in item.runs)
 
 
 def _order(item: Item, held: list[Item]) -> int:
-    """The order at which an item became known, or the last one in front of it that has one."""
+    """The order at which an item became known, or that of the last item before it that has one."""
     for one in (item, *reversed(held)):
         if isinstance(one, Stretch):
             return max(run.order[run.last - 1] for run in one.runs if run is not None)

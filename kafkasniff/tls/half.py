@@ -1,9 +1,9 @@
-"""One stream of a TLS connection: its records, the keys they are under, and the search for them behind a loss.
+"""One stream of a TLS connection: its records, their keys, and the search for them after a loss.
 
-A record's number is part of what authenticates it, and is not on the wire. Behind missing bytes neither the number nor,
-as a rule, the place of the next record is known. Both are searched: what looks like a record is tried with the numbers
-that it can have by the bytes that are missing, under the present keys and those that follow them. Authentication tells
-when it is right, so that nothing is ever guessed.
+A record's number is part of its authentication and is not on the wire. After missing bytes neither the number nor,
+usually, the position of the next record is known. Both are searched: candidates are tried with all numbers that the
+missing bytes allow, under the present keys and those that follow them. Authentication confirms a match, so nothing is
+ever guessed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from kafkasniff.streams import Gap
+from kafkasniff.tcp.segments import Gap
 from kafkasniff.tls.handshake import TLS13, HandshakeBuffer
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.protection import (
@@ -29,17 +29,17 @@ from kafkasniff.tls.record import Record, RecordCutter
 __all__ = ["MAX_SEARCH", "MAX_SKIPPED", "TRIAL_BYTES", "TRIAL_FACTOR", "Half", "Loss"]
 
 MAX_SKIPPED: Final = 16_384
-"""Records that may be missing at once: numbers that are tried for the next one."""
+"""Maximum number of records that may be missing at once: numbers that are tried for the next one."""
 SMALLEST: Final = 22
-"""Bytes of a record with one byte in it: so many records at most are in missing bytes."""
+"""Size of a record with one byte of content: bounds the number of records in missing bytes."""
 MAX_SEARCH: Final = 256 << 10
-"""Bytes in which the next record is looked for: fifteen records of the largest size."""
+"""Bytes in which the next record is searched: fifteen records of the largest size."""
 TRIAL_BYTES: Final = 64 << 20
 """Bytes that may be decrypted in vain, some tenths of a second's work …"""
 TRIAL_FACTOR: Final = 16
-"""… and as many again by and by: so many for each byte that was decrypted. So the work stays linear in the input."""
+"""… and this many more for each byte that was decrypted. So the work stays linear in the input."""
 TRIAL_COST: Final = 256
-"""What a trial costs besides the record's bytes, as if it were bytes."""
+"""Fixed cost of a trial, expressed in bytes."""
 
 
 class Loss(NamedTuple):
@@ -47,7 +47,7 @@ class Loss(NamedTuple):
 
     gap: Gap
     in_step: bool
-    """One record was lost, and the next one's place is known."""
+    """One record was lost, and the position of the next one is known."""
 
     @property
     def order(self) -> int:
@@ -56,7 +56,7 @@ class Loss(NamedTuple):
 
 
 class Half:
-    """The state of one stream. What the key log gave is no part of it between two runs."""
+    """The state of one stream. Secrets from the key log are not part of it between two runs."""
 
     __slots__ = (
         "_budget",
@@ -85,26 +85,26 @@ class Half:
         self.cutter = RecordCutter()
         self.handshake = HandshakeBuffer()
         self.queue: deque[Record | Loss] = deque()
-        """What was cut and could not be taken yet."""
+        """Records that were cut and could not be decrypted yet."""
         self.held = 0
         """Bytes of it."""
         self.negotiated: Negotiated | None = None
-        """What its present keys come of."""
+        """Origin of its present keys."""
         self.epoch = Epoch("clear")
         self.seq = 0
         """Number of the next record under these keys."""
         self.slack = 0
-        """By how much it may be more, because of losses."""
+        """By how much it may be higher, because of losses."""
         self.opened = False
         """A record was opened."""
         self.failed = 0
-        """Records on end that could not be opened."""
+        """Number of consecutive records that could not be opened."""
         self.skippable = 0
-        """Records that may fail in front of the first that does not, since they are under other keys."""
+        """Number of records that may fail before the first success, since they are under other keys."""
         self.whole = True
-        """Nothing is missing of what is protected."""
+        """No protected bytes are missing."""
         self.started = False
-        """The beginning of the clear stream was told."""
+        """The beginning of the clear stream was emitted."""
         self.dead = False
         """No more of it is read."""
         self._budget = TRIAL_BYTES
@@ -114,11 +114,11 @@ class Half:
 
     @property
     def waiting(self) -> int:
-        """Bytes that are kept until they can be read."""
+        """Bytes that are buffered until they can be decrypted."""
         return self.held + len(self.cutter)
 
     def die(self) -> None:
-        """Read and keep nothing more of it."""
+        """Read and buffer nothing more of it."""
         self.dead = True
         self.queue.clear()
         self.held = 0
@@ -128,7 +128,7 @@ class Half:
     # -- keys -------------------------------------------------------------------------------------------------------
 
     def enter(self, epoch: Epoch, negotiated: Negotiated | None = None) -> None:
-        """What follows is under other keys."""
+        """The following records are under other keys."""
         if negotiated is not None:
             self.negotiated = negotiated
             self._secret = None
@@ -137,13 +137,13 @@ class Half:
         self._opener = None
 
     def refused(self) -> str | None:
-        """Why its records cannot be opened even if there are keys, as far as that was seen."""
+        """Why its records cannot be opened even with keys, as far as is visible."""
         if self._refused is None and self.negotiated is not None:
             self._refused = why_not(self.negotiated)
         return self._refused
 
     def opener(self, keys: KeyLog, order: int, *, client: bool) -> Protection | None:
-        """What opens the present records; None where there are no keys for it at the packet of this order."""
+        """The decryptor of the present records; None if there are no keys for it at the packet of this order."""
         if self._opener is None:
             self._opener = self._make(self.epoch, keys, order, client=client)
         return self._opener
@@ -163,7 +163,8 @@ class Half:
             secret = found
         try:
             if updates:
-                # Imports what `protection` does, and is behind it: an update comes in a record that was opened.
+                # Imports what `protection` does, which is imported by then: an update comes in a record that was
+                # opened.
                 secret = later_secret(negotiated, secret, updates)
             made = protection(negotiated, epoch.phase, secret, client=client)
         except ProtectionError as error:
@@ -173,10 +174,10 @@ class Half:
             self._secret = (epoch, secret)
         return made
 
-    # -- behind losses ------------------------------------------------------------------------------------------------
+    # -- after losses -----------------------------------------------------------------------------------------------
 
     def _suspects(self) -> list[tuple[Epoch, int]]:
-        """The keys that the next record may be under, and the lowest number it may have."""
+        """The keys that the next record may be under, and its lowest possible number."""
         here, seq = self.epoch, self.seq
         if self.negotiated is None:
             return []
@@ -187,18 +188,18 @@ class Half:
         return [(Epoch("handshake"), seq if here.phase == "handshake" else 0), (Epoch("application"), 0)]
 
     def can_search(self, keys: KeyLog, order: int, *, client: bool) -> bool:
-        """Whether there are keys to look for records with."""
+        """Whether there are keys to search for records with."""
         return any(self._make(epoch, keys, order, client=client) is not None for epoch, _ in self._suspects())
 
     @property
     def spent(self) -> bool:
-        """So much was tried in vain that no more will be."""
+        """The work limit is exhausted: nothing more will be tried."""
         return self._budget <= 0
 
     def search(self, record: Record, span: int, keys: KeyLog, order: int, *, client: bool) -> _Opened | None:
-        """Open a record whose number is by at most `span` higher than the next one; None where that fails.
+        """Open a record whose number is at most `span` above the next one; None on failure.
 
-        Where it does not, the stream is in step behind it.
+        On success, the stream is in step after it.
         """
         size = len(record.data) + TRIAL_COST
         for epoch, first in self._suspects():
@@ -222,7 +223,7 @@ class Half:
         return None
 
     def resume(self, keys: KeyLog, order: int, *, client: bool) -> tuple[Record, _Opened] | None:
-        """Look for the next record in what there is behind a loss; None where that takes more, or is over (`dead`)."""
+        """Search for the next record after a loss; None if more bytes are needed, or the search is over (`dead`)."""
         cutter = self.cutter
         while (record := cutter.seek()) is not None and not self.spent:
             found = self.search(record, cutter.passed // SMALLEST + 1, keys, order, client=client)
@@ -233,7 +234,7 @@ class Half:
 
     @property
     def given_up(self) -> bool:
-        """The search was in vain."""
+        """The search failed."""
         return self.spent or self.cutter.searched > MAX_SEARCH
 
     def accept(self, size: int) -> None:
@@ -246,7 +247,7 @@ class Half:
 
 
 class _Opened(NamedTuple):
-    """A record's content."""
+    """The content of a record."""
 
     lead: int
     content_type: int

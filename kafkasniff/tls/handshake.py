@@ -1,4 +1,4 @@
-"""What the messages of a handshake say, as far as decryption and people need it (RFC 5246, 7.4; RFC 8446, 4)."""
+"""Fields of handshake messages that decryption and reports need (RFC 5246, 7.4; RFC 8446, 4)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ TLS12: Final = 0x0303
 TLS13: Final = 0x0304
 
 MAX_MESSAGE: Final = 256 << 10
-"""Bytes of a handshake message; chains of certificates have some 5 kB."""
+"""Maximum size of a handshake message in bytes; certificate chains have some 5 kB."""
 MAX_ALPN: Final = 16
-"""Protocols of a client's list that are kept."""
+"""Maximum number of a client's protocols that are kept."""
 
 _SERVER_NAME: Final = 0
 _ALPN: Final = 16
@@ -74,17 +74,17 @@ class ServerHello(msgspec.Struct, frozen=True):
     alpn: str | None = None
     encrypt_then_mac: bool = False
     retry: bool = False
-    """It is a HelloRetryRequest: another ClientHello comes, and another ServerHello."""
+    """It is a HelloRetryRequest: another ClientHello and another ServerHello follow."""
     session_id: bytes = b""
-    """Of TLS 1.2: the session that the connection begins or resumes; empty where the server keeps none."""
+    """For TLS 1.2: the session that the connection begins or resumes; empty if the server keeps none."""
 
 
 class _ShortError(ValueError):
-    """A field reaches beyond what holds it."""
+    """A field exceeds its container."""
 
 
 class _Fields:
-    """Reads fields one after the other."""
+    """Reads consecutive fields."""
 
     __slots__ = ("_at", "_data")
 
@@ -109,22 +109,22 @@ class _Fields:
 
 
 class HandshakeBuffer:
-    """Puts handshake messages of one stream together; they may share records, and reach over several."""
+    """Reassembles handshake messages of one stream; they may share records, and span several."""
 
     __slots__ = ("_data",)
 
     def __init__(self) -> None:
-        # Grows and shrinks in place: a message may come in records of a byte each.
+        # Grows and shrinks in place: a message may come in records of one byte each.
         self._data = bytearray()
 
     def clear(self) -> None:
-        """Records are missing: what there is of a message is of no use."""
+        """Records are missing: drop the partial message."""
         self._data = bytearray()
 
     def add(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Take a record's content; yields type and body of each message that is whole by now.
+        """Take a record's content; yields type and body of each message that is now complete.
 
-        A message longer than MAX_MESSAGE yields its type and no bytes, and what is there of it is passed over.
+        A message longer than MAX_MESSAGE yields its type and no bytes, and its content is skipped.
         """
         self._data += data
         while len(self._data) >= 4:
@@ -142,7 +142,7 @@ class HandshakeBuffer:
 
 
 def client_hello(body: bytes) -> ClientHello | None:
-    """A ClientHello's body; None where it is none."""
+    """A ClientHello's body; None if invalid."""
     try:
         fields = _Fields(body)
         version, random = fields.number(2), fields.take(32)
@@ -168,7 +168,7 @@ def client_hello(body: bytes) -> ClientHello | None:
 
 
 def server_hello(body: bytes) -> ServerHello | None:
-    """A ServerHello's body; None where it is none."""
+    """A ServerHello's body; None if invalid."""
     try:
         fields = _Fields(body)
         version, random = fields.number(2), fields.take(32)
@@ -193,7 +193,7 @@ def server_hello(body: bytes) -> ServerHello | None:
 
 
 def encrypted_extensions(body: bytes) -> tuple[str | None, bool]:
-    """Of TLS 1.3: the application protocol that the server chose, and whether it takes early data."""
+    """For TLS 1.3: the application protocol that the server chose, and whether it accepts early data."""
     try:
         found = _extensions(_Fields(body))
         alpn = _protocols(found.get(_ALPN))
@@ -203,7 +203,7 @@ def encrypted_extensions(body: bytes) -> tuple[str | None, bool]:
 
 
 def certificate_of(body: bytes) -> bytes | None:
-    """The first certificate (DER) of a Certificate message of TLS 1.2; None where there is none."""
+    """The first certificate (DER) of a Certificate message of TLS 1.2; None if there is none."""
     try:
         return _Fields(_Fields(body).vector(3)).vector(3)
     except _ShortError:
@@ -211,7 +211,7 @@ def certificate_of(body: bytes) -> bytes | None:
 
 
 def _extensions(fields: _Fields) -> dict[int, bytes]:
-    """Extensions by type; hellos of old may end before them."""
+    """Extensions by type; old hellos may end before them."""
     found: dict[int, bytes] = {}
     if not len(fields):
         return found

@@ -1,12 +1,12 @@
-"""Key logs: the secrets of TLS connections, as one of their endpoints wrote them down.
+"""Key logs: the secrets of TLS connections, logged by one of their endpoints.
 
 A line is a label, the client random of the connection, and the secret, the latter two as hexadecimal digits (RFC 9850,
-first NSS's SSLKEYLOGFILE). Java agents and OpenSSL's `s_client` also write `RSA Session-ID:… Master-Key:…`, which names
-a session of TLS 1.2 by the id in its ServerHello (Wireshark's documentation of `tls.keylog_file`). Such lines are in a
-file, which may grow while it is read, and in decryption secrets blocks of pcapng captures, where they count from their
-place in the capture on: so what is decrypted does not depend on how packets were batched.
+originally NSS's SSLKEYLOGFILE). Java agents and OpenSSL's `s_client` also write `RSA Session-ID:… Master-Key:…`, which
+names a session of TLS 1.2 by the id in its ServerHello (Wireshark's documentation of `tls.keylog_file`). Such lines are
+in a file, which may grow while it is read, and in decryption secrets blocks of pcapng captures, which apply from their
+place in the capture on. So the result of decryption does not depend on how packets were batched.
 
-No secret and no line is ever part of what is told about a key log.
+No secret and no line is ever part of a report about a key log.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ LABELS: Final = frozenset(
         "SERVER_TRAFFIC_SECRET_0",
     }
 )
-"""Labels whose secrets decrypt records. Lines with others (exporters, QUIC, ECH) are passed over, as RFC 9850 wants."""
+"""Labels whose secrets decrypt records. Lines with others (exporters, QUIC, ECH) are skipped, as RFC 9850 requires."""
 
 SESSION_ID: Final = "Session-ID"
-"""Stands for the label of a master secret that is found by the id of its session."""
+"""Replaces the label of a master secret that is found by the id of its session."""
 
 MAX_SECRETS: Final = 262_144
-"""Secrets kept of a file, and as many of captures, some 250 bytes each; a TLS 1.3 connection has four. Beyond that the
-oldest of a file go, since it may grow for ever; of captures the first stay."""
+"""Maximum number of secrets of a file, and of captures, some 250 bytes each; a TLS 1.3 connection has four. Beyond it
+the oldest of a file are dropped, since it may grow forever; for captures the first are kept.
+"""
 MAX_LINE: Final = 4096
-"""Bytes of a line; the longest that are of use have 200."""
+"""Maximum size of a line in bytes; the longest useful ones have 200."""
 MAX_FLAWS: Final = 20
-"""Bad lines that are reported one by one; further ones are counted."""
+"""Number of bad lines that are reported individually; further ones are counted."""
 
 _LINE: Final = re.compile(rb"([A-Z0-9_]+) ([0-9A-Fa-f]*) ([0-9A-Fa-f]*)")
 _SESSION: Final = re.compile(rb"RSA Session-ID: ?([0-9A-Fa-f]*) Master-Key: ?([0-9A-Fa-f]*)")
 _LONGEST_SESSION_ID: Final = 32
 _RANDOM: Final = 32
 _LENGTHS: Final = {True: frozenset({48}), False: frozenset({32, 48})}
-"""Lengths of secrets: of a master secret, and of those of TLS 1.3, which have the length of their hash."""
+"""Valid lengths of secrets: of a master secret, and of those of TLS 1.3, which have the length of their hash."""
 
 
 class _Lines:
@@ -64,82 +65,76 @@ class _Lines:
         if ended and self.rest:
             lines.append(self.rest)
             self.rest = b""
-        # A line that does not end is none; what follows of it is told as lines that are none either.
+        # An overlong line is invalid; the rest of it is reported as further invalid lines.
         self.rest = self.rest[: MAX_LINE + 1]
         return lines
 
 
 class FileSecrets:
-    """What a key log has read of its file, for other processes of the run: to be pickled, but not to be shown."""
+    """A key log's state of its file, for other processes of the run: can be pickled, but must not be shown."""
 
     __slots__ = ("flaws", "secrets")
 
     def __init__(self, secrets: dict[tuple[str, bytes], bytes], flaws: int) -> None:
         self.secrets = secrets
         self.flaws = flaws
-        """Bad lines so far: who reads on must not tell more of them than one process would."""
+        """Number of bad lines so far: continued reading must not report more of them than one process would."""
 
 
 class KeyLog:
     """Secrets by label and client random.
 
-    `more` gives what has been added to a file since it was asked last, `b""` where there is nothing (new). Its secrets
-    are no part of a state: whoever goes on from one names the file again (`follow`).
+    `more` returns the bytes added to a file since the last call, `b""` if there are none. Its secrets are not part of a
+    state: a resumed run has to name the file again (`follow`).
     """
 
     __slots__ = ("_captured", "_counted", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows", "tells")
 
     def __init__(self, more: Callable[[], bytes] | None = None, *, name: str = "key log", grows: bool = False) -> None:
         self._captured: dict[tuple[str, bytes], tuple[int, bytes]] = {}
-        """From captures: with the order of the packet from which on they count."""
+        """From captures: with the order of the packet from which on they apply."""
         self._since: int | None = None
         """The first such order."""
         self._flaws: list[str] = []
         self._told = 0
         self._counted = 0
-        """Bad lines that were reported by their number alone."""
+        """Number of bad lines that were reported only as a count."""
         self.follow(more, name=name, grows=grows)
 
     def follow(self, more: Callable[[], bytes] | None, *, name: str = "key log", grows: bool = False) -> None:
-        """Take secrets from a file, too. `grows`: it is being written, so that a secret may come later than packets."""
+        """Also take secrets from a file. `grows`: it is being written, so secrets may arrive after their packets."""
         self._file: dict[tuple[str, bytes], bytes] = {}
         self._lines = _Lines(name)
         self._more = more
         self.grows = grows
         self.tells = True
-        """Bad lines are to be told: where several processes read the same, one of them does."""
+        """Report bad lines: if several processes read the same input, one of them does."""
         if more is not None:
             self._read(ended=not grows)
 
     @property
     def file_secrets(self) -> FileSecrets | None:
-        """What was read of the file so far; None where there is none."""
+        """The file's state so far; None if there is no file."""
         return None if self._more is None else FileSecrets(self._file, self._told)
 
     @classmethod
     def of(cls, read: FileSecrets | None) -> KeyLog:
-        """The file of another key log once more, as far as that has read it, without what is to be told of it."""
+        """Continue with the file of another key log, from its position, without its pending reports."""
         found = cls()
         if read is not None:
             found._file, found._told, found._more = read.secrets, read.flaws, _nothing
             found._counted = max(0, read.flaws - MAX_FLAWS)
         return found
 
-    def silent(self) -> KeyLog:
-        """The same for a process that tells no bad lines; not for a file that grows."""
-        other = self.of(self.file_secrets)
-        other.tells = False
-        return other
-
     def given(self, order: int) -> bool:
-        """Whether there is a source of secrets at all, as known at the packet of this order."""
+        """Whether there is any source of secrets, as known at the packet of this order."""
         return self._more is not None or bool(self._file) or self._captures_have(order)
 
     def _captures_have(self, order: int) -> bool:
         return self._since is not None and self._since <= order
 
     def find(self, label: str, client_random: bytes, order: int) -> bytes | None:
-        """The secret of a connection as known at the packet of this order; None where there is none (yet)."""
+        """The secret of a connection as known at the packet of this order; None if there is none (yet)."""
         key = (label, client_random)
         found = self._file.get(key)
         if found is None and self.grows:
@@ -152,20 +147,20 @@ class KeyLog:
         return found
 
     def may_come(self, order: int) -> bool:
-        """Whether a secret that is not there at the packet of this order may still come, so that waiting is of use."""
+        """Whether a secret that is missing at the packet of this order may still arrive, so that waiting helps."""
         return self.grows or self._captures_have(order)
 
     def add_captured(self, block: bytes, order: int) -> None:
-        """Take a block of a capture; its secrets count from the packet of this order on."""
+        """Take a block of a capture; its secrets apply from the packet of this order on."""
         lines = _Lines("key log in the capture")
         self._since = order if self._since is None else min(self._since, order)
         for label, client_random, secret in self._parse(lines, lines.cut(block, ended=True)):
-            # Those that were first stay: what counts at a packet must not depend on blocks behind it.
+            # The first ones win: what applies at a packet must not depend on later blocks.
             if len(self._captured) < MAX_SECRETS:
                 self._captured.setdefault((label, client_random), (order, secret))
 
     def absorb(self, other: KeyLog) -> None:
-        """Take over what another one has from captures."""
+        """Take over another one's secrets from captures."""
         if other._since is not None:
             self._since = other._since if self._since is None else min(self._since, other._since)
         for key, entry in other._captured.items():
@@ -173,14 +168,14 @@ class KeyLog:
                 self._captured[key] = entry
 
     def take_flaws(self) -> list[str]:
-        """What to report of lines that were of no use since the last call, a sentence each.
+        """Reports of invalid lines since the last call, a sentence each.
 
-        Past MAX_FLAWS lines the sentence is a count, given again when it has doubled: the file may grow for ever.
+        Past MAX_FLAWS lines the sentence is a count, repeated when it has doubled, since the file may grow forever.
         """
         flaws, self._flaws = self._flaws, []
         further = self._told - MAX_FLAWS
         if self.tells and further > 0 and further >= 2 * self._counted:
-            flaws.append(f"{further:,} more lines are not understood")
+            flaws.append(f"{further:,} more lines are invalid")
             self._counted = further
         return flaws
 
@@ -222,21 +217,21 @@ class KeyLog:
 
 
 def _nothing() -> bytes:
-    """What comes of a file that was read before."""
+    """The contents of a file that was read before."""
     return b""
 
 
 def _parse_line(text: bytes) -> tuple[str, bytes, bytes] | str | None:
-    """Label, client random and secret; what is wrong with the line; None where it is of no use here."""
+    """Label, client random and secret; what is wrong with the line; None if it is not needed here."""
     if len(text) > MAX_LINE:
-        return "is longer than such lines are"
+        return "is longer than any valid line"
     match = _LINE.fullmatch(text) or _SESSION.fullmatch(text)
     if match is None:
         return "is not LABEL CLIENT_RANDOM SECRET"
     *named, known_by, key = match.groups()
     label = named[0].decode() if named else SESSION_ID
     if label != SESSION_ID and label not in LABELS:
-        # Premaster secrets (`RSA …`) are among them: OpenSSL writes the master secret of the connection as well.
+        # Premaster secrets (`RSA …`) are among them: OpenSSL also writes the master secret of the connection.
         return None
     try:
         client_random, secret = bytes.fromhex(known_by.decode()), bytes.fromhex(key.decode())
@@ -247,13 +242,13 @@ def _parse_line(text: bytes) -> tuple[str, bytes, bytes] | str | None:
     if len(client_random) != _RANDOM:
         return f"has a client random of {len(client_random)} bytes, not {_RANDOM}"
     if len(secret) not in _LENGTHS[label == "CLIENT_RANDOM"]:
-        return f"has a secret of {len(secret)} bytes, which none of its kind has"
+        return f"has a secret of {len(secret)} bytes, an invalid length for its kind"
     return label, client_random, secret
 
 
 def _session_line(session_id: bytes, secret: bytes) -> tuple[str, bytes, bytes] | str:
     if len(session_id) > _LONGEST_SESSION_ID:
-        return f"has a session id of {len(session_id)} bytes, more than the {_LONGEST_SESSION_ID} that there can be"
+        return f"has a session id of {len(session_id)} bytes, more than the maximum of {_LONGEST_SESSION_ID}"
     if not session_id:
         return "has an empty session id, so that its connection cannot be found"
     if len(secret) not in _LENGTHS[True]:

@@ -1,4 +1,4 @@
-"""The handshake of one TLS connection: what is told in it, and which keys follow from it in which stream."""
+"""The handshake of one TLS connection: its messages, and the resulting keys of each stream."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from kafkasniff.tls.telling import describe
 __all__ = ["MAX_FOREIGN", "Negotiation"]
 
 MAX_FOREIGN: Final = 64
-"""Records under other keys in front of the first that can be opened: early data that a server did not take, or a
-handshake whose secrets are not in the key log."""
+"""Maximum number of records under other keys before the first that can be opened: early data that a server rejected, or
+a handshake whose secrets are not in the key log.
+"""
 
 
 class Negotiation:
-    """Takes the handshake messages of both streams, and lets the streams enter the epochs that they announce."""
+    """Takes the handshake messages of both streams, and switches the streams to the epochs that they announce."""
 
     __slots__ = (
         "_alpn",
@@ -41,9 +42,9 @@ class Negotiation:
         self.retried = False
         """The server asked for another ClientHello, as of TLS 1.3 only."""
         self.agreed: Negotiated | None = None
-        """What the two hellos come to."""
+        """The result of the two hellos."""
         self.lacks_certificate = False
-        """The client was asked for a certificate and has none, as is to be seen up to TLS 1.2."""
+        """The client was asked for a certificate and has none, as is visible up to TLS 1.2."""
         self._certificate: bytes | None = None
         self._alpn: str | None = None
 
@@ -62,7 +63,7 @@ class Negotiation:
         return self.agreed is not None and not self.is_13 and self._certificate is None
 
     def describe(self, time_ns: int) -> str:
-        """What is visible of the connection at a time, in words."""
+        """A description of what is visible of the connection at a time."""
         return describe(self.hello, self.server, self._certificate, self._alpn, time_ns)
 
     def message(self, half: Half, kind: int, body: bytes, *, clear: bool) -> str | None:
@@ -71,7 +72,7 @@ class Negotiation:
             self.client = half.direction
             self.hello = handshake.client_hello(body)
             if self.hello is None:
-                return "its ClientHello does not add up"
+                return "its ClientHello is invalid"
             if not clear:
                 self.server = self.agreed = None  # renegotiation
             self._agree()
@@ -79,7 +80,7 @@ class Negotiation:
             self.client = 1 - half.direction
             server = handshake.server_hello(body)
             if server is None:
-                return "its ServerHello does not add up"
+                return "its ServerHello is invalid"
             if server.retry:
                 self.retried = True
             else:
@@ -95,12 +96,12 @@ class Negotiation:
         return None
 
     def change_cipher(self, half: Half) -> None:
-        """ChangeCipherSpec, which in TLS 1.3 means nothing (RFC 8446, D.4)."""
+        """ChangeCipherSpec, which has no meaning in TLS 1.3 (RFC 8446, D.4)."""
         if self.agreed is not None and not self.is_13:
             half.enter(Epoch("tls12"), self.agreed)
 
     def _agree(self) -> None:
-        """Both hellos are there."""
+        """Both hellos have been seen."""
         hello, server = self.hello, self.server
         if hello is None or server is None or self.agreed is not None:
             return

@@ -1,4 +1,4 @@
-"""From what was negotiated and what the key log has to what opens the records of a stream."""
+"""Chooses the decryptor of a stream's records from the negotiated parameters and the key log."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = [
 ]
 
 Phase = Literal["clear", "tls12", "open", "early", "handshake", "application"]
-"""Under which keys the records of a stream are:
+"""Keys of a stream's records:
 
 - clear: none, so far
 - tls12: those of TLS 1.2, from ChangeCipherSpec on
-- open: of TLS 1.3, but whether the server takes the early data that its client offers is not known yet
-- early, handshake, application: of TLS 1.3 (RFC 8446, 7.1)
+- open: TLS 1.3, but it is unknown so far whether the server accepts the client's early data
+- early, handshake, application: TLS 1.3 (RFC 8446, 7.1)
 """
 
 _LABELS: Final[dict[tuple[Phase, bool], str]] = {
@@ -43,21 +43,21 @@ _LABELS: Final[dict[tuple[Phase, bool], str]] = {
 
 
 class ProtectionError(Exception):
-    """There is a secret, but it cannot be used; says why."""
+    """There is a secret, but it cannot be used; the message says why."""
 
 
 class Protection(Protocol):
     """Opens the records of one stream in one epoch."""
 
     lead: int
-    """Bytes of the fragment in front of the first that has a clear one."""
+    """Bytes of the fragment before the first one with a clear counterpart."""
 
     def open(self, record: Record, seq: int) -> tuple[int, bytes] | None:
-        """Content type and clear bytes of the record with this number; None where it is not that."""
+        """Content type and clear bytes of the record with this number; None if it does not authenticate."""
 
 
 class Negotiated(NamedTuple):
-    """What two hellos agreed on."""
+    """The result of two hellos."""
 
     client_random: bytes
     server_random: bytes
@@ -73,16 +73,16 @@ class Epoch(NamedTuple):
 
     phase: Phase
     generation: int = 0
-    """Updates of the application keys so far."""
+    """Number of updates of the application keys so far."""
 
 
 def why_not(negotiated: Negotiated) -> str | None:
-    """Why records of such a connection cannot be opened, whatever the key log has; None where they can."""
+    """Why records of such a connection cannot be opened, whatever the key log has; None if they can."""
     if negotiated.version not in (TLS12, TLS13):
         return f"{version_name(negotiated.version)} is not decrypted"
     found = suite(negotiated.suite)
     if found is None or found.tls13 != (negotiated.version == TLS13):
-        return "its cipher suite is not one that can be decrypted"
+        return "its cipher suite is not supported"
     if negotiated.compression:
         return "its records are compressed, which is not decrypted"
     return None
@@ -100,11 +100,11 @@ def secret_of(negotiated: Negotiated, phase: Phase, keys: KeyLog, order: int, *,
 
 
 def protection(negotiated: Negotiated, phase: Phase, secret: bytes, *, client: bool) -> Protection:
-    """What opens the records of a stream under a secret. Raises ProtectionError where that is not possible."""
+    """The decryptor of a stream under a secret. Raises ProtectionError if there is none."""
     found = suite(negotiated.suite)
     assert found is not None
     try:
-        # The extra "tls", which takes a while to import: only where there is something to decrypt.
+        # The extra "tls", which is slow to import: only if there is something to decrypt.
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
 
         from kafkasniff.tls.decrypt12 import protections12  # noqa: PLC0415
@@ -122,9 +122,9 @@ def protection(negotiated: Negotiated, phase: Phase, secret: bytes, *, client: b
             encrypt_then_mac=negotiated.encrypt_then_mac,
         )
     except ValueError:
-        raise ProtectionError("the secret that the key log has for it is of another length") from None
+        raise ProtectionError("its secret in the key log has a wrong length") from None
     except UnsupportedAlgorithm:
-        raise ProtectionError("this machine's OpenSSL does not know its cipher") from None
+        raise ProtectionError("this machine's OpenSSL does not support its cipher") from None
     return both[0] if client else both[1]
 
 

@@ -1,7 +1,7 @@
 """The record layer: type, version, length and fragment (RFC 5246, 6.2.1; RFC 8446, 5.1), cut out of one stream.
 
-A `RecordCutter` knows where the next record begins. Behind missing bytes it still does where the record in which they
-begin reaches beyond them; else it has to be told by decryption: `seek` finds what looks like a record.
+A `RecordCutter` knows where the next record begins. After missing bytes it still does if the record in which they begin
+extends beyond them; otherwise decryption has to find it: `seek` returns candidates.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ HEARTBEAT: Final = 24
 
 HEADER: Final = 5
 MAX_FRAGMENT: Final = (1 << 14) + 2048
-"""Bytes of a protected fragment (RFC 5246, 6.2.3); TLS 1.3 allows less."""
+"""Maximum size of a protected fragment in bytes (RFC 5246, 6.2.3); TLS 1.3 allows less."""
 
 _PROTECTED: Final = b"\x17\x03\x03"
-"""How records of application data begin in TLS 1.2 and, whatever they hold, in TLS 1.3."""
+"""Beginning of application data records in TLS 1.2 and, whatever they hold, in TLS 1.3."""
 
 
 class Mark(NamedTuple):
-    """Up to `end` (a position), bytes were delivered by this packet and, being contiguous, there at that order."""
+    """Up to `end` (a position), bytes were delivered by this packet and became contiguous at that order."""
 
     end: int
     packet: int
@@ -55,7 +55,7 @@ class Record(NamedTuple):
     data: bytes
     """The fragment."""
     marks: tuple[Mark, ...]
-    """Which packets delivered the fragment (of an empty one: its header)."""
+    """The packets that delivered the fragment (for an empty one: its header)."""
 
     @property
     def order(self) -> int:
@@ -69,7 +69,7 @@ class Record(NamedTuple):
 
 
 def may_be_header(head: bytes | bytearray, at: int = 0) -> bool:
-    """Whether what stands at `at` can be (the beginning of) a record's header."""
+    """Whether the bytes at `at` can be (the beginning of) a record's header."""
     part = head[at : at + HEADER]
     if part and not CHANGE_CIPHER_SPEC <= part[0] <= HEARTBEAT:
         return False
@@ -86,18 +86,18 @@ class RecordCutter:
     def __init__(self) -> None:
         self._data = bytearray()
         self._start = 0
-        """Where in `_data` the next record begins, or is looked for."""
+        """Where in `_data` the next record begins, or is searched for."""
         self._base = 0
         """Position in the stream of `_data`'s first byte."""
         self._marks: deque[Mark] = deque()
         self._skip = 0
-        """Bytes up to the end of a record that is not whole."""
+        """Bytes up to the end of an incomplete record."""
         self.lost = False
-        """Where the next record begins is not known: `seek` is to be asked, not `cut`."""
+        """The beginning of the next record is unknown: use `seek`, not `cut`."""
         self.passed = 0
-        """Bytes missing and bytes passed over since then."""
+        """Bytes missing and skipped since then."""
         self.searched = 0
-        """Bytes passed over since then."""
+        """Bytes skipped since then."""
 
     def __len__(self) -> int:
         """Bytes that wait for more."""
@@ -119,14 +119,14 @@ class RecordCutter:
         self._marks.append(Mark(self._base + len(self._data), packet, time_ns, order, released))
 
     def clear(self) -> None:
-        """Nothing that waits is of use."""
+        """Drop the waiting bytes."""
         self._base += len(self._data)
         self._data = bytearray()
         self._start = 0
         self._marks.clear()
 
     def cut(self) -> Record | None:
-        """The next record; None where it is not whole, or no record (see `flawed`)."""
+        """The next record; None if it is incomplete or invalid (see `flawed`)."""
         data, start = self._data, self._start
         if len(data) - start < HEADER or self.lost or not may_be_header(data, start):
             return None
@@ -135,7 +135,7 @@ class RecordCutter:
 
     @property
     def flawed(self) -> bool:
-        """What stands where the next record should begin is none."""
+        """The bytes at the expected beginning of the next record are not a record."""
         return not self.lost and not may_be_header(self._data, self._start)
 
     def _take(self, end: int) -> Record:
@@ -161,9 +161,9 @@ class RecordCutter:
     # -- missing bytes ----------------------------------------------------------------------------------------------
 
     def gap(self, size: int) -> bool:
-        """Bytes are missing behind what was taken. Returns whether a record's end behind them is known.
+        """Bytes are missing after those taken so far. Returns whether a record's end after them is known.
 
-        Then exactly one record was lost, the one that was not whole.
+        Then exactly one record was lost, the incomplete one.
         """
         if self.lost:
             self.passed += size + len(self)
@@ -186,7 +186,7 @@ class RecordCutter:
         return False
 
     def lose(self) -> None:
-        """The next record is not where it should be."""
+        """The next record is not at the expected position."""
         self._lose(0)
 
     def _lose(self, passed: int) -> None:
@@ -198,15 +198,15 @@ class RecordCutter:
         self.searched = 0
 
     def seek(self) -> Record | None:
-        """What looks like a record and is whole, to be tried; None: more bytes are needed.
+        """The next candidate that is complete, to be tried; None: more bytes are needed.
 
-        `found` says that it was one. Asked again without that, it looks further on.
+        `found` confirms that it was a record. Without that, the next call searches further.
         """
         data = self._data
         while True:
             at = data.find(_PROTECTED, self._start)
             if at < 0:
-                # The beginning of one may stand at the end.
+                # The beginning of one may be at the end.
                 self._pass(max(len(data) - len(_PROTECTED) + 1, self._start))
                 return None
             self._pass(at)
@@ -223,7 +223,7 @@ class RecordCutter:
             return record
 
     def found(self, record: Record) -> None:
-        """What `seek` gave last is a record: the next one begins behind it."""
+        """The last result of `seek` is a record: the next one begins after it."""
         self.lost = False
         self.passed = 0
         self._start += HEADER - 1 + len(record.data)

@@ -1,14 +1,14 @@
 """One TLS connection: the items of its streams in, the items of its clear streams out.
 
-Theory of operation. Records of both streams are cut and taken in the order in which they were complete. Hellos say
-which client random the secrets are looked up by; from then on each stream has an epoch (half.py), which changes at
-ChangeCipherSpec (TLS 1.2) or at Finished, EndOfEarlyData and KeyUpdate (TLS 1.3). A record that cannot be taken yet
-waits in its stream's queue: because the other stream's hello is still to come, or because its secret is (key logs grow
-while a live capture runs). What waits is bounded by MAX_WAITING. A connection that cannot be read is rejected with one
-problem that tells what is visible of it.
+Theory of operation. Records of both streams are cut and processed in the order in which they were complete. Hellos
+contain the client random that the secrets are looked up by. From then on each stream has an epoch (half.py), which
+changes at ChangeCipherSpec (TLS 1.2) or at Finished, EndOfEarlyData and KeyUpdate (TLS 1.3). A record that cannot be
+processed yet waits in its stream's queue for the other stream's hello, or for its secret (key logs grow while a live
+capture runs). The queues are bounded by MAX_WAITING. A connection that cannot be decrypted is rejected with one problem
+that describes what is visible of it.
 
-Clear bytes go on as runs, so that what follows never knows that there was TLS. Missing bytes are a gap whose size in
-clear bytes is not known (`Gap.exact`).
+Clear bytes are emitted as runs, so later stages need not know about TLS. Missing bytes are a gap whose size in clear
+bytes is unknown (`Gap.exact`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.streams import (
+from kafkasniff.tcp.segments import (
     NO_TIME,
     Closed,
     Gap,
@@ -45,23 +45,25 @@ from kafkasniff.tls.wording import NAMED, NO_ANSWER, NO_CLIENT_CERTIFICATE, NO_K
 __all__ = ["MAX_DAMAGED", "MAX_FLIGHT", "MAX_WAITING", "MAX_WAITING_RECORDS", "TlsSession"]
 
 MAX_WAITING: Final = 1 << 20
-"""Bytes of a connection that wait for a secret or for the other side's hello."""
+"""Maximum number of bytes of a connection that wait for a secret or for the other side's hello."""
 SESSION_BYTES: Final = 6_000
-"""Bytes of memory of a session that keeps nothing."""
+"""Bytes of memory of a session that buffers nothing."""
 RECORD_BYTES: Final = 500
 """Bytes of memory of a record that waits, without its own."""
 MAX_WAITING_RECORDS: Final = 16_384
-"""Records among them, and losses: empty ones take five bytes on the wire and some hundreds in memory."""
+"""Maximum number of waiting records and losses: empty ones take five bytes on the wire and some hundreds in memory."""
 MAX_FLIGHT: Final = 1 << 16
-"""Bytes that wait without keys for the other side's word on the handshake: a server's part of it, chain included."""
+"""Maximum number of bytes that wait without keys for the other side's part of the handshake: a server's part including
+the chain.
+"""
 MAX_DAMAGED: Final = 8
-"""Records on end that cannot be opened, before a stream is given up."""
+"""Number of consecutive records that cannot be opened before a stream is given up."""
 MAX_PROBLEMS: Final = 20
-"""Damaged records and alerts that are told of a connection."""
+"""Maximum number of damaged records and alerts that are reported per connection."""
 
 _FATAL: Final = 2
 _QUIET: Final = frozenset({0, 90})
-"""close_notify and user_canceled: how connections end."""
+"""close_notify and user_canceled: normal ends of connections."""
 
 
 class TlsSession:
@@ -82,35 +84,35 @@ class TlsSession:
     )
 
     def __init__(self, keys: KeyLog, order: int) -> None:
-        """`order`: of the packet at which it was clear that this is TLS; nothing is told at an earlier one."""
+        """`order`: of the packet that showed that this is TLS; nothing is emitted at an earlier one."""
         self._halves = (Half(0), Half(1))
         self._clear = ClearBytes()
         self._talk = Negotiation(self._halves)
         self._flowing = False
-        """Clear bytes were handed on."""
+        """Clear bytes were emitted."""
         self._over = False
         """Nothing more is read of either stream."""
         self._told = 0
-        # The packet at which the connection is.
+        # The current packet of the connection.
         self._order, self._time, self._packet = order, NO_TIME, 0
-        # Of a call of `feed`.
+        # Results of a call of `feed`.
         self._out: list[Item] = []
         self._keys = keys
 
     @property
     def waiting(self) -> int:
-        """Bytes of both streams that could not be read so far and may be yet."""
+        """Bytes of both streams that could not be decrypted so far but may be later."""
         return sum(half.waiting for half in self._halves)
 
     @property
     def memory(self) -> int:
-        """Bytes of memory of what it consists of and keeps, about."""
+        """Approximate memory of the session and its buffers in bytes."""
         return SESSION_BYTES + sum(half.waiting + len(half.queue) * RECORD_BYTES for half in self._halves)
 
     def feed(self, items: Sequence[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
-        """Take what happened on the connection; returns what it is without TLS.
+        """Take the connection's items; returns them without TLS.
 
-        `wanted` False: nobody reads the clear bytes any more.
+        `wanted` False: the clear bytes are no longer needed.
         """
         self._keys = keys
         if not wanted and not self._over:
@@ -128,7 +130,7 @@ class TlsSession:
         clear = self._clear.size
         for direction in (0, 1):
             if seen[direction] != clear[direction]:
-                # Nothing may stand behind the end.
+                # Nothing may follow the end.
                 self._out.insert(0, Wrapped(direction, seen[direction] - clear[direction]))
         self._clear.size = [0, 0]
         out, self._out = self._out, []
@@ -170,8 +172,8 @@ class TlsSession:
         self._drain()
 
     def _close(self, item: Closed) -> None:
-        # When silence was long enough is told by packets of other connections, which not everybody sees: what a
-        # capture's secrets that came meanwhile would open stays as it is.
+        # Packets of other connections, which not every process sees, show when silence was long enough. So records that
+        # a capture's later secrets would open are left unopened.
         sleeps = item.reason == "idle" and not self._keys.grows
         reason = self._reason_at_end() if sleeps else None
         self._at(item.order, item.time_ns, item.packet)
@@ -182,7 +184,7 @@ class TlsSession:
                 self._reject(reason or self._why_failed(item) or self._reason_at_end())
             for half in self._halves:
                 if half.waiting:
-                    detail = f"the stream ended with {half.waiting} bytes of TLS records that could not be read"
+                    detail = f"the stream ended with {half.waiting} bytes of TLS records that could not be decrypted"
                     self._problem("stream-cut", detail, half, half.waiting)
         self._put(item)
 
@@ -193,7 +195,7 @@ class TlsSession:
     # -- records ----------------------------------------------------------------------------------------------------
 
     def _cut(self, half: Half) -> None:
-        """Queue the records that are whole."""
+        """Queue the complete records."""
         cutter = half.cutter
         while (record := cutter.cut()) is not None:
             half.queue.append(record)
@@ -201,14 +203,14 @@ class TlsSession:
         if cutter.flawed:
             if half.epoch.phase == "clear":
                 own = self._talk.client in (None, half.direction)
-                self._reject("its records do not add up" if own else "what the other side answers is not TLS")
+                self._reject("its records are invalid" if own else "the answer of the other side is not TLS")
                 return
             cutter.lose()
             gap = Gap(self._order, half.direction, 0, self._packet, self._time, True, self._time, exact=False)
             half.queue.append(Loss(gap, False))
 
     def _drain(self, *, ended: bool = False) -> None:
-        """Take what can be taken, in the order in which it was complete; `ended`: the connection is over."""
+        """Process records in the order in which they were complete; `ended`: the connection is over."""
         while not self._over:
             ready = None
             for half in self._halves:
@@ -246,7 +248,7 @@ class TlsSession:
 
     @staticmethod
     def _is_clear(half: Half, record: Record) -> bool:
-        """Whether a record is not protected, as its stream is."""
+        """Whether a record is unprotected, like its stream."""
         phase = half.epoch.phase
         return phase == "clear" or (phase != "tls12" and record.content_type != APPLICATION_DATA)
 
@@ -256,7 +258,7 @@ class TlsSession:
             if kind in (HANDSHAKE, ALERT, CHANGE_CIPHER_SPEC):
                 self._content(half, record, 0, kind, record.data, clear=True)
             elif not self._flowing:
-                self._reject("its records do not add up")
+                self._reject("its records are invalid")
             else:
                 self._fail(half)
             return
@@ -277,12 +279,12 @@ class TlsSession:
         if half.skippable and not half.opened:
             half.skippable -= 1
         elif not any(other.opened for other in self._halves) and half.whole:
-            self._reject("the keys that there are for it do not fit")
+            self._reject("the available keys do not match it")
         else:
             self._fail(half)
 
     def _content(self, half: Half, record: Record, lead: int, kind: int, data: bytes, *, clear: bool = False) -> None:
-        """What was in a record; `clear`: it was not protected."""
+        """Process the contents of a record; `clear`: it was not protected."""
         if kind == APPLICATION_DATA:
             if data:
                 self._hand_on(half, record, lead, data)
@@ -301,7 +303,7 @@ class TlsSession:
     def _hand_on(self, half: Half, record: Record, lead: int, data: bytes) -> None:
         direction = half.direction
         if half.whole and not half.started:
-            # Also where the SYN is not in the capture: what is first in clear is the stream's first byte.
+            # Even without a captured SYN: the first clear byte is the stream's first byte.
             self._put(Started(max(record.order, self._order), direction, client=self._talk.is_client(half)))
         half.started = True
         self._flowing = True
@@ -335,7 +337,7 @@ class TlsSession:
             self._give_up(half)
 
     def _resume(self, half: Half) -> bool:
-        """Look for the next record behind a loss."""
+        """Search for the next record after a loss."""
         client = self._talk.is_client(half)
         if not len(half.cutter) or not half.can_search(self._keys, self._order, client=client):
             return False
@@ -351,7 +353,7 @@ class TlsSession:
 
     def _give_up(self, half: Half) -> None:
         half.die()
-        detail = "decryption of this stream ended: behind what is missing or damaged no record could be told"
+        detail = "decryption of this stream ended: no record was found after missing or damaged bytes"
         self._problem("tls-lost", detail, half)
 
     def _alert(self, half: Half, data: bytes) -> None:
@@ -366,13 +368,13 @@ class TlsSession:
                 why += f": {NO_CLIENT_CERTIFICATE}"
             self._reject(why)
 
-    # -- what cannot be read ------------------------------------------------------------------------------------------
+    # -- failures ----------------------------------------------------------------------------------------------------
 
     def _look_at_waiting(self, *, ended: bool = False) -> None:
-        """Reject the connection where waiting is of no use, or took too much.
+        """Reject the connection if waiting is useless, or took too much.
 
-        `ended`: it is over. What could be opened was opened then, perhaps by who had the keys before this state was
-        carried on; that they are not here says nothing.
+        `ended`: it is over. Records that could be opened were opened then, perhaps by a process that had the keys
+        before this state was transferred; that they are missing here proves nothing.
         """
         if self._over:
             return
@@ -395,7 +397,7 @@ class TlsSession:
             self._reject(self._reason_at_end() if self._talk.agreed is None else self._no_keys())
 
     def _skips(self, half: Half) -> bool:
-        """Whether records under keys that nobody has can be passed over, since those behind them can be opened.
+        """Whether records without known keys can be skipped, since the following ones can be opened.
 
         An endpoint logs the secrets of the handshake before those of the data, or not at all.
         """
@@ -409,11 +411,11 @@ class TlsSession:
         return True
 
     def _may_say_more(self) -> bool:
-        """Whether what follows may say why the connection ends: a stream has sent nothing under its keys yet.
+        """Whether the next records may show why the connection ends: a stream has sent nothing under its keys yet.
 
-        A client that does not trust a certificate may send an alert in clear behind the ServerHello, even of TLS 1.3; a
-        server of TLS 1.2 that wants another certificate of its client does behind the client's ChangeCipherSpec. Of
-        TLS 1.3 the handshake worked once the server has gone on behind the client's part of it.
+        A client that does not trust a certificate may send a cleartext alert after the ServerHello, even in TLS 1.3; a
+        server of TLS 1.2 that requires another client certificate does so after the client's ChangeCipherSpec. In TLS
+        1.3 the handshake succeeded once the server has continued after the client's part of it.
         """
         if self.waiting > MAX_FLIGHT:
             return False
@@ -427,7 +429,7 @@ class TlsSession:
         return not is_settled(self._halves[client], self._halves[1 - client])
 
     def _why_failed(self, item: Closed) -> str | None:
-        """Why the handshake ended before it was over, of a connection that was closed on the wire."""
+        """Why the handshake ended early, for a connection that was closed on the wire."""
         client = self._talk.client
         if item.reason not in ("fin", "rst") or client is None or self._talk.agreed is None:
             return None
@@ -438,27 +440,27 @@ class TlsSession:
         if self._keys.given(self._order):
             if self._talk.resumed:
                 return (
-                    f"{OTHER_KEYS}: it resumes a session of TLS 1.2, whose secret some clients log with the first "
-                    "connection only"
+                    f"{OTHER_KEYS}: it resumes a session of TLS 1.2, whose secret some clients log only with the first "
+                    "connection"
                 )
             return OTHER_KEYS
         return f"{NO_KEYS} (--keylog FILE)"
 
     def _reason_at_end(self) -> str:
         if self._talk.hello is None:
-            return "its ClientHello is not in the capture"
+            return "its ClientHello was not captured"
         if self._talk.server is None:
             return f"{NO_ANSWER}: a listener without TLS just closes the connection"
         if any(half.waiting for half in self._halves):
             return self._no_keys()
-        return "it ended before its handshake was over"
+        return "it ended before its handshake was complete"
 
     def _reject(self, reason: str) -> None:
-        """Nothing of it can be read."""
+        """Nothing of it can be decrypted."""
         if self._over:
             return
         what = self._talk.describe(self._time)
-        # Protocols that clients name are not Kafka's, which names none.
+        # A client that names protocols is not Kafka's, which names none.
         likely = self._talk.hello is not None and not self._talk.hello.alpn
         direction = 0 if self._talk.client is None else self._talk.client
         place = self._packet, self._time
@@ -475,7 +477,7 @@ class TlsSession:
         if self._told > MAX_PROBLEMS:
             return
         if self._told == MAX_PROBLEMS:
-            detail += " (no more problems of TLS are told for this connection)"
+            detail += " (no more TLS problems are reported for this connection)"
         self._put(TcpProblem(self._order, half.direction, kind, detail, self._packet, self._time, count))
 
     # -- output -----------------------------------------------------------------------------------------------------

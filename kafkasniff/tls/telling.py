@@ -1,4 +1,4 @@
-"""A TLS connection in words: what is visible of it without its keys."""
+"""Descriptions of TLS connections: what is visible of them without keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from kafkasniff.streams import NO_TIME
+from kafkasniff.tcp.segments import NO_TIME
 from kafkasniff.tls.ciphers import suite
 from kafkasniff.tls.handshake import TLS12, TLS13, ClientHello, ServerHello
 from kafkasniff.tls.wording import EXPIRED, NOT_YET_VALID, OTHER_NAME
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["alert_name", "describe", "version_name"]
 
 MAX_SUBJECT: Final = 300
-"""Characters of a certificate's subject, and of its names."""
+"""Maximum number of characters of a certificate's subject, and of its names."""
 MAX_NAMES: Final = 5
-"""Names of a certificate that are shown."""
+"""Maximum number of names of a certificate that are shown."""
 
 _VERSIONS: Final = {0x0300: "SSL 3.0", 0x0301: "TLS 1.0", 0x0302: "TLS 1.1", TLS12: "TLS 1.2", TLS13: "TLS 1.3"}
 
@@ -56,7 +56,7 @@ _ALERTS: Final = {
     116: "certificate_required",
     120: "no_application_protocol",
 }
-"""RFC 8446, 6, and what its forerunners had besides."""
+"""RFC 8446, 6, and alerts of earlier versions."""
 
 
 def version_name(version: int) -> str:
@@ -74,13 +74,13 @@ def describe(
 ) -> str:
     """Version, cipher suite, server name, application protocol and certificate, as far as they are visible.
 
-    `time_ns`: when the certificate was shown.
+    `time_ns`: when the certificate was sent.
     """
     if server is not None:
         known = suite(server.suite)
         parts = [f"{version_name(server.version)} with {known.name if known else f'suite 0x{server.suite:04x}'}"]
     elif client is not None:
-        parts = [f"{version_name(client.version)} as the client offers it"]
+        parts = [f"{version_name(client.version)} offered by the client"]
     else:
         return "TLS"
     if client is not None:
@@ -96,12 +96,12 @@ def describe(
     elif server is not None and server.version >= TLS13:
         parts.append("certificate not visible (TLS 1.3)")
     else:
-        parts.append("no certificate seen")
+        parts.append("no certificate captured")
     return ", ".join(parts)
 
 
 def _certificate(data: bytes, name: str | None, time_ns: int) -> str:
-    """Subject of a certificate, and what is wrong with it for this name at this time."""
+    """Subject of a certificate, and its problems for this name at this time."""
     try:
         from cryptography import x509  # noqa: PLC0415 - the extra "tls"; heavy, and few connections come to this
     except ImportError:
@@ -111,7 +111,7 @@ def _certificate(data: bytes, name: str | None, time_ns: int) -> str:
         subject = found.subject.rfc4514_string()[:MAX_SUBJECT] or "an empty subject"
         flaws = [*_out_of_date(found, time_ns), *_other_name(found, name)]
     except Exception:
-        return "certificate of a subject that cannot be read"
+        return "certificate of an unreadable subject"
     return "; ".join([f"certificate of {subject}", *flaws])
 
 
@@ -127,7 +127,7 @@ def _out_of_date(certificate: Certificate, time_ns: int) -> Iterator[str]:
 
 
 def _other_name(certificate: Certificate, name: str | None) -> Iterator[str]:
-    """Whether the client asked for a name (RFC 6066, 3) that the certificate is not for (RFC 9525, 6.3)."""
+    """Whether the client asked for a name (RFC 6066, 3) that the certificate does not cover (RFC 9525, 6.3)."""
     from cryptography import x509  # noqa: PLC0415 - it is there by now
 
     if name is None:
@@ -135,7 +135,7 @@ def _other_name(certificate: Certificate, name: str | None) -> Iterator[str]:
     try:
         held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        return  # clients of old take the subject then
+        return  # old clients use the subject then
     names = held.get_values_for_type(x509.DNSName)
     if not any(_is_for(one.lower(), name.lower()) for one in names):
         yield f"{OTHER_NAME} {', '.join(names[:MAX_NAMES])[:MAX_SUBJECT] or 'no host name'}"

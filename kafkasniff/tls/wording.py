@@ -1,6 +1,6 @@
-"""The sentences about TLS connections that cannot be read, and how to recognise them in details of problems.
+"""Sentences about TLS connections that cannot be decrypted, and functions that recognise them in problem details.
 
-Tables hold only details, so detectors find the cause of a failed handshake in them. Both sides use these words.
+Tables hold only details, so detectors derive the cause of a failed handshake from them. Both sides use these constants.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def alert_in(detail: str) -> tuple[str, str] | None:
 
 
 def flaws_in(detail: str) -> list[str]:
-    """What is wrong with the certificate, with the date or the names."""
+    """The problem of the certificate, with the date or the names."""
     return _FLAW.findall(detail)
 
 
@@ -88,5 +88,5 @@ def is_about_tls(cause: str) -> bool:
 
 
 def lacks_keys(detail: str) -> bool:
-    """Whether the handshake went as far as it should, and nothing but keys is missing."""
+    """Whether the handshake went as far as possible, and only keys are missing."""
     return _WITHOUT_KEYS.search(detail) is not None

@@ -1,9 +1,10 @@
-"""Reads a small export once for every damage of its file: a process of its own, which Arrow may end.
+"""Read a small export once per damaged byte of its file, in a process of its own, which Arrow may crash.
 
-    python -m tests.analysis.damaged_files FOLDER FIRST STEP VALUES
+python -m tests.analysis.damaged_files FOLDER FIRST STEP VALUES
 
-The file is `PATH` in FOLDER. One in STEP of its bytes from FIRST on is changed to as many other values. The place and
-the value of the damage at hand are in the file `now`. Prints how often there were rows, and how often a refusal.
+The file is `PATH` in FOLDER. Every STEP-th byte from FIRST on is replaced by VALUES other values in turn. The position
+and value of the current damage are in the file `now`. Prints how often the file yielded rows and how often it was
+refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WRONG = (0x00, 0xFF, 0x01, 0x80, 0x7F, 0x15, 0x4C, 0x1C, 0x19, 0x10, 0x29, 0x18,
 
 
 def read_all(export: Export) -> None:
-    """All rows, some by API and time, and the first time."""
+    """Read all rows, then some by API and time, then the earliest time."""
     for apis, since, until in ((None, None, None), (["Fetch"], 1, 1 << 62)):
         for batch in export.batches("exchanges", Reading(COLUMNS, apis), since, until):
             batch.to_pylist()
@@ -29,7 +30,7 @@ def read_all(export: Export) -> None:
 
 
 def main(folder: Path, first: int, step: int, values: int) -> None:
-    """What the module's docstring says."""
+    """Run the module as its docstring describes."""
     whole = (folder / PATH).read_bytes()
     read = refused = 0
     with (folder / "now").open("w") as now:

@@ -1,4 +1,4 @@
-"""Exports as a test says them: Parquet files by date, and a manifest that names them."""
+"""Build exports for tests: Parquet files by date and the manifest that names them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.analysis.tables import Row, batch_of
 
 
 def write_export(folder: Path, row_group_size: int = 50, **tables: Iterable[Row]) -> Path:
-    """An export with some tables; one file for each date."""
+    """Write an export with some tables, one file per date."""
     manifest: dict[str, Any] = {"format": "kafkasniff-export", "schema_version": 1, "tables": {}}
     for table, rows in tables.items():
         by_date: dict[str, list[Row]] = {}

@@ -1,4 +1,4 @@
-"""Rows of the tables, as a test says them: what it does not name has a plain default or is null."""
+"""Rows of the tables for tests: unnamed columns have a plain default or are null."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from kafkasniff.analysis import Accumulator, find_question, make_parameters
-from kafkasniff.kafka.dissectors import api_by_name
-from kafkasniff.rows import CONNECTIONS, EXCHANGES, RECORDS
+from kafkasniff.kafka.apis.dissectors import api_by_name
+from kafkasniff.tables.rows import CONNECTIONS, EXCHANGES, RECORDS
 
 START_NS = 1_795_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -20,7 +20,7 @@ SCHEMAS = {"exchanges": EXCHANGES, "records": RECORDS, "connections": CONNECTION
 
 
 def moment(seconds: float) -> datetime:
-    """A time of an answer, `seconds` after the start."""
+    """Time of an answer, `seconds` after the start."""
     microseconds = (START_NS + round(seconds * SECOND)) // 1000
     return datetime.fromtimestamp(microseconds // 1_000_000, UTC).replace(microsecond=microseconds % 1_000_000)
 
@@ -35,7 +35,7 @@ def partition(topic: str | None = "orders", number: int = 0, **values: Any) -> R
 
 
 def exchange(api: str | None = "Metadata", at: float = 0.0, **values: Any) -> Row:
-    """A row of `exchanges`, `at` seconds after the start; bodies may be given as dicts."""
+    """A row of `exchanges`, `at` seconds after the start. Bodies may be dicts."""
     found = None if api is None else api_by_name(api)
     time_ns = START_NS + round(at * SECOND)
     row: Row = dict.fromkeys(EXCHANGES.names)
@@ -144,7 +144,7 @@ def asked(
 
 
 def answers(name: str, *args: Any, **kwargs: Any) -> list[Row]:
-    """The rows of the answer."""
+    """Rows of the answer."""
     return list(asked(name, *args, **kwargs).result().to_pylist())
 
 

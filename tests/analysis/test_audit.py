@@ -1,4 +1,4 @@
-"""Who would be refused, from rows as a test says them."""
+"""Clients that would be refused, from hand-written rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
 from kafkasniff.analysis.offers import Offers, highest
 from kafkasniff.analysis.questions.versions import VersionParameters, Versions
 from kafkasniff.analysis.upgrades import new_versions
-from kafkasniff.kafka.dissectors import api_by_name
-from kafkasniff.kafka.releases import releases, spoken_by
+from kafkasniff.kafka.apis.dissectors import api_by_name
+from kafkasniff.kafka.apis.releases import releases, spoken_by
 from tests.analysis.tables import Row, batch_of, exchange, moment
 from tests.choice import one_in
 
@@ -20,7 +20,7 @@ from tests.choice import one_in
 def audited(*rows: Row, target: str = "4.0") -> Audit:
     versions, offers = Versions(VersionParameters(target=target, all=True)), Offers()
     for question in (versions, offers):
-        # Row by row: how rows come in changes nothing.
+        # Row by row: the batches that rows arrive in make no difference.
         for row in rows:
             question.update(batch_of([row]))
     return audit(versions, offers)
@@ -32,7 +32,7 @@ def the_client(*rows: Row, target: str = "4.0") -> Client:
 
 
 def asking(offered: dict[str, int] | None = None, version: int = 2, **values: Any) -> Row:
-    """ApiVersions, and the highest versions that are answered."""
+    """ApiVersions, and the highest versions offered."""
     body = None
     if offered is not None:
         keys = [{"api_key": key(name), "min_version": 0, "max_version": top} for name, top in offered.items()]
@@ -59,35 +59,35 @@ def test_a_client_with_fixed_versions() -> None:
     assert (finding.api, finding.api_versions, finding.kind, finding.certain) == ("Produce", [0, 2], "too-old", True)
     assert (finding.target_min, finding.target_max, finding.requests) == (3, 12, 3)
     assert "closes the connection" in finding.meaning
-    assert any("not seen to ask" in note for note in client.notes)
-    assert client.upgrade == "a version of it that speaks Produce v3 or newer"
+    assert any("not seen to use ApiVersions" in note for note in client.notes)
+    assert client.upgrade == "an upgrade to a client that supports Produce v3 or newer"
     assert [(need.api, need.min_version, need.max_version) for need in client.needs] == [("Produce", 3, 12)]
 
 
-def test_the_limit_of_one_that_asks() -> None:
-    """It takes the highest in common: what it was offered tells whether more was not known to it or to its broker."""
+def test_the_limit_of_a_client_that_asks() -> None:
+    """It takes the highest common version: whether it knows a higher one depends on what it was offered."""
     fetch = exchange("Fetch", 2, api_version=3)
     own = the_client(asking({"Fetch": 11}), fetch)
     assert (own.outcome, own.findings[0].certain) == ("refused", True)
     assert "offered up to v11" in own.findings[0].meaning
     brokers = the_client(asking({"Fetch": 3}), fetch)
     assert (brokers.outcome, brokers.findings[0].certain) == ("at-risk", False)
-    assert "no more than v3" in brokers.findings[0].meaning
-    # Two brokers: the lower one may be what it spoke with.
+    assert "at most v3" in brokers.findings[0].meaning
+    # Two brokers: the client may have talked to the one with the lower version.
     assert the_client(asking({"Fetch": 11}), asking({"Fetch": 3}), fetch).outcome == "at-risk"
     unknown = the_client(asking(), fetch)
     assert (unknown.outcome, unknown.findings[0].certain) == ("at-risk", False)
     both = the_client(asking({"Fetch": 11}), fetch, exchange("Fetch", 3, api_version=4))
     assert (both.outcome, both.findings[0].certain) == ("at-risk", False)
-    assert "it speaks v4, too" in both.findings[0].meaning
+    assert "it also uses v4" in both.findings[0].meaning
 
 
-def test_a_broker_of_4_0_lists_what_it_refuses() -> None:
+def test_a_broker_of_4_0_lists_the_versions_it_refuses() -> None:
     meaning = the_client(asking({"Produce": 9}), exchange("Produce", api_version=2)).findings[0].meaning
     assert "v0 is listed" in meaning
 
 
-def test_a_newer_client_takes_lower_versions() -> None:
+def test_a_newer_client_uses_lower_versions() -> None:
     client = the_client(asking(version=4), exchange("Fetch", api_version=17), target="2.0")
     assert (client.outcome, client.findings, client.falls_back) == ("served", [], ["Fetch v17"])
     assert any("error 35" in note for note in client.notes)
@@ -95,7 +95,7 @@ def test_a_newer_client_takes_lower_versions() -> None:
     assert (not_asking.outcome, not_asking.findings[0].kind) == ("at-risk", "too-new")
     assert not_asking.upgrade is not None
     assert "Fetch v8 or older" in not_asking.upgrade
-    # A release without ApiVersions tells nobody what it speaks.
+    # A release without ApiVersions does not announce its versions.
     before = the_client(asking(), exchange("Fetch", api_version=17), target="0.9.0")
     assert [(one.api, one.kind, one.certain) for one in before.findings] == [
         ("Fetch", "too-new", True),
@@ -106,7 +106,7 @@ def test_a_newer_client_takes_lower_versions() -> None:
 def test_an_api_that_the_release_lacks() -> None:
     client = the_client(asking(), exchange("ShareFetch", api_version=1), target="3.8")
     assert (client.outcome, client.findings[0].kind, client.findings[0].target_min) == ("at-risk", "not-yet", None)
-    assert client.upgrade == "a version of it that does without ShareFetch"
+    assert client.upgrade == "a client that does without ShareFetch"
     assert client.needs == []
     unknown = the_client(exchange(None, api_key=9999, api_version=0))
     assert (unknown.findings[0].api, unknown.findings[0].kind) == ("9999", "not-yet")
@@ -118,8 +118,8 @@ def test_a_version_that_needs_an_opt_in() -> None:
     assert the_client(asking(), exchange("OffsetCommit", api_version=10), target="4.1").outcome == "served"
 
 
-def test_connections_that_are_older_than_the_capture() -> None:
-    """They show neither ApiVersions nor the software; others of the client do."""
+def test_connections_older_than_the_capture() -> None:
+    """They show neither ApiVersions nor the software, but other connections of the client do."""
     software = {"software_name": "apache-kafka-java", "software_version": "3.1.0"}
     late = exchange("Produce", 2, api_version=2)
     found = audited(asking({"Produce": 9}, version=3, **software), late)
@@ -134,8 +134,8 @@ def test_connections_that_are_older_than_the_capture() -> None:
     ]
 
 
-def test_brokers_are_no_clients() -> None:
-    """What only brokers say, and all that is said by who has a broker's name, or a number and says such things."""
+def test_brokers_are_not_clients() -> None:
+    """APIs that only brokers use, and all traffic of a client with a broker's name, or with a number and such APIs."""
     found = audited(
         exchange("LeaderAndIsr", api_version=5, client_id="1"),
         exchange("CreateTopics", api_version=0, client_id="1"),
@@ -175,7 +175,7 @@ def test_apis_between_brokers(name: str) -> None:
     assert not is_broker(None, {key("ApiVersions")})
 
 
-def test_the_rule_of_kip_896_is_told_where_it_helps() -> None:
+def test_the_rule_of_kip_896_is_mentioned_where_it_helps() -> None:
     old = exchange("Produce", api_version=2)
     assert audited(old).rule is not None
     assert audited(old, target="4.3").rule is not None
@@ -183,7 +183,7 @@ def test_the_rule_of_kip_896_is_told_where_it_helps() -> None:
     assert audited(exchange("Produce", api_version=9)).rule is None
 
 
-def test_nothing_seen() -> None:
+def test_no_traffic() -> None:
     found = audited()
     assert (found.clients, found.between_brokers, found.used, found.has_findings) == ([], [], {}, False)
 
@@ -200,18 +200,18 @@ def test_nothing_seen() -> None:
         {"api_keys": []},
     ],
 )
-def test_bodies_that_tell_nothing(body: Any) -> None:
+def test_bodies_without_versions(body: Any) -> None:
     assert highest(body) == {}
 
 
-def test_a_body_that_is_no_json() -> None:
+def test_a_body_that_is_not_json() -> None:
     row = asking()
     row["response_body"] = "{not json"
     assert the_client(row, exchange("Fetch", 1, api_version=3)).outcome == "at-risk"
 
 
-def test_what_is_new() -> None:
-    """ListOffsets: v7 in 3.0, v8 in 3.5, v9 in 3.9, v10 in 4.0, by Kafka's own schema files."""
+def test_new_versions_of_a_release() -> None:
+    """ListOffsets, by Kafka's own schema files: v7 in 3.0, v8 in 3.5, v9 in 3.9, v10 in 4.0."""
     found = {one.api: one for one in new_versions("4.0", "3.0", {2: 8, 0: 12})}
     offsets = found["ListOffsets"]
     assert (offsets.from_max, offsets.target_max, offsets.used_max) == (7, 10, 8)
@@ -227,8 +227,8 @@ def test_what_is_new() -> None:
 
 
 @pytest.mark.parametrize("target", one_in(3, releases()))
-def test_a_client_of_the_target_itself_is_served(target: str) -> None:
-    """Every release serves the highest versions that it has."""
+def test_a_client_of_the_target_release_is_served(target: str) -> None:
+    """Every release serves its own highest versions."""
     rows = []
     for api_key, spoken in spoken_by(target).items():
         if spoken.unstable is None:

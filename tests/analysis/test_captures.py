@@ -1,4 +1,4 @@
-"""Answers about real captures, held against what the clients themselves say that they did."""
+"""Answers about real captures, compared with the clients' own logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ask = Callable[..., Rows]
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Export]:
-    """The export of a shipped capture, each made once."""
+    """The exports of shipped captures, each made once."""
     folder = tmp_path_factory.mktemp("exports")
 
     def export(capture: str) -> Export:
@@ -47,7 +47,7 @@ def ask(exports: Callable[[str], Export]) -> Ask:
 
 
 def told(capture: str, kind: str) -> Rows:
-    """What the clients say, of one kind, in their order."""
+    """The clients' log entries of one kind, in order."""
     lines = Path(ROOT / "captures" / f"{capture}.log.jsonl").read_text().splitlines()
     return [entry for line in lines if (entry := json.loads(line))["kind"] == kind]
 
@@ -71,7 +71,7 @@ def test_every_answer_has_its_latency(capture: str, ask: Ask) -> None:
 
 
 def length(value: Any) -> int:
-    """Bytes of a key, a value or a part of a header, as the logs write them."""
+    """Length in bytes of a key, a value or a part of a header, as the logs write them."""
     if isinstance(value, dict):
         return len(base64.b64decode(value["base64"]))
     return len((value or "").encode())
@@ -93,9 +93,9 @@ def test_batches_records_and_their_sizes(capture: str, ask: Ask) -> None:
     again = Counter({row["topic"]: row["repeated_records"] for row in ask(capture, "retries")})
     assert batches.keys() == sizes.keys() == producers.keys() == produced.keys()
     for topic, records in produced.items():
-        # A batch that its codec would not make smaller goes as it is.
+        # A batch that its codec would not shrink is sent uncompressed.
         assert {row["compression"] for row in batches[topic]} <= {"none", *(one["codec"] for one in records)}
-        # The client sent some twice, and its application does not know.
+        # The client retransmitted some records; its application does not know.
         times = 1 + (again[topic] > 0)
         count = sum(row["records"] for row in batches[topic])
         assert count == len(records) * times
@@ -111,8 +111,8 @@ def test_batches_records_and_their_sizes(capture: str, ask: Ask) -> None:
         assert payload == (sum(keys) + sum(values) + sum(headers)) * times
 
 
-def test_a_producer_that_tried_again(ask: Ask) -> None:
-    """A topic was new, its leader did not know yet, and librdkafka sent the same records to it once more."""
+def test_a_producer_that_retried(ask: Ask) -> None:
+    """The topic was new and its leader not ready yet, so librdkafka sent the same records to it again."""
     (refused, *_) = [row for row in ask("librdkafka-codecs", "errors") if row["api"] == "Produce"]
     assert (refused["topic"], refused["error_code"]) == ("codec-none", 6)
     found = ask("librdkafka-codecs", "retries")
@@ -124,8 +124,8 @@ def test_a_producer_that_tried_again(ask: Ask) -> None:
     assert ask("java-codecs", "retries") == []
 
 
-def test_a_transaction_that_tried_again(ask: Ask) -> None:
-    """The coordinator was not there yet: one record of the application, and as many requests as the client counts."""
+def test_a_transaction_that_retried(ask: Ask) -> None:
+    """The coordinator was not ready yet: one record of the application, and as many requests as the client counts."""
     client = "era-transactions"
     requests = [one for one in told("kraft-4.0", "request") if (one["client_id"], one["api"]) == (client, "Produce")]
     (found,) = ask("kraft-4.0", "retries")
@@ -134,11 +134,11 @@ def test_a_transaction_that_tried_again(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("capture", ["java-codecs", "librdkafka-codecs"])
-def test_what_was_fetched(capture: str, ask: Ask) -> None:
+def test_fetched_records(capture: str, ask: Ask) -> None:
     consumed = Counter(one["topic"] for one in told(capture, "consumed"))
     found = ask(capture, "fetch-efficiency", by="topic")
     fetched = {row["topic"]: row["records"] for row in found if row["records"]}
-    # Whole batches come, what a consumer has already is among them.
+    # Whole batches arrive, including records that the consumer already has.
     assert fetched.keys() == consumed.keys()
     assert all(fetched[topic] >= count for topic, count in consumed.items())
 
@@ -166,7 +166,7 @@ def test_generations_of_a_classic_group(ask: Ask) -> None:
     present: set[str] = set()
     for row in numbered:
         present = (present | set(row["joined"])) - set(row["left"]) - set(row["lost"])
-        # Each member was assigned something in each generation, if only nothing more.
+        # Each member gets an assignment in each generation, if only an empty one.
         assert present == members[row["generation"]]
         assert row["members"] == len(present)
         assert row["lost"] == []
@@ -186,19 +186,19 @@ def test_members_of_the_newer_protocol(ask: Ask) -> None:
     assert gone == [one["client_id"] for one in told(capture, "left")]
 
 
-def test_errors_that_a_client_was_told(ask: Ask) -> None:
+def test_errors_that_a_client_received(ask: Ask) -> None:
     failed = {one["error"] for one in told("java-errors", "failed") if one["error"] is not None}
     found = ask("java-errors", "errors")
     names = {row["error"] for row in found}
-    # MESSAGE_TOO_LARGE and the like: each failure that has a code came from a response.
+    # MESSAGE_TOO_LARGE and the like: each failure with a code came from a response.
     assert len(failed) > 5
     assert failed <= names
     (unknown,) = [row for row in found if row["api"] == "Metadata"]
     assert (unknown["error"], unknown["topic"]) == ("UNKNOWN_TOPIC_OR_PARTITION", "no-such-topic")
 
 
-def test_what_a_target_lacks(ask: Ask) -> None:
-    """Kafka 4.3's client against a 4.0 broker: newer versions only, nothing that is too old."""
+def test_versions_that_a_target_lacks(ask: Ask) -> None:
+    """Kafka 4.3's client against a 4.0 broker: only newer versions, none that is too old."""
     found = ask("java-group-consumer", "versions", target="4.0")
     assert {row["verdict"] for row in found} <= {"too-new", "not-yet"}
     assert ("Fetch", 18) in {(row["api"], row["api_version"]) for row in found}

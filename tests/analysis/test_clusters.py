@@ -1,4 +1,4 @@
-"""Which brokers are of one cluster, by what messages say; and what is parted by it."""
+"""Clusters of brokers as messages name them, and what is kept separate by cluster."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.analysis.clusters import Clusters
+from kafkasniff.analysis.detectors import run
 from kafkasniff.analysis.known_clusters import ALONE, Known
-from kafkasniff.detectors import run
+from tests.analysis.detectors.network_scenes import Attempt
+from tests.analysis.detectors.scenes import produce, records
+from tests.analysis.detectors.talks import Talk, checked
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
-from tests.detectors.network_scenes import Attempt
-from tests.detectors.scenes import produce, records
-from tests.detectors.talks import Talk, checked
 
 A, B, C = ("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092)
 SCHEMA = pa.schema(
@@ -55,7 +55,7 @@ def labels(*rows: dict[str, Any]) -> dict[str, str]:
     return dict(known(rows).labels)
 
 
-def test_a_response_speaks_for_its_broker_and_those_that_it_lists() -> None:
+def test_a_response_identifies_its_broker_and_those_that_it_lists() -> None:
     assert labels(listed(A, "one", A, B), listed(C, "other", C)) == {
         "10.0.0.1:9092": "one",
         "10.0.0.2:9092": "one",
@@ -63,7 +63,7 @@ def test_a_response_speaks_for_its_broker_and_those_that_it_lists() -> None:
     }
 
 
-def test_brokers_that_are_listed_together_are_of_one_cluster() -> None:
+def test_brokers_listed_together_belong_to_one_cluster() -> None:
     assert labels(listed(A, None, A, B), listed(B, "one")) == {"10.0.0.1:9092": "one", "10.0.0.2:9092": "one"}
     assert labels(listed(B, None, A, B), listed(C, None, C)) == {
         "10.0.0.1:9092": "10.0.0.1:9092",
@@ -72,7 +72,7 @@ def test_brokers_that_are_listed_together_are_of_one_cluster() -> None:
     }
 
 
-def test_a_request_counts_where_the_broker_took_it_and_says_nothing_itself() -> None:
+def test_a_request_counts_where_the_broker_accepted_it() -> None:
     vote = '{"cluster_id":"one","topics":[]}'
     assert labels(row("Vote", A, vote)) == {"10.0.0.1:9092": "one"}
     # INCONSISTENT_CLUSTER_ID
@@ -89,19 +89,19 @@ def test_an_endpoint_with_two_ids_has_none() -> None:
 
 
 def test_a_cluster_without_an_id_may_be_any_of_the_others() -> None:
-    """Another listener of the same brokers, asked by an old client."""
+    """Another listener of the same brokers, queried by an old client."""
     assert not known([listed(A, "one", A), listed(B, None, B), listed(C, None, C)]).several
     assert known([listed(A, "one", A), listed(B, None, B), listed(C, "other", C)]).group("10.0.0.2:9092") is not None
 
 
-def test_one_cluster_is_no_reason_to_part_anything() -> None:
+def test_a_single_cluster_separates_nothing() -> None:
     assert not known([listed(A, "one", A, B)]).several
     assert known([listed(A, "one", A, B)]).group("10.0.0.1:9092") is None
     assert ALONE.group("10.0.0.1:9092") is None
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", '{"cluster_id":7}', '{"cluster_id":"","brokers":[{"host":1}]}'])
-def test_what_is_no_metadata_says_nothing(body: str) -> None:
+def test_other_apis_name_no_cluster(body: str) -> None:
     assert labels(row("Metadata", A, response=body)) == {}
     assert labels(row("Vote", A, '{"cluster_id":"' + "x" * 300 + '"}')) == {}
 
@@ -117,7 +117,7 @@ def test_neither_order_nor_merging_matters() -> None:
         assert dict(halves[0].known().labels) == expected
 
 
-# -- what is parted by it
+# -- what is kept separate by cluster
 
 
 def cluster(talk: Talk, name: str | None) -> None:
@@ -137,15 +137,15 @@ def sequences(*clusters: str | None) -> list[Talk]:
     return talks
 
 
-def test_the_same_producer_id_in_two_clusters_repeats_nothing(tmp_path: Path) -> None:
+def test_the_same_producer_id_in_two_clusters_is_no_repetition(tmp_path: Path) -> None:
     path = tmp_path / "crafted.pcap"
     assert checked(path, sequences("one", "other"), "repeated-sequences").findings == []
-    # One is known, and the other not: nothing is said of both together.
+    # One cluster is known, the other is not: the two are not compared.
     assert checked(path, [*sequences("one", None), *others()], "repeated-sequences").findings == []
     (found,) = checked(path, sequences("one", "one"), "repeated-sequences").findings
     assert found.values["repeated_records"] == 20
     assert "cluster" not in found.subject
-    # Nothing says that there are two clusters.
+    # Nothing shows that there are two clusters.
     assert len(checked(path, sequences(None, None), "repeated-sequences").findings) == 1
 
 
@@ -156,7 +156,7 @@ def others() -> list[Talk]:
     return [talk.ended()]
 
 
-def test_a_finding_says_which_cluster_it_means(tmp_path: Path) -> None:
+def test_a_finding_names_its_cluster(tmp_path: Path) -> None:
     talks = [*sequences("one", "one"), *others()]
     (found,) = checked(tmp_path / "crafted.pcap", talks, "repeated-sequences").findings
     assert found.subject["cluster"] == "one"
@@ -183,7 +183,7 @@ def test_another_clusters_commit_ends_no_transaction(tmp_path: Path, other: str,
     assert len(found) == open_ones
 
 
-def test_an_export_says_the_same_as_its_capture(tmp_path: Path) -> None:
+def test_an_export_agrees_with_its_capture(tmp_path: Path) -> None:
 
     for name in ("two-clusters.pcap", "rolling-upgrade.pcap"):
         capture = ROOT / "captures" / "faults" / name
@@ -204,7 +204,7 @@ def asked_often(broker: tuple[str, int], name: str, wait: float, port: int) -> T
 
 
 @pytest.mark.parametrize(("other", "count"), [("one", 1), ("other", 0)])
-def test_brokers_of_another_cluster_are_no_peers(tmp_path: Path, other: str, count: int) -> None:
+def test_brokers_of_another_cluster_are_not_peers(tmp_path: Path, other: str, count: int) -> None:
     talks = [
         asked_often(A, "one", 0.001, 50_001),
         asked_often(B, "one", 0.001, 50_002),

@@ -1,4 +1,4 @@
-"""docs/analyses.md has every question, with its options and columns as they are."""
+"""docs/analyses.md documents every question with its current options and columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECTIONS = {section.partition("\n")[0]: section for section in re.split(r"^## ",
 TYPES = {"int64": "bigint", "int32": "int", "bool": "boolean", "list<element: string>": "array&lt;string&gt;"}
 
 
-def test_every_question_is_there_and_no_other() -> None:
+def test_the_page_lists_exactly_the_questions() -> None:
     assert list(SECTIONS)[1:] == list(question_names())
 
 

@@ -1,4 +1,4 @@
-"""What responses say of their errors: every message of every definition, and what was refused."""
+"""Causes of errors in responses: every message of every definition, and what was refused."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from kafkasniff.analysis.error_causes import CODE, MESSAGE, Cause, carries_messages, causes
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema.definition import FieldDefinition
 
 PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, CONSUMER_GROUP_DESCRIBE = 0, 10, 19, 69
 
 
 def with_errors(fields: tuple[FieldDefinition, ...], code: str | None, said: list[str]) -> dict[str, Any]:
-    """A body whose codes are all 87, and whose strings named `…message` say which field they are."""
+    """A body in which every code is 87 and every string named `…message` contains its field's name."""
     body: dict[str, Any] = {}
     own = [field.name for field in fields if field.name.endswith(CODE)]
     for field in fields:
@@ -45,14 +45,14 @@ def test_every_message_of_every_definition_is_read(key: int) -> None:
     fields = api.definition.response.fields
     said: list[str] = []
     found = {one.message for one in causes(key, with_errors(fields, None, said))} - {None}
-    # Of a code with a message of its own and some of single records, those of the records say more.
+    # For a code with its own message and with messages of single records, those of the records are more specific.
     nested = {name for one in structs(fields) for name in [field.name for field in one] if name != MESSAGE}
     general = [one for one in said if one.split()[2] == MESSAGE and "batch_index_error_message" in nested]
     assert found == set(said) - set(general)
     assert carries_messages(key) == bool(said)
 
 
-def test_records_that_were_refused() -> None:
+def test_refused_records() -> None:
     partition = {
         "index": 3,
         "error_code": 87,
@@ -65,7 +65,7 @@ def test_records_that_were_refused() -> None:
     assert list(causes(PRODUCE, body)) == [Cause(87, "orders", message="one or more", partition=True)]
 
 
-def test_what_was_refused_is_named() -> None:
+def test_refused_items_are_named() -> None:
     coordinator = {"key": "payments", "host": "", "error_code": 15, "error_message": None}
     assert list(causes(FIND_COORDINATOR, {"coordinators": [coordinator]})) == [Cause(15, None, "key", "payments")]
     group = {"error_code": 69, "error_message": "Group g not found.", "group_id": "g", "assignor_name": "range"}
@@ -73,6 +73,6 @@ def test_what_was_refused_is_named() -> None:
     assert found == [Cause(69, None, "group_id", "g", "Group g not found.")]
 
 
-def test_codes_of_zero_and_what_was_read_inside_are_no_errors() -> None:
+def test_code_zero_and_nested_messages_are_not_errors() -> None:
     topics = [{"name": "a", "error_code": 0, "error_message": "ignored", "_value": {"error_code": 5}}]
     assert list(causes(CREATE_TOPICS, {"topics": topics})) == []

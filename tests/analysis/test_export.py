@@ -19,7 +19,7 @@ COLUMNS = Reading(("api", "time_ns"))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three days, of the last one two APIs."""
+    """Three days; the last one has two APIs."""
     rows = [exchange("Fetch", day * DAY, exchange_id=day) for day in range(3)]
     rows += [exchange("Produce", 2 * DAY + number, exchange_id=number) for number in range(100)]
     return write_export(tmp_path / "out", exchanges=rows, records=[record(at=day * DAY) for day in range(3)])
@@ -38,7 +38,7 @@ def test_rows_and_their_columns(folder: Path) -> None:
     assert export.start_ns() == START_NS
 
 
-def test_only_what_is_asked_for(folder: Path) -> None:
+def test_only_selected_rows(folder: Path) -> None:
     export = Export.open(str(folder))
     assert count(export, Reading(("api",), ("Fetch",))) == 3
     since, until = START_NS + DAY * SECOND, START_NS + 2 * DAY * SECOND
@@ -47,7 +47,7 @@ def test_only_what_is_asked_for(folder: Path) -> None:
     assert count(export, COLUMNS, since + 1, until - 1) == 0
     assert len(export.files("exchanges", since, since)) == 1
     assert count(export, Reading(("topic",)), since, until, table="records") == 2
-    assert count(export, Reading(("topic",)), since + 1, None, table="records") == 2  # it has microseconds only
+    assert count(export, Reading(("topic",)), since + 1, None, table="records") == 2  # the column has microseconds only
 
 
 def test_files_of_other_dates_are_not_opened(folder: Path) -> None:
@@ -58,26 +58,26 @@ def test_files_of_other_dates_are_not_opened(folder: Path) -> None:
         count(export)
 
 
-def test_files_that_the_manifest_does_not_name_are_left_alone(folder: Path) -> None:
+def test_files_missing_from_the_manifest_are_ignored(folder: Path) -> None:
     export = Export.open(str(folder))
     (export.files("exchanges")[0].parent / "part-00001.parquet").write_bytes(b"half-written")
     assert count(Export.open(str(folder))) == 103
 
 
-def test_a_file_that_is_missing(folder: Path) -> None:
+def test_a_missing_file(folder: Path) -> None:
     export = Export.open(str(folder))
     export.files("exchanges")[1].unlink()
     with pytest.raises(CaptureError, match="cannot read"):
         count(export)
 
 
-def test_a_column_that_is_missing(folder: Path) -> None:
+def test_a_missing_column(folder: Path) -> None:
     with pytest.raises(UsageError, match="no column colour"):
         count(Export.open(str(folder)), Reading(("api", "colour")))
 
 
 def test_columns_that_earlier_releases_did_not_write(tmp_path: Path) -> None:
-    """An export without them has nulls there; with them, what it has."""
+    """An export without them yields nulls, an export with them yields their values."""
     path = tmp_path / "exchanges" / "part-00000.parquet"
     path.parent.mkdir()
     pq.write_table(pa.table({"api": ["Fetch"], "time_ns": [1]}), path)
@@ -86,7 +86,7 @@ def test_columns_that_earlier_releases_did_not_write(tmp_path: Path) -> None:
     assert batch.to_pylist()[0] | {"api": "Fetch", "wait_us": None, "sender": None} == batch.to_pylist()[0]
 
 
-def test_tables_that_are_missing(folder: Path) -> None:
+def test_missing_tables(folder: Path) -> None:
     export = Export(folder, {"exchanges": Export.open(str(folder)).tables["exchanges"]})
     assert answer(export, find_question("batching")()) == ["records"]
     assert missing_tables(export.tables, find_question("latency")()) == []
@@ -94,7 +94,7 @@ def test_tables_that_are_missing(folder: Path) -> None:
         answer(export, find_question("churn")())
 
 
-def test_what_is_no_export(tmp_path: Path) -> None:
+def test_folders_that_are_not_exports(tmp_path: Path) -> None:
     for place, told in ((tmp_path, "no manifest"), (tmp_path / "missing", "no such folder")):
         with pytest.raises(CaptureError, match=told):
             Export.open(str(place))
@@ -120,13 +120,13 @@ def test_what_is_no_export(tmp_path: Path) -> None:
         "[" * 100_000,
     ],
 )
-def test_a_manifest_that_makes_no_sense(manifest: str, tmp_path: Path) -> None:
+def test_an_invalid_manifest(manifest: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(manifest)
-    with pytest.raises(CaptureError, match="makes no sense"):
+    with pytest.raises(CaptureError, match="is invalid"):
         Export.open(str(tmp_path))
 
 
-def test_an_export_of_nothing(tmp_path: Path) -> None:
+def test_an_empty_export(tmp_path: Path) -> None:
     export = Export.open(str(write_export(tmp_path / "out", exchanges=[])))
     assert export.start_ns() is None
     assert answer(export, find_question("latency")()) == []

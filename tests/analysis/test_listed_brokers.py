@@ -1,4 +1,4 @@
-"""Brokers that bodies list: what of an entry is usable."""
+"""Brokers listed in bodies: which parts of an entry are usable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer depends on the rows alone: not on their batches, their order, nor on how partial answers were merged."""
+"""Answers depend on the rows alone, not on batches, order, or how partial answers were merged."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def in_one(name: str) -> list[Row]:
 @pytest.mark.parametrize("name", question_names())
 @examples(3)
 @given(data=st.data())
-def test_any_split_any_order_any_tree(name: str, data: st.DataObject) -> None:
+def test_any_split_order_and_merge_tree(name: str, data: st.DataObject) -> None:
     tables = fresh(name).reads()
     pieces: list[tuple[str, list[int]]] = []
     for table in tables:
@@ -163,16 +163,16 @@ def test_any_split_any_order_any_tree(name: str, data: st.DataObject) -> None:
             other = type(other).from_state(other.state())
         parts[into].merge(other)
     assert parts[0].result().to_pylist() == in_one(name)
-    assert parts[0].result().to_pylist() == in_one(name)  # asking changes nothing
+    assert parts[0].result().to_pylist() == in_one(name)  # taking the answer changes nothing
 
 
 @pytest.mark.parametrize("name", question_names())
-def test_the_pool_has_something_for_every_question(name: str) -> None:
+def test_the_pool_has_rows_for_every_question(name: str) -> None:
     assert in_one(name)
 
 
 @pytest.mark.parametrize("name", question_names())
-def test_no_rows_and_rows_of_nothing(name: str) -> None:
+def test_no_rows_and_empty_rows(name: str) -> None:
     question = fresh(name)
     columns = question.result().schema
     for table in question.reads():
@@ -183,7 +183,7 @@ def test_no_rows_and_rows_of_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", question_names())
-def test_only_the_columns_that_are_asked_for_are_needed(name: str) -> None:
+def test_only_requested_columns_are_needed(name: str) -> None:
     question = fresh(name)
     for table, reading in question.reads().items():
         assert set(reading.columns) <= set(SCHEMAS[table].names)
@@ -192,7 +192,7 @@ def test_only_the_columns_that_are_asked_for_are_needed(name: str) -> None:
     assert question.result().to_pylist() == in_one(name)
 
 
-def test_a_state_is_of_one_question_and_its_parameters() -> None:
+def test_a_state_belongs_to_one_question_and_its_parameters() -> None:
     lag = fresh("lag")
     with pytest.raises(ValueError, match="lag"):
         find_question("churn").from_state(lag.state())

@@ -1,4 +1,4 @@
-"""The overview: known answers by construction, and the same whatever way the rows came."""
+"""The overview: answers known by construction, and the same whatever way the rows arrive."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Answer, Overview
 from kafkasniff.capture import open_captures
-from kafkasniff.exports.counted import CountedRows
-from kafkasniff.exports.options import ExportOptions
-from kafkasniff.exports.run import export
-from kafkasniff.packets import PacketBatch
-from kafkasniff.rows import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
+from kafkasniff.tables.exports.counted import CountedRows
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.run import export
+from kafkasniff.tables.rows import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
+from kafkasniff.tcp.packets import PacketBatch
 from tests.analysis.tables import START_NS, Row, connection, exchange, partition, record
 from tests.choice import DEEP, one_in
 from tests.conftest import ROOT
@@ -92,7 +92,7 @@ def test_brokers_and_clients() -> None:
     seen.append(connection(broker_ip="10.0.0.80", broker_port=80, verdict="not_kafka"))
     answer = told(exchanges=rows, connections=seen)
     found = [(one.broker_id, one.address, one.port, one.connections, one.exchanges) for one in answer.brokers]
-    # The number at the last exchange; who has none comes last.
+    # The number is that of the last exchange; clients without one are listed last.
     assert found == [
         (2, "10.0.0.8", 9092, 1, 0),
         (4, "10.0.0.9", 9092, 2, 3),
@@ -160,7 +160,7 @@ def test_groups() -> None:
     ]
 
 
-def test_errors_and_where_they_were_seen_first() -> None:
+def test_errors_and_where_they_occurred_first() -> None:
     failed = partition("lost", error_code=3)
     rows = [
         exchange("Metadata", 5, error_code=3, error_count=1, client_id="later", partitions=[failed]),
@@ -182,7 +182,7 @@ def test_errors_and_where_they_were_seen_first() -> None:
     assert (new.name, new.meaning) == (None, None)
 
 
-def test_problems_by_kind_with_the_first() -> None:
+def test_problems_by_kind_with_the_first_occurrence() -> None:
     rows = [problem("tcp-gap", 3, bytes=10), problem("tcp-gap", 1, bytes=5, packet=7), problem("crc-mismatch", 2)]
     found = told(exchanges=[], problems=rows).problems
     assert found is not None
@@ -195,7 +195,7 @@ def test_problems_by_kind_with_the_first() -> None:
     assert (without.first, without.duration_us, without.apis) == (None, None, [])
 
 
-def test_lists_are_cut_and_say_so() -> None:
+def test_truncated_lists_report_the_rest() -> None:
     rows = [exchange(at=number, client_id=f"c{number:02}", request_size=number) for number in range(20)]
     overview = Overview()
     told(overview, exchanges=rows)
@@ -204,7 +204,7 @@ def test_lists_are_cut_and_say_so() -> None:
     assert (answer.more["clients"], answer.more["apis"]) == (17, 0)
 
 
-# -- the same whatever way the rows came ------------------------------------------------------------------------------
+# -- the same whatever way the rows arrive -----------------------------------------------------------------------------
 
 
 def some_rows(random: Random, number: int) -> list[Row]:
@@ -250,7 +250,7 @@ def test_order_batches_and_merging_change_nothing() -> None:
 
 
 def of_captures(paths: list[str], size: int | None = None, **options: Any) -> Answer:
-    """The answer of captures; `size`: packets are taken so many at a time."""
+    """The answer for captures. `size`: number of packets per batch."""
     overview = Overview()
     rows = CountedRows(ExportOptions(**options), overview.update, wants_body=overview.wants_body)
     with open_captures(paths) as source:
@@ -279,7 +279,7 @@ def of_export(paths: list[str], folder: Path, **options: Any) -> Answer:
 SHIPPED = (
     "java-group-consumer.pcap",  # topic ids
     "kraft-three-brokers.pcap",  # replication, the metadata log
-    "java-sasl.pcap",  # software that is told late, raw tokens
+    "java-sasl.pcap",  # software that becomes known late, raw tokens
     "old-message-formats.pcap",
     "librdkafka-snaplen-128.pcap",  # nothing but headers
     "librdkafka-ipv6-ns.pcapng",
@@ -297,7 +297,10 @@ def test_a_capture_and_its_export(name: str, tmp_path: Path) -> None:
 
 
 def late_names() -> list[Packet]:
-    """Topic, broker and software are told when they have been needed; of two web servers one is where Kafka was."""
+    """Topic, broker and software become known only after they are needed.
+
+    One of two web servers runs where Kafka was.
+    """
     topic, place = bytes(range(16)), ("10.0.0.9", 9092)
     reader = Conversation(("10.0.0.7", 50_001), place)
     reader.handshake()
@@ -315,13 +318,13 @@ def late_names() -> list[Packet]:
     wrong.handshake()
     wrong.exchange(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n")
     wrong.close()
-    # Its connection is over when all else is: only then its account says that it was Kafka.
+    # Its connection ends last; only then its statistics show that it was Kafka.
     reader.wait(20 * 10**9)
     reader.close()
     return interleaved([reader, bystander(51_000), other, wrong])
 
 
-def test_names_that_are_told_late(tmp_path: Path) -> None:
+def test_names_that_become_known_late(tmp_path: Path) -> None:
     path = str(write_pcap(tmp_path / "late.pcap", late_names()))
     answer = of_captures([path])
     assert answer == of_export([path], tmp_path / "out")
@@ -346,11 +349,12 @@ def test_a_damaged_capture_and_its_export(tmp_path: Path) -> None:
         assert of_captures([str(path)]) == of_export([str(path)], tmp_path / f"out{number}")
 
 
-# -- what the clients say ---------------------------------------------------------------------------------------------
+# -- the clients' logs
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("capture", ["java-codecs", "java-errors", "java-group-classic"])
-def test_what_the_clients_say_that_they_did(capture: str) -> None:
+def test_agrees_with_the_clients_logs(capture: str) -> None:
     log = [json.loads(line) for line in (ROOT / "captures" / f"{capture}.log.jsonl").read_text().splitlines()]
     sent = [one for one in log if one["kind"] == "request"]
     answer = of_captures([str(ROOT / "captures" / f"{capture}.pcap")])

@@ -6,20 +6,20 @@ from kafkasniff.analysis import find_question, make_parameters, parameters_of, q
 from kafkasniff.errors import UsageError
 
 
-def test_every_question_says_what_it_is_and_what_its_parameters_do() -> None:
+def test_every_question_and_parameter_has_a_description() -> None:
     for name, question in zip(question_names(), questions(), strict=True):
         assert question.name == name
         assert question.summary.endswith(".")
         assert question.__doc__
         for parameter in parameters_of(question):
             assert parameter.help, (name, parameter.name)
-            # The default as a person writes it means the default.
+            # The default, written as a person would, means the default.
             if parameter.default_text is not None and parameter.kind != "flag":
                 made = make_parameters(question, {parameter.name: parameter.default_text})
                 assert made == question.parameters_type()
 
 
-def test_values_as_people_give_them() -> None:
+def test_values_as_people_write_them() -> None:
     latency = find_question("latency")
     made = make_parameters(latency, {"by": ["api,broker", "client"], "every": "1.5s"})
     assert made == latency.parameters_type(by=("api", "broker", "client"), every=1_500_000_000)
@@ -32,22 +32,22 @@ def test_values_as_people_give_them() -> None:
     [
         ("latency", {"bye": "api"}, "no parameter 'bye'"),
         ("racks", {"x": 1}, "it has none"),
-        ("latency", {"by": "colour"}, "none of api"),
+        ("latency", {"by": "colour"}, "not one of api"),
         ("latency", {"every": "soon"}, "not a duration"),
         ("latency", {"every": -1}, "every"),
         ("talkers", {"top": "many"}, "not a number"),
         ("talkers", {"top": 1.5}, "top"),
         ("versions", {"all": "yes"}, "all"),
-        ("batching", {"direction": "up"}, "none of produce, fetch"),
+        ("batching", {"direction": "up"}, "not one of produce, fetch"),
     ],
 )
-def test_values_that_make_no_sense(question: str, given: dict[str, object], told: str) -> None:
+def test_invalid_values(question: str, given: dict[str, object], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         make_parameters(find_question(question), given)
 
 
 @pytest.mark.parametrize(("name", "suggested"), [("lateny", "latency"), ("fetch", "fetch-efficiency"), ("lags", "lag")])
-def test_a_question_that_is_not_there(name: str, suggested: str) -> None:
+def test_an_unknown_question(name: str, suggested: str) -> None:
     with pytest.raises(UsageError, match=rf"{suggested}\?"):
         find_question(name)
 

@@ -1,4 +1,4 @@
-"""Footers are read as Arrow reads them, and what Arrow is given has nothing optional in it."""
+"""Footers are read as Arrow reads them; the footer passed to Arrow has nothing optional in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLE = pa.table(
 
 
 def footer_of(data: bytes) -> tuple[bytes, bytes]:
-    """What is in front of a footer, and the footer."""
+    """The bytes before a footer, and the footer."""
     size = int.from_bytes(data[-8:-4], "little")
     return data[: -8 - size], data[-8 - size : -8]
 
@@ -46,7 +46,7 @@ def footer(file: bytes) -> Footer:
     return Footer(footer_of(file)[1])
 
 
-def test_what_it_says_is_what_arrow_reads(file: bytes, footer: Footer) -> None:
+def test_contents_match_what_arrow_reads(file: bytes, footer: Footer) -> None:
     metadata = pq.ParquetFile(io.BytesIO(file)).metadata
     assert (footer.groups, len(footer.leaves)) == (metadata.num_row_groups, metadata.num_columns) == (7, 5)
     for group in range(footer.groups):
@@ -96,7 +96,7 @@ def test_a_rewritten_footer(names: set[str] | None, groups: list[int], file: byt
     ],
 )
 def test_row_groups_that_can_have_selected_rows(selection: RowSelection, expected: list[int], footer: Footer) -> None:
-    """The last: a file without the column `time`."""
+    """The last case: a file without the column `time`."""
     assert [group for group in range(7) if selection.can_match(footer, group)] == list(expected)
 
 
@@ -130,13 +130,13 @@ ROOT = element(b"schema", None, 1)
     ("data", "told"),
     [
         (b"\0", "lacks the elements"),
-        (made(), "makes no sense"),
-        (made(ROOT), "cut"),
-        (made(ROOT, element(b"a"), element(b"b")), "schema makes no sense"),
-        (made(ROOT, element(b"a", None)), "element a of its schema makes no sense"),
-        (made(ROOT, element(b"a", 2, 1), element(b"b")), "element a of its schema makes no sense"),
+        (made(), "is invalid"),
+        (made(ROOT), "truncated"),
+        (made(ROOT, element(b"a"), element(b"b")), "schema is invalid"),
+        (made(ROOT, element(b"a", None)), "element a of its schema is invalid"),
+        (made(ROOT, element(b"a", 2, 1), element(b"b")), "element a of its schema is invalid"),
         (made(ROOT, element(b"a", 9)), "type 9"),
-        (made(ROOT, element(b"a", repetition=3)), "makes no sense"),
+        (made(ROOT, element(b"a", repetition=3)), "is invalid"),
         (made(ROOT, element(b"a" * (MAX_NAME + 1))), f"more than {MAX_NAME} bytes"),
         (made(ROOT, element(b"\xff")), "invalid start byte"),
         (made(ROOT, *[element(b"a", None, 1)] * MAX_SCHEMA_DEPTH, element(b"b")), f"more than {MAX_SCHEMA_DEPTH}"),
@@ -148,7 +148,7 @@ ROOT = element(b"schema", None, 1)
         (made(ROOT, element(b"a"), groups=(structure({}),) * 5000), "5000 row groups, more than 4096"),
     ],
 )
-def test_what_makes_no_sense(data: bytes, told: str) -> None:
+def test_invalid_footers(data: bytes, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Footer(data)
 
@@ -179,27 +179,27 @@ def test_a_chunk() -> None:
     ("changed", "told"),
     [
         ({"file_path": b"x"}, "in another file"),
-        ({"codec": 5}, "compressed by LZ4,"),
-        ({"codec": 99}, "compressed by 99,"),
-        ({"type": 1}, "has type 1, and 2 in the schema"),
+        ({"codec": 5}, "compressed with LZ4,"),
+        ({"codec": 99}, "compressed with 99,"),
+        ({"type": 1}, "has type 1, but 2 in the schema"),
         ({"values": 4}, "4 values in 3 rows"),
         ({"values": 2}, "2 values in 3 rows"),
-        ({"plain": -1}, "makes no sense"),
-        ({"stored": 1 << 62}, "makes no sense"),
-        ({"data_at": -5}, "makes no sense"),
+        ({"plain": -1}, "invalid size or offset"),
+        ({"stored": 1 << 62}, "invalid size or offset"),
+        ({"data_at": -5}, "invalid size or offset"),
     ],
 )
-def test_a_chunk_that_makes_no_sense(changed: dict[str, int], told: str) -> None:
+def test_an_invalid_chunk(changed: dict[str, int], told: str) -> None:
     footer = one_chunk(**changed)  # type: ignore[arg-type]  # bytes for one of them
     with pytest.raises(ValueError, match=told):
         footer.chunk(0, footer.leaves[0])
 
 
-def test_statistics_that_make_no_sense(file: bytes) -> None:
+def test_invalid_statistics(file: bytes) -> None:
     data = footer_of(file)[1]
     value = struct.pack("<q", 1000)
     assert value in data
     with pytest.raises(ValueError, match="statistics from 72057594037928936 to 1099"):
         Footer(data.replace(value, value[:7] + b"\1")).integers(0, "time_ns")
-    with pytest.raises(ValueError, match="no 64-bit integers"):
+    with pytest.raises(ValueError, match="not 64-bit integers"):
         Footer(data).integers(0, "api")

@@ -25,7 +25,7 @@ def content(part: Partials) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in part.table().to_pylist())
 
 
-def test_equal_keys_are_folded_null_ones_too() -> None:
+def test_equal_keys_are_folded_including_null() -> None:
     shape = Shape(
         keys=(("key", pa.string()),),
         measures=(
@@ -46,7 +46,7 @@ def test_equal_keys_are_folded_null_ones_too() -> None:
     }
 
 
-def test_what_says_nothing_is_dropped() -> None:
+def test_empty_rows_are_dropped() -> None:
     shape = Shape(keys=(("key", NUMBER),), measures=(("step", NUMBER, "sum"),), without_zero="step")
     part = Partials(shape)
     part.add(rows(shape, [1, 2], [1, 1]))
@@ -54,9 +54,9 @@ def test_what_says_nothing_is_dropped() -> None:
     assert content(part) == [(2, 1)]
 
 
-def test_the_heaviest_stay_within_the_error_that_is_told() -> None:
+def test_the_heaviest_keys_stay_within_the_reported_error() -> None:
     random = Random(7)
-    # Three heavy keys among many light ones, which come and go.
+    # Three heavy keys among many light ones that come and go.
     keys = [random.choice((1, 2, 3)) if random.random() < 0.5 else random.randrange(100, 3000) for _ in range(20_000)]
     true = {key: keys.count(key) for key in (1, 2, 3)}
     part = Partials(COUNTED)
@@ -71,7 +71,7 @@ def test_the_heaviest_stay_within_the_error_that_is_told() -> None:
         assert count - part.lost.undercount <= found[key] <= count
 
 
-def test_groups_go_as_a_whole() -> None:
+def test_groups_are_dropped_as_a_whole() -> None:
     shape = Shape(
         keys=(("key", NUMBER), ("bucket", NUMBER)),
         measures=(("count", NUMBER, "sum"),),
@@ -89,7 +89,7 @@ def test_groups_go_as_a_whole() -> None:
 
 
 @given(st.data())
-def test_the_first_stay_whatever_the_order(data: st.DataObject) -> None:
+def test_the_earliest_are_kept_in_any_order(data: st.DataObject) -> None:
     values = data.draw(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), unique=True, max_size=120))
     part = merged(EARLIEST, data, [rows(EARLIEST, [at], [number]) for at, number in values])
     assert content(part) == sorted(values)[: EARLIEST.bound]
@@ -97,7 +97,7 @@ def test_the_first_stay_whatever_the_order(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_the_same_sample_whatever_the_order(data: st.DataObject) -> None:
+def test_the_sample_is_the_same_in_any_order(data: st.DataObject) -> None:
     hashes = data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=150))
     part = merged(SAMPLED, data, [rows(SAMPLED, [one], [1]) for one in hashes])
     level = next(level for level in range(64) if sum(one % 2**level == 0 for one in hashes) <= SAMPLED.bound)
@@ -106,7 +106,7 @@ def test_the_same_sample_whatever_the_order(data: st.DataObject) -> None:
 
 
 def merged(shape: Shape, data: st.DataObject, pieces: list[dict[str, Any]]) -> Partials:
-    """The pieces, shuffled, in some partial answers, merged in some tree."""
+    """Merge the shuffled pieces through a random tree of partial answers."""
     parts = [Partials(shape) for _ in range(data.draw(st.integers(1, 4)))]
     for piece in data.draw(st.permutations(pieces)):
         parts[data.draw(st.integers(0, len(parts) - 1))].add(piece)
@@ -125,14 +125,14 @@ def test_dump_and_load() -> None:
     assert other.lost == part.lost != Partials(SAMPLED).lost
 
 
-def test_shapes_that_differ_are_refused() -> None:
+def test_different_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
         Partials(SAMPLED).merge(Partials(COUNTED))
     with pytest.raises(ValueError, match="shape"):
         Partials(SAMPLED).load(*Partials(COUNTED).dump())
 
 
-def test_arrays_of_all_kinds_are_taken() -> None:
+def test_all_kinds_of_arrays_are_accepted() -> None:
     part = Partials(COUNTED)
     part.add({"key": np.array([1, 2], np.int32), "count": pa.chunked_array([[1], [1]])})
     part.add({"key": pa.array([1], pa.int16()), "count": [1]})

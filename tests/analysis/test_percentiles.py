@@ -25,7 +25,7 @@ def test_the_middle_is_near(values: list[int]) -> None:
 
 
 @given(st.lists(INT64, min_size=2, max_size=50))
-def test_buckets_rise_with_the_value(values: list[int]) -> None:
+def test_buckets_increase_with_the_value(values: list[int]) -> None:
     buckets = bucket_of(numbers(sorted(values)))
     assert (np.diff(buckets) >= 0).all()
 
@@ -50,7 +50,7 @@ def test_against_numpy(values: list[int], quantile: float) -> None:
     assert abs(found[0] - expected) <= abs(expected) * RELATIVE_ERROR
 
 
-def test_groups_are_told_apart_in_any_order() -> None:
+def test_groups_are_separate_in_any_order() -> None:
     group = numbers([1, 0, 1, 0, 2])
     buckets = numbers([10, 3, 20, 1, 7])
     counts = numbers([1, 9, 99, 1, 5])

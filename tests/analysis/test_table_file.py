@@ -1,4 +1,4 @@
-"""Parquet that was made to harm: what it claims is added up before memory is asked for."""
+"""Malicious Parquet: the memory that a file claims is added up before it is allocated."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from kafkasniff.analysis import Reading, table_file
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.table_file import MAX_GROUP_ROWS, TableFile
-from kafkasniff.confined import open_any_folder
 from kafkasniff.errors import CaptureError, UsageError
-from kafkasniff.rows import TABLES
-from kafkasniff.rows.schemas import EXCHANGES
+from kafkasniff.runtime.confined_files import open_any_folder
+from kafkasniff.tables.rows import TABLES
+from kafkasniff.tables.rows.schemas import EXCHANGES
 from tests.choice import ALL, DEEP
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ PATH = "exchanges/date=2026-11-21/part-00001-00000.parquet"
 
 
 def export_of(folder: Path, table: pa.Table | None = None, **options: Any) -> Path:
-    """An export with one file; the columns that are not given are null. Returns the file."""
+    """An export with one file, whose unnamed columns are null. Returns the file."""
     path = folder / PATH
     path.parent.mkdir(parents=True)
     told = {"format": "kafkasniff-export", "schema_version": 1}
@@ -60,8 +60,8 @@ def test_rows(tmp_path: Path) -> None:
     assert pa.Table.from_batches(read(tmp_path, "client_id")).to_pydict() == {"client_id": ["a", None, "b"]}
 
 
-def test_a_text_that_a_dictionary_repeats(tmp_path: Path) -> None:
-    """Some kilobytes that are 40 GB."""
+def test_a_long_text_repeated_by_a_dictionary(tmp_path: Path) -> None:
+    """A few kilobytes that expand to 40 GB."""
     path = export_of(tmp_path, exchanges(200_000, client_id=repeated("x" * 200_000, 200_000)))
     assert path.stat().st_size < 100_000
     before = pa.default_memory_pool().max_memory()
@@ -71,7 +71,7 @@ def test_a_text_that_a_dictionary_repeats(tmp_path: Path) -> None:
     assert sum(map(len, read(tmp_path, "api"))) == 200_000
 
 
-def test_a_text_that_lists_repeat(tmp_path: Path) -> None:
+def test_a_long_text_repeated_in_lists(tmp_path: Path) -> None:
     """All of it in one row."""
     values = repeated("x" * 200_000, 200_000)
     topics = pa.ListArray.from_arrays(pa.array([0, 200_000], pa.int32()), values)
@@ -83,7 +83,7 @@ def test_a_text_that_lists_repeat(tmp_path: Path) -> None:
 
 
 def test_one_long_text_among_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the worst all rows would have it; the indices tell that one has."""
+    """At worst all rows would have it; the indices show that only one does."""
     texts = pa.array(["x" * 100_000, *(["y"] * 9_999)]).dictionary_encode()
     nested = pa.ListArray.from_arrays(pa.array(range(10_001), pa.int32()), texts)
     export_of(tmp_path, exchanges(10_000, client_id=texts, topics=nested))
@@ -95,7 +95,7 @@ def test_one_long_text_among_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_page_that_claims_two_gigabytes(tmp_path: Path) -> None:
-    size = 140 << 20  # so many that the number has as many bytes as two gigabytes have
+    size = 140 << 20  # so many that the number has as many bytes as two gigabytes
     path = export_of(tmp_path, exchanges(1, request_body=pa.array(["x" * size])), use_dictionary=False)
     group = pq.ParquetFile(path).metadata.row_group(0)
     places = {group.column(place).path_in_schema: place for place in range(group.num_columns)}
@@ -118,7 +118,7 @@ def test_rows_of_a_row_group(tmp_path: Path) -> None:
 
 def test_a_footer_that_is_too_long(tmp_path: Path) -> None:
     path = export_of(tmp_path)
-    for size, told in (((64 << 20) + 1, "footer has 67108865 bytes"), (1 << 31, "no Parquet file")):
+    for size, told in (((64 << 20) + 1, "footer has 67108865 bytes"), (1 << 31, "not a Parquet file")):
         with path.open("wb") as stream:
             stream.truncate(70 << 20)
             stream.seek(0, os.SEEK_END)
@@ -128,8 +128,8 @@ def test_a_footer_that_is_too_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [5_000, 300_000])
-def test_a_footer_of_structures_that_are_nearly_nothing(count: int, tmp_path: Path) -> None:
-    """Row groups of a byte each: a small footer is Arrow's to refuse, a large one is not given to it."""
+def test_a_footer_of_many_tiny_structures(count: int, tmp_path: Path) -> None:
+    """Row groups of one byte each: Arrow refuses a small footer, a large one is not passed to it."""
     size = bytes([count & 127 | 128, count >> 7 & 127 | 128, count >> 14])
     footer = b"\x49\xfc" + size + bytes(count) + b"\0"
     export_of(tmp_path).write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
@@ -141,11 +141,11 @@ def test_a_footer_of_structures_that_are_nearly_nothing(count: int, tmp_path: Pa
     ("options", "told"),
     [
         ({"use_dictionary": False, "column_encoding": {"client_id": "DELTA_BYTE_ARRAY"}}, "encoding 7, which exports"),
-        ({"compression": "brotli"}, "compressed by BROTLI"),
+        ({"compression": "brotli"}, "compressed with BROTLI"),
     ],
 )
 def test_encodings_that_exports_lack(options: dict[str, Any], told: str, tmp_path: Path) -> None:
-    """Prefixes that values share can be as long as they like."""
+    """Shared prefixes of values can have any length."""
     export_of(tmp_path, exchanges(3, client_id=pa.array(["x" * 1000] * 3)), **options)
     with pytest.raises(CaptureError, match=told):
         read(tmp_path, "client_id")
@@ -157,7 +157,7 @@ def test_columns_of_other_types(tmp_path: Path) -> None:
         read(tmp_path, "client_id")
 
 
-def test_a_schema_that_is_deep_or_wide(tmp_path: Path) -> None:
+def test_a_deep_or_wide_schema(tmp_path: Path) -> None:
     deep: pa.DataType = pa.int64()
     for _ in range(200):
         deep = pa.struct([("a", deep)])
@@ -169,7 +169,7 @@ def test_a_schema_that_is_deep_or_wide(tmp_path: Path) -> None:
         read(tmp_path / "wide", "c0")
 
 
-def test_text_that_is_no_text(tmp_path: Path) -> None:
+def test_invalid_utf8(tmp_path: Path) -> None:
     text = pa.StringArray.from_buffers(1, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xff"))
     export_of(tmp_path, exchanges(1, client_id=text))
     with pytest.raises(CaptureError, match="Invalid UTF8"):
@@ -177,7 +177,7 @@ def test_text_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_damage_anywhere(tmp_path: Path) -> None:
-    """Whatever byte is wrong: rows, or an exception of ours; UsageError where it is in the name of a column."""
+    """Any wrong byte yields rows or one of our exceptions; UsageError if it is in a column's name."""
     path = export_of(tmp_path, exchanges(50, client_id=pa.array(["a", "b"] * 25), time_ns=pa.array(range(50))))
     whole = path.read_bytes()
     for place in range(0, len(whole), 29 if ALL else 61):
@@ -191,7 +191,7 @@ def test_damage_anywhere(tmp_path: Path) -> None:
 
 
 def small(folder: Path) -> bytes:
-    """An export with a file of three columns; returns its bytes."""
+    """Write an export with a file of three columns and return its bytes."""
     path = export_of(
         folder, pa.table({"time_ns": range(50), "api": ["Fetch", "Produce"] * 25, "topics": [["a"], None] * 25})
     )
@@ -199,7 +199,7 @@ def small(folder: Path) -> bytes:
 
 
 def damaged_reads(folder: Path, *arguments: int) -> tuple[int, int]:
-    """How often a process of its own had rows of the damaged file, and refused it (`damaged_files`)."""
+    """How often another process read rows of the damaged file, and how often it refused it (`damaged_files`)."""
     command = [sys.executable, "-m", "tests.analysis.damaged_files", str(folder), *map(str, arguments)]
     found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     now = (folder / "now").read_text() if (folder / "now").exists() else ""
@@ -208,10 +208,10 @@ def damaged_reads(folder: Path, *arguments: int) -> tuple[int, int]:
     return read, refused
 
 
-def test_a_contradiction_that_ends_arrow(tmp_path: Path) -> None:
-    """A column that may not be null, with statistics of levels that only a column has which may be.
+def test_a_contradiction_that_crashes_arrow(tmp_path: Path) -> None:
+    """A column that may not be null, with level statistics that only a nullable column has.
 
-    pyarrow ends the process with "Definition level histogram size mismatch" where it is asked for that column.
+    If that column is read, pyarrow aborts the process with "Definition level histogram size mismatch".
     """
     whole = small(tmp_path)
     optional, required = (b"\x15\x04\x25" + repetition + b"\x18\x07time_ns" for repetition in (b"\2", b"\0"))
@@ -224,8 +224,8 @@ def test_a_contradiction_that_ends_arrow(tmp_path: Path) -> None:
     assert sum(map(len, read(tmp_path, "api"))) == 50
 
 
-def test_arrow_has_dropped_a_file_when_its_reading_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By an error, early or with its last row: a thread that drops it while the process exits would abort that."""
+def test_arrow_has_released_a_file_when_its_reading_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an error, early or with its last row: a thread that releases it while the process exits aborts that."""
     lent: list[weakref.ref[Any]] = []
     add = table_file._Lent.add
 
@@ -255,13 +255,13 @@ def test_arrow_has_dropped_a_file_when_its_reading_ends(tmp_path: Path, monkeypa
     check(read_some, 20)
     check(lambda: read(tmp_path, "client_id"), 1)
     whole = path.read_bytes()
-    # The middle of a page, which cannot be decompressed then.
+    # The middle of a page, which can then not be decompressed.
     path.write_bytes(whole[:20_000] + bytes(200) + whole[20_200:])
     check(read_damaged, 20)
 
 
 def test_damage_of_each_byte_of_a_footer(tmp_path: Path) -> None:
-    """In a process of its own, as what is looked for ends it."""
+    """Runs in another process, which the damage may crash."""
     whole = small(tmp_path)
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     read, refused = damaged_reads(tmp_path, 0 if DEEP else footer, 1, 16 if DEEP else 2)
@@ -271,7 +271,7 @@ def test_damage_of_each_byte_of_a_footer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["manifest.json", PATH])
 @pytest.mark.parametrize("kind", ["a FIFO", "a symbolic link"])
-def test_what_is_read_is_a_file_of_the_folder(kind: str, name: str, tmp_path: Path) -> None:
+def test_only_files_of_the_folder_are_read(kind: str, name: str, tmp_path: Path) -> None:
     export_of(tmp_path, exchanges(1))
     (tmp_path / name).rename(tmp_path / "moved")
     if kind == "a FIFO":
@@ -292,7 +292,7 @@ def test_names_of_other_files(path: str, tmp_path: Path) -> None:
     told = json.loads((tmp_path / "manifest.json").read_text())
     told["tables"]["exchanges"]["files"][0]["path"] = path
     (tmp_path / "manifest.json").write_text(json.dumps(told))
-    with pytest.raises(CaptureError, match="is no file of exchanges"):
+    with pytest.raises(CaptureError, match="is not a file of exchanges"):
         Export.open(str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol: numbers by field, and no work or memory beyond the bytes that are there."""
+"""Thrift's compact protocol: numbers by field; work and memory are bounded by the bytes present."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkasniff.analysis.thrift_compact import (
 )
 
 
-def test_what_a_footer_says(tmp_path: Path) -> None:
+def test_contents_of_a_footer(tmp_path: Path) -> None:
     """As Arrow reads it: FileMetaData has the version in field 1 and the rows in field 3 (parquet.thrift)."""
     pq.write_table(pa.table({"a": list(range(1000)), "b": [["x"]] * 1000}), tmp_path / "file", row_group_size=300)
     data = (tmp_path / "file").read_bytes()
@@ -42,7 +42,7 @@ def test_what_a_footer_says(tmp_path: Path) -> None:
     assert skipping.read({}) == {}
     assert skipping.at == size
     for length, shape in ((length, shape) for length in range(size) for shape in ({}, {2: Kind.PLACES})):
-        with pytest.raises(ValueError, match="cut"):
+        with pytest.raises(ValueError, match="truncated"):
             CompactReader(data[-8 - size : -8][:length]).read(shape)
 
 
@@ -71,7 +71,7 @@ def test_values_of_all_types() -> None:
         ("1c 00 00", {1: ({},)}, "field 1 has type 12"),
         ("19 25 02 04 00", {1: Kind.PLACES}, "list of type 5"),
         ("19 25 02 04 00", {1: ({},)}, "list of type 5"),
-        ("18 05 61 00", {1: Kind.TEXT}, "cut"),
+        ("18 05 61 00", {1: Kind.TEXT}, "truncated"),
         ("05 01 02 00", {}, "no field -1"),
         ("10", {}, "no type 0"),
     ],
@@ -81,7 +81,7 @@ def test_fields_of_other_types(data: str, shape: Shape, told: str) -> None:
         CompactReader(bytes.fromhex(data)).read(shape)
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_values_are_read_back() -> None:
     numbers = {1: 0, 2: -1, 3: 63, 4: -64, 5: 64, 6: (1 << 63) - 1, 7: -(1 << 63)}
     inner = structure({field: number(value) for field, value in numbers.items()})
     _, data = structure({1: text(b"x" * 300), 2: inner, 3: list_of([inner] * 20), 4: list_of([]), 5: number(7, 32)})
@@ -97,23 +97,23 @@ def test_what_is_written_is_read() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "cut"),
-        (b"\x15", "cut"),
-        (b"\x18\xff\xff\xff\xff\x0f\x00", "cut"),
-        (b"\x19\xf5\xff\xff\xff\xff\x0f\x00", "cut"),
-        (b"\x15" + b"\xff" * 20, "cut"),
+        (b"", "truncated"),
+        (b"\x15", "truncated"),
+        (b"\x18\xff\xff\xff\xff\x0f\x00", "truncated"),
+        (b"\x19\xf5\xff\xff\xff\xff\x0f\x00", "truncated"),
+        (b"\x15" + b"\xff" * 20, "truncated"),
         (b"\x1d\x00", "no type 13"),
-        (b"\x1c" * 1000, "in each other"),
-        (b"\x19\x19" + b"\x19" * 5000, "in each other"),
+        (b"\x1c" * 1000, "levels deep"),
+        (b"\x19\x19" + b"\x19" * 5000, "levels deep"),
     ],
 )
-def test_what_makes_no_sense(data: bytes, told: str) -> None:
+def test_invalid_bytes(data: bytes, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         CompactReader(data).read({})
 
 
 def test_structures_are_counted() -> None:
-    """A byte each; their reader would take a thousand."""
+    """One byte each, which would become a thousand in memory."""
     count = MAX_STRUCTS - 1
     for more in (0, 1):
         size = bytearray()

@@ -1,4 +1,4 @@
-"""Where time went, by rows of an export: crafted rows with known answers, in any order and any number of parts."""
+"""Time by phase from rows of an export: crafted rows with known answers, in any order and any number of parts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def totals(row: Row) -> dict[str, int]:
     }
 
 
-def test_what_rows_tell() -> None:
+def test_phases_from_rows() -> None:
     found = {row["api"]: row for row in answer(rows())}
     assert totals(found["Fetch"]) == {
         "duration": 503_500 + 41_000 + 600_000,
@@ -70,7 +70,7 @@ def test_what_rows_tell() -> None:
     assert (fetch["wait_count"], fetch["wait_p50_us"], fetch["wait_max_us"]) == (1, 500_000, 500_000)
 
 
-def test_by_topic_an_exchange_counts_for_each() -> None:
+def test_by_topic_an_exchange_counts_for_each_topic() -> None:
     found = answer(rows(), "topic")
     assert [(row["topic"], row["exchanges"]) for row in found] == [(None, 6), ("orders", 2), ("payments", 1)]
     with pytest.raises(UsageError):
@@ -91,5 +91,5 @@ def test_parts_merge() -> None:
     assert first.result().equals(whole.result())
 
 
-def test_nothing() -> None:
+def test_no_rows() -> None:
     assert answer([]) == []

@@ -40,13 +40,13 @@ def test_bodies_are_those_of_the_decoder(name: str) -> None:
 
 def test_equal_bodies_are_counted(tmp_path: Path) -> None:
     found = bodies_of(write_pcap(tmp_path / "talk.pcap", talk(["a", "b", "c", "a"])))
-    # Of 16: three later heartbeats and a Metadata exchange that comes again, of both a request and a response.
+    # Three later heartbeats and a repeated Metadata exchange out of 16 messages, each with request and response.
     assert len(found) == 16
     assert equal_share(found) == 8 / 16
     assert equal_share([]) == 0
 
 
-def test_nothing_is_read_behind_a_gap(tmp_path: Path) -> None:
+def test_nothing_is_read_after_a_gap(tmp_path: Path) -> None:
     packets = talk(["a", "b", "c"])
     requests = [packet for packet in packets if packet.payload and packet.dport == 9092]
     packets.remove(requests[2])

@@ -70,7 +70,7 @@ def page(found: list[Comparison], absent: list[str] | None = None) -> str:
     return section(found, ["today"], "python -m benchmarks.compare", absent or [])
 
 
-def test_figures_stand_beside_their_targets() -> None:
+def test_figures_are_next_to_their_targets() -> None:
     text = page(GOOD)
     assert "All targets of what was measured are met." in text
     assert "| A | 120 | 3 | 3.00 (10.00) | 0.30 | ≤ 0.35 | yes |" in text
@@ -108,7 +108,7 @@ def test_figures_stand_beside_their_targets() -> None:
         (6, jobs(5.0, same=False), "output of --jobs 2 on C is another"),
     ],
 )
-def test_a_target_that_is_missed_is_told(place: int, worse: Comparison, told: str) -> None:
+def test_a_missed_target_is_reported(place: int, worse: Comparison, told: str) -> None:
     text = page([*GOOD[:place], worse, *GOOD[place + 1 :]])
     assert "Targets that are not met: " in text
     assert told in text
@@ -124,12 +124,12 @@ def test_newer_versions_have_no_target() -> None:
     assert "mock cluster" not in page(GOOD)
 
 
-def test_a_capture_that_is_too_small_is_told() -> None:
+def test_a_capture_that_is_too_small_is_reported() -> None:
     text = page([beside("lines", "A", 4.9, text=1.0), beside("lines", "B", 5.0, text=1.0)])
     assert "It took for A 4.9 s." in text
 
 
-def test_what_is_not_there_is_told() -> None:
+def test_missing_captures_are_reported() -> None:
     assert missing({"C": 1, "start": 1}) == [form for form in FORMS if form not in {"C", "start", *BY_NAME}]
     assert "Not measured, because not made: A, B" in page(GOOD, ["A", "B"])
     assert "Not measured" not in page(GOOD)
@@ -156,11 +156,11 @@ def test_cells() -> None:
     assert table(["a", "b"], [["x|y", 1]]).splitlines() == ["| a | b |", "| --- | --- |", "| x\\|y | 1 |"]
 
 
-def test_a_line_tells_all_commands() -> None:
+def test_a_line_shows_all_commands() -> None:
     assert line(GOOD[0]).startswith("lines, A, 120 MB: text 3.00 s of CPU, 3.00 s, 100 MB, tshark 10.00 s of CPU")
 
 
-def test_all_that_captures_allow_is_planned(tmp_path: Path) -> None:
+def test_all_possible_comparisons_are_planned(tmp_path: Path) -> None:
     def planned(*forms: str) -> list[tuple[str, str]]:
         there = {form: Capture(form, tmp_path / form, [9092], 1) for form in forms}
         return [(task.group, task.form) for task in plan(there, tmp_path, Settings())]
@@ -201,7 +201,7 @@ def test_commands_read_one_capture_in_one_process() -> None:
 
 @pytest.fixture(autouse=True)
 def _once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing goes before what counts: no time is compared here."""
+    """No time is compared here, so all runs count."""
     monkeypatch.setattr(comparisons, "in_turn", functools.partial(in_turn, warm=False))
 
 
@@ -274,7 +274,7 @@ def test_figures_are_kept_and_the_page_is_written(
     assert "`python -m benchmarks.compare --runs 1 --start-runs 1 --forms C,start --groups lines,start`" in text
     assert str(folder) not in text
     capsys.readouterr()
-    # What is there stays; what is not is added.
+    # Existing captures stay, and missing ones are added.
     results.comparisons = [one for one in results.comparisons if one.group == "lines"]
     (folder / "page.json").write_bytes(msgspec.json.encode(results))
     assert main([*arguments, "--resume"]) == 0

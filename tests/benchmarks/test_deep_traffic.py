@@ -14,7 +14,7 @@ from benchmarks.bodies import bodies_of, equal_share
 from benchmarks.deep_messages import ERAS, KEYS, SHARES, make_client, make_exchange
 from benchmarks.deep_traffic import MOST_IN_FLIGHT, ROUND_NS, START_NS, write
 from benchmarks.resegment import SEGMENT
-from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.apis import dissectors
 from tests.craft.outcome import files_outcome
 from tests.craft.packet import SYN
 from tests.craft.read import read_packets
@@ -42,7 +42,7 @@ def test_every_message_is_decoded_without_a_problem(capture: Path) -> None:
     assert len({line["connection"] for line in found.lines}) == CONNECTIONS
 
 
-def test_hardly_any_body_comes_again(capture: Path, tmp_path: Path) -> None:
+def test_hardly_any_body_is_repeated(capture: Path, tmp_path: Path) -> None:
     bodies = bodies_of(capture)
     assert len(bodies) == 2 * files_outcome([capture]).summary.requests
     assert equal_share(bodies) < 0.05
@@ -96,7 +96,7 @@ def test_rounds_do_not_overlap(capture: Path) -> None:
         number = (packet.time_ns - START_NS) // ROUND_NS
         assert number >= seen.setdefault(packet.connection, number)
         seen[packet.connection] = number
-        # Whoever answers has got all that it acknowledges.
+        # A side that answers has received everything that it acknowledges.
         assert packet.ack or packet.flags & SYN
 
 

@@ -47,7 +47,7 @@ def test_sums_are_those_that_spark_keeps(log: EventLog, field: str) -> None:
     assert log.total(field) > 0
 
 
-def test_stages_have_names_that_tell_what_they_do(log: EventLog) -> None:
+def test_stages_have_descriptive_names(log: EventLog) -> None:
     assert [stage.name for stage in log.stages][:2] == [
         "connections put together: Exchange",
         "connections put together: shuffled → MapInArrow",
@@ -88,7 +88,7 @@ def test_a_task_that_was_lost_with_its_executor_has_no_metrics() -> None:
     assert found.stages[0].tasks == 4
 
 
-def test_there_has_to_be_one_log_that_has_an_end(tmp_path: Path) -> None:
+def test_exactly_one_complete_log_is_required(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="0 event logs"):
         read_event_log(tmp_path)
     shutil.copy(LOG, tmp_path / "local-1.inprogress")

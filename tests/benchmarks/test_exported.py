@@ -80,7 +80,7 @@ def test_order_and_files_do_not_count(tmp_path: Path) -> None:
         ({"empty": 0}, "empty"),
     ],
 )
-def test_one_other_value_is_seen(tmp_path: Path, changed: Row, column: str) -> None:
+def test_one_changed_value_is_found(tmp_path: Path, changed: Row, column: str) -> None:
     rows = [*ROWS[:7], {**ROWS[7], **changed}, *ROWS[8:]]
     found = differences(contents(export(tmp_path / "one", [ROWS])), contents(export(tmp_path / "other", [rows])))
     assert any(line.startswith(f"things: {column} differs") for line in found)
@@ -88,7 +88,7 @@ def test_one_other_value_is_seen(tmp_path: Path, changed: Row, column: str) -> N
     assert all(line.startswith(f"things: {column.rstrip('[]')}") for line in found)
 
 
-def test_rows_and_tables_that_lack_are_seen(tmp_path: Path) -> None:
+def test_missing_rows_and_tables_are_found(tmp_path: Path) -> None:
     one, other = contents(export(tmp_path / "one", [ROWS])), contents(export(tmp_path / "other", [ROWS[1:]]))
     assert "things: 40 rows and 39" in differences(one, other)
     assert differences(one, {}) == ["things: only one of them has it"]

@@ -22,7 +22,7 @@ from benchmarks.recorded_answers import without_refusals
 from benchmarks.recording import RecordingError, record_with
 from captures.record.distribution import is_cached, python_with
 from captures.record.programs import CONFLUENT
-from kafkasniff.kafka import dissectors
+from kafkasniff.kafka.apis import dissectors
 from tests.conftest import missing
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation
@@ -32,7 +32,7 @@ from tests.craft.read import read_packets
 from tests.craft.samples import mixed
 from tests.craft.streams import stream_bytes
 
-# What is made once is made by one worker.
+# Fixtures that are made once are used by one worker.
 pytestmark = pytest.mark.xdist_group("benchmark-captures")
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
@@ -57,7 +57,7 @@ def broker_ports(capture: Path) -> list[int]:
 
 
 def give_recordings(data: Path) -> None:
-    """Real captures in the place of what would be recorded, so that nothing is."""
+    """Real captures instead of recordings, so that nothing is recorded."""
     folder = data / "bases"
     folder.mkdir(parents=True, exist_ok=True)
     for versions in ("capped", "newest"):
@@ -123,7 +123,7 @@ def test_forms_of_one_recording_hold_the_same_messages(data: Path) -> None:
     assert outcome(data, "C-pcapng").lines == outcome(data, "C").lines
 
 
-def test_what_is_seeded_is_the_same(data: Path, tmp_path: Path) -> None:
+def test_seeded_captures_are_reproducible(data: Path, tmp_path: Path) -> None:
     give_recordings(tmp_path)
     same, other = Maker(tmp_path / "same", SIZES), Maker(tmp_path / "other", dataclasses.replace(SIZES, seed=6))
     for maker in (same, other):
@@ -138,7 +138,7 @@ def test_what_is_seeded_is_the_same(data: Path, tmp_path: Path) -> None:
         assert path_of(other.data, form).read_bytes() != before
 
 
-def test_only_what_is_missing_is_made(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_missing_captures_are_made(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "data"
     shutil.copytree(data, folder)
     arguments = ["--data", str(folder), "--missing", "C", "start"]
@@ -172,7 +172,7 @@ def test_without_a_recording_the_others_are_made(
     assert main(["--data", str(tmp_path / "nothing"), "A"]) == 1
 
 
-def test_each_reason_is_told(
+def test_each_reason_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> list[int]:
@@ -190,13 +190,13 @@ def test_each_reason_is_told(
     assert "not made: mixed: no broker\n" in said
 
 
-def test_ports_of_what_is_recorded_are_kept(data: Path) -> None:
+def test_ports_of_recordings_are_kept(data: Path) -> None:
     assert captures(data)["mixed"].ports == broker_ports(RECORDED)
     sizes = {"mixed_mb": SIZES.mixed_mb, "mixed_copies": SIZES.mixed_copies, "format": SIZES.format}
     assert made_with(data)["mixed"] == sizes
 
 
-def test_what_is_recorded_of_mixed_comes_again(data: Path) -> None:
+def test_recorded_traffic_of_mixed_is_repeated(data: Path) -> None:
     """In copies with other clients, each later; it is recorded once."""
     found = captures(data)["mixed"]
     packets, recorded = read_packets(found.path), read_packets(RECORDED)
@@ -247,7 +247,7 @@ def test_a_recording_is_sound(
     assert set(kinds) <= {"stream-cut", "tcp-gap", "frame-incomplete", "request-unanswered"}, kinds
 
 
-def test_a_recording_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failed_recording_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="not recorded"):
         record_with("/bin/false", tmp_path / "A.pcap", 1)
 
@@ -312,7 +312,7 @@ def test_disturbed_segments_stay_before_the_peers_answer() -> None:
     reach = 0
     for packet in found:
         src, sport, dst, dport = packet.stream
-        # What is acknowledged was there before.
+        # Acknowledged bytes were sent before.
         if not packet.flags & SYN and (dst, dport, src, sport) in sent:
             assert ahead(packet.ack, sent[dst, dport, src, sport]) <= 0
         last = sent.setdefault(packet.stream, packet.end)
@@ -371,7 +371,7 @@ def test_other_exchanges_stay() -> None:
     assert without_refusals(read_packets(RECORDED)) == read_packets(RECORDED)
 
 
-def test_garbage_is_no_refusal() -> None:
+def test_garbage_is_not_a_refusal() -> None:
     rng = random.Random(2)
     packets = [packet.but(payload=rng.randbytes(rng.randrange(40)) if packet.payload else b"") for packet in refused()]
     assert without_refusals(packets) == packets

@@ -103,7 +103,7 @@ def test_more_copies_than_there_are_addresses_are_refused() -> None:
 # Arithmetic
 
 
-def test_the_exponent_is_that_of_what_comes_on_top_of_starting_up() -> None:
+def test_the_exponent_excludes_the_start() -> None:
     sizes = [10**3, 2 * 10**3, 4 * 10**3, 8 * 10**3]
     for power in (1.0, 1.5):
         steps = [Step("B", 100, 1, 0.5, 0.0), *(Step("B", 0, n, 0.5 + 1e-5 * n**power, 0.0) for n in sizes)]
@@ -118,7 +118,7 @@ def endless(*resident: int, total: int | None = None) -> Endless:
     return Endless("it", total or (len(resident) - 1) * 100, 10, 2, 5, 1.0, 2.0, samples)
 
 
-def test_what_memory_does_in_the_second_half() -> None:
+def test_memory_growth_in_the_second_half() -> None:
     flat = endless(10, 50, 100, 100, 100, 100, 100, 100, 105)
     assert flat.peak == 105
     assert flat.growth() == pytest.approx(0.05)
@@ -130,7 +130,7 @@ def test_what_memory_does_in_the_second_half() -> None:
     assert Endless("it", 10, 0, 0, 0, 0.0, 0.0, []).resident_at(1.0) is None
 
 
-def test_the_page_tells_time_and_memory() -> None:
+def test_the_page_shows_time_and_memory() -> None:
     steps = [Step("C", 1_000, 10, 0.5, 40e6), Step("C", 10**6, 1_000, 1.5, 50e6), Step("C", 2 * 10**6, 2_000, 2.5, 6e7)]
     runs = [
         endless(10, 50, 100, 100, 100, 100, 100, 100, 105),
@@ -142,7 +142,7 @@ def test_the_page_tells_time_and_memory() -> None:
     assert "| 1 | 1,000 | 1.50 | 1000.00 | 50 |" in text
     assert "| +5% | yes |" in text
     assert "| +50% | **no** |" in text
-    assert "too short to tell" in text
+    assert "too short to judge" in text
 
 
 # Runs of it
@@ -157,7 +157,7 @@ def test_memory_is_looked_at_while_traffic_is_written() -> None:
     assert found.samples[-1].fed <= found.bytes
 
 
-def test_a_run_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.growth.KAFKASNIFF", ("sh", "-c", "echo it went wrong >&2; exit 9", "sh"))
     with pytest.raises(CommandFailedError, match="exit code 9\nit went wrong"):
         feed("churn", churn(20_000))

@@ -25,7 +25,7 @@ from benchmarks.pcap_files import write_copies
 from benchmarks.processes import Usage
 from benchmarks.results_page import write_section
 from benchmarks.timing import CAPTURE_CUT
-from kafkasniff.capture.interface_socket import InterfaceSocket
+from kafkasniff.capture.live.interface_socket import InterfaceSocket
 from kafkasniff.model import Problem
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
@@ -76,7 +76,7 @@ def test_the_messages_of_a_part_are_known(tmp_path: Path) -> None:
     assert material.part(size=1e12) == material.part(packets=1e9)
 
 
-def test_copies_are_of_other_clients_and_later(tmp_path: Path) -> None:
+def test_copies_are_later_and_have_other_clients(tmp_path: Path) -> None:
     source = CAPTURES / "librdkafka-acks0.pcap"
     manifest = json.loads((CAPTURES / "manifest.json").read_text())
     ports = next(one["broker_ports"] for one in manifest["captures"] if one["file"] == source.name)
@@ -101,7 +101,7 @@ def test_copies_are_of_other_clients_and_later(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "librdkafka-snaplen-128.pcap", "java-errors.pcap"])
-def test_text_and_json_tell_the_same(name: str, tmp_path: Path) -> None:
+def test_text_and_json_agree(name: str, tmp_path: Path) -> None:
     text = told("text", decoded(CAPTURES / name, "--color", "never"), tmp_path)
     json_lines = told("json", decoded(CAPTURES / name, "--format", "json"), tmp_path)
     assert text.requests == json_lines.requests == requests(CAPTURES / name) > 0
@@ -111,10 +111,10 @@ def test_text_and_json_tell_the_same(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_losses_are_added_up_until_their_sum_is_told(form: str, tmp_path: Path) -> None:
+def test_losses_are_added_up_until_their_sum_is_reported(form: str, tmp_path: Path) -> None:
     """In the words of the capture itself."""
     counted = iter([(100, 3), (250, 10), (1250, 1010)])
-    capture = SimpleNamespace(name="eth0", error=None, packets=240, counts=lambda: next(counted), _told=(0, 0))
+    capture = SimpleNamespace(name="eth0", error=None, packets=240, counts=lambda: next(counted), _reported=(0, 0))
     first, second = InterfaceSocket.fresh_loss(capture), InterfaceSocket.fresh_loss(capture)  # type: ignore[arg-type]
     (last,) = InterfaceSocket.problems(capture)  # type: ignore[arg-type]
     behind = Problem("live-behind", "records are not decoded", capture="eth0", time_ns=10**18)
@@ -140,7 +140,7 @@ def test_losses_are_added_up_until_their_sum_is_told(form: str, tmp_path: Path) 
     assert "1,010 of 1,250" in found.details["capture-loss"]
 
 
-def test_a_line_in_part_is_no_harm(tmp_path: Path) -> None:
+def test_an_incomplete_line_does_no_harm(tmp_path: Path) -> None:
     output = decoded(CAPTURES / "librdkafka-snaplen-128.pcap", "--format", "json")
     whole = told("json", output, tmp_path)
     for cut in (1, 30, 500):
@@ -185,7 +185,7 @@ def test_the_packets_of_a_pcapng_cut_anywhere(tmp_path: Path) -> None:
 # The delay of a line
 
 
-def test_the_time_of_a_line_is_found_however_it_comes() -> None:
+def test_the_time_of_a_line_is_found_in_any_pieces() -> None:
     capture = CAPTURES / "librdkafka-acks0.pcap"
     now = 1_900_000_000_000_000_000
     text, json_lines, pieces = (LineTimes(tool) for tool in make_tools(["text", "json", "json"], [], []))
@@ -218,7 +218,7 @@ def result(tool: str, rate: float, shown: int, **other: object) -> Result:
     return dataclasses.replace(made, **other)  # type: ignore[arg-type]
 
 
-def test_where_nothing_is_missing() -> None:
+def test_rates_without_missing_messages() -> None:
     assert is_complete(result("text", 100, 200))
     for incomplete in (
         result("text", 100, 199),
@@ -321,7 +321,7 @@ def test_a_load_is_sent_and_seen(
 
 
 @pytest.mark.root
-def test_a_program_that_does_not_listen_is_told_of(
+def test_a_program_that_does_not_listen_is_reported(
     require_root: Callable[[], None], require_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
     require_root()

@@ -20,8 +20,8 @@ from benchmarks.live_stages import STAGES, RecordedInterface, RecordedRing, meas
 from benchmarks.live_tools import Told
 from benchmarks.processes import Usage
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.live import LiveSource
-from kafkasniff.packets import COLUMNS, PacketBatch
+from kafkasniff.capture.live.live import LiveSource
+from kafkasniff.tcp.packets import COLUMNS, PacketBatch
 from tests.conftest import missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +63,7 @@ def soaked(sizes: list[int], **told: object) -> live_soak.Soak:
     return live_soak.Soak("text", 10.0, 30, 10, shown, 0, 1.0, memory, (None, None, None), 0)
 
 
-def test_what_a_soak_must_not_do() -> None:
+def test_faults_of_a_soak() -> None:
     # It grows at first, and then no more.
     assert soaked([50, 100, 200, *[210] * 9]).faults() == []
     assert soaked([*range(100, 400, 10)]).faults() == ["memory grew from 205 to 355 MB"]

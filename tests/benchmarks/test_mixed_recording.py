@@ -25,7 +25,7 @@ def program(folder: Path, code: str) -> _Program:
     return _Program("test", [sys.executable, "-c", code], folder)
 
 
-def test_a_program_ends_when_it_is_told(tmp_path: Path) -> None:
+def test_a_program_ends_when_it_is_asked_to(tmp_path: Path) -> None:
     code = """import sys; sys.stdin.read(); print('{"client": "it", "records": 1234}')"""
     with program(tmp_path, code) as running:
         running.check()
@@ -34,7 +34,7 @@ def test_a_program_ends_when_it_is_told(tmp_path: Path) -> None:
         running.check()
 
 
-def test_a_program_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_failed_program_reports_the_reason(tmp_path: Path) -> None:
     with program(tmp_path, "import sys; sys.exit('no such broker')") as running:
         with pytest.raises(SetupError, match="no such broker"):
             running.wait()
@@ -74,7 +74,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
 @only_with_all
 @pytest.mark.root
-def test_a_recording_has_what_it_is_for(
+def test_a_recording_has_the_intended_traffic(
     require_root: Callable[[], None], require_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
     """All three clients, topics by id, fetch sessions, groups, commits."""
@@ -99,7 +99,7 @@ def test_a_recording_has_what_it_is_for(
     assert {"OffsetCommit", "Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup", "Metadata"} <= set(versions)
     sessions = [line["body"] for line in requests if line["api"] == "Fetch" and line["body"]["session_id"] > 0]
     assert any(not body["topics"] for body in sessions)
-    # Whoever ends may leave a response half sent, and no client waits for its last Fetch.
+    # A process that ends may leave a response half sent, and no client waits for its last Fetch.
     kinds = {problem["kind"] for problem in found.problems}
     assert kinds <= {"stream-cut", "request-unanswered"}, kinds
     assert not [line for line in found.lines if line.get("problems")]

@@ -129,7 +129,7 @@ def test_tshark_reads_the_pcapng(path: Path, require_tool: Callable[[str], str],
     assert told[0] == told[1] != b""
 
 
-def test_what_is_no_pcap_is_refused(tmp_path: Path) -> None:
+def test_other_files_than_pcap_are_refused(tmp_path: Path) -> None:
     source = tmp_path / "garbage"
     source.write_bytes(struct.pack("<I", 0x0A0D0D0A) + bytes(60))
     with pytest.raises(ValueError, match="no little-endian pcap"):

@@ -55,7 +55,7 @@ def test_time_and_cpu(tmp_path: Path, sampled: str) -> None:
 
 
 def test_children_and_orphans_count(tmp_path: Path) -> None:
-    """A child that is waited for, and one that leaves the session and goes on when all before it are over."""
+    """A child that is waited for, and one that leaves the session and outlives all of its ancestors."""
     orphan = f"import os\nif os.fork() == 0:\n    os.setsid()\n    {BURN.strip().replace(chr(10), chr(10) + '    ')}"
     script = f"""
         import subprocess, sys, time
@@ -84,7 +84,7 @@ def test_memory_is_that_of_all_together(tmp_path: Path, sampled: str) -> None:
     assert 0 < usage.peak_by_role["main"] < 60_000_000
 
 
-def test_java_is_told_by_its_program(tmp_path: Path, sampled: str) -> None:
+def test_java_is_recognised_by_its_program(tmp_path: Path, sampled: str) -> None:
     program = tmp_path / "java"
     program.write_bytes(Path("/bin/sleep").read_bytes())
     program.chmod(0o700)
@@ -120,7 +120,7 @@ def test_the_role_stays_when_a_process_ends(tmp_path: Path, sampled: str) -> Non
     assert usage.cpu_by_role["workers"] == 0
 
 
-def test_disk_is_what_stood_there_at_one_moment(tmp_path: Path, sampled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_is_the_highest_size_at_one_moment(tmp_path: Path, sampled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "DISK_INTERVAL_S", 0.0)
     script = f"""
         path = {str(tmp_path / "large")!r}
@@ -133,7 +133,7 @@ def test_disk_is_what_stood_there_at_one_moment(tmp_path: Path, sampled: str, mo
     assert disk_bytes(tmp_path) < 100_000
 
 
-def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_failed_command_reports_the_reason(tmp_path: Path) -> None:
     with pytest.raises(CommandFailedError, match="exit code 3\nno such thing"):
         measure(python("import sys; sys.stderr.write('no such thing'); sys.exit(3)"), tmp_path, limit_s=LIMIT_S)
 
@@ -163,7 +163,7 @@ def test_a_command_that_does_not_end_is_ended_with_all_it_started(
     assert read_process(int(told.read_text())) is None
 
 
-def test_who_stays_behind_is_not_waited_for_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_for_remaining_processes_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "ORPHANS_S", 0.5)
     told = tmp_path / "pid"
     script = f"""
@@ -176,7 +176,7 @@ def test_who_stays_behind_is_not_waited_for_forever(tmp_path: Path, monkeypatch:
     assert read_process(int(told.read_text())) is None
 
 
-def test_a_process_that_is_gone_takes_nothing() -> None:
+def test_an_ended_process_uses_nothing() -> None:
     child = subprocess.Popen(["true"])
     child.wait()
     assert read_process(child.pid) is None

@@ -19,7 +19,7 @@ def options(*given: str) -> argparse.Namespace:
 
 
 @only_with_all
-def test_runs_are_told_of_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_printed_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report, data = tmp_path / "SCALE.md", tmp_path / "data"
     arguments = [*TINY, "--data", str(data), "--report", str(report), "--cores"]
     assert main([*arguments, "1"]) == 0
@@ -51,7 +51,7 @@ def test_runs_are_told_of_and_compared(tmp_path: Path, capsys: pytest.CaptureFix
     assert "measured with other settings" in capsys.readouterr().err
 
 
-def test_an_export_that_fails_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_export_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "SCALE.md"
     arguments = [*TINY, "--cores", "1", "--data", str(tmp_path), "--report", str(report)]
     assert main([*arguments, "--option=--no-such-option"]) == 1

@@ -37,7 +37,7 @@ def test_fewer_files_are_the_first_of_more(files: list[Path]) -> None:
     assert [path.stat().st_mtime_ns for path in files] == before
 
 
-def test_what_is_not_the_same_is_made_again(files: list[Path]) -> None:
+def test_captures_with_other_settings_are_made_again(files: list[Path]) -> None:
     folder = files[0].parent
     first = files[0].read_bytes()
     files[0].write_bytes(first[:-1])

@@ -70,7 +70,7 @@ def test_the_largest_connection_can_be_what_takes_longest() -> None:
     assert line.seconds == line.one_task_s == 150
 
 
-def test_every_parameter_of_the_cluster_stands_in_the_assumptions() -> None:
+def test_every_parameter_of_the_cluster_is_in_the_assumptions() -> None:
     text = " ".join(assumptions(Cluster(7, 13, 0.31, 777, 23, 5, 9, 17)))
     for value in ("7 nodes", "13 cores", "31%", "777 MB/s", "23 Gbit/s", "written 5 times", "read 9 times", "17 GB"):
         assert value in text

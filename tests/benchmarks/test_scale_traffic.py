@@ -14,7 +14,7 @@ from tests.craft.outcome import Outcome, files_outcome
 from tests.craft.packet import ACK, SYN, Packet
 from tests.craft.read import read_packets
 
-# What is made once is made by one worker.
+# Fixtures that are made once are used by one worker.
 pytestmark = pytest.mark.xdist_group("traffic")
 
 SIZE = 3_000_000
@@ -74,7 +74,7 @@ def test_copies_have_connections_of_their_own_but_for_those_that_stay(base: Base
     for packet in packets:
         copy = max(0, packet.time_ns - packets[0].time_ns - 10**9) // BASE_NS
         seen.setdefault(packet.connection, set()).add(copy)
-    # Of each kind every tenth stays: of ten bulk connections the first, of the rest as many as have begun a ten.
+    # Every tenth of each kind stays: the first of ten bulk connections, and one per started ten of the others.
     staying = 1 + -(-(base.connections - 10) // STEADY)
     assert Counter(map(len, seen.values())) == {COPIES: staying, 1: COPIES * (base.connections - staying)}
 

@@ -96,7 +96,7 @@ def test_the_library_gives_every_message(data: Path) -> None:
     assert found["fields"] > found["messages"]  # type: ignore[operator]
 
 
-def test_two_checkouts_are_told_apart(other: str) -> None:
+def test_two_checkouts_are_distinguished(other: str) -> None:
     mine, theirs = checkout("new", sys.executable), checkout("base", other)
     assert mine.folder == ROOT / "kafkasniff"
     assert theirs.folder == Path(other).parent / "kafkasniff"
@@ -123,7 +123,7 @@ def test_a_table_of_both(data: Path, other: str, capsys: pytest.CaptureFixture[s
     assert "--forms C-deep --work json,records,bodies,library --runs 1`" in said
 
 
-def test_what_cannot_be_measured_is_refused(data: Path, other: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measures_that_are_impossible_are_refused(data: Path, other: str, capsys: pytest.CaptureFixture[str]) -> None:
     usual = ["--base", other, "--data", str(data)]
     for wrong, told in (
         ([*usual, "--forms", "Q"], "not known: Q"),

@@ -13,7 +13,7 @@ def python(script: str) -> list[str]:
     return [sys.executable, "-S", "-c", script]
 
 
-def test_what_a_process_takes(tmp_path: Path) -> None:
+def test_resources_of_a_process(tmp_path: Path) -> None:
     held = bytearray(b"x") * 150_000_000
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint('over')"
     run = timed(python(burn), tmp_path / "output")
@@ -44,7 +44,7 @@ def test_a_cut_capture_is_no_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [python("import sys; sys.exit('it went wrong')"), ["/no/such/program", "it went wrong"]]
 )
-def test_a_failure_is_told(command: list[str], tmp_path: Path) -> None:
+def test_a_failure_is_reported(command: list[str], tmp_path: Path) -> None:
     with pytest.raises(CommandFailedError, match="it went wrong"):
         timed(command, tmp_path / "output")
 

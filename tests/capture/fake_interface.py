@@ -1,4 +1,7 @@
-"""An interface that plays packets from a list, in blocks, through the real live source: no root, no kernel."""
+"""An interface that plays packets from a list, in blocks, through the real live source.
+
+Needs neither root nor kernel.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kafkasniff.capture.bytestream import open_path
-from kafkasniff.capture.frames import Frames
-from kafkasniff.capture.raw import Interface, RawPackets
-from kafkasniff.capture.reader import CaptureReader
+from kafkasniff.capture.formats.bytestream import open_path
+from kafkasniff.capture.formats.raw import Interface, RawPackets
+from kafkasniff.capture.formats.reader import CaptureReader
+from kafkasniff.capture.live.frames import Frames
 from kafkasniff.model import Problem
 
 Captured = tuple[bytes, int, int]
@@ -33,7 +36,7 @@ def captured(path: Path) -> list[Captured]:
 
 
 def raw_packets(packets: Sequence[Captured], *, capture: int = 0, link: int = 1, first_number: int = 1) -> RawPackets:
-    """Packets with something else between them, as in a block of the kernel's."""
+    """Packets interleaved with other data, as in a block of the kernel's."""
     pieces: list[bytes] = []
     starts: list[int] = []
     position = 0
@@ -54,7 +57,7 @@ def raw_packets(packets: Sequence[Captured], *, capture: int = 0, link: int = 1,
 
 
 class FakeInterface:
-    """What `InterfaceSocket` is to a live source; `blocks` is how many packets each block has, by turns."""
+    """Stands in for `InterfaceSocket`. `blocks`: number of packets per block, in turns."""
 
     look_again_s = None
 

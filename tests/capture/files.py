@@ -1,4 +1,4 @@
-"""Capture files byte by byte, after draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng."""
+"""Build capture files byte by byte, after draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng."""
 
 from __future__ import annotations
 

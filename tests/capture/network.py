@@ -1,4 +1,4 @@
-"""A network of a test's own: tests that run at the same time use the machine's loopback interface as well."""
+"""A network of the test's own: concurrent tests use the machine's loopback interface as well."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IFF_UP = 1
 
 
 def on_own_loopback(test: Callable[..., None]) -> Callable[..., None]:
-    """A test that runs in a thread with a network namespace of its own: nobody else's packets pass its `lo`.
+    """A test that runs in a thread with its own network namespace: only its own packets pass `lo`.
 
     Threads and sockets that the test makes belong to that namespace, too; it ends with the last of them.
     """

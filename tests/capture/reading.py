@@ -1,4 +1,4 @@
-"""What a capture source yields, as plain rows, with the rules that hold for every source checked on the way."""
+"""Packets of a capture source as plain rows; the rules for every source are checked on the way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kafkasniff.capture import open_captures
 from kafkasniff.model import Problem
-from kafkasniff.packets import Note, PacketBatch
+from kafkasniff.tcp.packets import Note, PacketBatch
 
 
 class Row(NamedTuple):
@@ -86,7 +86,7 @@ def batch_rows(batch: PacketBatch) -> list[Row]:
 
 
 def collect(source: Iterable[PacketBatch]) -> Result:
-    """All rows and notes of a source; holds it to the rules of `PacketBatch`."""
+    """All rows and notes of a source, checked against the rules of `PacketBatch`."""
     rows: list[Row] = []
     notes: list[Note] = []
     packets = 0
@@ -112,6 +112,6 @@ def read(*paths: str | Path, **options: Any) -> Result:
 
 
 def read_bytes(data: bytes, **options: Any) -> Result:
-    """A capture that comes through stdin."""
+    """Read a capture from stdin."""
     with open_captures(["-"], stdin=io.BytesIO(data), **options) as source:
         return collect(source)

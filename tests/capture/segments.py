@@ -1,4 +1,4 @@
-"""Small TCP frames whose payload tells which one it is."""
+"""Small TCP frames, numbered by their payload."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def segment(payload: bytes, *, seq: int = 1, sport: int = 40000, dport: int = 90
 
 
 def frame(payload: bytes, **changes: int) -> bytes:
-    """The same behind an Ethernet header."""
+    """The same after an Ethernet header."""
     return bytes.fromhex("020000000002 020000000001 0800") + segment(payload, **changes)
 
 

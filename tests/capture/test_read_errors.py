@@ -1,4 +1,4 @@
-"""A disk, or whatever a pipe comes from, that fails in the midst of a capture: what was read is kept, the rest told."""
+"""A disk or pipe that fails in the middle of a capture: packets read so far are kept, the rest is reported."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.capture.segments import frames, numbers
 from tests.cli.console import kafkasniff
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
-from tests.exports.exported import rows
+from tests.tables.exports.exported import rows
 
 REASON = "reading it failed: Input/output error"
 
 
-def failing_behind(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads of files give `limit` bytes, then an error, as a disk with a bad sector does."""
+def failing_after(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads of files return `limit` bytes, then an error, as on a disk with a bad sector."""
     real = os.pread
 
     def pread(descriptor: int, size: int, offset: int) -> bytes:
@@ -34,7 +34,7 @@ def failing_behind(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return real(descriptor, min(size, limit - offset), offset)
 
-    monkeypatch.setattr("kafkasniff.capture.bytestream.os.pread", pread)
+    monkeypatch.setattr("kafkasniff.capture.formats.bytestream.os.pread", pread)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -43,7 +43,7 @@ def test_a_file(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path = tmp_path / "a.pcap"
     path.write_bytes(gzip.compress(data, 1) if packed else data)
     limit = path.stat().st_size // 2
-    failing_behind(limit, monkeypatch)
+    failing_after(limit, monkeypatch)
     with open_captures([path], chunk_size=4096) as source:
         batches = list(source)
         found = numbers([row.payload for batch in batches for row in batch_rows(batch)])
@@ -52,11 +52,11 @@ def test_a_file(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert 100 < len(found) < 400
     told = [note.value for batch in batches for note in batch.notes if isinstance(note.value, Problem)]
     assert [one.kind for one in told] == ["capture-broken"]
-    assert told[0].detail.startswith(f"{path}: {REASON}; nothing behind packet {len(found)} ")
+    assert told[0].detail.startswith(f"{path}: {REASON}; nothing after packet {len(found)} ")
 
 
 def test_a_pipe() -> None:
-    """For real: a terminal whose other side is gone gives what was written, then EIO."""
+    """A real one: a terminal whose other side has closed returns what was written, then EIO."""
     data = pcap(frames(60))
     ours, theirs = os.openpty()
     tty.setraw(theirs)
@@ -80,21 +80,21 @@ def test_a_pipe() -> None:
 
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 4, with all that was read."""
+    """Exit code 4, and everything that was read."""
     path = tmp_path / "a.pcap"
     path.write_bytes(pcap_bytes(mixed(), nanoseconds=True))
     limit = path.stat().st_size * 2 // 3
     (tmp_path / "half.pcap").write_bytes(path.read_bytes()[:limit])
     half = kafkasniff("decode", "--format", "json", tmp_path / "half.pcap")
     assert half.code == Exit.BROKEN
-    failing_behind(limit, monkeypatch)
+    failing_after(limit, monkeypatch)
     result = kafkasniff("decode", "--format", "json", path)
     assert result.code == Exit.BROKEN
     messages = [[one for one in output.objects if one["type"] != "problem"] for output in (result, half)]
     assert messages[0] == messages[1]
     assert len(messages[0]) > 20
     (told,) = [one for one in result.objects if one.get("kind") == "capture-broken"]
-    assert told["detail"].startswith(f"{path}: {REASON}; nothing behind packet ")
+    assert told["detail"].startswith(f"{path}: {REASON}; nothing after packet ")
     assert kafkasniff("export", path, "-q", "-o", tmp_path / "out").code == Exit.BROKEN
     assert len(rows(tmp_path / "out", "exchanges")) > 10
     assert "capture-broken" in {row["kind"] for row in rows(tmp_path / "out", "problems")}

@@ -1,4 +1,4 @@
-"""Captures of one run that try what can go wrong between them, and the run as `open_captures` reads it."""
+"""Captures that exercise what can go wrong between the captures of a run, and the run as `open_captures` reads it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.parts import Place, PlacedNote
-from kafkasniff.packets import NO_TIME, Note, PacketBatch
+from kafkasniff.capture.timeline.parts import Place, PlacedNote
+from kafkasniff.tcp.packets import NO_TIME, Note, PacketBatch
 from tests.capture.files import START, block, enhanced, interface, option, pcap_header, pcap_record, section, simple
 from tests.capture.reading import Row, batch_rows
 from tests.capture.segments import marked, segment
@@ -32,7 +32,7 @@ def fragments(packet: bytes, size: int, ident: int) -> list[bytes]:
 
 
 class Timeline(NamedTuple):
-    """What `open_captures` gives, with what stands for the order of everything."""
+    """Output of `open_captures`, with the key that orders everything."""
 
     rows: list[tuple[Any, ...]]
     notes: list[tuple[int, str]]
@@ -44,7 +44,7 @@ def _row(row: Row, clock: int) -> tuple[Any, ...]:
 
 
 def expected(paths: Sequence[Path], chunk_size: int = 1 << 20) -> Timeline:
-    """The run as it is read in one piece."""
+    """The run read in one piece."""
     rows: list[tuple[Any, ...]] = []
     notes: list[Note] = []
     orders: list[int] = []
@@ -70,7 +70,7 @@ def placed_rows(batches: Iterable[PacketBatch], capture: int | None = None) -> l
 
 
 def timeline(rows: Iterable[tuple[Place, tuple[Any, ...]]], notes: Iterable[PlacedNote]) -> Timeline:
-    """What parts gave, in any order, put together by their places."""
+    """Output of parts, in any order, combined by their places."""
     together = sorted(rows)
     return Timeline(
         [row for _, row in together],
@@ -79,7 +79,7 @@ def timeline(rows: Iterable[tuple[Place, tuple[Any, ...]]], notes: Iterable[Plac
 
 
 def make_captures(folder: Path, seed: int, *, damage: bool = False) -> list[Path]:
-    """A few captures that overlap or follow each other, of both formats, with all that notes tell of."""
+    """A few captures of both formats that overlap or follow each other, with every kind of note."""
     generator = random.Random(seed)
     count = generator.randrange(1, 5)
     bodies: list[list[tuple[int, bytes, int]]] = [[] for _ in range(count)]
@@ -132,7 +132,7 @@ def _pcapng(packets: list[tuple[int, bytes, int]], generator: random.Random) -> 
         if generator.random() < 0.05:
             data += block(4, option(1, bytes([10, 0, 0, number % 250]) + b"name\0") + bytes(4))
         if generator.random() < 0.03:
-            data += interface(link=147)  # a type for private use, which nobody knows
+            data += interface(link=147)  # a type for private use, unknown to readers
             second = True
         options = option(4, struct.pack("<Q", 3)) + bytes(4) if generator.random() < 0.05 else b""
         if time == NO_TIME:
@@ -140,14 +140,14 @@ def _pcapng(packets: list[tuple[int, bytes, int]], generator: random.Random) -> 
             continue
         which = 1 if second and generator.random() < 0.2 else 0
         data += enhanced(packet, START // 1000 + time, which, wire=max(wire, len(packet)), options=options)
-    # Nothing is said of a capture without packets: `open_captures` tells it before or behind packets without a time.
+    # Captures without packets are not compared: `open_captures` may report them before or after packets without a time.
     if packets and generator.random() < 0.3:
         data += block(4, option(1, bytes([10, 0, 0, 99]) + b"last\0") + bytes(4))
     return data
 
 
 def damaged(data: bytes, generator: random.Random) -> bytes:
-    """The same with a few bytes lost, added or changed, or its end cut off; the beginning stays."""
+    """The same with a few bytes lost, added or changed, or with its end cut off. The beginning stays intact."""
     changed = bytearray(data)
     for _ in range(generator.randrange(3)):
         at = generator.randrange(24, max(25, len(changed)))

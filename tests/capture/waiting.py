@@ -1,4 +1,4 @@
-"""Waiting for what takes as long as a busy machine makes it take: until it is so, and not for a time."""
+"""Wait for a condition rather than for a time: a busy machine takes as long as it takes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from kafkasniff.capture.live import LiveSource
+from kafkasniff.capture.live.live import LiveSource
 
 PATIENCE = 120
 """Seconds after which what was waited for is not going to happen: far beyond what a busy machine needs."""
 
 
 def until(happened: Callable[[], object]) -> None:
-    """Ask again and again until it is so; fails where it never is."""
+    """Ask again until the condition holds; fail if it never does."""
     end = time.monotonic() + PATIENCE
     while not happened():
         assert time.monotonic() < end, "it never happened"
@@ -22,8 +22,8 @@ def until(happened: Callable[[], object]) -> None:
 
 
 @contextlib.contextmanager
-def stopped_in_the_end(source: LiveSource) -> Iterator[None]:
-    """Should the capture not end by itself, it is stopped, so that a test fails and does not hang."""
+def stopped_eventually(source: LiveSource) -> Iterator[None]:
+    """Stop the capture if it does not end by itself, so that a test fails and does not hang."""
     timer = threading.Timer(PATIENCE, source.stop)
     timer.start()
     try:

@@ -31,7 +31,7 @@ def test_each_act_returns_its_own_reports(tmp_path):
     assert second == [{"kind": "did", "name": "two", "words": []}, {"kind": "end_of_act"}]
 
 
-def test_an_act_that_fails_tells_what_the_program_said(tmp_path):
+def test_a_failed_act_shows_the_programs_output(tmp_path):
     with (
         pytest.raises(SetupError, match="did not get through fail: this went wrong"),
         ActingClient(program(), tmp_path, {}) as client,
@@ -39,7 +39,7 @@ def test_an_act_that_fails_tells_what_the_program_said(tmp_path):
         client.act("fail")
 
 
-def test_a_program_that_ends_badly_is_told(tmp_path):
+def test_a_program_that_fails_is_reported(tmp_path):
     with (
         pytest.raises(SetupError, match="ended with 3"),
         ActingClient([sys.executable, "-c", "import sys; sys.stdin.read(); sys.exit(3)"], tmp_path, {}),

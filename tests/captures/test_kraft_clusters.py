@@ -28,7 +28,7 @@ def received(correlation):
     return f"9 [t] DEBUG x - Received FETCH response from node 2 for request with {HEADER.format(correlation)}: answer"
 
 
-def test_the_body_of_the_first_of_a_kind_alone_is_kept():
+def test_only_the_first_body_of_a_kind_is_kept():
     told = list(nodes_log([sent(1), "something else", sent(2), received(1), received(2)]))
     assert [(one["kind"], one["correlation_id"], one.get("text")) for one in told] == [
         ("request", 1, "body 1"),
@@ -38,12 +38,12 @@ def test_the_body_of_the_first_of_a_kind_alone_is_kept():
     ]
 
 
-def test_headers_of_releases_before_they_told_their_version():
+def test_headers_of_releases_that_did_not_log_their_version():
     (vote,) = nodes_log([f"5 Sending VOTE request with {OLD_HEADER} and timeout 2000 to node 1: VoteRequestData()"])
     assert (vote["api"], vote["api_version"], vote["client_id"], vote["correlation_id"]) == ("Vote", 0, "raft", 7)
 
 
-def test_requests_that_nobody_answered_are_left_out():
+def test_unanswered_requests_are_skipped():
     told = list(answered_log([sent(1), received(1), sent(2), sent(3), received(3), sent(3)]))
     assert [(one["kind"], one["correlation_id"]) for one in told] == [
         ("request", 1),

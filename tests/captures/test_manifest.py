@@ -19,7 +19,7 @@ from tests.choice import one_in
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 ENTRIES = json.loads((CAPTURES / "manifest.json").read_text(encoding="utf-8"))["captures"]
 OF_TLS = json.loads((CAPTURES / "tls" / "manifest.json").read_text(encoding="utf-8"))["captures"]
-"""What is said in these is encrypted: tests/tls/test_captures.py compares it with the clients' logs."""
+"""Their content is encrypted: tests/tls/test_captures.py compares it with the clients' logs."""
 every_folder = pytest.mark.parametrize(
     ("folder", "entries"), [(CAPTURES, ENTRIES), (CAPTURES / "tls", OF_TLS)], ids=["captures", "tls"]
 )

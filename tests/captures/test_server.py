@@ -49,7 +49,7 @@ def test_it_runs_as_long_as_the_block(tmp_path):
     assert not is_running(pid)
 
 
-def test_started_again_it_is_not_ready_by_what_it_said_before(tmp_path):
+def test_a_restarted_server_is_not_ready_by_its_old_output(tmp_path):
     played = Played(tmp_path, SERVES)
     played.start()
     first = played.pid
@@ -62,14 +62,14 @@ def test_started_again_it_is_not_ready_by_what_it_said_before(tmp_path):
     assert played.log_file.read_text() == "up\nno\n"
 
 
-def test_the_end_of_the_log_tells_why_it_did_not_start(tmp_path):
+def test_the_end_of_the_log_shows_why_it_did_not_start(tmp_path):
     played = Played(tmp_path, "print('x' * 5_000); sys.exit('the reason')")
     with pytest.raises(SetupError, match=r"the player did not start:\nx{1900,1990}\nthe reason\n"):
         played.start()
     assert played.pid is None
 
 
-def test_what_does_not_come_up_in_time_is_stopped(tmp_path, monkeypatch):
+def test_a_server_that_does_not_start_in_time_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "START_TIMEOUT_S", 0.2)
     played = Played(tmp_path, "time.sleep(60)")
     played.launch()
@@ -79,7 +79,7 @@ def test_what_does_not_come_up_in_time_is_stopped(tmp_path, monkeypatch):
     assert not is_running(pid)
 
 
-def test_what_does_not_end_in_time_is_killed(tmp_path, monkeypatch):
+def test_a_server_that_does_not_end_in_time_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "STOP_TIMEOUT_S", 0.2)
     played = Played(tmp_path, STUBBORN).start()
     pid = played.pid

@@ -25,7 +25,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A listener without TLS that says what it is told, backwards, until that ends with a full stop; it then closes."""
+    """A listener without TLS that echoes its input backwards until that ends with a full stop; it then closes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -43,7 +43,7 @@ def listener() -> Iterator[socket.socket]:
         assert not thread.is_alive()
 
 
-def test_it_passes_on_what_is_said_and_logs_the_secrets(folder: Path, tmp_path: Path, listener: socket.socket) -> None:
+def test_it_forwards_data_and_logs_the_secrets(folder: Path, tmp_path: Path, listener: socket.socket) -> None:
     keys = tmp_path / "keys.log"
     port = listener.getsockname()[1]
     trusting = ssl.create_default_context(cafile=str(folder / "ca.pem"))

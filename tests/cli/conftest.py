@@ -10,7 +10,7 @@ from tests.craft.write import pcap_bytes
 
 @pytest.fixture(scope="session")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A producer, a consumer and something that is not Kafka: 46 messages."""
+    """A producer, a consumer and a connection that is not Kafka: 46 messages."""
     path = tmp_path_factory.mktemp("captures") / "mixed.pcap"
     path.write_bytes(pcap_bytes(mixed(), nanoseconds=True))
     return path

@@ -1,4 +1,4 @@
-"""The command line in this process, with streams that a test can look at."""
+"""Run the command line in this process, with captured streams."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def environment(stdin: bytes = b"", **options: Any) -> Environment:
 
 
 def kafkasniff(*arguments: object, stdin: bytes = b"", **options: Any) -> Result:
-    """Run a command line; `options` are those of `Environment`."""
+    """Run a command line. `options` are fields of `Environment`."""
     world = environment(stdin, **options)
     code = run([str(argument) for argument in arguments], world)
     out, err = world.stdout, world.stderr

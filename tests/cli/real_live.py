@@ -1,4 +1,4 @@
-"""`kafkasniff live` on a real interface, started by whoever runs the tests: as root, most of the time."""
+"""Run `kafkasniff live` on a real interface as the user who runs the tests, usually root."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pytest
 
-__all__ = ["STAYS", "until_it_listens"]
+__all__ = ["STAYS", "until_it_captures"]
 
 STAYS: Final = ["--keep-root"] if os.geteuid() == 0 else []
 """Options of a `live` that makes files in the folders of tests, whoever may read the Python that they run with."""
 
 
-def until_it_listens(process: subprocess.Popen[Any]) -> None:
-    """Read what `live` says, warnings too, until it captures."""
+def until_it_captures(process: subprocess.Popen[Any]) -> None:
+    """Read the output of `live`, including warnings, until it captures."""
     assert process.stderr is not None
     said = b""
     while b"listening on" not in said:

@@ -1,4 +1,4 @@
-"""`--filter` on the command line: with the other filters, in every command that has it."""
+"""`--filter` on the command line: combined with other filters, in every command that has it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from kafkasniff.cli.environment import Exit
-from kafkasniff.processes import can_fork
 from tests.cli.console import Result, kafkasniff
 from tests.craft.write import pcap_bytes
 from tests.enrich import talks
-from tests.exports.exported import manifest, rows
+from tests.tables.exports.exported import manifest, rows
 
 RECORDS = "request.topic_data.partition_data.records.batches.records.key == 'key-0'"
 
@@ -48,14 +47,14 @@ def test_expressions_and_short_forms_agree(capture: Path, expression: str, short
 
 
 @pytest.mark.parametrize("value", ["", "x", "4,", "#", "4;5", "conn 3", "9" * 40])
-def test_numbers_that_are_none(capture: Path, value: str) -> None:
+def test_invalid_numbers(capture: Path, value: str) -> None:
     result = kafkasniff("decode", "--exchange", value, capture)
     assert result.code == Exit.USAGE
     assert "Invalid value for '--exchange'" in result.err
     assert "is not a number" in result.err
 
 
-def test_all_filters_have_to_hold(capture: Path) -> None:
+def test_all_filters_must_match(capture: Path) -> None:
     produced, first = decode(capture, "--filter", "api == 0"), decode(capture, "--filter", "exchange < 12")
     both = decode(capture, "--filter", "api == 0", "--filter", "exchange < 12")
     assert both == produced & first == decode(capture, "--filter", "exchange < 12", "--api", "Produce")
@@ -65,14 +64,14 @@ def test_all_filters_have_to_hold(capture: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("decode",), ("export", "-o", "tables"), ("live", "-i", "nowhere0")])
-def test_it_is_checked_before_anything_is_opened(command: tuple[str, ...]) -> None:
+def test_it_is_checked_before_any_input_is_opened(command: tuple[str, ...]) -> None:
     wanted = [*command, "--filter", 'api == "Fetch" and latncy_ms > 100']
     result = kafkasniff(*wanted, *([] if command[0] == "live" else ["/nonexistent/capture.pcap"]))
     assert result.code == Exit.USAGE
     assert result.err == ('kafkasniff: --filter: column 20: unknown field "latncy_ms"; did you mean latency_ms?\n')
 
 
-def test_what_is_quoted_cannot_do_anything_to_a_terminal(capture: Path) -> None:
+def test_quoted_text_cannot_control_a_terminal(capture: Path) -> None:
     result = kafkasniff("decode", "--filter", "topic == '\x1b[31m\\q'", capture)
     assert result.code == Exit.USAGE
     result = kafkasniff("decode", "--filter", "api == '\x1b[31m\nx'", capture)
@@ -81,7 +80,7 @@ def test_what_is_quoted_cannot_do_anything_to_a_terminal(capture: Path) -> None:
     assert result.err.count("\n") == 1
 
 
-def test_records_are_decoded_where_they_are_asked_about(capture: Path) -> None:
+def test_records_are_decoded_where_a_filter_needs_them(capture: Path) -> None:
     expected = decode(capture, "--filter", RECORDS)
     assert expected
     # One line of text per message needs no records; the filter does.
@@ -92,13 +91,12 @@ def test_records_are_decoded_where_they_are_asked_about(capture: Path) -> None:
     assert (refused.code, "--no-records" in refused.err) == (Exit.USAGE, True)
 
 
-def test_a_limit_counts_what_is_selected(capture: Path) -> None:
+def test_a_limit_counts_selected_messages(capture: Path) -> None:
     result = kafkasniff("decode", "--format", "json", "--filter", "api == 0", "-c", 3, capture)
     assert [line["api"] for line in result.objects if line["type"] != "problem"] == ["Produce"] * 3
     assert "3 shown" in result.err
 
 
-@pytest.mark.skipif(not can_fork(), reason="this system cannot fork")
 @pytest.mark.parametrize(
     "expression",
     [
@@ -107,7 +105,7 @@ def test_a_limit_counts_what_is_selected(capture: Path) -> None:
         'time > "+1ms" and response.throttle_time_ms == 0 or problems',
     ],
 )
-def test_the_output_does_not_depend_on_the_number_of_processes(capture: Path, expression: str) -> None:
+def test_the_output_does_not_depend_on_the_number_of_threads(capture: Path, expression: str) -> None:
     for form in ("json", "text"):
         options = ("decode", "--format", form, "--filter", expression, capture)
         alone, together = kafkasniff(*options), kafkasniff(*options, "--jobs", 3)
@@ -129,7 +127,7 @@ def test_exported_rows_are_those_of_the_selected_exchanges(capture: Path, tmp_pa
     assert other.code == Exit.USAGE, "rows of another selection do not go into the same tables"
 
 
-def test_tables_need_the_records_that_a_filter_asks_about(capture: Path, tmp_path: Path) -> None:
+def test_tables_decode_the_records_that_a_filter_needs(capture: Path, tmp_path: Path) -> None:
     options: tuple[Any, ...] = ("export", "-q", "--filter", RECORDS, capture)
     refused = kafkasniff(*options, "-o", tmp_path / "no")
     assert (refused.code, "--records" in refused.err) == (Exit.USAGE, True)
@@ -139,7 +137,7 @@ def test_tables_need_the_records_that_a_filter_asks_about(capture: Path, tmp_pat
     assert all('"key":"key-0"' in row["request_body"] for row in found)
 
 
-def test_topics_that_are_named_late(tmp_path: Path) -> None:
+def test_topics_whose_names_become_known_late(tmp_path: Path) -> None:
     capture = tmp_path / "talk.pcap"
     capture.write_bytes(pcap_bytes(talks.both()))
     keys = []

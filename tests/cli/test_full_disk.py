@@ -1,4 +1,4 @@
-"""Disks that are full, for real: a file system of some kilobytes, made in a mount namespace that nobody else sees."""
+"""Really full disks: a file system of a few kilobytes in a private mount namespace."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.cli.console import kafkasniff
 from tests.conftest import missing
 from tests.craft.samples import mixed
 from tests.craft.write import LINKS, link_bytes
-from tests.exports.exported import Rows, tables
+from tests.tables.exports.exported import Rows, tables
 
 pytestmark = pytest.mark.root
 FULL = "No space left on device"
 
 
 class Disk:
-    """A file system that holds little; `path` leads into it, from other namespaces, too."""
+    """A small file system. `path` leads into it, also from other namespaces."""
 
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
         self._process = process
@@ -43,7 +43,7 @@ class Disk:
 def disk(tmp_path: Path, require_tool: Callable[[str], str]) -> Iterator[Disk]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    # Ends when its stdin does.
+    # Ends at the end of its stdin.
     script = (
         'mount -t tmpfs -o size=16k tmpfs "$1" && echo done; '
         'while read -r size; do mount -o "remount,size=${size}k" "$1" && echo done; done'
@@ -77,7 +77,7 @@ def test_decode(jobs: int, capture: Path, disk: Disk) -> None:
 
 @pytest.fixture(scope="module")
 def whole(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
-    """The tables of an export that had room."""
+    """The tables of an export that had enough room."""
     folder = tmp_path_factory.mktemp("whole")
     assert kafkasniff("export", capture, "-q", "-o", folder).code == 0
     return tables(folder)
@@ -85,7 +85,7 @@ def whole(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 @pytest.mark.parametrize(("size", "jobs"), in_turn([20, 60, 100], [1, 2], 2))
 def test_export_and_once_more(jobs: int, size: int, capture: Path, disk: Disk, whole: dict[str, Rows]) -> None:
-    """Whatever the disk is full at: nothing but whole tables, and room is all that the next run needs."""
+    """Wherever the disk fills up, only whole tables remain, and the next run needs nothing but room."""
     disk.resize(size)
     folder = disk.path / "out"
     result = kafkasniff("export", capture, "-o", folder, "--jobs", jobs)
@@ -108,8 +108,8 @@ def interface(monkeypatch: pytest.MonkeyPatch) -> None:
     def opened(name: str, capture: int, **_: Any) -> FakeInterface:
         return FakeInterface(name, capture, packets(), (11,))
 
-    monkeypatch.setattr("kafkasniff.capture.live.InterfaceSocket", opened)
-    monkeypatch.setattr("kafkasniff.capture.live.JOIN_BYTES", 0)
+    monkeypatch.setattr("kafkasniff.capture.live.live.InterfaceSocket", opened)
+    monkeypatch.setattr("kafkasniff.capture.live.live.JOIN_BYTES", 0)
 
 
 def live(*options: object) -> Any:
@@ -118,11 +118,11 @@ def live(*options: object) -> Any:
 
 @pytest.mark.parametrize("rotation", [(), ("-C", "4k"), ("-C", "4k", "-W", "2")])
 def test_live_files(rotation: tuple[str, ...], interface: None, disk: Disk) -> None:
-    """What is there is whole, and what is printed lacks nothing."""
+    """The file has only whole packets, and the output is complete."""
     whole = live()
     result = live("-w", disk.path / "kept", "--write-all", *rotation)
     assert result.out == whole.out
-    if "-W" in rotation:  # it has room for two
+    if "-W" in rotation:  # room for two
         assert result.code == 0
     else:
         assert result.code == Exit.UNAVAILABLE

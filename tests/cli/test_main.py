@@ -55,7 +55,7 @@ def test_version_and_the_list_of_commands() -> None:
     done = subprocess.run([*PYTHON, "--help"], capture_output=True, text=True, check=True, timeout=60)
     for command in ("decode", "live", "export", "api", "decode-bytes"):
         assert f"  {command} " in done.stdout
-    # Every command that is listed can be had.
+    # Every listed command can be loaded.
     group = entrance.command_line
     context = click.Context(group)
     for name in group.list_commands(context):
@@ -157,7 +157,7 @@ def output_without_memory() -> None:
     "ask", [numpy_without_memory, arrow_without_memory, kernel_without_memory, output_without_memory]
 )
 @pytest.mark.parametrize("verbose", [False, True])
-def test_out_of_memory_is_reported_as_such(
+def test_out_of_memory_has_its_own_message(
     ask: Callable[[], None], verbose: bool, capture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafkasniff.sinks.text.TextSink.write", lambda *_: ask())
@@ -169,7 +169,7 @@ def test_out_of_memory_is_reported_as_such(
     assert verbose or not before
 
 
-def test_an_internal_error_shows_its_traceback_when_asked_for(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_shows_its_traceback_on_request(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise ZeroDivisionError("a bug\nof two lines \x1b[31m")
 
@@ -185,7 +185,7 @@ def test_an_internal_error_shows_its_traceback_when_asked_for(capture: Path, mon
     assert result.err.splitlines()[-1].startswith("kafkasniff: internal error: ZeroDivisionError")
 
 
-def test_what_a_message_quotes_is_neutralised() -> None:
+def test_quotations_in_messages_are_escaped() -> None:
     result = kafkasniff("decode", "/nowhere/\x1b[31m\n.pcap")
     assert result.code == 3
     assert "\x1b" not in result.err
@@ -195,7 +195,7 @@ def test_what_a_message_quotes_is_neutralised() -> None:
 # -- as a process ---------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_that_goes_away_is_no_error(capture: Path) -> None:
+def test_a_reader_that_closes_is_not_an_error(capture: Path) -> None:
     for form in ("text", "json"):
         decode = f'{sys.executable} -m kafkasniff decode --format {form} -vv "{capture}"'
         command = f'{decode} | head -c 10 >/dev/null; echo "${{PIPESTATUS[0]}}"'
@@ -233,7 +233,7 @@ def test_a_closed_stdout_is_code_5(capture: Path) -> None:
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_end_a_run_between_lines(signum: int, code: int, capture: Path) -> None:
-    # Stdin stays open: the run waits for packets until it is told to stop.
+    # Stdin stays open: the run waits for packets until a signal arrives.
     process = subprocess.Popen(
         [*PYTHON, "decode", "--format", "json", "-"],
         stdin=subprocess.PIPE,
@@ -261,8 +261,8 @@ def test_signals_end_a_run_between_lines(signum: int, code: int, capture: Path) 
     assert "Traceback" not in said
 
 
-def test_packets_of_a_pipe_are_shown_as_they_come(capture: Path) -> None:
-    # The second half is held back: what the first half completes must be there without it.
+def test_packets_of_a_pipe_are_shown_as_they_arrive(capture: Path) -> None:
+    # The second half is held back: messages completed by the first half must be shown without it.
     data = capture.read_bytes()
     process = subprocess.Popen([*PYTHON, "decode", "-q", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
@@ -285,7 +285,7 @@ def test_packets_of_a_pipe_are_shown_as_they_come(capture: Path) -> None:
 
 
 def test_an_ignored_hangup_stays_ignored(capture: Path) -> None:
-    """As nohup(1) starts a program."""
+    """nohup(1) starts a program with SIGHUP ignored."""
     process = subprocess.Popen(
         ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *PYTHON, "decode", "-q", "-"],
         stdin=subprocess.PIPE,
@@ -312,7 +312,7 @@ def test_an_ignored_hangup_stays_ignored(capture: Path) -> None:
 
 
 def test_a_second_hangup_does_not_count() -> None:
-    """A terminal that closes sends two: one by its shell, one by the kernel. What is being finished is finished."""
+    """A closing terminal sends two: one by its shell, one by the kernel. Work in progress is completed."""
     world = Environment(stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.StringIO())
     stopped: list[str] = []
     with world.interrupts.installed():
@@ -333,7 +333,7 @@ def interrupt(signum: int) -> None:
     time.sleep(0.01)  # the handler runs between two bytecodes of the main thread
 
 
-def test_signals_wait_while_they_are_held_but_not_a_second_one() -> None:
+def test_held_signals_wait_except_for_a_second_one() -> None:
     world = Environment(stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.StringIO())
     done: list[str] = []
 
@@ -355,7 +355,7 @@ def test_signals_wait_while_they_are_held_but_not_a_second_one() -> None:
         held()
 
 
-def test_the_first_signal_may_only_stop() -> None:
+def test_the_first_signal_may_request_a_stop_only() -> None:
     world = Environment(stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.StringIO())
     stopped: list[int] = []
     with world.interrupts.installed(), world.interrupts.stopping(lambda: stopped.append(1)):

@@ -1,4 +1,4 @@
-"""The manual page and the help of every command."""
+"""The manual pages and the help of every command."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
 
 from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.main import command_line
-from kafkasniff.cli.manual import EXIT_CODES, manual
-from tests.cli.test_completion import commands
+from kafkasniff.cli.manual import EXIT_CODES, pages, write
+from tests.cli.commands.test_completion import commands
 from tests.conftest import ROOT
 
-PAGE = ROOT / "docs" / "kafkasniff.1"
+FOLDER = ROOT / "docs" / "man"
 
 
 def helped(command: click.Command, name: str, width: int) -> str:
@@ -25,11 +26,11 @@ def helped(command: click.Command, name: str, width: int) -> str:
     return command.get_help(click.Context(command, info_name=name, parent=whole, terminal_width=width))
 
 
-def test_every_help_reads_well_in_80_columns() -> None:
+def test_every_help_is_readable_in_80_columns() -> None:
     for name, command in [("", command_line), *commands()]:
         lines = helped(command, name, 80).splitlines()
         assert max(map(len, lines)) <= 80, name
-        # A list of choices that takes the whole line would leave its sentence in a narrow column.
+        # A list of choices that takes the whole line would leave a narrow column for the description.
         assert all(re.match(r" {,34}\S", line) for line in lines if line.strip()), name
         text = " ".join(helped(command, name, 10_000).split())
         assert command.help, name
@@ -39,16 +40,28 @@ def test_every_help_reads_well_in_80_columns() -> None:
                 assert parameter.opts[0] in text
 
 
-def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == manual(), "python -m kafkasniff.cli.manual > docs/kafkasniff.1"
+def test_the_pages_are_up_to_date() -> None:
+    assert {file.name: file.read_text() for file in FOLDER.iterdir()} == pages(), "make manual"
 
 
-def test_it_is_in_the_wheel_where_man_looks() -> None:
+def test_each_command_has_a_page() -> None:
+    expected = {f"kafkasniff-{name}.1" for name, _ in commands() if " " not in name} | {"kafkasniff.1"}
+    assert set(pages()) == expected
+
+
+def test_pages_of_removed_commands_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "kafkasniff-gone.1").touch()
+    (tmp_path / "other.1").touch()
+    write(tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {*pages(), "other.1"}
+
+
+def test_pages_are_in_the_wheel_where_man_finds_them() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["shared-data"] == {"docs/kafkasniff.1": "share/man/man1/kafkasniff.1"}
+    assert wheel["shared-data"] == {"docs/man": "share/man/man1"}
 
 
-def test_it_has_the_exit_codes() -> None:
+def test_exit_codes_are_listed() -> None:
     told = {int(code) for codes, _ in EXIT_CODES for code in codes.split(", ")}
     assert told == {int(code) for code in Exit}
 
@@ -63,13 +76,17 @@ def formatted(page: str, program: str, *options: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def shown(require_tool: Callable[[str], str]) -> str:
-    return formatted(manual(), require_tool("groff"), "-ww", "-man", "-Tutf8", "-rLL=80n")
+def shown(require_tool: Callable[[str], str]) -> dict[str, str]:
+    groff = require_tool("groff")
+    return {name: formatted(page, groff, "-ww", "-man", "-Tutf8", "-rLL=80n") for name, page in pages().items()}
 
 
-def test_it_is_formatted_without_warnings(shown: str) -> None:
-    headings = re.findall(r"^[A-Z][A-Z ]+$", shown, re.M)
-    assert headings == [
+def headings(page: str) -> list[str]:
+    return re.findall(r"^[A-Z][A-Z ]+$", page, re.M)
+
+
+def test_pages_are_formatted_without_warnings(shown: dict[str, str]) -> None:
+    assert headings(shown["kafkasniff.1"]) == [
         "NAME",
         "SYNOPSIS",
         "DESCRIPTION",
@@ -79,14 +96,16 @@ def test_it_is_formatted_without_warnings(shown: str) -> None:
         "EXAMPLES",
         "SEE ALSO",
     ]
-    assert max(map(len, shown.splitlines())) <= 84
+    assert headings(shown["kafkasniff-decode.1"]) == ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "SEE ALSO"]
+    assert "COMMANDS" in headings(shown["kafkasniff-analyze.1"])
+    assert max(len(line) for page in shown.values() for line in page.splitlines()) <= 84
 
 
-def test_it_says_what_the_help_says(shown: str) -> None:
-    words = " ".join(shown.split())
+def test_pages_agree_with_the_help(shown: dict[str, str]) -> None:
     for name, command in commands():
         if " " in name:
             continue
+        words = " ".join(shown[f"kafkasniff-{name}.1"].split())
         assert f"kafkasniff {name} " in words
         for parameter in command.params:
             if isinstance(parameter, click.Option):
@@ -94,14 +113,17 @@ def test_it_says_what_the_help_says(shown: str) -> None:
                 assert all(option in words for option in parameter.opts)
 
 
-def test_man_shows_it(require_tool: Callable[[str], str]) -> None:
-    told = formatted(manual(), require_tool("man"), "--warnings", "-l", "-")
-    assert 'eval "$(kafkasniff completion bash)" in ~/.bashrc' in told
-    assert "[1<=x<=65535]" in told
+def test_man_shows_them(require_tool: Callable[[str], str]) -> None:
+    for name, page in pages().items():
+        told = formatted(page, require_tool("man"), "--warnings", "-l", "-")
+        if name == "kafkasniff-completion.1":
+            assert 'eval "$(kafkasniff completion bash)" in ~/.bashrc' in told
+        if name == "kafkasniff-decode.1":
+            assert "[1<=x<=65535]" in told
 
 
 @pytest.mark.parametrize("text", [".start", "'start", "back\\slash \\fB", "-- ~^`", "µ → …"])
-def test_nothing_is_taken_for_a_command(text: str, require_tool: Callable[[str], str]) -> None:
+def test_no_line_is_mistaken_for_a_roff_command(text: str, require_tool: Callable[[str], str]) -> None:
     from kafkasniff.cli.manual import _literal
 
     told = formatted(f".TH X 1\n.PP\n{_literal(text)}\n", require_tool("groff"), "-ww", "-man", "-Tutf8")

@@ -1,4 +1,4 @@
-"""`--two-pass`, `--topic-ids` and what filters and tables make of names."""
+"""`--two-pass`, `--topic-ids`, and topic names in filters and tables."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from kafkasniff.cli import options
 from kafkasniff.cli.environment import Exit
+from kafkasniff.cli.options import option_groups
 from tests.cli.console import kafkasniff
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation
@@ -21,7 +21,7 @@ from tests.enrich.talks import OFFSETS, ORDERS, both
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Fetch names topics by id; Metadata on another connection tells the names a little later."""
+    """Fetch names topics by id; a little later Metadata on another connection maps the ids to names."""
     path = tmp_path_factory.mktemp("names") / "names.pcap"
     path.write_bytes(pcap_bytes(both(), nanoseconds=True))
     return path
@@ -33,7 +33,7 @@ def fetches(*arguments: object) -> list[Any]:
     return [line["body"] for line in result.objects]
 
 
-def test_names_forward(capture: Path) -> None:
+def test_names_apply_from_where_they_are_known(capture: Path) -> None:
     found = fetches(capture)
     assert "_topic_name" not in found[0]["topics"][0]
     assert found[4]["topics"] == [
@@ -46,7 +46,7 @@ def test_names_forward(capture: Path) -> None:
 def test_two_passes(capture: Path) -> None:
     found = fetches(capture, "--two-pass")
     assert found[0]["topics"][0]["_topic_name"] == found[1]["responses"][0]["_topic_name"] == "orders"
-    # All else is the same: what is told later is all that the second of two passes knows more.
+    # Everything else is the same: a second pass adds only the names that become known late.
     forward = fetches(capture)
     for body in (found[0], found[1]):
         for topic in body.get("topics", body.get("responses")):
@@ -54,8 +54,8 @@ def test_two_passes(capture: Path) -> None:
     assert found == forward
 
 
-def test_names_that_only_the_log_of_kraft_tells(tmp_path: Path) -> None:
-    """Its records are read where ids are left, though lines of text need no records."""
+def test_names_that_only_the_kraft_log_contains(tmp_path: Path) -> None:
+    """The log's records are read where ids are unresolved, although lines of text need no records."""
     # A TopicRecord: frame version 1, type 2, version 0, then its fields.
     value = b"\1\2\0" + kafka.compact_string("orders") + ORDERS[0] + kafka.NO_TAGS
     log = bytes(15) + b"\1"
@@ -81,7 +81,7 @@ def test_names_from_a_file(capture: Path, tmp_path: Path, form: str) -> None:
     assert fetches(capture, "--topic-ids", path)[0]["topics"][0]["_topic_name"] == "of-the-file"
 
 
-def test_a_file_that_is_none(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_file(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ids"
     path.write_text(f"{ORDERS[1]} orders\nnonsense\n")
     for command in (["decode", capture], ["export", capture, "-o", tmp_path / "out"], ["live", "-i", "lo"]):
@@ -94,11 +94,11 @@ def test_a_file_that_is_none(capture: Path, tmp_path: Path, monkeypatch: pytest.
     path.write_bytes(b"# ok\n\xff\xfe")
     assert f"{path}:2: not UTF-8" in kafkasniff("decode", capture, "--topic-ids", path).err
     assert "Is a directory" in kafkasniff("decode", capture, "--topic-ids", tmp_path).err
-    monkeypatch.setattr(options, "MAX_TOPIC_IDS", 2)
+    monkeypatch.setattr(option_groups, "MAX_TOPIC_IDS", 2)
     assert "is longer than" in kafkasniff("decode", capture, "--topic-ids", path).err
 
 
-def test_what_can_be_read_only_once(capture: Path, tmp_path: Path) -> None:
+def test_inputs_that_can_be_read_only_once(capture: Path, tmp_path: Path) -> None:
     result = kafkasniff("decode", "--two-pass", "-", stdin=capture.read_bytes())
     assert (result.code, result.err) == (Exit.USAGE, "kafkasniff: --two-pass: stdin can be read only once\n")
     pipe = tmp_path / "pipe"
@@ -109,12 +109,12 @@ def test_what_can_be_read_only_once(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("decode", "--two-pass", tmp_path / "missing").code == Exit.CAPTURE
 
 
-def test_topics_are_found_by_names_that_were_told(capture: Path) -> None:
+def test_filters_find_topics_by_names_known_by_then(capture: Path) -> None:
     def found(*arguments: object) -> list[tuple[str, int]]:
         lines = kafkasniff("decode", "-q", "--format", "json", *arguments, capture).objects
         return [(line["api"], line["correlation_id"]) for line in lines if line["type"] == "request"]
 
-    # The empty request of the session is about both topics by then, the first Fetch only where the name is known.
+    # The session's empty request refers to both topics by then, the first Fetch only where the name is known.
     assert found("--topic", "orders") == [("Metadata", 1), ("Metadata", 2), ("Fetch", 3), ("Fetch", 4)]
     assert ("Fetch", 2) in found("--topic", "orders", "--two-pass")
     assert found("--topic", "__consumer*") == [("Metadata", 1), ("Fetch", 4)]
@@ -125,7 +125,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_export_knows_what_is_told_later(capture: Path, tmp_path: Path) -> None:
+def test_export_uses_names_that_become_known_late(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", "-q", capture, "-o", tmp_path / "a").code == 0
     found = rows(tmp_path / "a")
     assert {row["broker_id"] for row in found} == {3}
@@ -142,7 +142,7 @@ def test_export_knows_what_is_told_later(capture: Path, tmp_path: Path) -> None:
     assert '"_topic_name":"orders"' in fetched[0]["request_body"]
 
 
-def test_export_knows_it_from_a_pipe_too(capture: Path, tmp_path: Path) -> None:
+def test_export_uses_late_names_from_a_pipe_too(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", "-q", capture, "-o", tmp_path / "a").code == 0
     assert kafkasniff("export", "-q", "-", "-o", tmp_path / "b", stdin=capture.read_bytes()).code == 0
     piped = [{**row, "capture": ""} for row in rows(tmp_path / "b")]
@@ -157,8 +157,8 @@ def test_the_text_shows_names(capture: Path) -> None:
     assert "forgets 1 partition, session 17: 2 partitions" in shown
 
 
-def test_a_capture_that_grows_is_read_as_far_as_it_goes(capture: Path, tmp_path: Path) -> None:
-    """Its end is cut in both passes."""
+def test_a_growing_capture_is_read_up_to_its_end(capture: Path, tmp_path: Path) -> None:
+    """Its end is truncated in both passes."""
     path = tmp_path / "cut.pcap"
     path.write_bytes(capture.read_bytes()[:-7])
     assert kafkasniff("decode", "-q", "--two-pass", path).code == Exit.BROKEN

@@ -28,7 +28,7 @@ def test_stdout(path: str | None) -> None:
     assert not world.stdout.closed
 
 
-def test_a_file_is_created_for_its_owner_and_an_old_one_replaced(tmp_path: Path) -> None:
+def test_a_file_is_private_to_its_owner_and_replaces_an_old_one(tmp_path: Path) -> None:
     path = tmp_path / "out"
     for data in (b"a longer text", b"short"):
         with Output(environment(), str(path)) as output:
@@ -37,7 +37,7 @@ def test_a_file_is_created_for_its_owner_and_an_old_one_replaced(tmp_path: Path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_what_cannot_be_opened_or_written(tmp_path: Path) -> None:
+def test_unopenable_and_unwritable_outputs(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="Is a directory"):
         Output(environment(), str(tmp_path))
 
@@ -49,7 +49,7 @@ def test_what_cannot_be_opened_or_written(tmp_path: Path) -> None:
         output.write(b"x")
 
 
-def test_a_reader_that_went_away_is_not_an_output_error() -> None:
+def test_a_reader_that_closed_is_not_an_output_error() -> None:
     class Gone(io.BytesIO):
         def write(self, _: object) -> int:
             raise BrokenPipeError(32, "Broken pipe")
@@ -58,7 +58,7 @@ def test_a_reader_that_went_away_is_not_an_output_error() -> None:
         output.write(b"x")
 
 
-def test_a_file_left_by_an_exception_is_said_to_be_incomplete(tmp_path: Path) -> None:
+def test_a_file_left_by_an_exception_is_reported_as_incomplete(tmp_path: Path) -> None:
     world = environment()
     path = tmp_path / "out"
 
@@ -74,7 +74,7 @@ def test_a_file_left_by_an_exception_is_said_to_be_incomplete(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux only")
-def test_a_disk_that_is_full_at_the_last_moment() -> None:
+def test_a_disk_that_fills_up_at_the_last_moment() -> None:
     world = environment()
     with pytest.raises(OutputError, match="No space left"), Output(world, "/dev/full") as output:
         output.write(b"x")

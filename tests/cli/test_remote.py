@@ -1,6 +1,6 @@
-"""Packets from elsewhere: capture programs through pipes, the networks of containers, files that still grow.
+"""Packets from elsewhere: capture programs through pipes, networks of containers, growing files.
 
-What docs/live.md has a shell do is done here with processes, without ssh and without containers.
+The shell pipelines of docs/remote.md are run here as processes, without ssh and containers.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import IO, Any
 
 import pytest
 
-from kafkasniff.capture.frames import Frames
-from kafkasniff.capture.pcapng_writer import packet_blocks
-from kafkasniff.capture.raw import Interface
-from kafkasniff.capture.rotation import CaptureFiles, Rotation
+from kafkasniff.capture.formats.raw import Interface
+from kafkasniff.capture.live.frames import Frames
+from kafkasniff.capture.write.pcapng_writer import packet_blocks
+from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
 from tests.capture.fake_interface import captured, raw_packets
 from tests.capture.network import on_own_loopback
 from tests.choice import in_turn
 from tests.cli.console import kafkasniff
-from tests.cli.real_live import STAYS, until_it_listens
+from tests.cli.real_live import STAYS, until_it_captures
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
 
@@ -43,7 +43,7 @@ PATIENCE = 60.0
 
 
 class Lines:
-    """Lines of a process as they come, each with patience."""
+    """Lines of a process as they arrive, each within a time limit."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._found: queue.Queue[bytes | None] = queue.Queue()
@@ -56,7 +56,7 @@ class Lines:
         self._found.put(None)
 
     def next(self, seconds: float = PATIENCE) -> dict[str, Any]:
-        """Raises queue.Empty where none comes, EOFError at the end."""
+        """Raises queue.Empty if no line arrives, EOFError at the end."""
         line = self._found.get(timeout=seconds)
         if line is None:
             raise EOFError
@@ -64,7 +64,7 @@ class Lines:
         return found
 
     def rest(self) -> list[dict[str, Any]]:
-        """All up to the end."""
+        """All lines up to the end."""
         found: list[dict[str, Any]] = []
         with contextlib.suppress(EOFError):
             while True:
@@ -82,8 +82,8 @@ class Talk:
             self._broker = server.accept()[0]
         self.count = 0
 
-    def go_on(self) -> None:
-        """One exchange more."""
+    def exchange_once(self) -> None:
+        """One more exchange."""
         batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
         self._client.sendall(kafka.produce_request(self.count, "orders", batch, version=9))
         self._broker.recv(4096)
@@ -91,11 +91,11 @@ class Talk:
         self._client.recv(4096)
         self.count += 1
 
-    def until_heard(self, lines: Lines) -> dict[str, Any]:
-        """Talk until the first line tells that somebody listens."""
+    def until_captured(self, lines: Lines) -> dict[str, Any]:
+        """Exchange messages until the first line shows that the capture runs."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            self.go_on()
+            self.exchange_once()
             with contextlib.suppress(queue.Empty):
                 return lines.next(0.1)
         raise TimeoutError("nobody listens")
@@ -107,7 +107,7 @@ class Talk:
 
 @contextlib.contextmanager
 def processes() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts processes, and ends what is left of them."""
+    """Start processes, and end those that are left."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
@@ -129,17 +129,17 @@ def processes() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 def pipeline(
     start: Callable[..., subprocess.Popen[bytes]], first: list[str], second: list[str]
 ) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
-    """`first | second`, in a process group of their own, as a shell has it."""
+    """`first | second`, in their own process group, as in a shell."""
     source = start(first, process_group=0, stderr=subprocess.DEVNULL)
     assert source.stdout is not None
     sink = start(second, stdin=source.stdout, process_group=source.pid)
-    # The pipe is the second one's: only so does the first learn when it goes away.
+    # Only the second process keeps the pipe open, so that the first notices when it exits.
     source.stdout.close()
     return source, sink
 
 
 def writers(port: int) -> dict[str, list[str]]:
-    """Programs that write packets to their standard output as they capture them: pcap, pcapng."""
+    """Programs that write captured packets to standard output: pcap, pcapng."""
     only = f"tcp port {port}"
     return {
         "tcpdump": ["-i", "lo", "-U", "-w", "-", only],
@@ -151,25 +151,25 @@ def writers(port: int) -> dict[str, list[str]]:
 
 @pytest.mark.root
 @pytest.mark.parametrize("which", writers(0))
-def test_lines_come_while_the_capture_runs(
+def test_lines_appear_while_the_capture_runs(
     which: str, require_root: Callable[[], None], require_tool: Callable[[str], str]
 ) -> None:
-    """What is in the pipe is decoded at once, however little it is; an interrupt ends the run with a summary."""
+    """Every packet in the pipe is decoded at once; an interrupt ends the run with a summary."""
     require_root()
-    lines_come_while_the_capture_runs(require_tool(which.split(maxsplit=1)[0]), which)
+    check_lines_appear_while_the_capture_runs(require_tool(which.split(maxsplit=1)[0]), which)
 
 
 @on_own_loopback
-def lines_come_while_the_capture_runs(program: str, which: str) -> None:
+def check_lines_appear_while_the_capture_runs(program: str, which: str) -> None:
     talk = Talk()
     with contextlib.closing(talk), processes() as start:
         source, sink = pipeline(start, [program, *writers(talk.port)[which]], DECODE)
         assert sink.stdout is not None
         assert sink.stderr is not None
         lines = Lines(sink.stdout)
-        found = [talk.until_heard(lines)]
+        found = [talk.until_captured(lines)]
         last = talk.count
-        talk.go_on()
+        talk.exchange_once()
         while (found[-1]["type"], found[-1].get("correlation_id")) != ("response", last):
             found.append(lines.next())
         assert source.poll() is None, "the capture ended, so that nothing is proven"
@@ -186,33 +186,33 @@ def lines_come_while_the_capture_runs(program: str, which: str) -> None:
     assert {(one["api"], one["api_version"], one["broker"]) for one in found} == {
         ("Produce", 9, f"127.0.0.1:{talk.port}")
     }
-    # The capture began somewhere in the conversation; from there on nothing is missing.
+    # The capture began in the middle of the conversation; from there on nothing is missing.
     spoken = [(one["type"], one["correlation_id"]) for one in found]
     first = spoken[0][1]
     assert spoken == [(kind, number) for number in range(first, last + 1) for kind in ("request", "response")]
 
 
 @pytest.mark.root
-def test_whoever_has_enough_ends_the_capture(
+def test_a_reader_that_closes_ends_the_capture(
     require_root: Callable[[], None], require_tool: Callable[[str], str]
 ) -> None:
     require_root()
-    whoever_has_enough_ends_the_capture(require_tool("tcpdump"))
+    check_a_reader_that_closes_ends_the_capture(require_tool("tcpdump"))
 
 
 @on_own_loopback
-def whoever_has_enough_ends_the_capture(tcpdump: str) -> None:
+def check_a_reader_that_closes_ends_the_capture(tcpdump: str) -> None:
     talk = Talk()
     with contextlib.closing(talk), processes() as start:
         capture = [tcpdump, *writers(talk.port)["tcpdump at once"]]
         source, sink = pipeline(start, capture, [*DECODE, "-q", "--count", "2"])
         assert sink.stdout is not None
         lines = Lines(sink.stdout)
-        talk.until_heard(lines)
+        talk.until_captured(lines)
         end = time.monotonic() + PATIENCE
         while source.poll() is None:
-            # It notices by its next packet that nobody reads any more.
-            talk.go_on()
+            # With its next packet, it notices that the pipe is closed.
+            talk.exchange_once()
             time.sleep(0.02)
             assert time.monotonic() < end
         assert sink.wait(PATIENCE) == 0
@@ -221,7 +221,7 @@ def whoever_has_enough_ends_the_capture(tcpdump: str) -> None:
 
 @pytest.mark.root
 def test_the_network_of_another_process(require_root: Callable[[], None], require_tool: Callable[[str], str]) -> None:
-    """`nsenter -t PID -n kafkasniff live`, PID being of a container: its network, this machine's program and files."""
+    """`nsenter -t PID -n kafkasniff live` with the PID of a container: its network, our program and files."""
     require_root()
     nsenter = require_tool("nsenter")
     told: queue.Queue[tuple[int, Talk]] = queue.Queue()
@@ -246,8 +246,8 @@ def test_the_network_of_another_process(require_root: Callable[[], None], requir
             assert os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
             process = start([nsenter, "-t", str(pid), "-n", *PYTHON, *live])
             assert process.stdout is not None
-            until_it_listens(process)
-            talk.go_on()
+            until_it_captures(process)
+            talk.exchange_once()
             lines = Lines(process.stdout)
             found = [lines.next() for _ in range(2)]
             process.send_signal(signal.SIGINT)
@@ -275,7 +275,7 @@ def by_batches(target: Path, capture: Path) -> Iterator[None]:
 
 
 def by_bytes(target: Path, capture: Path) -> Iterator[None]:
-    """The same file in pieces that end in the midst of blocks, as a reader may see them who comes between."""
+    """The same file in pieces that end within blocks, as a concurrent reader may see them."""
     whole = target.with_name("whole.pcapng")
     for _ in by_batches(whole, capture):
         pass
@@ -293,7 +293,9 @@ def by_bytes(target: Path, capture: Path) -> Iterator[None]:
 def test_a_file_that_grows(
     name: str, grow: Callable[[Path, Path], Iterator[None]], require_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """`tail -c +1 -f FILE | kafkasniff decode -`: lines come as packets are written, as the whole file has them."""
+    """`tail -c +1 -f FILE | kafkasniff decode -`: lines appear as packets are written, equal to those of the whole
+    file.
+    """
     target = tmp_path / "kept.pcapng"
     whole = kafkasniff("decode", "--format", "json", "-q", CAPTURES / name).objects
     steps = grow(target, CAPTURES / name)
@@ -310,7 +312,7 @@ def test_a_file_that_grows(
         while more:
             so_far = tmp_path / "so-far.pcapng"
             shutil.copy(target, so_far)
-            # What the file holds so far comes out of the pipe so far, but for what only an end tells.
+            # The pipe yields everything written so far, except for what depends on the end of the file.
             sure = kafkasniff("decode", "--format", "json", "-q", so_far).objects
             told.append(len(messages(sure)))
             while len(messages(found)) < told[-1]:
@@ -332,5 +334,5 @@ def messages(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def without_name(line: dict[str, Any]) -> dict[str, Any]:
-    """A problem of the capture names it."""
+    """A problem without the name of its capture."""
     return {name: value for name, value in line.items() if name != "capture"}

@@ -1,4 +1,4 @@
-"""Trace ids of records: in text, in JSON lines, in the table, in filters; and gone with the payload."""
+"""Trace ids of records in text, JSON lines, the table and filters; they are removed together with the payload."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.cli.console import kafkasniff
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation
 from tests.craft.write import write_pcap
-from tests.exports.exported import rows
 from tests.kafka.records_craft import GZIP, Record, batch_of
+from tests.tables.exports.exported import rows
 
 ONE, OTHER = "4bf92f3577b34da6a3ce929d0e0e4736", "80f198ee56343ba864fe8b2a57d3eff7"
 
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Correlation id 2 produces a record with one id, 3 with none, and 4 fetches one with another, compressed."""
+    """Correlation id 2 produces a record with one id, 3 with none; 4 fetches one with another id, compressed."""
     with_one = batch_of([Record(0, 0, None, b"a"), Record(1, 0, b"k", b"b", (("traceparent", _w3c(ONE)),))])
     with_other = batch_of([Record(0, 0, b"k", b"c", (("b3", f"{OTHER}-e457b5a2e4d86bd1".encode()),))], GZIP)
     talk = Conversation()
@@ -50,7 +50,7 @@ def test_filters(traced: Path) -> None:
     assert selected(traced, 'api == "Produce" and not has trace_id') == [3, 3]
     refused = kafkasniff("decode", "--no-records", "--filter", "has trace_id", traced)
     assert (refused.code, "--no-records" in refused.err) == (Exit.USAGE, True)
-    # Lines of text show no records; the filter reads them.
+    # Lines of text show no records, but the filter reads them.
     assert len(kafkasniff("decode", "-q", "--filter", "has trace_id", traced).lines) == 5
 
 

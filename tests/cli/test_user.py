@@ -1,4 +1,4 @@
-"""`live --user`: what opened an interface decodes as an ordinary user, seen from the outside."""
+"""`live --user` opens an interface as root and decodes as an unprivileged user, checked from the outside."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.capture.capabilities import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, mask
+from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, mask
 from kafkasniff.cli.environment import Exit
 from tests.capture.network import on_own_loopback
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, missing
 from tests.craft import kafka_bytes as kafka
-from tests.exports.exported import rows
+from tests.tables.exports.exported import rows
 
 PATIENCE = 120
 LOW_PORT = 99
@@ -37,7 +37,7 @@ NOTHING = {**NO_RIGHTS, "CapBnd": "0" * 16}
 
 
 def barriers() -> dict[Path, set[Path]]:
-    """Folders that only root may enter, and what Python needs below each."""
+    """Folders that only root may enter, and the paths that Python needs within each."""
     found: dict[Path, set[Path]] = {}
     for needed in {Path(sys.base_prefix), Path(sys.prefix), ROOT}:
         real = needed.resolve()
@@ -48,7 +48,7 @@ def barriers() -> dict[Path, set[Path]]:
 
 
 def enterable(command: list[str]) -> list[str]:
-    """The command where everybody may run its Python: in a mount namespace of its own, if that is in root's home."""
+    """Make this Python runnable by everybody: in a private mount namespace, if it is in root's home."""
     lines = ["set -eu", 'aside=$(mktemp -d); mount -t tmpfs -o mode=700 tmpfs "$aside"']
     for place, (folder, needed) in enumerate(sorted(barriers().items())):
         kept = [(f'"$aside"/{place}.{number}', shlex.quote(str(path))) for number, path in enumerate(sorted(needed))]
@@ -62,7 +62,7 @@ def enterable(command: list[str]) -> list[str]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder of nobody's: those of pytest only root may enter."""
+    """A folder accessible to the user nobody; those of pytest are open to root only."""
     with tempfile.TemporaryDirectory() as name:
         os.chown(name, NOBODY.pw_uid, NOBODY.pw_gid)
         yield Path(name)
@@ -83,7 +83,7 @@ def environ(**more: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def conversation() -> Iterator[int]:
-    """A broker on loopback that answers what it is sent; gives its port. The client speaks when the block is left."""
+    """A broker on loopback that answers requests; yields its port. The client speaks when the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield (port := server.getsockname()[1])
         with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as broker:
@@ -95,7 +95,7 @@ def conversation() -> Iterator[int]:
 
 
 def threads(pid: int) -> list[dict[str, str]]:
-    """What the kernel says of each thread of a process."""
+    """The kernel's status of each thread of a process."""
     texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     return [dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line) for text in texts]
 
@@ -106,7 +106,7 @@ Look = Callable[[int], None]
 def run_live(
     options: list[str], look: Look, folder: Path, *, around: tuple[str, ...] = (), **variables: str
 ) -> tuple[str, list[str]]:
-    """`live` on loopback over a conversation, looked at when it is decoded: the first line on stderr, what is said."""
+    """Run `live` on loopback over a conversation and inspect it when it decodes: first line on stderr, output."""
     with conversation() as port:
         python = [*around, sys.executable, "-m", "kafkasniff", "live", "-i", "lo", "--format", "json"]
         process = subprocess.Popen(
@@ -140,8 +140,8 @@ def run_live(
 
 @pytest.mark.root
 @pytest.mark.parametrize("way", ["--user", "sudo", "plain root"])
-def test_root_goes_on_as_nobody(way: str, root: None, folder: Path) -> None:
-    """Files, tables and metrics at a low port: all of it works, and nothing of root is left."""
+def test_root_continues_as_nobody(way: str, root: None, folder: Path) -> None:
+    """Files, tables and metrics on a privileged port work, and no right of root is left."""
     as_nobody(way, folder)
 
 
@@ -159,7 +159,7 @@ def as_nobody(way: str, folder: Path) -> None:
             assert {name: status[name] for name in NOTHING} == NOTHING
         with urllib.request.urlopen(f"http://127.0.0.1:{LOW_PORT}/metrics", timeout=PATIENCE) as answer:
             assert b'kafkasniff_requests_total{api="Produce"} 1.0' in answer.read()
-        # A commit of tables is made by a process of its own.
+        # A separate process commits tables.
         deadline = time.monotonic() + PATIENCE
         while not (folder / "tables" / "manifest.json").exists():
             assert time.monotonic() < deadline
@@ -174,7 +174,7 @@ def as_nobody(way: str, folder: Path) -> None:
     made = [folder / "kept.pcapng", *(path for path in (folder / "tables").rglob("*"))]
     assert len(made) > 4
     owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in made}
-    # A file that is opened once belongs to whom it was asked by: nobody is a user whom many share.
+    # A file that is opened once belongs to the invoking user, since many services share the user nobody.
     kept = owners.pop("kept.pcapng")
     assert kept == ((0, 0) if way == "plain root" else (NOBODY.pw_uid, NOBODY.pw_gid))
     assert set(owners.values()) == {(NOBODY.pw_uid, NOBODY.pw_gid)}
@@ -193,8 +193,10 @@ def as_nobody(way: str, folder: Path) -> None:
     ],
     ids=["--keep-root", "--user root", "--keep-root -w", "--keep-root -w -C"],
 )
-def test_root_that_stays(options: list[str], writes: bool, variables: dict[str, str], root: None, folder: Path) -> None:
-    """Without capabilities, but for the one that files in the folder of another user take."""
+def test_root_without_another_user(
+    options: list[str], writes: bool, variables: dict[str, str], root: None, folder: Path
+) -> None:
+    """Without capabilities, except for the one needed for files in another user's folder."""
     as_root(options, writes, variables, folder)
 
 
@@ -215,10 +217,10 @@ def as_root(options: list[str], writes: bool, variables: dict[str, str], folder:
 
 
 @pytest.mark.root
-def test_a_capability_goes_when_the_interface_is_open(
+def test_a_capability_is_dropped_after_the_interface_is_open(
     root: None, require_tool: Callable[[str], str], folder: Path
 ) -> None:
-    """As of a file's capabilities or of a service's ambient ones."""
+    """As granted by file capabilities or a service's ambient ones."""
     with_capability(require_tool("setpriv"), folder)
 
 
@@ -236,11 +238,11 @@ def with_capability(setpriv: str, folder: Path) -> None:
     assert run_live(options, look, folder, around=around)[0] == "kafkasniff: listening on lo, Ctrl-C to stop\n"
 
 
-# -- what goes wrong
+# -- errors
 
 
 def ended(arguments: list[str], folder: Path, **variables: str) -> tuple[int, str]:
-    """The exit code of a run that ends by itself, and what it said."""
+    """Exit code and output of a run that ends by itself."""
     command = [sys.executable, "-m", "kafkasniff", "live", "-i", "lo", "-q", *arguments, "port 1"]
     done = subprocess.run(
         enterable(command), capture_output=True, text=True, cwd=folder, env=environ(**variables), timeout=PATIENCE,
@@ -265,8 +267,8 @@ def test_a_place_that_the_user_may_not_write_to(option: str, root: None, folder:
 
 
 @pytest.mark.root
-def test_where_kafkasniff_cannot_be_read(root: None, folder: Path) -> None:
-    """Who asked for the user is told; who did not has the capture all the same, and is told."""
+def test_where_the_user_cannot_read_kafkasniff(root: None, folder: Path) -> None:
+    """An explicit user is an error; without one, the capture runs and a warning is printed."""
     folder.chmod(0o755)
     closed = folder / "closed"
     closed.mkdir(mode=0o700)
@@ -286,8 +288,8 @@ def test_where_kafkasniff_cannot_be_read(root: None, folder: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.parametrize("options", [["-w", "ring.pcapng", "-C", "1m"], ["--export", "tables"]])
-def test_root_in_a_folder_of_its_own(options: list[str], root: None) -> None:
-    """What is made later needs a place that nobody may write to; what is opened at once does not."""
+def test_root_in_a_private_folder(options: list[str], root: None) -> None:
+    """Files created later need a folder that nobody can write to; files opened at once do not."""
     with tempfile.TemporaryDirectory() as name:
         code, said = ended(options, Path(name))
         assert (code, "nobody, as whom live continues, needs the right" in said) == (Exit.UNAVAILABLE, True)
@@ -300,8 +302,8 @@ def test_root_in_a_folder_of_its_own(options: list[str], root: None) -> None:
 
 
 @pytest.mark.root
-def test_root_that_cannot_become_anybody(root: None, require_tool: Callable[[str], str], folder: Path) -> None:
-    """As in a container that has CAP_NET_RAW alone: it stays root, without even that."""
+def test_root_that_cannot_change_its_user(root: None, require_tool: Callable[[str], str], folder: Path) -> None:
+    """As in a container with CAP_NET_RAW alone: the process stays root, and drops even that."""
     in_container(require_tool("setpriv"), folder)
 
 
@@ -314,7 +316,7 @@ def in_container(setpriv: str, folder: Path) -> None:
 
     first, _ = run_live([], look, folder, around=(setpriv, "--bounding-set", "-all,+net_raw"))
     assert first == (
-        "kafkasniff: warning: stays root (without CAP_SETUID and CAP_SETGID it cannot become anybody else), "
+        "kafkasniff: warning: stays root (it lacks CAP_SETUID and CAP_SETGID, which changing user needs), "
         "with no capabilities\n"
     )
 
@@ -334,8 +336,8 @@ def checkout(folder: Path, owner: int) -> Path:
 
 @pytest.mark.root
 @pytest.mark.parametrize("owner", [0, 54_321], ids=["root's", "a stranger's"])
-def test_a_checkout_in_a_closed_home(owner: int, root: None, folder: Path) -> None:
-    """Modules and definitions that are read late can still be read, and no other right is left."""
+def test_a_checkout_in_a_private_home(owner: int, root: None, folder: Path) -> None:
+    """Modules and definitions loaded late are still readable, and no other right is left."""
     from_checkout(checkout(folder, owner), owner, folder)
 
 
@@ -359,7 +361,7 @@ def from_checkout(closed: Path, owner: int, folder: Path) -> None:
     assert len(rows(folder / "made" / "tables", "exchanges")) == 1
 
 
-def test_users_that_make_no_sense(folder: Path) -> None:
+def test_invalid_users(folder: Path) -> None:
     if os.geteuid() == 0:
         code, said = ended(["--user", "nonesuch"], folder)
         assert (code, "there is no user 'nonesuch'" in said) == (Exit.USAGE, True)
@@ -367,7 +369,7 @@ def test_users_that_make_no_sense(folder: Path) -> None:
         code, said = ended(["--user", "root"], folder)
         assert (code, "only root" in said) == (Exit.USAGE, True)
         assert ended(["--keep-root"], folder)[0] == Exit.USAGE
-    # This process stays what it is.
+    # This process stays unchanged.
     result = kafkasniff("live", "-i", "lo", "--keep-root")
     assert (result.code, "of its own" in result.err) == (Exit.USAGE, True)
     result = kafkasniff("live", "-i", "lo", "--user", "nobody")

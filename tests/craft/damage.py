@@ -1,4 +1,4 @@
-"""Disturbances that lose bytes. What is left may yield fewer messages, never one that was not sent."""
+"""Disturbances that lose bytes. The rest may yield fewer messages, but never one that was not sent."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def lossy_in_runs(packets: Packets, rng: Random) -> list[Packet]:
 
 
 def unacknowledged(packets: Packets, rng: Random) -> list[Packet]:
-    """One segment of each stream never arrived: the peer acknowledges nothing behind it, but more is sent."""
+    """One segment of each stream never arrived: the peer acknowledges nothing after it, but more is sent."""
     holes = {stream: rng.choice(candidates) for stream, candidates in carriers(packets).items()}
     result: list[Packet] = []
     for packet in packets:

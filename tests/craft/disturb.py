@@ -243,7 +243,7 @@ def kept_alive(packets: Packets, rng: Random, share: float = 0.2) -> list[Packet
             probe = packet.but(flags=ACK, payload=b"", ident=new_ident(packet, rng))
             kind = rng.choice(["bare", "garbage", "window"])
             if kind == "window" and packet.payload:
-                # The receiver has no room: the byte is on the wire, but not accepted, and comes again.
+                # The receiver has no room: the byte is on the wire, but not accepted, and is retransmitted.
                 result += [answer.but(window=0), probe.but(payload=packet.payload[:1]), answer.but(window=0), answer]
             else:
                 garbage = b"\xee" if kind == "garbage" else b""
@@ -259,7 +259,7 @@ def kept_alive(packets: Packets, rng: Random, share: float = 0.2) -> list[Packet
 def reused(packets: Packets, rng: Random) -> list[Packet]:
     """The capture, and a minute later all its connections again: same endpoints, other sequence numbers.
 
-    For captures whose connections begin with a SYN, or else it cannot be told that the second is another connection.
+    For captures whose connections begin with a SYN; otherwise, nothing shows that the second is another connection.
     """
     shifts = {packet.stream: rng.randrange(SEQUENCE) for packet in packets}
     later = packets[-1].time_ns - packets[0].time_ns + 60_000_000_000

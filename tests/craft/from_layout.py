@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from struct import pack
 from typing import Any
 
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.layout import Field, Struct
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema import data_schemas
+from kafkasniff.kafka.schema.layout import Field, Struct
 from tests.craft.kafka_bytes import frame, int32, request, response, unsigned_varint
 
 SIZES = {"bool": 1, "int8": 1, "int16": 2, "error": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uuid": 16}
@@ -77,7 +78,7 @@ def response_bytes(api_key: int, version: int, correlation_id: int, /, **values:
 
 def data_bytes(name: str, version: int, /, **values: Any) -> bytes:
     """The fields of a `data` block."""
-    schema = dissectors.data_schema(name, version)
+    schema = data_schemas.data_schema(name, version)
     assert schema is not None
     return encoded(schema.root, values)
 

@@ -13,12 +13,12 @@ from typing import Any
 import orjson
 
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
-from kafkasniff.packets import PacketBatch
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
+from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 
@@ -44,7 +44,7 @@ class Outcome:
     def messages(self, *, drop: Iterable[str] = ()) -> dict[Side, list[Line]]:
         """Requests, responses and SASL tokens without their place, by connection and type, in order.
 
-        `drop`: further keys to leave out.
+        `drop`: more keys to remove.
         """
         without = {*PLACE, *drop}
         sides: dict[Side, list[Line]] = defaultdict(list)

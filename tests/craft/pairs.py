@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from kafkasniff.inspector import Inspector
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem, Status
-from kafkasniff.packets import PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 

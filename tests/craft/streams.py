@@ -1,4 +1,4 @@
-"""Reassembly the plain way, byte by byte: too slow and too simple for anything but telling what a capture holds."""
+"""Reassembly the plain way, byte by byte: too slow and too simple for anything but the expected values of tests."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_scapy_reads_the_packets_that_were_written(link: str, ipv6: bool, nanose
 
 
 @pytest.mark.parametrize("link", ["ethernet", "sll", "sll2", "null", "loop", "raw", "vlan", "qinq"])
-def test_what_was_written_is_read_again(link: str) -> None:
+def test_written_files_can_be_read(link: str) -> None:
     packets = [packet.but(cut=5 if index % 7 == 0 else 0) for index, packet in enumerate(mixed())]
     for data in (pcap_bytes(packets, link, nanoseconds=True), pcapng_bytes(packets, (link, "raw"), sections=2)):
         assert [tcp_packet(*raw) for raw in raw_packets(data)] == packets
@@ -128,7 +128,7 @@ def test_harmless_disturbances_keep_all_bytes(disturbance: Disturbance) -> None:
     assert changed == 3
 
 
-def test_disturbances_do_what_they_are_called() -> None:
+def test_disturbances_match_their_names() -> None:
     packets, rng = mixed(), Random(1)
     assert max(len(packet.payload) for packet in disturb.single_bytes(packets, rng, budget=10**9)) == 1
     assert len(disturb.merged(packets, rng)) < len(packets) < len(disturb.resegmented(packets, rng))

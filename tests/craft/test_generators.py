@@ -18,7 +18,7 @@ from tests.craft.streams import stream_bytes
 from tests.craft.write import pcap_bytes, write_pcap
 
 
-def test_small_messages_hold_what_they_say(tmp_path: Path) -> None:
+def test_small_messages_have_the_stated_content(tmp_path: Path) -> None:
     path = tmp_path / "C.pcap"
     facts = small_messages.write(path, connections=30, wanted=4000, seed=3)
     packets = read_packets(path)

@@ -21,7 +21,7 @@ BROKER_MAC: Final = bytes.fromhex("020000000002")
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A link layer: its number in capture files and what stands in front of the IP header."""
+    """A link layer: its number in capture files and the bytes before the IP header."""
 
     number: int
     header: Callable[[Packet], bytes]
@@ -110,7 +110,7 @@ def pcapng_bytes(
 ) -> bytes:
     """Enhanced packet blocks with nanoseconds; packets go round the interfaces, one for each of `links`.
 
-    With several sections, the second one has the other byte order; a block of an unknown kind stands in each.
+    With several sections, the second one has the other byte order; each has a block of an unknown kind.
     """
     out = []
     share = -(-len(packets) // sections) if packets else 1

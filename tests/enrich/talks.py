@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange, Message
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -22,7 +22,7 @@ BROKER = ("10.0.0.9", 9092)
 
 
 def consumer() -> Conversation:
-    """Fetches by id before and after the name is told elsewhere, in a session that changes and is closed."""
+    """Fetches by id before and after another message has the name, in a session that changes and is closed."""
     talk = Conversation(("10.0.0.6", 51_400), BROKER)
     talk.handshake()
     talk.exchange(kafka.api_versions_request(1, 3, ("craft-consumer", "1.0")), kafka.api_versions_response(1, 3))
@@ -50,7 +50,7 @@ def committed() -> bytes:
 
 
 def admin() -> Conversation:
-    """Metadata that tells both names and the broker's number, between the consumer's first and second Fetch."""
+    """Metadata with both names and the broker's number, between the consumer's first and second Fetch."""
     talk = Conversation(("10.0.0.7", 51_500), BROKER, start_ns=START_NS + 5_000_000)
     talk.handshake()
     talk.exchange(

@@ -65,9 +65,9 @@ def as_kafka_prints(topic_id: str) -> str:
 def logged_ids(entries: list[dict[str, Any]]) -> dict[str, str]:
     ids = {}
     for entry in entries:
-        told = entry.get("description", entry)
-        if "topic_id" in told:
-            ids[as_kafka_prints(told["topic_id"])] = told.get("name") or told["topic"]
+        known = entry.get("description", entry)
+        if "topic_id" in known:
+            ids[as_kafka_prints(known["topic_id"])] = known.get("name") or known["topic"]
     return ids
 
 
@@ -95,13 +95,13 @@ def test_names_that_were_added_are_topics_of_the_client(name: str) -> None:
 
 
 @pytest.mark.parametrize("capture", one_in(3, shipped_captures()), ids=lambda path: path.name)
-def test_what_is_told_anywhere_is_known_everywhere_to_the_second_of_two_passes(capture: Path) -> None:
-    told = {topic_id: name for topic_id, name, _ in found(of_capture(capture)) if name}
+def test_all_names_are_known_to_the_second_of_two_passes(capture: Path) -> None:
+    known = {topic_id: name for topic_id, name, _ in found(of_capture(capture)) if name}
     catalog = Catalog()
     learn(catalog, lambda: open_captures([str(capture)]), {})
     for topic_id, name, added in found(of_capture(capture, catalog)):
-        if name is None and topic_id in told:
-            assert added == told[topic_id]
+        if name is None and topic_id in known:
+            assert added == known[topic_id]
         if added is not None:
             assert TOPICS_ALLOWED.fullmatch(added)
 
@@ -113,8 +113,8 @@ def test_software_is_that_of_every_exchange_of_a_client() -> None:
 
 
 def test_brokers_of_a_cluster_have_their_numbers() -> None:
-    told = {one.broker_id for one in of_capture(CAPTURES / "kraft-two-brokers.pcap") if isinstance(one, Exchange)}
-    assert told == {None, 1, 2}, "nobody tells the controller's address in this capture"
+    known = {one.broker_id for one in of_capture(CAPTURES / "kraft-two-brokers.pcap") if isinstance(one, Exchange)}
+    assert known == {None, 1, 2}, "no message in this capture has the controller's address"
     (broker,) = {one.broker_id for one in exchanges(of_capture(CAPTURES / "java-codecs.pcap"), "Produce")}
     assert broker == MANIFEST["java-codecs.pcap"].get("broker_id", 1)
 
@@ -162,7 +162,7 @@ UNREST = [damage.snapped, damage.lossy, damage.late, damage.responses_only, corr
 @pytest.mark.parametrize(
     ("unrest", "name"), in_turn(UNREST, ["kraft-two-brokers.pcap", "java-group-share.pcap", "java-admin.pcap"], 3)
 )
-def test_what_is_damaged_goes_through(name: str, unrest: Callable[[Sequence[Packet], Random], list[Packet]]) -> None:
+def test_damaged_messages_pass(name: str, unrest: Callable[[Sequence[Packet], Random], list[Packet]]) -> None:
     packets = read_packets(CAPTURES / name)
     for seed in range(3):
         broken = unrest(packets, Random(seed))

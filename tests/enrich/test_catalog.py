@@ -1,11 +1,11 @@
-"""What the traffic told, and the bounds of what is kept."""
+"""Facts learnt from the traffic, and the bounds of what is kept."""
 
 from __future__ import annotations
 
 import pytest
 
 from kafkasniff.enrich import Broker, Catalog, catalog
-from kafkasniff.kafka.uuids import ZERO_UUID, uuid_text
+from kafkasniff.kafka.schema.uuids import ZERO_UUID, uuid_text
 from kafkasniff.model import Endpoint
 
 ORDERS, PAYMENTS = "3hvnHBaqQU2Y6pOqkwEIng", "kWPwuFi0TiCTnIpKhOP3lg"
@@ -24,7 +24,7 @@ def test_an_id_never_changes_its_name() -> None:
     (ZERO_UUID, "orders"), (None, "orders"), (ORDERS, None), (ORDERS, ""), (ORDERS, b"\xff"), (ORDERS, "a" * 256),
     (7, "orders"), (ORDERS, {"redacted": 3}),
 ])  # fmt: skip
-def test_what_teaches_nothing(topic_id: object, name: object) -> None:
+def test_messages_without_names(topic_id: object, name: object) -> None:
     known = Catalog()
     known.learn_topic(topic_id, name)
     assert known.topic(topic_id) is None
@@ -36,7 +36,7 @@ def test_the_metadata_log_has_the_same_id_everywhere() -> None:
     assert Catalog().topic(uuid_text(bytes(15) + b"\1")) == "__cluster_metadata"
 
 
-def test_the_traffic_counts_more_than_what_was_given() -> None:
+def test_the_traffic_takes_precedence_over_given_names() -> None:
     known = Catalog({ORDERS: "given", PAYMENTS: "payments"})
     known.learn_topic(ORDERS, "orders")
     assert (known.topic(ORDERS), known.topic(PAYMENTS)) == ("orders", "payments")
@@ -104,7 +104,9 @@ def test_brokers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known = Catalog()
     for number in (1, 2, 1, 3):
         known.learn_broker(number, f"h{number}", 9092)
-    assert [broker.id for broker in known.brokers] == [1, 3], "the one not told for the longest time is gone"
+    assert [broker.id for broker in known.brokers] == [1, 3], (
+        "the broker that was not reported for the longest time is dropped"
+    )
 
 
 def test_software_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +126,7 @@ def test_software_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     assert known.software(4) == (None, None)
 
 
-def test_software_told_twice_to_a_run_that_only_learns() -> None:
+def test_repeated_software_in_a_run_that_only_learns() -> None:
     known = Catalog(retroactive=True)
     known.learn_software(1, "proxy", "1")
     known.learn_software(1, "librdkafka", "2")

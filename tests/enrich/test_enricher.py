@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.enricher import MAX_KINDS
-from kafkasniff.entities import mentions
-from kafkasniff.inspector import Inspector
+from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.model import Direction, Endpoint, Message, Summary
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -27,7 +27,7 @@ def topics(message: Message, field: str) -> list[tuple[str, str | None]]:
     return [(one["topic_id"], one.get("_topic_name")) for one in message.body[field]]
 
 
-def test_names_are_known_from_when_they_were_told() -> None:
+def test_names_are_known_from_the_message_that_gave_them() -> None:
     found = events(both())
     requests, responses = messages(found, "request", "Fetch"), messages(found, "response", "Fetch")
     assert topics(requests[0], "topics") == [(ORDERS[1], None)]
@@ -37,20 +37,20 @@ def test_names_are_known_from_when_they_were_told() -> None:
     assert topics(responses[2], "responses") == [(OFFSETS[1], "__consumer_offsets")]
 
 
-def test_what_is_given_is_known_from_the_beginning() -> None:
+def test_given_names_are_known_from_the_beginning() -> None:
     found = events(both(), Catalog({ORDERS[1]: "given", OFFSETS[1]: "offsets"}))
     requests = messages(found, "request", "Fetch")
     assert topics(requests[0], "topics") == [(ORDERS[1], "given")]
     assert topics(requests[2], "forgotten_topics_data") == [(ORDERS[1], "orders")], "the traffic's word counts first"
 
 
-def test_the_name_stands_behind_the_id() -> None:
+def test_the_name_follows_the_id() -> None:
     (request, *_) = messages(events(consumer().packets, Catalog({ORDERS[1]: "orders"})), "request", "Fetch")
     assert request.body is not None
     assert list(request.body["topics"][0]) == ["topic_id", "_topic_name", "partitions"]
 
 
-def test_a_name_that_stands_there_is_not_repeated() -> None:
+def test_an_existing_name_is_not_repeated() -> None:
     found = events(admin().packets)
     asked, told = messages(found, "request", "Metadata"), messages(found, "response", "Metadata")
     assert topics(told[0], "topics") == [(ORDERS[1], None), (OFFSETS[1], None)]
@@ -73,7 +73,7 @@ def test_sessions() -> None:
     assert not mentions(empty.request, empty.response).partitions
 
 
-def test_partitions_of_a_request_and_a_response_between_which_the_name_was_told() -> None:
+def test_partitions_if_the_name_was_learnt_between_request_and_response() -> None:
     talk, told = consumer(), admin()
     request, answered = [index for index, packet in enumerate(talk.packets) if len(packet.payload) > 100][:2]
     packets = [*talk.packets[: request + 1], *told.packets, *talk.packets[request + 1 : answered + 3]]
@@ -114,7 +114,7 @@ def test_exchanges_have_broker_and_software() -> None:
     assert {(one.software_name, one.broker_id) for one in exchanges(found, "Metadata")} == {(None, 3)}
 
 
-def test_what_is_learnt_first_is_known_before() -> None:
+def test_names_from_a_first_pass_are_known_before() -> None:
     """As `--two-pass` does it."""
     catalog = Catalog(retroactive=True)
     inspector = Inspector(records="skip", exchanges=False)
@@ -152,7 +152,7 @@ def metadata_log(value: dict[str, Any] | None) -> Message:
     return Message("response", 9, api_key=1, api="Fetch", api_version=13, body=body)
 
 
-def test_metadata_records_tell() -> None:
+def test_metadata_records_give_names() -> None:
     enricher = Enricher()
     topic = {"type": "TopicRecord", "version": 0, "value": {"name": "orders", "topic_id": ORDERS[1]}}
     points = [{"name": "CLIENT", "host": "10.0.0.9", "port": 9092, "security_protocol": 0}]
@@ -167,7 +167,7 @@ def test_metadata_records_tell() -> None:
     assert partition["value"] == {"topic_id": ORDERS[1], "_topic_name": "orders"}
 
 
-def test_what_lies_in_an_envelope() -> None:
+def test_messages_in_an_envelope() -> None:
     enricher = Enricher()
     inner = {"topics": [{"name": "orders", "topic_id": ORDERS[1]}]}
     told = {"api_key": 19, "api": "CreateTopics", "api_version": 7, "body": inner}
@@ -181,7 +181,7 @@ def test_what_lies_in_an_envelope() -> None:
     assert asked["body"]["topics"] == [{"topic_id": ORDERS[1], "_topic_name": "orders"}]  # type: ignore[index]
 
 
-def test_the_controller_of_zookeeper_s_era_tells() -> None:
+def test_a_zookeeper_mode_controller_gives_names() -> None:
     enricher = Enricher()
     state = {"topic_name": "orders", "topic_id": ORDERS[1], "partition_states": []}
     ends = [{"port": 9092, "host": "10.0.0.9", "listener": "PLAIN"}, {"port": 9093, "host": "kafka-5", "listener": "X"}]
@@ -202,7 +202,7 @@ def test_the_controller_of_zookeeper_s_era_tells() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 4])
-def test_coordinators_tell_where_they_are(version: int) -> None:
+def test_coordinators_give_their_addresses(version: int) -> None:
     place = {"node_id": 2, "host": "10.0.0.9", "port": 9092, "error_code": 0}
     body = place if version < 4 else {"coordinators": [{"key": "g", **place}]}
     enricher = Enricher()
@@ -218,7 +218,7 @@ class LongWay(Enricher):
 
 
 @pytest.mark.parametrize("name", ["java-internal-topics", "kraft-2.8", "java-0.11", "librdkafka-1.4", "sarama"])
-def test_messages_that_are_passed_over_have_nothing_in_them(name: str) -> None:
+def test_skipped_messages_contain_no_names(name: str) -> None:
     told = []
     for kind in (Enricher, LongWay):
         inspector, enricher = Inspector(), kind()
@@ -238,7 +238,7 @@ def test_topics_that_are_odd(version: int, topics: Any) -> None:
         assert kind().feed([message])[0].body == {"responses": topics}
 
 
-def test_records_of_the_brokers_own_topics_behind_others() -> None:
+def test_records_of_the_brokers_own_topics_after_others() -> None:
     key = kafka.int16(1) + kafka.string("billing") + kafka.string("orders") + kafka.int32(0)
 
     def topic(name: str) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def test_kinds_of_messages_are_bounded() -> None:
     assert len(enricher._ways) <= MAX_KINDS
 
 
-def test_clients_do_not_tell() -> None:
+def test_clients_give_no_names() -> None:
     enricher = Enricher()
     body = {"topics": [{"name": "orders", "topic_id": ORDERS[1]}]}
     enricher.feed([Message("request", 9, api_key=3, api="Metadata", api_version=12, body=body)])
@@ -266,7 +266,7 @@ def test_clients_do_not_tell() -> None:
     assert "_topic_name" not in body["topics"][0]
 
 
-def test_bodies_that_broke_off_or_hold_nothing_right() -> None:
+def test_truncated_and_wrong_bodies() -> None:
     enricher = Enricher(Catalog({ORDERS[1]: "orders"}), summary=Summary())
     for body in (
         {}, {"topics": None}, {"topics": [None, 7, {}]}, {"topics": [{"topic_id": None}]},

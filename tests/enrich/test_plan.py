@@ -8,9 +8,9 @@ import pytest
 
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.plan import Plan, data_plan, leaves_alone, message_plan, named_topics
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.layout import Field, Struct
-from kafkasniff.kafka.message import decode_request, decode_response
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.messages.message import decode_request, decode_response
+from kafkasniff.kafka.schema.layout import Field, Struct
 from kafkasniff.model import Direction, Message
 from tests.vectors.reader import Vector, vectors
 
@@ -58,7 +58,7 @@ def of(key: int, version: int, direction: Direction) -> Plan:
     return found[0]
 
 
-def test_what_has_nothing_but_records_of_named_topics() -> None:
+def test_messages_with_only_records_of_named_topics() -> None:
     found = {pair: named_topics(plan[0]) for pair in PAIRS if (plan := message_plan(*pair)) and named_topics(plan[0])}
     # Topics have ids since 13 of both; ShareFetch and FetchSnapshot have an id or more besides.
     assert {pair for pair in found if pair[0] in {0, 1}} == {
@@ -109,15 +109,16 @@ def test_messages_without_a_plan(key: int, version: int, direction: Direction) -
     assert message_plan(key, version, direction) is None
 
 
-def test_who_tells() -> None:
-    """Clients ask; responses and the controller tell."""
+def test_sources_of_names() -> None:
+    """Clients ask; responses and the controller give names."""
     telling = {
         (key, direction)
         for key, version, direction in PAIRS
         if (found := message_plan(key, version, direction)) and found[1] and direction == "request"  # type: ignore[arg-type]
     }
     assert {key for key, _ in telling} == {4, 6, 62, 70}
-    # A client names the broker it wants to talk to nowhere; UpdateRaftVoter and the like are left out.
+    # No client message contains the name of the broker that it is for; UpdateRaftVoter and the like are not in the
+    # plan.
     for key, version, direction in PAIRS:
         found = message_plan(key, version, direction)  # type: ignore[arg-type]
         if found and not found[1]:

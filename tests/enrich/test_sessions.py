@@ -109,7 +109,7 @@ def test_topics_by_name() -> None:
     [fetch(0, -1, {ORDERS: [0]}), {"topics": []}, {"session_id": 7}, fetch(8, 1), fetch(7, -1), fetch(7, 0)],
     ids=["sessionless", "before KIP-227", "broken off", "not known", "closes", "begins anew"],
 )
-def test_requests_that_go_by_no_session(body: dict[str, Any]) -> None:
+def test_requests_without_a_session(body: dict[str, Any]) -> None:
     assert held(opened({ORDERS: [0]}), 2, body) is None
 
 
@@ -176,7 +176,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [held(found, 9, fetch(number, 1)) for number in (2, 3, 4)] == [None, None, 5], "too many partitions"
     begin(5, 6)
     assert held(found, 9, fetch(5, 1)) is None, "more than all sessions together may have"
-    assert held(found, 9, fetch(4, 2, {PAYMENTS: [0]})) == 6, "told once more …"
+    assert held(found, 9, fetch(4, 2, {PAYMENTS: [0]})) == 6, "reported once more …"
     assert held(found, 9, fetch(4, 3)) is None, "… and then it is too much"
     found.request(BROKER, 20, fetch(0, 0, {ORDERS: [0]}))
     found.request(BROKER, 21, fetch(0, 0, {ORDERS: [0]}))
@@ -190,7 +190,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [held(found, 32, fetch(session, 1)) for session in (30, 31)] == [None, 3], "too many partitions wait"
 
 
-def test_topics_without_partitions_and_with_names_that_are_none_take_no_place() -> None:
+def test_topics_without_partitions_and_with_invalid_names_take_no_room() -> None:
     found = opened({ORDERS: [0], PAYMENTS: [], "x" * 256: [0]})
     session = found.request(BROKER, 2, fetch(7, 1))
     assert session is not None
@@ -255,7 +255,7 @@ def test_a_smaller_memory_budget_holds_fewer() -> None:
     assert found.memory == 64 * (sessions.SESSION_BYTES + sessions.PARTITION_BYTES)
 
 
-def test_sessions_that_are_let_go_are_reported_once() -> None:
+def test_dropped_sessions_are_reported_once() -> None:
     enricher = Enricher()
     enricher.limit_memory(1 << 14)  # one session
     assert enricher.take_loss() is None

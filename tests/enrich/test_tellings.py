@@ -1,4 +1,4 @@
-"""Tellings: the earliest stands, whoever gathered it, in whatever order they are merged."""
+"""Name facts: the earliest wins, regardless of who collected it and of the order of merges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def gathered(facts: list[tuple[object, ...]]) -> Tellings:
 
 
 @given(FACTS, st.data())
-def test_who_gathers_changes_nothing(facts: list[tuple[object, ...]], draw: st.DataObject) -> None:
+def test_the_collector_does_not_matter(facts: list[tuple[object, ...]], draw: st.DataObject) -> None:
     parts: list[list[tuple[object, ...]]] = [[], [], []]
     for fact in draw.draw(st.permutations(facts)):
         parts[draw.draw(st.integers(0, 2))].append(fact)

@@ -65,7 +65,7 @@ def test_a_name_that_looks_like_an_id() -> None:
         (f"{ORDERS} ör", "ids:1: 'ör' cannot be a topic's name"),
         (f"{ORDERS} ..", "ids:1: '..' cannot be a topic's name"),
         (f"{ORDERS} {'a' * 250}", "cannot be a topic's name"),
-        ("AAAAAAAAAAAAAAAAAAAAAA orders", "ids:1: AAAAAAAAAAAAAAAAAAAAAA stands for no id"),
+        ("AAAAAAAAAAAAAAAAAAAAAA orders", "ids:1: AAAAAAAAAAAAAAAAAAAAAA is the zero id, which no topic has"),
         (f"{ORDERS} orders\n{ORDERS} payments", f"ids:2: {ORDERS} is orders before, payments here"),
         (f'{{"{ORDERS}": "orders",\n"{ORDERS}": "payments"}}', f"ids:2: {ORDERS} is orders before, payments here"),
         (f'{{\n"orders":\n"{ORDERS}",\n"x": 1}}', "ids:4: 'x' has no string for a value"),
@@ -75,7 +75,7 @@ def test_a_name_that_looks_like_an_id() -> None:
         ('{"a":' * 100_000, "ids:1: nested too deep"),
     ],
 )
-def test_what_is_none_of_these(text: str, said: str) -> None:
+def test_other_messages(text: str, said: str) -> None:
     with pytest.raises(UsageError) as failure:
         parse_topic_ids(text, "ids")
     assert said in str(failure.value)

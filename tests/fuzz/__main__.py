@@ -165,11 +165,11 @@ def _climb(options: argparse.Namespace, runs: _Runs, *, quick: bool) -> bool:
 
 def _say_costs(options: argparse.Namespace) -> None:
     """The table of what all runs of `costs` came to; into the page, where that is asked for."""
-    before, now = costs.Results.of_file(costs.BEFORE), costs.Results.read(options.folder / costs.NAME)
+    results = costs.Results.read(options.folder / costs.NAME)
     if options.table:
-        page.write(before, now)
+        page.write(results)
     else:
-        print(page.section(before, now))
+        print(page.section(results))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,8 +1,9 @@
-"""Capture files: pcap, pcapng and what compresses them, as files, pipes and splits.
+"""Capture files: pcap, pcapng and their compressions, as files, pipes and splits.
 
-The first byte of an input says how its content is wrapped, the second in what pieces it is read; the rest is the file.
-Whatever the pieces are, packets and problems are the same; splits that are read apart make the whole. Given together,
-files are still read one by one, but in few pieces, and only one in three in both ways: which, its checksum says.
+The first byte of an input selects how its content is wrapped, the second the size of the pieces in which it is read;
+the rest is the file. Packets and problems must not depend on the pieces, and splits read separately must equal the
+whole. When several inputs are given together, files are still read one by one, but in few pieces, and only one in three
+in both ways; its checksum selects which.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import lz4.frame
 import zstandard
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.compressed import MAGIC_SIZE, inflater_for
-from kafkasniff.capture.planning import pieces, plan
-from kafkasniff.capture.raw import Parsed
-from kafkasniff.capture.splits import open_split, open_whole
+from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
+from kafkasniff.capture.formats.raw import Parsed
+from kafkasniff.capture.timeline.planning import pieces, plan
+from kafkasniff.capture.timeline.splits import open_split, open_whole
 from kafkasniff.errors import CaptureError
-from kafkasniff.packets import COLUMNS, PacketBatch
+from kafkasniff.tcp.packets import COLUMNS, PacketBatch
 from tests.capture import files as pcapng
 from tests.capture.segments import frames
 from tests.craft.samples import mixed
@@ -35,7 +36,7 @@ from tests.fuzz.intake import Intake
 MAX_LENGTH = 6000
 MEGABYTES = 400
 TOGETHER = 20
-"""zstd's window may have 128 MB, and make 32 MB of what it is given at once (capture/compressed.py)."""
+"""zstd's window may have 128 MB, and it may produce 32 MB from one piece of input (capture/compressed.py)."""
 WORDS = (
     b"\xd4\xc3\xb2\xa1",
     b"\xa1\xb2\xc3\xd4",
@@ -54,9 +55,9 @@ WORDS = (
 )
 
 MOST_READS: Final = 12
-"""Pieces that a file is read in, at most: each costs a call of the parser, and of the decoder of packets."""
+"""Most pieces in which a file is read: each costs a call of the parser and of the packet decoder."""
 FEW_READS: Final = 2
-"""The same, of files that are given together."""
+"""The same, for files that are given together."""
 
 _WRAPPED: Final[tuple[Callable[[bytes], bytes], ...]] = (
     bytes,
@@ -85,8 +86,8 @@ class _Drip:
 
 
 def _read(data: bytes, piece: int) -> object:
-    """All that comes of a pipe that is read in pieces of this size."""
-    # How much is lost in front of a corrupt place of compressed data depends on what comes at once.
+    """Everything that a pipe yields when it is read in pieces of this size."""
+    # The size of the loss before a corrupt place in compressed data depends on the pieces.
     arrives = len(data) if inflater_for(data[:MAGIC_SIZE]) is not None else piece
     try:
         with open_captures(["-"], stdin=_Drip(data, arrives), chunk_size=piece) as source:  # type: ignore[arg-type]
@@ -97,7 +98,7 @@ def _read(data: bytes, piece: int) -> object:
 
 
 def together(source: Iterable[PacketBatch]) -> tuple[object, ...]:
-    """Columns, payload, notes and number of the packets of all batches; holds them to the rules of `PacketBatch`."""
+    """Columns, payload, notes and number of the packets of all batches; checks the rules of `PacketBatch`."""
     columns: dict[str, list[bytes]] = {name: [] for name in COLUMNS if name != "offset"}
     payload: list[bytes] = []
     notes: list[object] = []
@@ -123,7 +124,7 @@ def together(source: Iterable[PacketBatch]) -> tuple[object, ...]:
 
 
 def _rows(parsed: Iterable[Parsed]) -> list[Any]:
-    """Packets and notes, in order, as a file's reader yields them."""
+    """Packets and notes in order, as a file's reader yields them."""
     found: list[Any] = []
     for one in parsed:
         found += [(number, 0, repr(value)) for number, value in one.notes]
@@ -171,11 +172,11 @@ def _check(data: bytes, most_reads: int, *, whole: bool, in_pieces: bool) -> Non
         return
     sizes = [max(len(content), 1)] * whole + [max(1 + size, least)] * in_pieces
     found = [_read(content, size) for size in sizes]
-    assert all(one == found[0] for one in found), "another result in other pieces"
+    assert all(one == found[0] for one in found), "a different result in other pieces"
 
 
 def _every_block(order: str) -> bytes:
-    """A pcapng file with each kind of block and the options that count."""
+    """A pcapng file with each kind of block and all relevant options."""
     options = (
         pcapng.option(2, b"eth0", order),
         pcapng.option(9, b"\x09", order),

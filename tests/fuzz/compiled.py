@@ -31,7 +31,7 @@ def compiled(folder: Path) -> ctypes.CDLL:
 
 
 class Room:
-    """Memory for an input of at most `size` bytes, which ends where its memory does: a read behind it is a crash."""
+    """Memory for an input of at most `size` bytes. It ends at a page that cannot be read: a read past it is a crash."""
 
     def __init__(self, size: int) -> None:
         self.size = size

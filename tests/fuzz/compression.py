@@ -1,14 +1,14 @@
-"""Codecs of records: gzip, snappy raw and in xerial's framing, lz4 with old header checksums, zstd; and their bounds.
+"""Codecs of records and their bounds: gzip, raw and xerial snappy, lz4 with and without old header checksums, zstd.
 
-The first byte of an input says which codec and magic, the second how small the bound is; the compressed value follows.
-With the highest bit of the first byte set, the bytes behind are compressed first, and have to come back.
+The first byte of an input selects codec and magic, the second the bound; the compressed value follows. If the highest
+bit of the first byte is set, the remaining bytes are compressed first, and must decompress to themselves.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kafkasniff.kafka.compression import decompress
+from kafkasniff.kafka.records.compression import decompress
 from tests.fuzz.intake import Intake
 from tests.kafka.records_craft import COMPRESSORS, SNAPPY, XERIAL_HEADER, xerial
 
@@ -31,7 +31,7 @@ WORDS = (
 BACK: Final = 128
 _MAGIC_0: Final = 8
 _LARGEST: Final = 1 << 20
-"""Bytes of output that are allowed, with the second byte 255."""
+"""Bytes of output allowed if the second byte is 255."""
 
 
 def one_input(data: bytes) -> None:
@@ -42,7 +42,7 @@ def one_input(data: bytes) -> None:
     if how & BACK and codec in COMPRESSORS:
         packed = xerial(value, 1 + bound) if codec == SNAPPY and bound else COMPRESSORS[codec](value)
         found = decompress(codec, packed, len(value), magic=magic)
-        assert (found.data, found.failure) == (value, None), "what was compressed does not come back"
+        assert (found.data, found.failure) == (value, None), "compressed data decompresses to something else"
         if value:
             refused = decompress(codec, packed, len(value) - 1, magic=magic)
             assert (refused.data, refused.failure) == (b"", "decompression-bound")
@@ -54,7 +54,7 @@ def one_input(data: bytes) -> None:
     if found.failure is None:
         assert found.produced == len(found.data)
         exact = decompress(codec, value, len(found.data), magic=magic)
-        assert exact == found, "the bound has a say where it is not reached"
+        assert exact == found, "the bound changes the result although it is not reached"
     else:
         assert not found.data
         assert found.detail

@@ -1,4 +1,4 @@
-"""What seeds are made of: packets, streams and messages of the shipped captures, and the vectors of Kafka's classes."""
+"""Material for seeds: packets, streams and messages of the shipped captures, and the vectors of Kafka's classes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def capture_files() -> tuple[Path, ...]:
 
 @functools.cache
 def conversations(per_capture: int = 4, longest: int = 12_000) -> tuple[tuple[Said, ...], ...]:
-    """Connections of every capture, what was said on them in order: the first bytes of each, no retransmissions."""
+    """Connections of every capture with their data in order: the first bytes of each, without retransmissions."""
     found: list[tuple[Said, ...]] = []
     for path in capture_files():
         talks: dict[object, list[Packet]] = defaultdict(list)
@@ -64,10 +64,10 @@ def _said(packets: list[Packet], longest: int) -> tuple[Said, ...]:
 
 
 def vectors_of(*kinds: str, longest: int = 4096) -> list[Vector]:
-    """Vectors of these kinds that are not too long to be changed often."""
+    """Vectors of these kinds that are short enough to be changed often."""
     return [vector for vector in vectors() if vector.kind in kinds and len(vector.data) <= longest]
 
 
 def spread(items: list[_Item], count: int) -> list[_Item]:
-    """At most `count` of them, from all over."""
+    """At most `count` items, evenly spread."""
     return items[:: max(1, -(-len(items) // count))]

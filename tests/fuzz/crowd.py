@@ -1,7 +1,7 @@
-"""Inputs that are given to a family's parsers together: as a file, and one by one where one of them is looked for.
+"""Inputs that are given to a family's parsers together, as a file, and one by one to find the one that fails.
 
-Much of what a batch of packets costs does not depend on how many there are. Families that read packets therefore have a
-function `many_inputs` beside `one_input`, in which each input is a connection (or a few packets) of one capture.
+Much of the cost of a batch of packets does not depend on their number. Families that read packets therefore have a
+function `many_inputs` besides `one_input`, in which each input is a connection (or a few packets) of one capture.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["ALONE", "Inputs", "crowds", "from_file", "size_of", "taker", "to_fil
 Inputs = Sequence[bytes]
 
 ALONE: Final = 5
-"""Of each chunk: inputs that go by themselves, as those of guided runs do."""
+"""Inputs of each chunk that are given alone, like those of guided runs."""
 
 
 def taker(found: Family) -> Callable[[Inputs], None]:
-    """What takes one input or several of this family."""
+    """The function of this family that takes one input or several."""
     many: Callable[[Inputs], None] | None = getattr(found, "many_inputs", None)
 
     def take(inputs: Inputs) -> None:
@@ -35,7 +35,7 @@ def taker(found: Family) -> Callable[[Inputs], None]:
 
 
 def crowds(found: Family, inputs: Inputs) -> Iterator[Inputs]:
-    """Inputs as they are to be given together: some alone, the rest as many at a time as the family takes."""
+    """Inputs grouped as they are given: some alone, the rest as many at a time as the family accepts."""
     together: int = getattr(found, "TOGETHER", 1)
     alone = len(inputs) if together == 1 else min(ALONE, len(inputs))
     for data in inputs[:alone]:
@@ -45,17 +45,17 @@ def crowds(found: Family, inputs: Inputs) -> Iterator[Inputs]:
 
 
 def size_of(inputs: Inputs) -> int:
-    """Bytes of all."""
+    """Bytes of all inputs."""
     return sum(map(len, inputs))
 
 
 def to_file(inputs: Inputs) -> bytes:
-    """Inputs, each behind four bytes of length."""
+    """Inputs, each prefixed with its length in four bytes."""
     return b"".join(len(data).to_bytes(4) + data for data in inputs)
 
 
 def from_file(content: bytes) -> list[bytes]:
-    """What `to_file` was given."""
+    """The inputs that `to_file` was given."""
     intake = Intake(content)
     found = []
     while len(intake):

@@ -1,8 +1,8 @@
 """The grammar of `dissectors/`: text to definitions, layouts, programs.
 
-The first byte of an input says whether the text is that of an API or of data blocks; the text follows. Text that does
-not parse raises DefinitionError and nothing else. Of what parses every version makes a program, by which the kernel
-agrees with the walker on a few bytes.
+The first byte of an input selects the text of an API or of data blocks; the text follows. Text that does not parse
+raises DefinitionError and nothing else. If it parses, every version makes a program, with which the kernel agrees with
+the walker on a few bytes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from kafkasniff.errors import DefinitionError
-from kafkasniff.kafka.definition import MessageDefinition, parse_api, parse_data
-from kafkasniff.kafka.schema import Schema
+from kafkasniff.kafka.records import record_sets
+from kafkasniff.kafka.schema.definition import MessageDefinition, parse_api, parse_data
+from kafkasniff.kafka.schema.schema import Schema
 from tests.fuzz.intake import Intake
 from tests.fuzz.messages import check_schema
 
@@ -57,7 +58,7 @@ def one_input(data: bytes) -> None:
     for message in messages:
         versions = message.versions
         for version in list(range(versions.low, versions.high + 1))[-MOST_VERSIONS:]:
-            schema = Schema(message, version)
+            schema = Schema(message, version, record_sets)
             for sample in _SAMPLES:
                 check_schema(schema, sample)
 

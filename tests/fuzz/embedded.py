@@ -1,7 +1,7 @@
-"""What lies inside of bytes: groups, coordinators' and KRaft's records, OTLP, SASL, Connect's configurations, voters.
+"""Structures inside bytes: groups, coordinators' and KRaft's records, OTLP, SASL, Connect's configurations, voters.
 
-The first byte of an input chooses the reader, the second one of its ways; then the bytes. Nothing is raised, and all
-that is told can be written as JSON.
+The first byte of an input selects the reader, the second its variant; then the bytes follow. Nothing is raised, and
+every result can be written as JSON.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, Final
 import orjson
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.control_records import VALUE_SCHEMAS, control_record
-from kafkasniff.kafka.dissectors import data_definitions, data_schema
 from kafkasniff.kafka.embedded import group_protocol
-from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS, told_of_secrets
 from kafkasniff.kafka.embedded.framed_records import read_framed
 from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS, interpret_topic
 from kafkasniff.kafka.embedded.metadata_records import interpret_metadata
 from kafkasniff.kafka.embedded.otlp import read_metrics
 from kafkasniff.kafka.embedded.sasl_messages import describe_message
 from kafkasniff.kafka.embedded.telemetry import push_telemetry_request
-from kafkasniff.kafka.memory import GroupProtocol
-from kafkasniff.kafka.message import decode_request, decode_response
+from kafkasniff.kafka.messages.message import decode_request, decode_response
+from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_record
+from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, told_of_secrets
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
+from kafkasniff.kafka.schema.memory import GroupProtocol
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.corpus import Said, conversations, spread, vectors_of
 from tests.fuzz.intake import Intake
@@ -71,7 +71,7 @@ _OPTIONS: Final = (
 
 
 def _writable(told: Any) -> None:
-    """All that is told has to have a form in JSON."""
+    """Every result has a form in JSON."""
     orjson.loads(body_json({"told": told}))
 
 
@@ -88,7 +88,7 @@ def _group(way: int, intake: Intake) -> None:
 
 
 def _record(intake: Intake) -> dict[str, Any]:
-    """A record with a key and a value; null where their length has its highest bit set."""
+    """A record with a key and a value; each is null if its length has the highest bit set."""
     fields: list[bytes | None] = []
     for _ in range(2):
         size = intake.number(2)
@@ -114,7 +114,7 @@ def _metadata(way: int, intake: Intake) -> None:
 
 
 def _framed(way: int, intake: Intake) -> None:
-    _writable(read_framed(intake.rest(), "remote-log" if way & 2 else "metadata", _OPTIONS[way & 1]).told)
+    _writable(read_framed(intake.rest(), "remote-log" if way & 2 else "metadata", _OPTIONS[way & 1]).value)
 
 
 def _control(way: int, intake: Intake) -> None:
@@ -127,7 +127,7 @@ def _metrics(way: int, intake: Intake) -> None:
     data = intake.rest()
     if way & 8:
         found = read_metrics(data)
-        _writable(found and found.told)
+        _writable(found and found.metrics)
         return
     body = {"metrics": data, "compression_type": way & 7}
     push_telemetry_request(body, 0, DecodeContext(_OPTIONS[0]))
@@ -214,7 +214,7 @@ def _of_vectors() -> list[bytes]:
 
 
 def _of_captures() -> list[bytes]:
-    """Tokens and envelopes as they were said."""
+    """Tokens and envelopes from the captures."""
     found = []
     said: list[Said] = [one for talk in conversations() for one in talk]
     for one in said:

@@ -1,8 +1,8 @@
 """Runs one family in this process: guided by coverage with atheris, or with the mutator of `mutate`.
 
-The inputs that a run keeps stand in a folder: `seeds/` (made anew by each run), `corpus/` (what coverage found worth
-keeping, carried from run to run), and `crash-…` for each input that broke a promise (`crowd-…` for inputs that did so
-together, and none of them alone). `tally.json` beside them adds up the runs.
+The inputs of a run are in a folder: `seeds/` (made again by each run), `corpus/` (inputs that added coverage, kept
+between runs), `crash-…` for each input that broke a promise, and `crowd-…` for inputs that only did so together.
+`tally.json` next to them adds up the runs.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from tests.fuzz.watch import watched
 __all__ = ["COUNTED", "FOUND", "INTERRUPTED", "Run", "has_atheris", "replay", "run"]
 
 FOUND: Final = 77
-"""Exit code after an input that broke a promise, as libFuzzer's."""
+"""Exit code after an input that broke a promise, same as libFuzzer's."""
 
 INTERRUPTED: Final = 72
-"""libFuzzer's exit code where it was told to end."""
+"""libFuzzer's exit code when it was asked to end."""
 
 COUNTED: Final = "stat::number_of_executed_units:"
-"""What stands in front of the number of inputs in the output."""
+"""The text before the number of inputs in the output."""
 
 ADDRESS_SPACE: Final = 6 << 30
-"""Bytes of address space of a run: what asks for more at once gets a MemoryError, which is a finding."""
+"""Address space of a run in bytes: a larger request gets a MemoryError, which is a finding."""
 
 _CHUNK: Final = 500
-"""Inputs between two looks at the clock, and between two tallies."""
+"""Inputs between two looks at the clock, and between two writes of the tally."""
 
 _CROWD: Final = "crowd-"
-"""What the names of files begin with that hold several inputs."""
+"""Prefix of the names of files that hold several inputs."""
 
 
 class Run(NamedTuple):
-    """What a run is to do."""
+    """The options of a run."""
 
     name: str
     executions: int
-    """Inputs; 0: as many as the seconds allow."""
+    """Inputs; 0: as many as the time allows."""
     seconds: int
-    """Seconds; 0: as many as the inputs take."""
+    """Seconds; 0: as long as the inputs take."""
     seed: int
     folder: Path
     guided: bool
@@ -74,7 +74,7 @@ def run(what: Run) -> NoReturn:
 
 
 def replay(name: str, path: Path) -> None:
-    """Give the inputs of a file to a family's parsers; raises what they raise."""
+    """Give the inputs of a file to a family's parsers; raises their exceptions."""
     found = family(name)
     content = path.read_bytes()
     given = from_file(content) if path.name.startswith(_CROWD) else [content]
@@ -82,7 +82,7 @@ def replay(name: str, path: Path) -> None:
 
 
 def _seeded(found: Family, folder: Path) -> list[bytes]:
-    """The seeds, written down, and given to the parsers once: what they import and make on first use is there then."""
+    """The seeds, written down and given to the parsers once, so that imports and first uses are done."""
     for old in (folder / "seeds").iterdir():
         old.unlink()
     seeds = found.seeds()
@@ -96,7 +96,7 @@ def _seeded(found: Family, folder: Path) -> list[bytes]:
 
 
 def _keep(folder: Path, given: Inputs) -> NoReturn:
-    """Write down inputs that broke a promise, and end."""
+    """Save inputs that broke a promise, and exit."""
     traceback.print_exc()
     content = given[0] if len(given) == 1 else to_file(given)
     path = folder / f"{'crash-' if len(given) == 1 else _CROWD}{hashlib.sha1(content).hexdigest()}"
@@ -113,7 +113,7 @@ def _guided(what: Run) -> NoReturn:
 
     with atheris.instrument_imports(include=["kafkasniff"]):
         found = family(what.name)
-        # Within, since much is imported on first use only.
+        # Imported inside, since much is imported on first use only.
         _seeded(found, what.folder)
     words = what.folder / "words"
     words.write_text("".join(f'"{_quoted(word)}"\n' for word in found.WORDS))
@@ -121,12 +121,12 @@ def _guided(what: Run) -> NoReturn:
         sys.argv[0],
         f"-runs={what.executions or -1}",
         f"-max_total_time={what.seconds}",
-        # libFuzzer takes 32 bits, and 0 for the time of day.
+        # libFuzzer accepts 32 bits, and takes 0 for the time of day.
         f"-seed={1 + (what.seed + Tally.read(what.folder).guided) % (1 << 31)}",
         f"-max_len={found.MAX_LENGTH}",
         f"-dict={words}",
         f"-artifact_prefix={what.folder}/",
-        # Watched here, more exactly and by CPU time.
+        # Watched by us, more exactly and by CPU time.
         "-timeout=600",
         "-rss_limit_mb=0",
         "-print_final_stats=1",
@@ -140,7 +140,7 @@ def _guided(what: Run) -> NoReturn:
 
 
 def _quoted(word: bytes) -> str:
-    """A word as libFuzzer's dictionaries have it."""
+    """A word in the syntax of libFuzzer's dictionaries."""
     return "".join(f"\\x{byte:02x}" for byte in word)
 
 
@@ -156,7 +156,7 @@ def _unguided(what: Run) -> NoReturn:
     signal.signal(signal.SIGINT, end)
     found = family(what.name)
     seeds = _seeded(found, what.folder)
-    # What coverage found worth keeping in other runs is worth changing here, too.
+    # Inputs that added coverage in other runs are worth changing here, too.
     seeds += [path.read_bytes() for path in sorted((what.folder / "corpus").iterdir())]
     take = watched(taker(found), found.MEGABYTES, size_of)
     tally = Tally.read(what.folder)
@@ -168,7 +168,7 @@ def _unguided(what: Run) -> NoReturn:
         and (time.monotonic() - begin < what.seconds or not what.seconds)
     ):
         size = min(_CHUNK, what.executions - count) if what.executions else _CHUNK
-        # Where the runs before ended this one goes on: no two chunks are made with the same numbers.
+        # Continue where the earlier runs ended: no two chunks are made with the same numbers.
         seed = f"{what.seed}-{had + count}"
         for given in crowds(
             found, list(inputs(seeds, found.WORDS, count=size, seed=seed, max_length=found.MAX_LENGTH))
@@ -187,7 +187,7 @@ def _unguided(what: Run) -> NoReturn:
 
 
 def _locate(folder: Path, found: Family, given: Inputs) -> NoReturn:
-    """Keep the one of these inputs that breaks a promise, or all where only all do; within the exception's handler."""
+    """Save the input that breaks a promise, or all if only all do; called within the exception's handler."""
     one_input = watched(found.one_input, found.MEGABYTES)
     for data in given if len(given) > 1 else ():
         try:

@@ -1,4 +1,4 @@
-"""The families of parsers, by name, and what their modules have."""
+"""The families of parsers, by name, and the interface of their modules."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ FAMILIES: Final = (
 class Family(Protocol):
     """The module of a family.
 
-    One whose inputs can be given together has two more, see `crowd`: `TOGETHER`, how many at a time, and
-    `many_inputs(inputs)`, which raises where one of them breaks a promise.
+    A family whose inputs can be given together has two more names, see `crowd`: `TOGETHER`, how many at a time, and
+    `many_inputs(inputs)`, which raises if one of them breaks a promise.
     """
 
     MAX_LENGTH: int
-    """Bytes of an input, at most."""
+    """Largest input in bytes."""
     MEGABYTES: int
-    """What an input may take of memory whatever its length: the bounds of its parsers, and room for what they keep."""
+    """Memory that any input may take: the bounds of its parsers, and room for what they keep."""
     WORDS: Sequence[bytes]
-    """What inputs are likely to hold."""
+    """Byte strings that inputs are likely to contain."""
 
     def seeds(self) -> list[bytes]:
-        """Inputs to begin with."""
+        """Initial inputs."""
 
     def one_input(self, data: bytes) -> None:
-        """Give an input to the parsers; raises where they break a promise."""
+        """Give an input to the parsers; raises if they break a promise."""
 
 
 def family(name: str) -> Family:

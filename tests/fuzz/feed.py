@@ -1,11 +1,11 @@
-"""Connections in step, and what brings them out of step: with the kernel and by Python alone the same comes of it.
+"""Connections in step, and events that bring them out of step: results with the kernel and with Python alone agree.
 
-An input says what options the inspector has, and then step by step what three connections do, on each of which a few
-exchanges were seen before. A step is three bytes: what happens, on which connection, whether all that waits is sent
-then and whether a batch ends there; and two numbers. Requests and responses wait until they are sent, whole or in
-pieces; packets are then lost, moved, repeated, overlapped, cut, or have other bytes, numbers or flags. The inspector
-with the kernel and the one without get the same batches. Events, summaries and all that is kept of connections have to
-be equal, at the end and after each batch at which the input looks.
+An input gives options of the inspector, and then the steps of three connections, each with a few earlier exchanges. A
+step is three bytes (what happens, on which connection, whether everything waiting is sent then and whether a batch ends
+there) and two numbers. Requests and responses wait until they are sent, whole or in pieces. Packets are then lost,
+moved, repeated, overlapped, cut, or have other bytes, numbers or flags. The inspectors with and without the kernel get
+the same batches. Events, summaries and the state of connections must be equal, at the end and after each batch that the
+input selects.
 
 `native_feed.py` gives the kernel many more packets, without Python.
 """
@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import Any, Final
 
-from kafkasniff.inspector import Inspector
-from kafkasniff.packets import ACK, FIN, RST, SYN
-from kafkasniff.streams import NO_TIME
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
+from kafkasniff.tcp.segments import NO_TIME
 from tests.craft import kafka_bytes as kafka
 from tests.fuzz.intake import Intake
 from tests.native.one_by_one import OneByOne, kept
@@ -31,7 +31,7 @@ TOGETHER = 20
 WORDS = (b"\x40\x00\x00\x44\x00\x00", b"\x0a\x02\x00", b"\x0b\x01\x00", b"\xc0\x00\x00\xc4\x00\x00", b"\x05\x10\x00")
 
 _SEND: Final = 64
-"""Bits of a step's first byte: all that waits is sent; """
+"""Bits of a step's first byte: everything that waits is sent; """
 _BORDER: Final = 128
 
 CONNECTIONS: Final = 3
@@ -67,6 +67,8 @@ _KINDS: Final[tuple[tuple[_Message, _Message], ...]] = (
     (lambda n: kafka.api_versions_request(n, 3), lambda n: kafka.api_versions_response(n, 3)),
     (lambda n: kafka.request(12, 9, n, b"whatever", flexible=True), _heard),
     (lambda n: kafka.request(900, 0, n, b"whatever"), _heard),
+    (lambda n: kafka.request(120, 0, n, b"whatever"), _heard),
+    (lambda n: kafka.request(0, 30, n, b"\0\0\0", flexible=True), _heard),
     (lambda n: kafka.request(16, 3, n, b"\0", flexible=True), lambda n: kafka.response(n, b"\1\5\1x" + bytes(8))),
     (lambda n: _beat(n % 3), lambda n: _heard(n % 3)),
     (lambda n: kafka.produce_request(n, "o" * 3000, _RECORDS), lambda n: kafka.produce_response(n, "o" * 900, n)),
@@ -74,7 +76,7 @@ _KINDS: Final[tuple[tuple[_Message, _Message], ...]] = (
 
 
 class _Talk:
-    """One connection: what waits to be sent, and the packets so far."""
+    """One connection: the data that waits to be sent, and the packets so far."""
 
     def __init__(self, packets: list[Raw], number: int) -> None:
         self.packets = packets
@@ -111,7 +113,7 @@ class _Talk:
             self.waiting[1] += response(number)
 
     def send(self, sender: int, count: int | None = None, size: int = _SIZES[0]) -> None:
-        """Send so many of the bytes that wait, in segments of this size but for the last of a few."""
+        """Send this many of the waiting bytes, in segments of this size except for the last of a few."""
         data = self.waiting[sender][:count]
         self.waiting[sender] = self.waiting[sender][len(data) :]
         for _ in range(12):
@@ -124,7 +126,7 @@ class _Talk:
 
 
 def packets_of(intake: Intake, number: int = 0) -> tuple[list[Raw], list[int]]:
-    """The packets of an input, and where its batches end; `number` counts the inputs that are given together."""
+    """The packets of an input, and where its batches end; `number` counts the inputs given together."""
     packets: list[Raw] = []
     talks = [_Talk(packets, CONNECTIONS * number + one) for one in range(CONNECTIONS)]
     pauses: dict[int, int] = {}
@@ -209,7 +211,7 @@ def _repeat(packets: list[Raw], first: int, back: int, how: int) -> None:
 
 
 def _damage(packets: list[Raw], first: int, how: int, other: int) -> None:
-    """The last packet is another."""
+    """Change the last packet."""
     if len(packets) <= first:
         return
     packet = packets[-1]
@@ -230,7 +232,7 @@ def _damage(packets: list[Raw], first: int, how: int, other: int) -> None:
 def told(
     kind: type[Inspector], packets: list[Raw], borders: Sequence[int], looks: int, **options: Any
 ) -> tuple[list[Any], list[Any], object]:
-    """What an inspector yields, what it keeps when it is looked at, and its summary."""
+    """An inspector's events, its state whenever that is inspected, and its summary."""
     inspector = kind(**options)
     events: list[Any] = []
     seen: list[Any] = []
@@ -245,7 +247,7 @@ def told(
 
 
 def options_of(how: int) -> tuple[int, dict[str, Any]]:
-    """After how many batches what is kept is looked at (0: at the end only), and options of the inspector."""
+    """After how many batches the state is inspected (0: at the end only), and options of the inspector."""
     records = ("full", "columns", "skip", "full")[how >> 4 & 3]
     options: dict[str, Any] = {"exchanges": bool(how & 1), "connections": bool(how & 2), "records": records}
     if how & 4:
@@ -257,9 +259,9 @@ def _check(packets: list[Raw], borders: Sequence[int], how: int) -> None:
     looks, options = options_of(how)
     found = told(Inspector, packets, borders, looks, **options)
     expected = told(OneByOne, packets, borders, looks, **options)
-    assert found[0] == expected[0], "other events"
-    assert found[1] == expected[1], "other states"
-    assert found[2] == expected[2], "another summary"
+    assert found[0] == expected[0], "different events"
+    assert found[1] == expected[1], "different states"
+    assert found[2] == expected[2], "a different summary"
 
 
 def one_input(data: bytes) -> None:

@@ -1,8 +1,8 @@
 """The language of `--filter`: expressions to trees to answers.
 
-Text that is no expression raises UsageError and nothing else. A tree survives being sent to another process, and
-answers True, False or None of every candidate; what is negated gets the opposite answer. Patterns are compiled and not
-asked: one of a user's may take any time.
+Invalid text raises UsageError and nothing else. A tree survives being sent to another process, and answers True, False
+or None for every candidate; its negation gives the opposite answer. Patterns are compiled but not run, because a user's
+pattern may take any time.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pickle
 import re
 from typing import Final
 
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import UsageError
 from kafkasniff.filters import Candidate, Not, compiled, fields_of, needs_records, needs_topic_names
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.filters.fields import ALL
-from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange
 from tests.conftest import ROOT
 from tests.craft.batches import batch

@@ -1,4 +1,4 @@
-"""Takes an input apart into the numbers and bytes that a parser is called with. Every input means something."""
+"""Splits an input into the numbers and bytes that a parser is called with. Every input is valid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["Intake"]
 
 
 class Intake:
-    """Reads an input from its front; behind the end there are zeros and no bytes."""
+    """Reads an input from its front; past the end there are zeros and no bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -27,5 +27,5 @@ class Intake:
         return found
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """The remaining bytes."""
         return self.take(len(self))

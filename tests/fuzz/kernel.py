@@ -1,9 +1,8 @@
-"""Bodies of every version in both directions, and fields of records: what the kernel takes, the walker reads, too.
+"""Bodies of every version in both directions, and fields of records: the kernel agrees with the walker.
 
-The first byte of an input says how things are shown, and what becomes of payload; the next two which layout it is, or
-that a field of records follows. Where the kernel takes the bytes, the walker makes the same JSON and the same dict of
-them, and reports the same. Without the kernel nothing is asked. `native_kernel.py` gives the kernel many more inputs,
-without Python.
+The first byte of an input selects how values are shown, and the handling of payload. The next two select the layout, or
+a field of records. If the kernel accepts the bytes, the walker makes the same JSON and the same dict of them, and
+reports the same problems. Without the kernel nothing is checked. `native_kernel.py` gives the kernel many more inputs,
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ import functools
 import random
 from typing import Final
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.records import decode_records
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import Caller, Program
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
 from tests.fuzz.intake import Intake
 from tests.kafka import records_craft as craft
@@ -38,7 +37,7 @@ WORDS = (b"\xff\xff\xff\xff", b"\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x80\x01",
 
 _FORMS: Final[tuple[BytesForm, ...]] = ("auto", "base64", "hex")
 _HIDDEN: Final = 4
-"""Bit of the first byte: secrets are withheld."""
+"""Bit of the first byte: secrets are hidden."""
 _PAYLOAD: Final = 8
 """What the first byte is divided by, for one of these."""
 _WAYS: Final = (SHOWN, Payload("dropped"), Payload.hashed(b"salt of the fuzzer"))

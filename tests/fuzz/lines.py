@@ -1,8 +1,8 @@
-"""Lines of single messages by the kernel: those that it writes are those of the JSON sink.
+"""Lines of single messages by the kernel equal those of the JSON sink.
 
-The first byte of an input says how things are shown, the second which message it is: a request, or the response to one
-of the key and version that the next two say. Without the kernel nothing is asked. `native_lines.py` gives the kernel
-many more messages, without Python.
+The first byte of an input selects how values are shown, the second a request or the response to one, with the key and
+version in the next two. Without the kernel nothing is checked. `native_lines.py` gives the kernel many more messages,
+without Python.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import functools
 from typing import Final
 
 from kafkasniff.capture import open_captures
-from kafkasniff.kafka.context import DecodeOptions
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native import kernel
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm
 from tests.conftest import shipped_captures
 from tests.fuzz.intake import Intake
@@ -25,7 +25,7 @@ WORDS = (b"\xff\xff\xff\xff", b"\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x80\x01",
 
 _FORMS: Final[tuple[BytesForm, ...]] = ("auto", "base64", "hex")
 _HIDDEN: Final = 4
-"""Bit of the first byte: secrets are withheld."""
+"""Bit of the first byte: secrets are hidden."""
 _PAYLOAD: Final = 8
 """What the first byte is divided by, for one of these."""
 _WAYS: Final = (SHOWN, Payload("dropped"), Payload.hashed(b"salt of the fuzzer"))

@@ -1,8 +1,8 @@
 """Link layers, IP, tunnels and fragments: packets of any link type in a row.
 
-The first byte of an input chooses the link type; then packets follow, each an int16 of captured bytes, a byte of those
-that were cut off, and the packet. Given together, each input is an interface of one capture. One batch of all and
-several batches give the same rows, and what is delivered of a packet lies within it.
+The first byte of an input selects the link type; then packets follow, each with an int16 of captured bytes, a byte of
+those that were cut off, and the packet. Given together, each input is an interface of one capture. One batch of all and
+several batches give the same rows, and a packet's payload lies within the packet.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from scapy.all import fragment, fragment6
+from scapy.layers.inet import fragment
+from scapy.layers.inet6 import fragment6
 
-from kafkasniff.capture.decode import PacketDecoder
-from kafkasniff.capture.links import LINKS
-from kafkasniff.capture.raw import UNDESCRIBED_LINK, Interface, RawPackets
-from tests.capture.test_fragments import datagram, whole6
-from tests.capture.test_links import CASES
+from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, RawPackets
+from kafkasniff.capture.link.decode import PacketDecoder
+from kafkasniff.capture.link.links import LINKS
+from tests.capture.link.test_fragments import datagram, whole6
+from tests.capture.link.test_links import CASES
 from tests.craft.read import raw_packets
 from tests.fuzz.captures import together
 from tests.fuzz.corpus import capture_files
@@ -36,7 +37,7 @@ WORDS = tuple(
 )
 
 _KINDS: Final = (*sorted(LINKS), 147, UNDESCRIBED_LINK)
-"""Link types; 147 is nobody's."""
+"""Link types; 147 is unassigned."""
 MOST_PACKETS: Final = 20
 FEW: Final = 5
 """Packets that are decoded one by one; each batch costs as much as many packets."""
@@ -44,7 +45,7 @@ _SECOND: Final = 1_000_000_000
 
 
 def _packets(intakes: Sequence[Intake], links: Sequence[int]) -> RawPackets:
-    """The packets of each of the intakes, whose link types these are."""
+    """The packets of each intake, with these link types."""
     buffer = bytearray()
     rows: list[tuple[int, int, int, int, int]] = []
     for number, (intake, link) in enumerate(zip(intakes, links, strict=True)):
@@ -85,7 +86,7 @@ def many_inputs(inputs: Sequence[bytes]) -> None:
     batch = whole.decode(raw, 0, [])
     assert batch.packets == count
     end = batch.offset + batch.length
-    # Datagrams that were put together of fragments lie behind the packets.
+    # Reassembled datagrams follow the packets.
     as_captured = end <= len(raw.buffer)
     assert whole.fragment_rows or as_captured.all()
     rows = batch.order[as_captured]
@@ -94,10 +95,10 @@ def many_inputs(inputs: Sequence[bytes]) -> None:
     ended = (whole.finish(0), whole.close())
 
     parts = decoder()
-    # A packet at a time where that is soon done.
+    # One packet at a time if that is fast.
     step = 1 if count <= FEW else 1 + count // (2 + count % 3)
     batches = [parts.decode(raw.slice(at, min(at + step, count)), at, []) for at in range(0, count, step)]
-    assert together(batches) == together([batch]), "another result in other batches"
+    assert together(batches) == together([batch]), "a different result in other batches"
     assert (parts.finish(0), parts.close()) == ended
 
 

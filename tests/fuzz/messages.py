@@ -1,9 +1,8 @@
-"""Messages of any API, version and direction: headers, bodies, what lies inside, and both decoders of bodies.
+"""Messages of any API, version and direction: headers, bodies, embedded structures, and both decoders of bodies.
 
-The first byte of an input says which direction and with what options; a request follows, or the key and version that a
-response answers and the response. What is decoded does not depend on bytes around the message; where a body is right to
-its last byte it can be written again and reads the same; the kernel and the walker agree; the walker's spans
-cover each byte once.
+The first byte of an input selects direction and options; a request follows, or the key and version that a response
+answers and the response. Decoding does not depend on bytes around the message. A body that is right to its last byte
+can be written again and reads the same. The kernel and the walker agree. The walker's spans cover each byte once.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import Final
 
 import orjson
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.message import Decoded, decode_request, decode_response, request_header
-from kafkasniff.kafka.schema import Schema
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, request_header
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.corpus import spread, vectors_of
 from tests.fuzz.intake import Intake
@@ -44,7 +43,7 @@ _RECORDS: Final = 56
 _FORMS: Final = ("full", "columns", "metadata", "batches", "skip", "full", "full", "full")
 
 MOST: Final = 4 << 20
-"""Bytes that the records of a message may decompress to."""
+"""Largest decompressed size of a message's records."""
 
 _BEFORE: Final = b"\x01\x00\x00\x00\x00\x03ab"
 _BEHIND: Final = b"\x00\x00\x00\x01\xfe\x02\x00"
@@ -71,7 +70,7 @@ def one_input(data: bytes) -> None:
     alone = decoded(message, 0, len(message))
     around = decoded(_BEFORE + message + _BEHIND, len(_BEFORE), len(_BEFORE) + len(message))
     # As text: NaN is not equal to itself.
-    assert repr(around) == repr(alone), "bytes around the message have a say"
+    assert repr(around) == repr(alone), "the result depends on bytes around the message"
     if alone.body is not None:
         orjson.loads(body_json(alone.body))
     if is_request:
@@ -90,7 +89,7 @@ def _check_body(key: int, version: int, data: bytes, *, request: bool) -> None:
 
 
 def check_schema(schema: Schema, data: bytes) -> None:
-    """Hold both decoders of a schema against each other, and a body that is right against what is written of it."""
+    """Compare both decoders of a schema, and a correct body with the bytes written from it."""
     options = DecodeOptions(records="batches", show_secrets=True, max_decompressed=MOST, inside=False)
     context, walked, placed = (DecodeContext(options) for _ in range(3))
     read = schema.read(data, 0, len(data), context)
@@ -102,7 +101,7 @@ def check_schema(schema: Schema, data: bytes) -> None:
     assert repr(again) == repr(result)
     assert 0 <= result.position <= len(data)
     if not result.complete:
-        assert walked.problems, "nothing says why it ended"
+        assert walked.problems, "no problem says why it ended"
         return
     assert [span.start for span in spans] + [result.position] == [0] + [span.end for span in spans]
     if schema.root.records or walked.problems:
@@ -110,7 +109,7 @@ def check_schema(schema: Schema, data: bytes) -> None:
     written = rewritten(schema.root, result.body)
     reread = schema.read(written, 0, len(written), DecodeContext(options))
     assert reread.position == len(written)
-    assert repr(reread.body) == repr(result.body), "a body that was written again is another one"
+    assert repr(reread.body) == repr(result.body), "a body that was written again is different"
 
 
 def seeds() -> list[bytes]:

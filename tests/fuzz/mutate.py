@@ -1,4 +1,4 @@
-"""A mutator with a seed of its own: the same inputs on every machine, where there is no atheris and in tests."""
+"""A mutator with its own seed: the same inputs on every machine, for tests and where there is no atheris."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LONGEST_PIECE: Final = 200
 def inputs(
     seeds: Sequence[bytes], words: Sequence[bytes], *, count: int, seed: int | str, max_length: int
 ) -> Iterator[bytes]:
-    """`count` inputs made of seeds."""
+    """`count` inputs made from seeds."""
     chance = random.Random(seed)
     for _ in range(count):
         yield mutated(chance.choice(seeds), seeds, words, chance)[:max_length]
 
 
 def mutated(data: bytes, seeds: Sequence[bytes], words: Sequence[bytes], chance: random.Random) -> bytes:
-    """`data` with some changes: bits, bytes, numbers, pieces cut out, doubled, moved in from another seed."""
+    """`data` with some changes: bits, bytes, numbers, pieces removed, doubled or copied from another seed."""
     out = bytearray(data)
     for _ in range(chance.randint(1, MOST_CHANGES)):
         _change(out, seeds, words, chance)

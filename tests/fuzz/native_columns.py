@@ -1,4 +1,4 @@
-"""Records as columns, by the native kernel, on millions of changed inputs; Python's readers are the oracle of some."""
+"""Records as columns by the native kernel, on millions of changed inputs; Python's readers check some of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.record_list import decode_record_list
-from kafkasniff.kafka.records import decode_records
+from kafkasniff.kafka.records.record_list import decode_record_list
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.native.columns import Columns
 from tests.fuzz.compiled import Room, compiled
 from tests.kafka import records_craft as craft
@@ -20,7 +20,7 @@ from tests.native.kernel_columns import Given, expected, read
 
 ROOM: Final = 16 << 10
 OUTPUT: Final = 8 << 20
-"""More than three inputs can take as columns: a record of 7 bytes takes some 40."""
+"""More than three inputs need as columns: a record of 7 bytes takes some 40."""
 MARKS: Final = b"\x05task-"
 HEADERS: Final = b"\x0btraceparent"
 
@@ -71,7 +71,7 @@ def _inputs(rng: random.Random) -> list[tuple[int, bytes]]:
 
 
 def agrees(data: bytes, magic: int) -> bool:
-    """Whether the kernel takes a batch; raises AssertionError where Python's readers say something else of it."""
+    """Whether the kernel accepts a batch; raises AssertionError if Python's readers disagree."""
     (rows,), _ = read([Given(data, magic)])
     context = DecodeContext(DecodeOptions())
     if magic == 2:
@@ -80,7 +80,7 @@ def agrees(data: bytes, magic: int) -> bool:
         found = decode_records(data, 0, len(data), context)
         records = [record for batch in found["batches"] for record in batch["records"]]
         complete = not found["truncated_bytes"]
-        # Unknown attributes of an outermost message are reported; those inside of another are not.
+        # Unknown attributes of an outermost message are reported, those of nested messages are not.
         context.problems = [problem for problem in context.problems if problem.kind != "batch-attributes"]
     if rows is None:
         return False
@@ -93,7 +93,7 @@ def agrees(data: bytes, magic: int) -> bool:
 
 
 def fuzz(options: argparse.Namespace) -> int:
-    """Fuzz; a crash is the process's."""
+    """Fuzz; a crash ends the process."""
     inputs = _inputs(random.Random(options.seed))
     seeds = (_Seed * len(inputs))(*[_Seed(data, len(data), magic) for magic, data in inputs])
     with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
@@ -113,6 +113,6 @@ def fuzz(options: argparse.Namespace) -> int:
         taken += agrees(room.last(run.size), inputs[run.seed][0])
     seconds = time.process_time() - cpu
     print(f"{done:,} executions, {seconds:,.0f} s of CPU: of {run.taken + run.refused:,} batches {run.taken:,} taken,")
-    print(f"columns written {run.done:,} times, for want of room not {run.ended:,} times")
+    print(f"columns written {run.done:,} times, too little room {run.ended:,} times")
     print(f"Python read {compared:,} of the inputs, the kernel took {taken:,} of these")
     return 0

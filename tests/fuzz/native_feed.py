@@ -1,4 +1,4 @@
-"""Packets of connections in step, in the native kernel, millions of batches; `feed.py` compares some with Python's."""
+"""Packets of connections in step, in the native kernel, in millions of batches; `feed.py` compares some with Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from kafkasniff.in_step import kind_of
+from kafkasniff.engine.in_step import kind_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from tests.fuzz import feed
 from tests.fuzz.compiled import Room, compiled
@@ -39,7 +39,7 @@ class _Run(ctypes.Structure):
 
 
 def fuzz(options: argparse.Namespace) -> int:
-    """Fuzz; a crash is the process's."""
+    """Fuzz; a crash ends the process."""
     kinds = np.array([kind_of(code) for code in range(KEYS * VERSIONS)], np.uint8)
     codes = np.flatnonzero(kinds).astype(np.uint16)
     with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
@@ -68,5 +68,5 @@ def fuzz(options: argparse.Namespace) -> int:
         f"{run.filled:,} streams had a hole that was filled, {run.repeated:,} repeats"
     )
     print(f"{run.begun:,} connections began in the kernel, {run.judged:,} with a request")
-    print(f"{compared:,} inputs with Python alone, too")
+    print(f"{compared:,} inputs compared with Python alone")
     return 0

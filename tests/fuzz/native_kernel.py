@@ -1,8 +1,8 @@
-"""`python -m tests.fuzz.native_kernel`: the native kernel on millions of changed inputs, with the walker as the oracle.
+"""`python -m tests.fuzz.native_kernel`: the native kernel on millions of changed inputs, checked by the walker.
 
 Every exported function is given bodies of all versions in both directions and `records` fields, changed by
-`native/fuzz.zig`, in a process of its own: a check of ReleaseSafe that fails, or a read behind an input, ends it. Every
-so often the last input is given to the walker, which has to say the same of it.
+`native/fuzz.zig`, in a process of its own: a failed check of ReleaseSafe or a read past an input ends it. At intervals,
+the last input is given to the walker, which must agree.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from __future__ import annotations
 import argparse
 import ctypes
 import random
+import struct
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.program import program_of
-from kafkasniff.kafka.records import decode_records
-from kafkasniff.native.caller import Caller
+from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_types
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.native.caller import Caller, control_rows
 from kafkasniff.native.calls import Batch, Call
 from kafkasniff.native.library import kernel
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz import native_columns, native_feed, native_lines, native_summaries
 from tests.fuzz.compiled import Room, compiled
@@ -36,8 +38,11 @@ from tests.native.kernel_and_walker import (
     caller,
     hidden_records,
     kinds,
+    the_kernel,
     without_kernel,
 )
+from tests.native.test_control_records import value as control_value
+from tests.native.test_control_records import versions
 
 ROOM: Final = 64 << 10
 HEADERS: Final = (
@@ -96,6 +101,11 @@ def _records(rng: random.Random) -> list[bytes]:
                     for at in range(count)
                 ]
                 found.append(craft.wrapper(count, messages, codec, magic=magic) if codec else b"".join(messages))
+    for one in VALUE_SCHEMAS:
+        for version in versions(one):
+            key = struct.pack(">hh", version % 2, one)
+            marker = craft.Record(0, 0, key, control_value(rng, one, version))
+            found += [craft.batch_of([marker] * count, codec, attributes=0x30) for count, codec in ((1, 0), (3, 4))]
     return [one for one in found if len(one) <= ROOM]
 
 
@@ -129,6 +139,8 @@ def _fuzz(options: argparse.Namespace) -> int:
     call.batches, call.batches_size = batches, len(batches)
     call.headers, call.headers_size, call.marks, call.marks_size = headers, len(headers), marks, len(marks)
     call.max_records = 100_000
+    controls = control_rows(control_types(the_kernel()), [])
+    call.controls, call.controls_size = ctypes.addressof(controls), len(controls)
     call.salt, call.salt_size, call.person = SALT, len(SALT), WAYS[2].hiding.person
     run = _Run(ctypes.pointer(call), seeds, len(inputs), room.address, ROOM)
     run.random = options.seed * 2 + 1
@@ -136,7 +148,7 @@ def _fuzz(options: argparse.Namespace) -> int:
     compared, taken, done = 0, 0, 0
     began, cpu = time.monotonic(), time.process_time()
     while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
-        # Small outputs, too: there may be no room at any place.
+        # Small outputs, too: room may run out at any place.
         call.output_size = len(output) if rng.random() < 0.9 else rng.randrange(200)
         run.executions = min(options.every, options.executions - done)
         function(ctypes.byref(run))
@@ -153,7 +165,7 @@ def _fuzz(options: argparse.Namespace) -> int:
 
 
 def _compare(payload: Payload, asks: Caller, kind: Kind | None, address: int, data: bytes) -> bool:
-    """Whether the kernel takes an input; raises AssertionError where the walker says something else of it."""
+    """Whether the kernel accepts an input; raises AssertionError if the walker disagrees."""
     if kind is not None:
         made = asks.body(_Address(address), data, 0, len(data), lambda _: None)  # type: ignore[arg-type]
         as_json = agree(made, kind.root, data, 0, len(data), SHOW, hide=lambda body: kind.hidden(body, payload))
@@ -170,30 +182,28 @@ def _compare(payload: Payload, asks: Caller, kind: Kind | None, address: int, da
 
 
 class _Address:
-    """Stands for a program."""
+    """Acts as a program."""
 
     def __init__(self, address: int) -> None:
         self.address = address
 
 
 def main() -> int:
-    """Fuzz; a crash is the process's."""
+    """Fuzz; a crash ends the process."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.native_kernel", description=__doc__)
     parser.add_argument("--executions", type=int, default=10_000_000)
     parser.add_argument("--seconds", type=int, default=0)
-    parser.add_argument(
-        "--every", type=int, default=20_000, help="executions for each input that the walker reads, too"
-    )
+    parser.add_argument("--every", type=int, default=20_000, help="executions per input that the walker checks")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--records", action="store_true", help="fields of records alone")
     parser.add_argument("--bodies", action="store_true", help="bodies and fields of records (default: bodies alone)")
-    parser.add_argument("--programs", action="store_true", help="programs that are damaged")
+    parser.add_argument("--programs", action="store_true", help="damaged programs")
     parser.add_argument("--columns", action="store_true", help="records as columns")
     parser.add_argument("--feed", action="store_true", help="packets of connections in step")
     parser.add_argument("--lines", action="store_true", help="JSON lines of messages")
     parser.add_argument("--summaries", action="store_true", help="summaries of bodies (with --programs: their tables)")
     if kernel() is None:
-        raise SystemExit("the native kernel is not there")
+        raise SystemExit("the native kernel is not available")
     options = parser.parse_args()
     if options.feed:
         return native_feed.fuzz(options)

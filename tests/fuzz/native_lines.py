@@ -1,4 +1,4 @@
-"""Lines of messages, by the native kernel, on millions of changed batches; `lines.py` compares some with Python's."""
+"""Lines of messages by the native kernel, on millions of changed batches; `lines.py` compares some with Python."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import Any, Final
 import numpy as np
 
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.roles import ExchangeKinds
 from kafkasniff.enrich.plan import tells
-from kafkasniff.native.caller import Program
 from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import KEYS, MESSAGE, NONE, VERSIONS
 from kafkasniff.native.text_lines import TABLE
-from kafkasniff.roles import exchange_kind
 from tests.conftest import shipped_captures
 from tests.fuzz.compiled import Room, compiled
 from tests.native.feed_messages import Native, batches, recorded
@@ -51,7 +50,7 @@ class _Run(ctypes.Structure):
 
 
 def fuzz(options: argparse.Namespace) -> int:
-    """Fuzz; a crash is the process's."""
+    """Fuzz; a crash ends the process."""
     seeds: list[Any] = []
     native = None
     connection = -1
@@ -63,7 +62,7 @@ def fuzz(options: argparse.Namespace) -> int:
             continue
         native = native or Native.after(recorder)
         (batch,) = batches(small, len(small))
-        # All are of one connection; which one does not matter here. What the lines know of kinds stays.
+        # All messages have the same connection, which does not matter here. The kinds known to the lines stay.
         connection = seen[0].connection.number if connection < 0 else connection
         batch.messages["connection"] = connection
         native.of(batch)
@@ -92,7 +91,7 @@ def fuzz(options: argparse.Namespace) -> int:
             tells(kind.key, kind.version, kind.direction),
         )
     run.tables = tables.ctypes.data
-    reader, programs = _reader()
+    reader, kinds = _reader()
     run.exchanges = ctypes.addressof(reader.call)
     run.random = options.seed * 2 + 1
     done = 0
@@ -104,19 +103,15 @@ def fuzz(options: argparse.Namespace) -> int:
     seconds = time.process_time() - cpu
     print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
     print(f"{run.left:,} left to Python; {run.texts:,} lines of text; {run.ended:,} calls ended early;")
-    print(f"{run.rows:,} exchanges as columns, by {len(programs):,} programs")
+    print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs")
     return 0
 
 
-def _reader() -> tuple[ExchangeReader, list[Program]]:
-    """Room for columns, and the programs that exchanges are read by."""
+def _reader() -> tuple[ExchangeReader, ExchangeKinds]:
+    """Room for columns, and the programs that read exchanges."""
     found = the_kernel()
-    reader = ExchangeReader(found, headers=False, bodies=True, records=True, most=ROOM, max_records=1000)
-    programs = []
-    for code in range(KEYS * VERSIONS):
-        kind = exchange_kind(*divmod(code, VERSIONS), show_secrets=False)
-        if kind is not None:
-            both = Program(found, kind.request), Program(found, kind.response)
-            reader.read_by(code, both[0].address, both[1].address)
-            programs += both
-    return reader, programs
+    kinds = ExchangeKinds(found, show_secrets=False)
+    kinds.are_known(np.arange(KEYS * VERSIONS))
+    programs = kinds.programs
+    reader = ExchangeReader(found, programs, headers=False, bodies=True, records=True, most=ROOM, max_records=1000)
+    return reader, kinds

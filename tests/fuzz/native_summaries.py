@@ -1,4 +1,4 @@
-"""Summaries by the native kernel, of millions of changed bodies; the interpreter of templates is the oracle of some."""
+"""Summaries by the native kernel, of millions of changed bodies; the interpreter of templates checks some of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.native.summary_caller import SummaryCaller, items_of
 ROOM: Final = 64 << 10
 OUTPUT: Final = 64 << 10
 BEHIND: Final = 64
-"""Bytes behind the output that have to stay as they are."""
+"""Bytes after the output that must stay unchanged."""
 NAMES: Final = ("orders", "a b", "__x", "größe", "t" * 90)
 
 
@@ -58,7 +58,7 @@ def _inputs(rng: random.Random) -> tuple[list[tuple[Kind, int, bytes]], dict[byt
 
 
 def fuzz(options: argparse.Namespace) -> int:
-    """Fuzz; a crash is the process's."""
+    """Fuzz; a crash ends the process."""
     rng = random.Random(options.seed)
     inputs, names = _inputs(rng)
     caller = SummaryCaller(the_kernel())

@@ -1,12 +1,12 @@
-"""TCP reassembly: packets with any numbers and flags, of two connections at most.
+"""TCP reassembly: packets with any numbers and flags, on at most two connections.
 
-A byte of a stream depends on its sequence number only, so that what is delivered can be checked to be what was sent:
-every delivered segment is part of the packet that delivered it, segments and gaps follow each other without a break,
-and no batch boundary changes anything. With the first bit of the input set, bytes depend on the packet, too, as forged
-or damaged retransmissions would; then only the first and the last hold.
+A byte of a stream depends on its sequence number only, so delivered bytes can be compared with sent ones. Every
+delivered segment is part of the packet that delivered it, segments and gaps are contiguous, and batch boundaries change
+nothing. If the first bit of the input is set, bytes depend on the packet, too, like forged or damaged retransmissions;
+then only the first and the last rule hold.
 
-A packet is 11 bytes: conversation, direction and how numbers are meant, flags, sequence number, acknowledgement,
-length, bytes cut off, and how much time has passed. Given together, the packets of all inputs are captured in order of
+A packet is 11 bytes: conversation, direction and meaning of numbers, flags, sequence number, acknowledgement, length,
+bytes cut off, and the time since the packet before. Given together, the packets of all inputs are captured in order of
 their times.
 """
 
@@ -18,9 +18,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
-from kafkasniff.streams import PACKET_NUMBER, Closed, Gap, Item, Late, Run, Stretch, TcpProblem
-from kafkasniff.tcp import Reassembler, TcpConnection
+from kafkasniff.tcp.connection import TcpConnection
+from kafkasniff.tcp.packets import ACK, FIN, RST, SYN, PacketBatch
+from kafkasniff.tcp.reassembly import Reassembler
+from kafkasniff.tcp.segments import PACKET_NUMBER, Closed, Gap, Item, Late, Run, Stretch, TcpProblem
 from tests.craft.read import read_packets
 from tests.fuzz.corpus import capture_files
 from tests.fuzz.intake import Intake
@@ -38,15 +39,15 @@ FEW: Final = 8
 _SIZE: Final = 11
 _PERIOD: Final = 1 << 16
 _CONTENT: Final = random.Random(9).randbytes(2 * _PERIOD)
-"""What a stream holds, by its sequence numbers; begins again behind each period."""
+"""Content of a stream by its sequence numbers; repeats after each period."""
 _FAR: Final = (1, 1 << 8, 1 << 16, 1 << 24)
-"""What a step of sequence numbers is multiplied by."""
+"""Factor of a step of sequence numbers."""
 _PAUSES: Final = (1_000, 400_000_000, 61_000_000_000, 3_601_000_000_000)
-"""Nanoseconds: of a burst, of a grace that runs out, of a lingering and of an idle connection."""
+"""Nanoseconds of a burst, an expired grace period, a lingering and an idle connection."""
 
 
 def packets_of(intake: Intake, *, forged: bool, number: int = 0) -> list[Raw]:
-    """The packets that an input stands for; `number` counts the inputs whose packets are captured together."""
+    """The packets of an input; `number` counts the inputs whose packets are captured together."""
     packets: list[Raw] = []
     clock = 1_000
     following: dict[tuple[int, int], int] = {}
@@ -54,7 +55,7 @@ def packets_of(intake: Intake, *, forged: bool, number: int = 0) -> list[Raw]:
         kind, flags, step = intake.number(), intake.number(), intake.number(2, signed=True)
         ack, length, cut, pause = intake.number(2, signed=True), intake.number(2), intake.number(), intake.number(2)
         conversation, sender = kind & 1, kind >> 1 & 1
-        # Numbers count from where the stream stands: most packets then are near to what is plausible.
+        # Numbers are relative to the stream's position, so most packets are near plausible ones.
         here = following.get((conversation, sender), 1000 * (1 + sender))
         there = following.get((conversation, 1 - sender), 1000 * (2 - sender))
         seq = here + step * _FAR[kind >> 2 & 3]
@@ -85,7 +86,7 @@ def _segments(run: Run) -> list[tuple[int, bytes, int, int]]:
 
 
 def outcome(batches: list[PacketBatch]) -> dict[tuple[int, Any], list[Any]]:
-    """What each connection yielded: segments singly, with their direction, and the other items."""
+    """The output of each connection: single segments with their direction, and the other items."""
     reassembler = Reassembler()
     found: dict[tuple[int, Any], list[Any]] = defaultdict(list)
 
@@ -111,20 +112,20 @@ def outcome(batches: list[PacketBatch]) -> dict[tuple[int, Any], list[Any]]:
 
 
 class _Follower:
-    """Holds one stream against what was sent: the positions at which it may stand."""
+    """Compares one stream with the sent data: the positions at which it may be."""
 
     def __init__(self) -> None:
         self.places: set[int] | None = None
 
     def segment(self, data: bytes, sent: Raw) -> None:
         begin = sent.seq + (sent.flags & SYN > 0)
-        # Within its packet, where the content is that of the delivered bytes; pieces of one byte may be anywhere.
+        # Positions within its packet at which the content equals the delivered bytes; single bytes may match anywhere.
         places = {
             (begin + at) % _PERIOD
             for at in range(len(sent.payload) - len(data) + 1)
             if sent.payload.startswith(data, at)
         }
-        assert places, "bytes that the packet does not hold"
+        assert places, "bytes that the packet does not contain"
         if self.places is not None:
             places &= self.places
         assert places, "segments do not follow each other"
@@ -137,14 +138,14 @@ class _Follower:
 
 
 def _check(rows: list[Any], packets: list[Raw], forged: Sequence[bool]) -> None:
-    """Hold what a connection yielded against the packets; `forged`: by input."""
+    """Compare a connection's output with the packets; `forged`: by input."""
     followers = (_Follower(), _Follower())
     closed = False
     order = -1
     for row in rows:
-        # What the peer of a RST had on the way is told there.
+        # Data that the peer of a RST had in flight is reported there.
         on_the_way = isinstance(row, TcpProblem) and row.kind == "tcp-data-after-rst"
-        assert not closed or on_the_way, "something behind the end"
+        assert not closed or on_the_way, "something after the end"
         if isinstance(row, tuple):
             place, direction, data, packet, _ = row
             sent = packets[(packet & PACKET_NUMBER) - 1]
@@ -169,7 +170,7 @@ def one_input(data: bytes) -> None:
     intake = Intake(data)
     forged = bool(intake.number() & 1)
     packets = packets_of(intake, forged=forged)
-    # A packet at a time where that is soon done.
+    # One packet at a time if that is fast.
     parts = max(len(packets), 1) if len(packets) <= FEW else 3 + len(data) % 5
     _check_all(packets, [forged], (1, parts))
 
@@ -187,15 +188,15 @@ def many_inputs(inputs: Sequence[bytes]) -> None:
 
 
 def _check_all(packets: list[Raw], forged: Sequence[bool], counts: tuple[int, ...]) -> None:
-    """`counts`: how many batches the packets come in, in each of the ways that are compared."""
+    """`counts`: the numbers of batches that are compared."""
     first, *others = [outcome(in_batches(packets, count)) for count in counts]
     for rows in first.values():
         _check(rows, packets, forged)
-    assert all(other == first for other in others), "another result in other batches"
+    assert all(other == first for other in others), "a different result in other batches"
 
 
 def _seed(steps: list[tuple[int, int, int, int, int]]) -> bytes:
-    """Of (kind, flags, step, ack, length)."""
+    """An input of these (kind, flags, step, ack, length)."""
     out = bytearray(1)
     for kind, flags, step, ack, length in steps:
         out += bytes((kind, flags)) + step.to_bytes(2, "big", signed=True) + ack.to_bytes(2, "big", signed=True)

@@ -1,8 +1,8 @@
 """Fields of records: batches of magic 2, messages of magic 0 and 1, control records, slices; in rows and in columns.
 
-The first byte of an input says in what form records are wanted; the field follows. With its highest bit set, the bytes
-behind the first are the records of one batch, which is made around them. Every byte is accounted for, the records that
-are kept for later are those that are read at once, and columns hold what rows hold.
+The first byte of an input selects the form of records; the field follows. If its highest bit is set, the remaining
+bytes are the records of one batch, which is made around them. Every byte is accounted for, records that are read later
+equal those read at once, and columns hold the same as rows.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import orjson
 
-from kafkasniff.kafka.context import MAX_RECORDS, DecodeContext, DecodeOptions
-from kafkasniff.kafka.embedded.schema_registry import add_schema_ids
-from kafkasniff.kafka.record_batch import HEADER_SIZE, Batch
-from kafkasniff.kafka.records import decode_held, decode_records, decode_unaligned, find_batches
+from kafkasniff.kafka.record_facts.schema_registry import add_schema_ids
+from kafkasniff.kafka.records.record_batch import HEADER_SIZE, Batch
+from kafkasniff.kafka.records.record_sets import decode_held, decode_records, decode_unaligned, find_batches
+from kafkasniff.kafka.schema.context import MAX_RECORDS, DecodeContext, DecodeOptions
 from kafkasniff.native import kernel
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.corpus import vectors_of
@@ -48,7 +48,7 @@ _BATCHES: Final = 2
 _CODEC: Final = 112
 
 MOST: Final = 1 << 20
-"""Bytes that the records may decompress to."""
+"""Largest decompressed size of the records."""
 
 _VECTORS: Final = Path(__file__).resolve().parents[1] / "kafka" / "vectors" / "records.json"
 
@@ -62,7 +62,7 @@ def one_input(data: bytes) -> None:
     how = intake.number()
     field = intake.rest()
     if how & MADE:
-        # A codec without a compressor means bytes as they are, said to be compressed.
+        # A codec without a compressor: the bytes stay uncompressed, but the batch claims that they are compressed.
         codec = (how & _CODEC) >> 4
         count = field[0] if field else 0
         compress = craft.COMPRESSORS.get(codec, bytes)
@@ -85,7 +85,7 @@ def one_input(data: bytes) -> None:
 
 
 def _check_held(field: bytes, found: dict[str, Any]) -> None:
-    """Batches whose records are read later hold the same, as long as no bound is reached."""
+    """Batches whose records are read later have the same records, as long as no bound is reached."""
     kept = decode_records(field, 0, len(field), _context("columns"))
     assert kept["truncated_bytes"] == found["truncated_bytes"]
     later, budget = _context("full"), MAX_RECORDS
@@ -97,7 +97,7 @@ def _check_held(field: bytes, found: dict[str, Any]) -> None:
 
 
 def _check_columns(field: bytes) -> None:
-    """Records that the kernel reads as columns are those that are read one by one."""
+    """Records that the kernel reads as columns equal those that are read one by one."""
     if kernel() is None:
         return
     spans, _ = find_batches(field, 0, len(field), _context("full"))
@@ -114,13 +114,15 @@ def _check_columns(field: bytes) -> None:
         else:
             one = Given(field[position:end], magic)
         (rows,), _ = read([one])
-        # That the CRC or the attributes of a message are wrong is reported, too, and does not make it unreadable.
+        # A wrong CRC or wrong attributes of a message are reported, too, but do not make it unreadable.
         kinds = {problem.kind for problem in context.problems}
         flawed = kinds & {"record-malformed", "message-malformed", "string-not-utf8"}
         if rows is None:
-            assert flawed or _overlong(data if magic == 2 else b"") or "crc-mismatch" in kinds, "the kernel takes less"
+            assert flawed or _overlong(data if magic == 2 else b"") or "crc-mismatch" in kinds, (
+                "the kernel accepts less"
+            )
             continue
-        assert not flawed, "the kernel takes more"
+        assert not flawed, "the kernel accepts more"
         for row in rows:
             del row["sequence"]
         names = ("offset", "timestamp", "key", "value", "headers")
@@ -129,7 +131,7 @@ def _check_columns(field: bytes) -> None:
 
 
 def _overlong(data: bytes) -> bool:
-    """Whether a varint may have more bits than its type, which Kafka drops and the kernel does not read."""
+    """Whether a varint may have more bits than its type; Kafka drops them and the kernel does not read them."""
     return any(data[at] > 127 and data[at + 4] > 15 for at in range(len(data) - 4))
 
 

@@ -1,6 +1,6 @@
-"""Bodies written again from what was decoded, by their layout and in the shortest form.
+"""Writes decoded bodies again, by their layout and in the shortest form.
 
-As `tests.craft.from_layout` it shares the layout with the decoders, and neither formats nor code.
+Like `tests.craft.from_layout`, it shares the layout with the decoders, but neither formats nor code.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkasniff.kafka.layout import Field, Struct
+from kafkasniff.kafka.schema.layout import Field, Struct
 from tests.craft.kafka_bytes import unsigned_varint
 
 __all__ = ["rewritten"]

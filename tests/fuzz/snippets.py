@@ -1,4 +1,4 @@
-"""Short pieces that are parsed by themselves: PROXY headers, first bytes, pasted bytes, times, text for a terminal."""
+"""Short inputs with parsers of their own: PROXY headers, first bytes, pasted bytes, times, text for a terminal."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Final
 
-from kafkasniff.cli.pasted_bytes import bytes_from_stdin, bytes_from_text, without_prefix
+from kafkasniff.cli.options.pasted_bytes import bytes_from_stdin, bytes_from_text, without_prefix
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.short_forms import host_text
-from kafkasniff.kafka.dissectors import api_by_name
-from kafkasniff.kafka.other_protocols import is_gssapi_token, name_answer, name_protocol
-from kafkasniff.kafka.plausibility import judge_request, may_begin_request
-from kafkasniff.kafka.proxy import MAX_PROLOGUE, proxy_prologue
-from kafkasniff.kafka.scan import REQUEST_HEAD, RESPONSE_HEAD, scan_requests, scan_responses
-from kafkasniff.moments import parse_duration, parse_moment
-from kafkasniff.sinks.printable import printable, visible_json, word
+from kafkasniff.filters.time_parsing import parse_duration, parse_moment
+from kafkasniff.kafka.apis.dissectors import api_by_name
+from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
+from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer, name_protocol
+from kafkasniff.kafka.messages.plausibility import judge_request, may_begin_request
+from kafkasniff.kafka.messages.scan import REQUEST_HEAD, RESPONSE_HEAD, scan_requests, scan_responses
+from kafkasniff.text.printable import printable, visible_json, word
 from tests.fuzz.intake import Intake
 
 MAX_LENGTH = 1200
@@ -43,7 +43,7 @@ WORDS = (
 
 
 def _proxy(data: bytes) -> None:
-    """What is said with some bytes is not taken back with more of them."""
+    """A verdict about some bytes does not change with more bytes."""
     said = None
     for size in sorted({0, 1, 5, 6, 12, 15, 16, 17, 30, len(data) // 2, max(len(data) - 1, 0), len(data)}):
         head = data[: min(size, MAX_PROLOGUE)]
@@ -55,7 +55,7 @@ def _proxy(data: bytes) -> None:
             assert said in (None, found)
             said = found
     if len(data) >= MAX_PROLOGUE:
-        assert said is not None, "it waits for more than such a header has"
+        assert said is not None, "it waits for more bytes than such a header has"
 
 
 def _first_bytes(data: bytes) -> None:
@@ -80,7 +80,7 @@ def _pasted(data: bytes) -> None:
     if data:
         assert bytes_from_stdin(data) is not None
         assert bytes_from_text(data.hex()) == data
-        # What is both base64 and hex is hex.
+        # Text that is valid base64 and hex is taken as hex.
         text = b64encode(data).decode()
         assert bytes_from_text(text) in (data, bytes_from_text(text))
 

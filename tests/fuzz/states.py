@@ -1,8 +1,8 @@
 """States between two runs: typed data that is read again.
 
-An input is what stands behind the header of a state. It is refused with UsageError, or becomes an object of the kind
-that was asked for; what such an object does later is not looked at, since its numbers may be anything. Whatever it is,
-classes, defaults and objects of the process are as they were.
+An input is the part of a state after its header. It is refused with UsageError, or becomes an object of the requested
+kind. The object's later behaviour is not tested, since its numbers may be anything. In all cases, the process's
+classes, defaults and objects stay as they were.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
-from kafkasniff.exports.carried import Carried, ShardState
-from kafkasniff.inspector import Inspector
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Endpoint, Exchange, Message
-from kafkasniff.rows.sessions import Sessions
-from kafkasniff.state import dump, load
-from kafkasniff.state.layouts import layouts
+from kafkasniff.tables.checkpoint import dump, load
+from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.checkpoint.layouts import layouts
+from kafkasniff.tables.rows.sessions import Sessions
 from tests.fuzz.corpus import Said, conversations, spread
 from tests.fuzz.streams import packets_of
 from tests.tcp.batches import batch
@@ -51,7 +51,7 @@ WORDS = (
 
 _KINDS: Final = (Inspector, Carried)
 _OFTEN: Final = 256
-"""The whole process is looked at once in so many inputs, and its redaction each time."""
+"""The whole process is inspected once per this many inputs, its redaction every time."""
 _count = 0
 
 
@@ -79,7 +79,7 @@ def _before() -> Mapping[Any, Any]:
 
 
 def one_input(data: bytes) -> None:
-    global _count  # noqa: PLW0603 - how often the process is looked at, nothing else
+    global _count  # noqa: PLW0603 - only counts when to inspect the process
     before = _before()
     state = _header() + data
     for kind in _KINDS:

@@ -1,9 +1,9 @@
 """Streams of a connection: frames and their boundaries, roles, raw SASL, other protocols, search and resync.
 
-An input says how a connection is captured and then what its sides send: a byte of direction and of what becomes of the
-segment (captured, lost, cut short), two bytes of length, and the bytes. Whatever they are, the bytes of the connection
-add up, every output has a line, and no batch boundary changes anything. Given together, inputs are connections at the
-same time, and the first of them says for all what options the inspector has.
+An input says how a connection is captured and then what its sides send: a byte of direction and of the segment's fate
+(captured, lost, cut short), two bytes of length, and the bytes. In all cases, the bytes of the connection add up, every
+output has a line, and batch boundaries change nothing. Given together, inputs are simultaneous connections, and the
+first input selects the inspector's options.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
 from typing import Any, Final
 
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
-from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
+from kafkasniff.tcp.packets import ACK, FIN, RST, SYN, PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 from tests.craft import kafka_bytes as kafka
 from tests.fuzz.corpus import Said, conversations, spread
@@ -63,13 +63,13 @@ _CUT: Final = 4
 _REORDERED: Final = 8
 
 MAX_FRAME: Final = 3000
-"""Bound of frames where the input asks for a small one."""
+"""Bound of frames if the input asks for a small one."""
 MOST_SEGMENTS: Final = 60
 _STEP: Final = 3_000_000
 
 
 def segments_of(intake: Intake) -> list[tuple[int, bytes]]:
-    """(what becomes of it, bytes) of each segment."""
+    """(fate, bytes) of each segment."""
     found = []
     while len(intake) and len(found) < MOST_SEGMENTS:
         kind, size = intake.number(), intake.number(2)
@@ -116,7 +116,7 @@ def packets_of(how: int, segments: list[tuple[int, bytes]], conversation: int = 
 
 
 def told(batches: list[PacketBatch], key_log: bytes | None = None, **options: Any) -> tuple[list[Any], Inspector]:
-    """All that is told of these packets."""
+    """All events for these packets."""
     parts = [] if key_log is None else [key_log]
     keys = None if key_log is None else KeyLog(lambda: parts.pop() if parts else b"")
     inspector = Inspector(connections=True, keys=keys, **options)
@@ -128,7 +128,7 @@ def told(batches: list[PacketBatch], key_log: bytes | None = None, **options: An
 
 
 def interleaved(parts: Sequence[list[Raw]]) -> list[Raw]:
-    """Packets of connections at the same time: one of each in turn."""
+    """Packets of simultaneous connections, one of each in turn."""
     return [packet for packet in chain.from_iterable(zip_longest(*parts)) if packet is not None]
 
 
@@ -139,15 +139,15 @@ def in_batches(packets: list[Raw], count: int) -> list[PacketBatch]:
 
 
 def some_of(counts: tuple[int, int], choice: int) -> tuple[int, ...]:
-    """In how many batches packets come: one in three times once this way and once that, else one of them only."""
+    """Numbers of batches to compare: one time in three both, otherwise one of them."""
     way = choice % 3
     return counts if way == 2 else (counts[way],)
 
 
 def check(packets: list[Raw], key_log: bytes | None = None, *, every: bool = True, **options: Any) -> None:
-    """Hold what is told of packets to what is promised.
+    """Check the promises about the events for packets.
 
-    `every`: in one batch and in several, in every form of output; else what the number of packets chooses of it.
+    `every`: in one batch and in several, in every form of output; otherwise what the number of packets selects.
     """
     number = len(packets)
     counts = (1, 3 + number % 3)
@@ -155,7 +155,7 @@ def check(packets: list[Raw], key_log: bytes | None = None, *, every: bool = Tru
     (events, inspector), *others = [told(in_batches(packets, count), key_log, **options) for count in chosen]
     for again, other in others:
         # Also as text: NaN is not equal to itself.
-        assert again == events or repr(again) == repr(events), "another result in other batches"
+        assert again == events or repr(again) == repr(events), "a different result in other batches"
         assert other.summary == inspector.summary
     summary = inspector.summary
     assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
@@ -188,7 +188,7 @@ def show(events: list[Any], forms: Iterable[int]) -> None:
 
 
 def options_of(how: int) -> dict[str, Any]:
-    """Options of the inspector that the first byte asks for."""
+    """Options of the inspector that the first byte selects."""
     options: dict[str, Any] = {"show_secrets": bool(how & _SHOWN), "ports": (9092,) if how & _FORCED else ()}
     if how & _SMALL:
         options["max_frame"] = MAX_FRAME
@@ -209,7 +209,7 @@ def many_inputs(inputs: Sequence[bytes]) -> None:
 
 
 def input_of(how: int, said: list[Said], kinds: dict[int, int] | None = None) -> bytes:
-    """The input of a connection on which this is said; `kinds`: what becomes of some of the segments."""
+    """The input of a connection with this data; `kinds`: the fates of some segments."""
     out = bytearray((how,))
     for index, one in enumerate(said):
         kind = (0 if one.from_client else _BROKER) | (kinds or {}).get(index, 0)

@@ -1,4 +1,4 @@
-"""How many inputs a family was given so far, in all of its runs: kept in its folder, so that runs add up."""
+"""How many inputs a family has had in all of its runs, saved in its folder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Tally(msgspec.Struct):
     """Sums over the runs of a family."""
 
     guided: int = 0
-    """Inputs that were made with a look at coverage."""
+    """Inputs that were made with coverage."""
     unguided: int = 0
-    """Inputs that were made without; where the next such run goes on in its sequence."""
+    """Inputs that were made without; the next such run continues there in its sequence."""
     guided_seconds: float = 0
-    """CPU seconds that the runs took, with what it takes to begin."""
+    """CPU seconds of the runs, including their start."""
     unguided_seconds: float = 0
     findings: int = 0
     """Inputs that broke a promise."""
@@ -31,12 +31,12 @@ class Tally(msgspec.Struct):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """That of the family whose folder this is; zeros where nothing was run. Raises msgspec.DecodeError."""
+        """The tally of the family with this folder; zeros if nothing was run. Raises msgspec.DecodeError."""
         path = folder / "tally.json"
         return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
 
     def write(self, folder: Path) -> None:
-        """Keep it; a run that is killed leaves the one before, whole."""
+        """Replace the file as a whole, so that a killed run leaves the previous tally intact."""
         aside = folder / "tally.json.new"
         aside.write_bytes(msgspec.json.encode(self) + b"\n")
         os.replace(aside, folder / "tally.json")

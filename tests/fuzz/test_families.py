@@ -1,4 +1,4 @@
-"""Each family of parsers on its seeds and on inputs made of them; and the watch and the mutator themselves."""
+"""Each family of parsers on its seeds and on inputs made from them; and the watch and the mutator themselves."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_changed_seeds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_inputs_that_hypothesis_makes(name: str) -> None:
-    """What it finds it makes small."""
+def test_inputs_from_hypothesis(name: str) -> None:
+    """Hypothesis shrinks what it finds."""
     found, seeds = seeded(name)
 
     @given(st.sampled_from(seeds), st.integers(0, 1000), st.integers(0, 60), st.binary(max_size=20))
@@ -96,7 +96,7 @@ def test_the_watch_sees_time_out_of_proportion(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_watch_sees_memory_out_of_proportion() -> None:
-    """In a process of its own, where what a process had at most begins with what the one that started it had."""
+    """In its own process, because a process starts with the peak memory of the process that started it."""
     code = (
         "from tests.fuzz import watch\n"
         "had = watch._peak()\n"
@@ -109,7 +109,7 @@ def test_the_watch_sees_memory_out_of_proportion() -> None:
 
 
 class Strange:
-    """A family that finds fault with some inputs."""
+    """A family that rejects some inputs."""
 
     MAX_LENGTH = 10
     MEGABYTES = 10
@@ -132,7 +132,7 @@ class Strange:
         assert not {b"he", b"she"} <= set(given)
 
 
-def test_inputs_that_go_together() -> None:
+def test_inputs_that_are_given_together() -> None:
     found = Strange()
     all_of_them = [b"%d" % number for number in range(ALONE + 6)]
     for crowd in crowds(found, all_of_them):
@@ -145,7 +145,7 @@ def test_inputs_that_go_together() -> None:
 @pytest.mark.parametrize(
     ("crowd", "kept"), [([b"a", b"bad", b"b"], b"bad"), ([b"he", b"she"], to_file([b"he", b"she"])), ([b"bad"], b"bad")]
 )
-def test_which_of_them_it_was(tmp_path: Path, crowd: list[bytes], kept: bytes) -> None:
+def test_the_failing_input_of_several_is_found(tmp_path: Path, crowd: list[bytes], kept: bytes) -> None:
     found = Strange()
     with pytest.raises(AssertionError):
         taker(found)(crowd)
@@ -165,7 +165,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_run(tmp_path: Path) -> None:
-    """Guided by coverage where atheris is installed, else not: `.ci/run` has a step of its own that asks for it."""
+    """Guided by coverage where atheris is installed: `.ci/run` has a step of its own that requires it."""
     unguided = [] if has_atheris() else ["--unguided"]
     ended = command(tmp_path, "compression", "--executions", "300", "--seed", "3", *unguided)
     assert ended.returncode == 0, ended.stdout
@@ -179,7 +179,7 @@ def test_a_run(tmp_path: Path) -> None:
 
 
 def test_runs_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each goes on behind the one before, up to what is asked for."""
+    """Each run continues after the one before, up to the requested number."""
     for until in ("120", "150"):
         ended = command(tmp_path, "compression", "--until", until, "--unguided")
         assert ended.returncode == 0, ended.stdout
@@ -192,7 +192,7 @@ def test_runs_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.splitlines()[2].startswith("| `compression` | 0 | 150 | ")
 
 
-def test_an_input_once_more(tmp_path: Path) -> None:
+def test_an_input_is_replayed(tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"\2\xff\xff\xff\xff\xff\x0f")
     replay("compression", path)
@@ -202,7 +202,7 @@ def test_an_input_once_more(tmp_path: Path) -> None:
     assert command(tmp_path, "compression", "--input", str(path)).returncode == 0
 
 
-def test_a_run_that_is_told_to_end_says_how_far_it_came(tmp_path: Path) -> None:
+def test_a_run_that_is_asked_to_end_prints_its_progress(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "tests.fuzz", "compression", "--unguided", "--folder", str(tmp_path)]
     with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
         end = time.monotonic() + 60

@@ -1,9 +1,9 @@
 """TLS: whole connections with and without their key logs, handshake messages, certificates, records, key logs.
 
-The first byte of an input chooses: a connection, as in `streams`, behind the two bytes of length and the lines of a key
-log; or the bytes of one message, record stream or key log. Given together, connections are there at the same time, and
-their key logs are one. Seeds are connections of Python's own TLS, new in each run:
-an input holds its key log, so it means the same in every run.
+The first byte of an input selects a connection, as in `streams`, after two bytes of length and the lines of a key log;
+or the bytes of one message, record stream or key log. Given together, connections are simultaneous and share one key
+log. Seeds are connections of Python's own TLS, new in each run: an input contains its key log, so it means the same in
+every run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WORDS = (
 )
 
 _CONNECTION: Final = 0
-"""What the first byte chooses, modulo 8; below 4 all are connections."""
+"""Selection by the first byte, modulo 8; all values below 4 are connections."""
 _HELLO: Final = 4
 _CERTIFICATE: Final = 5
 _RECORDS: Final = 6
@@ -87,7 +87,7 @@ def _connections(intakes: list[Intake]) -> None:
         key_logs.append(intake.take(intake.number(2)))
         hows.append(intake.number())
         talks.append(packets_of(hows[-1], segments_of(intake), number))
-    # A line that is cut short does not take the next log's first with it.
+    # A truncated line must not swallow the first line of the next log.
     check(interleaved(talks), b"\n".join(key_logs), every=len(intakes) == 1, **options_of(hows[0]))
 
 
@@ -107,7 +107,7 @@ def _certificate(data: bytes) -> None:
 
 
 def _records(intake: Intake) -> None:
-    """Records are parts of the stream; in other pieces they are the same."""
+    """Records are parts of the stream, and the same in other pieces."""
     size = 1 + intake.number()
     data = intake.rest()
     found = []
@@ -121,17 +121,17 @@ def _records(intake: Intake) -> None:
                 records.append((record.content_type, record.version, record.data))
                 messages += handshake.add(record.data)
         found.append((records, messages, cutter.flawed))
-    assert found[0] == found[1], "other records in other pieces"
+    assert found[0] == found[1], "different records in other pieces"
 
 
 def _key_log(intake: Intake) -> None:
-    """A file that grows gives what the whole file gives, as long as its last line is whole."""
+    """A growing file gives the same as the whole file, as long as its last line is complete."""
     size = 1 + intake.number()
     data = intake.rest() + b"\n"
     parts = [data[at : at + size] for at in range(0, len(data), size)]
     whole = KeyLog(iter([data, b""]).__next__)
     growing = KeyLog(iter([*parts, b""]).__next__)
-    assert growing._file == whole._file, "other secrets in other pieces"
+    assert growing._file == whole._file, "different secrets in other pieces"
     told = whole.take_flaws()
     assert all(flaw.isascii() for flaw in told)
     if all(len(line) < 4096 for line in data.split(b"\n")):

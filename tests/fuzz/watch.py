@@ -1,4 +1,4 @@
-"""Time and memory of one input or of a few together, held against bounds in proportion to their length."""
+"""Time and memory of one input or of a few together, compared with bounds in proportion to their length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BYTES_PER_BYTE: Final = 4096
 """Memory in proportion to the input: a byte of it may become a dict or two."""
 
 _UNIT: Final = 1 if sys.platform == "darwin" else 1024
-"""Of `ru_maxrss`, in bytes."""
+"""Unit of `ru_maxrss`, in bytes."""
 
 
 class ExcessError(AssertionError):
@@ -27,7 +27,7 @@ class ExcessError(AssertionError):
 
 
 def _peak() -> int:
-    """Bytes that the process had in memory at most."""
+    """The process's peak memory in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
@@ -36,10 +36,10 @@ def watched(
     megabytes: int,
     size: Callable[[_Given], int] = len,  # type: ignore[assignment]
 ) -> Callable[[_Given], None]:
-    """`take` that raises ExcessError where what it is given, of `size` bytes, takes too much.
+    """`take` that raises ExcessError if an argument of this `size` in bytes costs too much.
 
-    What is looked at is cheap enough for every input: CPU time, which others on the machine do not add to, and the
-    highest memory of the process, which an input that fits below what others took before does not raise.
+    The measurements are cheap enough for every input: CPU time, to which other processes do not add, and the peak
+    memory of the process, which an input below an earlier peak does not raise.
     """
 
     def watching(given: _Given) -> None:
@@ -51,7 +51,7 @@ def watched(
         if grown > (megabytes << 20) + BYTES_PER_BYTE * length:
             raise ExcessError(f"{grown >> 20} MB more for an input of {length} bytes")
         if taken > allowed:
-            # What is made once, on first use, counts for no input.
+            # Work that is done once, on first use, counts for no input.
             again = _seconds(take, given)
             if again > allowed:
                 raise ExcessError(f"{again:.1f} s of CPU time for an input of {length} bytes")

@@ -1,4 +1,4 @@
-"""What clients' own logs tell beside the messages: when they were connected, and how long they waited for answers."""
+"""Facts from clients' own logs besides the messages: when they connected, and how long they waited for responses."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class ClientLog:
-    """How the log of a kind of client is read."""
+    """How to read the log of one kind of client."""
 
     connected: re.Pattern[str]
-    """A line about a connection that is there; its group is a client id, or the client's port."""
+    """A line about an established connection; its group is a client id or the client's port."""
     names: tuple[str, ...]
-    """What of a message the log's round trips are told by: names of JSON lines, or `client_port`."""
+    """What identifies a message in the log's round trips: names of JSON fields, or `client_port`."""
     early_ms: float
-    """By how much a round trip may be shorter than the latency on the wire, since the client's clock starts later."""
+    """How much shorter than the latency on the wire a round trip may be, since the client's clock starts later."""
 
 
 LOGS = {
-    # A whole number of milliseconds since the start, taken before the request is written.
+    # A whole number of milliseconds, measured from before the request is written.
     "java": ClientLog(
         re.compile(r"clientId=([^,\]]*).*\] Completed connection to node"), ("client_id", "correlation_id"), 1.0
     ),
-    # Its clock starts when the request is sent: a thread that loses the processor just then starts it late.
+    # Its clock starts when the request is sent, or later if the thread is preempted at that moment.
     "librdkafka": ClientLog(
         re.compile(r"\|CONNECTED\|(.*?)#(?:producer|consumer)-\d+\|"),
         ("client_id", "api_version", "correlation_id", "size"),
@@ -44,18 +44,18 @@ LOGS = {
     ),
     "python": ClientLog(re.compile(r"<-(\d+)\].*: Connection made$"), ("client_port", "correlation_id"), 0.1),
 }
-"""By the name of the client program."""
+"""Keyed by the name of the client program."""
 
 
 def connections(name: str, log: Iterable[str]) -> list[str]:
-    """Client ids or ports of the connections that the client made, each as often as it was connected."""
+    """Client ids or ports of the connections that the client made, one entry per connection."""
     return [found[1] for line in log if (found := LOGS[name].connected.search(line))]
 
 
 def round_trips(name: str, log: Iterable[str]) -> dict[Key, list[float]]:
-    """Milliseconds from request to response by the `names` of messages, shortest first.
+    """Milliseconds from request to response, shortest first, keyed by the `names` of messages.
 
-    Clients that tell the same of several messages have several times there.
+    Messages with the same names share a key, which then has several times.
     """
     found: dict[Key, list[float]] = defaultdict(list)
     for key, milliseconds in _READERS[name](log):
@@ -77,7 +77,7 @@ def _java(log: Iterable[str]) -> Iterator[tuple[Key, float]]:
 def _rdkafka(log: Iterable[str]) -> Iterator[tuple[Key, float]]:
     for line in log:
         if found := _RDKAFKA.search(line):
-            # Its size is that of what follows the correlation id.
+            # The size does not include the header up to the correlation id.
             yield (found["client"], int(found["version"]), int(found["id"]), int(found["size"]) + 4), float(found["ms"])
 
 

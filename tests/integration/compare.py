@@ -1,9 +1,8 @@
-"""What a client program tells of itself and what kafkasniff decoded, compared both ways.
+"""Compare what a client program reports about itself with what kafkasniff decoded, in both directions.
 
-Each function yields a sentence per difference: a thing that the client tells and that was not decoded, or the other
-way round. `differences` puts them together. The programs report all that they do, so nothing may be left on either
-side; the few rules by which a thing need not be told (a retried record, a late answer) stand with the function that has
-them.
+Each function yields a sentence per difference: something that the client reported and kafkasniff did not decode, or
+vice versa. `differences` combines them. The programs report everything they do, so nothing may be missing on either
+side. The few exceptions (a retried record, a late response) are documented at the function that makes them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tests.evidence.reports import CHECKS
 from tests.integration.run import Account
 
 HEADER = ("api_key", "api_version", "correlation_id", "client_id", "client_port", "size")
-"""What a client's log may tell of a message; which of these, differs from client to client."""
+"""Names that a client's log may give for a message; each client logs some of them."""
 
 RETRIED = {
     "COORDINATOR_NOT_AVAILABLE",
@@ -34,25 +33,28 @@ RETRIED = {
     "LEADER_NOT_AVAILABLE",
     "NOT_LEADER_OR_FOLLOWER",
 }
-"""Errors that clients overcome by themselves; only librdkafka's log does not tell which it met."""
+"""Errors that clients recover from by themselves; librdkafka's log does not say which of them it met."""
 
 _ERROR_CODE = re.compile(r"error_?code=(-?\d+)", re.IGNORECASE)
 _PRODUCER_ID = re.compile(r"PID\{Id:(\d+),Epoch:(\d+)\}")
 
 
-def differences(account: Account) -> list[str]:
-    """All that differs; empty where the client's account and the decoded lines are the same."""
-    seen = Decoded(account.lines, ())
-    return [f"{account.name}: {one}" for compare in COMPARISONS for one in compare(account, seen)]
+def differences(account: Account, seen: Decoded | None = None) -> Iterator[str]:
+    """All differences; empty if the client's account and the decoded lines agree.
+
+    `seen`: the account's lines, for callers that compare them with several accounts.
+    """
+    seen = seen or Decoded(account.lines, ())
+    return (f"{account.name}: {one}" for compare in COMPARISONS for one in compare(account, seen))
 
 
 def _both(ours: Iterable[Hashable], theirs: Iterable[Hashable], what: str) -> Iterator[str]:
-    """What only one side has, each as often as it has it more often than the other."""
-    mine, told = Counter(ours), Counter(theirs)
-    for one in (mine - told).elements():
-        yield f"{what}: decoded, but not told: {one}"
-    for one in (told - mine).elements():
-        yield f"{what}: told, but not decoded: {one}"
+    """Items that only one side has, repeated as often as that side has more of them."""
+    mine, reported = Counter(ours), Counter(theirs)
+    for one in (mine - reported).elements():
+        yield f"{what}: decoded, but not reported: {one}"
+    for one in (reported - mine).elements():
+        yield f"{what}: reported, but not decoded: {one}"
 
 
 def _reports(account: Account, *kinds: str) -> list[Entry]:
@@ -60,19 +62,19 @@ def _reports(account: Account, *kinds: str) -> list[Entry]:
 
 
 def each_report(account: Account, seen: Decoded) -> Iterator[str]:
-    """The checks that the sidecars of the shipped captures go through, on every report of this run."""
+    """The checks of the shipped captures' sidecars, on every report of this run."""
     for entry in account.reports:
-        # What failed is in `errors`: clients give codes names of their own.
+        # Failures are compared in `errors`, because clients have their own names for codes.
         if entry["kind"] != "failed" and not CHECKS[entry["kind"]](seen, entry):
-            yield f"told, but not decoded: {entry}"
+            yield f"reported, but not decoded: {entry}"
 
 
 def messages(account: Account, seen: Decoded, broken: Collection[int] = ()) -> Iterator[str]:
-    """Every request and response that the client's log names, and no other.
+    """The requests and responses are exactly those in the client's log.
 
-    Two exceptions: when a client is about to close a connection its last answers still come, and are no longer logged;
-    and on a connection that its peer broke off (`broken`: the client's ports) the last requests may have been logged
-    and never have left, by clients that log what they are about to write.
+    There are two exceptions. A client that is about to close a connection may not log the last responses. On a
+    connection that the peer broke off (`broken`: the client's ports), the last requests may be logged although they
+    were never sent, because some clients log before they write.
     """
     for kind in ("request", "response"):
         logged = [entry for entry in account.logged if entry["kind"] == kind]
@@ -105,7 +107,7 @@ def messages(account: Account, seen: Decoded, broken: Collection[int] = ()) -> I
 
 
 def pairs(account: Account, seen: Decoded) -> Iterator[str]:
-    """An exchange is one request and at most one response, which comes later and is about the same."""
+    """An exchange is one request and at most one response, which is later and has the same header values."""
     exchanges: dict[int, list[Line]] = defaultdict(list)
     for line in seen.lines:
         exchanges[line["exchange"]].append(line)
@@ -136,7 +138,7 @@ def topics(account: Account, seen: Decoded) -> Iterator[str]:
 
 
 def _record(topic: str | None, partition: int, offset: int | None, record: Entry, headers: Any) -> str:
-    """A record, the same on both sides: what it holds and where it is."""
+    """A record with its content and place, in a form that both sides share."""
     content = [topic, partition, offset, record["timestamp"], record["key"], record["value"], headers]
     return json.dumps(content, ensure_ascii=False, sort_keys=True)
 
@@ -146,7 +148,7 @@ def _decoded_record(one: Record) -> str:
     return _record(one.topic, one.partition, one.offset, one.record, headers)
 
 
-def _told_records(account: Account, kind: str, client_id: str | None = None) -> list[str]:
+def _reported_records(account: Account, kind: str, client_id: str | None = None) -> list[str]:
     return [
         _record(entry["topic"], entry["partition"], entry["offset"], entry, entry["headers"])
         for entry in _reports(account, kind)
@@ -155,21 +157,21 @@ def _told_records(account: Account, kind: str, client_id: str | None = None) -> 
 
 
 def produced(account: Account, seen: Decoded) -> Iterator[str]:
-    """Every record that was produced, once; one that the broker refused is told as a failure, or is sent again."""
+    """Every record that was produced, once. A record that the broker refused is reported as a failure, or retried."""
     taken: list[Record] = []
     refused: list[Record] = []
     for one in seen.produced:
-        # A refused batch has the base offset -1 in its response; those of clients count their records from 0.
+        # A refused batch has the base offset -1 in its response, and clients number its records from 0.
         base = None if one.offset is None else one.offset - one.record["offset"]
         (refused if base == -1 else taken).append(one)
     ours = [_decoded_record(one) for one in taken]
-    yield from _both(ours, _told_records(account, "produced"), "produced record")
+    yield from _both(ours, _reported_records(account, "produced"), "produced record")
     contents = {_content(one) for one in taken}
     lost = [one for one in refused if _content(one) not in contents]
     failed = [entry for entry in _reports(account, "failed") if entry["operation"].startswith("produce")]
-    told = sum(entry["error_code"] is not None for entry in failed)
-    if len(lost) != told:
-        yield f"{len(lost)} records were refused, the client tells of {told}: {lost}"
+    reported = sum(entry["error_code"] is not None for entry in failed)
+    if len(lost) != reported:
+        yield f"{len(lost)} records were refused, the client reports {reported}: {lost}"
 
 
 def _content(one: Record) -> str:
@@ -177,10 +179,10 @@ def _content(one: Record) -> str:
 
 
 def consumed(account: Account, seen: Decoded) -> Iterator[str]:
-    """Every record that a broker sent, client by client, once.
+    """Every record that a broker sent, for each client, once.
 
-    Two exceptions: a reader of committed records passes over those of aborted transactions; and a fetch that was under
-    way while a group rebalanced may bring a record that by then is another member's.
+    There are two exceptions: a reader of committed records skips those of aborted transactions, and a fetch that was in
+    flight during a rebalance may return a record that by then belongs to another member.
     """
     groups = {entry["client_id"]: entry["group"] for entry in _reports(account, "assigned")}
     clients = {line["client_id"] for line in seen.messages("Fetch", "request")}
@@ -195,17 +197,17 @@ def consumed(account: Account, seen: Decoded) -> Iterator[str]:
             if not one.batch["control"]
             and (one.topic, one.partition, one.batch["producer_id"], one.offset) not in aborted
         )
-        told = Counter(_told_records(account, "consumed", client))
+        reported = Counter(_reported_records(account, "consumed", client))
         of_others: set[str] = set()
         if client in groups:
             others = [other for other, group in groups.items() if group == groups[client]]
-            of_others = {one for other in others for one in _told_records(account, "consumed", other)}
-        extra = {one: number for one, number in (ours - told).items() if one in of_others}
-        yield from _both((ours - Counter(extra)).elements(), told.elements(), f"record consumed by {client}")
+            of_others = {one for other in others for one in _reported_records(account, "consumed", other)}
+        extra = {one: number for one, number in (ours - reported).items() if one in of_others}
+        yield from _both((ours - Counter(extra)).elements(), reported.elements(), f"record consumed by {client}")
 
 
 def _aborted(fetched: Decoded) -> Iterator[tuple[str | None, int, int, int]]:
-    """Records of aborted transactions: those of a producer from the first offset of one on, until its marker."""
+    """Records of aborted transactions: those of a producer from the first offset of a transaction to its marker."""
     for line in fetched.messages("Fetch", "response"):
         for topic in line["body"]["responses"]:
             for part in topic["partitions"]:
@@ -226,12 +228,12 @@ def _aborted(fetched: Decoded) -> Iterator[tuple[str | None, int, int, int]]:
 
 
 def members(account: Account, seen: Decoded) -> Iterator[str]:
-    """Who was in a group: the members that coordinators answered, and those that the client says it was."""
+    """The members of each group: those that coordinators answered, and those that the client reports."""
     ours = set()
     for line in seen.messages("JoinGroup SyncGroup Heartbeat ConsumerGroupHeartbeat", "request"):
         body = line["body"]
         epoch = body.get("generation_id", body.get("member_epoch", -1))
-        # The first request of a classic member has no id, that of a new one no epoch.
+        # The first request of a classic member has no id, that of a new member no epoch.
         if body["member_id"] and epoch > 0:
             ours.add((line["client_id"], body["group_id"], body["member_id"]))
     assigned = _reports(account, "assigned")
@@ -245,39 +247,39 @@ def members(account: Account, seen: Decoded) -> Iterator[str]:
 
 
 def generations(account: Account, seen: Decoded) -> Iterator[str]:
-    """The generations (classic) and epochs (KIP-848) that members of a group went through, where the client tells."""
-    told: dict[str, set[int]] = defaultdict(set)
+    """The generations (classic) and epochs (KIP-848) of group members, if the client reports them."""
+    reported: dict[str, set[int]] = defaultdict(set)
     for entry in _reports(account, "assigned"):
         if "generation" in entry:
-            told[entry["member_id"]].add(entry["generation"])
-    for member, generations_told in told.items():
+            reported[entry["member_id"]].add(entry["generation"])
+    for member, generations_reported in reported.items():
         found = {
             one["generation_id" if "generation_id" in one else "member_epoch"]
             for line in seen.messages("JoinGroup Heartbeat SyncGroup ConsumerGroupHeartbeat", "request")
             for one in [line["body"]]
             if one["member_id"] == member and ("generation_id" in one or "member_epoch" in one)
         }
-        for generation in sorted(generations_told - found):
-            yield f"generation of {member}: told, but not decoded: {generation}"
-        # Between two assignments of KIP-848 a member may pass through epochs of which nothing is told.
-        newest = max(generations_told)
+        for generation in sorted(generations_reported - found):
+            yield f"generation of {member}: reported, but not decoded: {generation}"
+        # Between two assignments, a KIP-848 member may pass through epochs that are not reported.
+        newest = max(generations_reported)
         for generation in sorted(one for one in found if one > newest):
-            yield f"generation of {member}: decoded, but not told: {generation}"
+            yield f"generation of {member}: decoded, but not reported: {generation}"
 
 
 def assignments(account: Account, seen: Decoded) -> Iterator[str]:
-    """Every assignment that a coordinator made is one that the member then had, and the other way round."""
-    told: dict[str, set[frozenset[str]]] = defaultdict(set)
+    """Every assignment by a coordinator is one that the member then had, and vice versa."""
+    reported: dict[str, set[frozenset[str]]] = defaultdict(set)
     for entry in _reports(account, "assigned", "revoked"):
-        told[entry["client_id"]].add(frozenset(entry["owned"]))
-    for client, owned in told.items():
+        reported[entry["client_id"]].add(frozenset(entry["owned"]))
+    for client, owned in reported.items():
         found = {frozenset(one) for one in seen.assignments(client)}
         nothing = {frozenset[str]()}
         yield from _both(found - nothing, owned - nothing, f"assignment of {client}")
 
 
 def commits(account: Account, seen: Decoded) -> Iterator[str]:
-    """Offsets that were committed, each once; in a transaction too."""
+    """Committed offsets, each once, including those in transactions."""
     refused = {line["exchange"] for line in seen.lines if line["type"] == "response" and line["errors"]}
     ours = []
     for line in seen.messages("OffsetCommit TxnOffsetCommit", "request"):
@@ -289,14 +291,14 @@ def commits(account: Account, seen: Decoded) -> Iterator[str]:
             for one in topic["partitions"]:
                 place = f"{name}-{one['partition_index']}"
                 ours.append((line["client_id"], body["group_id"], place, one["committed_offset"]))
-    told = [
+    reported = [
         (entry["client_id"], entry["group"], partition, offset)
         for entry in _reports(account, "committed")
         for partition, offset in entry["offsets"].items()
     ]
-    # The transaction's offsets are sent by its producer, whatever the consumer's name.
+    # The producer sends the transaction's offsets, whatever the consumer's name is.
     senders = {line["body"]["transactional_id"]: line["client_id"] for line in seen.messages("EndTxn", "request")}
-    told += [
+    reported += [
         (
             senders.get(entry["transactional_id"]),
             entry["group"],
@@ -306,18 +308,18 @@ def commits(account: Account, seen: Decoded) -> Iterator[str]:
         for entry in _reports(account, "transaction")
         if "committed_offset" in entry
     ]
-    yield from _both(ours, told, "committed offset")
+    yield from _both(ours, reported, "committed offset")
 
 
 def transactions(account: Account, seen: Decoded) -> Iterator[str]:
-    """Transactions in their order, how they ended, and whose they were."""
+    """Transactions in order, with their ends and their producers."""
     refused = {line["exchange"] for line in seen.lines if line["type"] == "response" and line["errors"]}
     ends = [line for line in seen.messages("EndTxn", "request") if line["exchange"] not in refused]
     ours = [(line["body"]["transactional_id"], bool(line["body"]["committed"])) for line in ends]
-    told = [(entry["transactional_id"], entry["result"] == "commit") for entry in _reports(account, "transaction")]
-    if ours != told:
-        yield f"transactions: decoded {ours}, told {told}"
-    # Of every transaction that wrote there is a marker in its partition, and readers were sent it.
+    reported = [(entry["transactional_id"], entry["result"] == "commit") for entry in _reports(account, "transaction")]
+    if ours != reported:
+        yield f"transactions: decoded {ours}, reported {reported}"
+    # Every transaction that wrote has a marker in its partition, which readers received.
     markers = {
         (one.topic, one.partition, one.offset): one.record["_control"]["name"]
         for one in seen.consumed
@@ -325,32 +327,32 @@ def transactions(account: Account, seen: Decoded) -> Iterator[str]:
     }
     kinds = [name.lower() for name in markers.values()]
     yield from _both(kinds, [entry["result"] for entry in _reports(account, "transaction")], "marker")
-    # Where the client tells its producer id (librdkafka's log, Java's administrator), it is that of the requests.
+    # If the client reports its producer id (librdkafka's log, Java's administrator), requests must have the same.
     owners = {(int(one), int(epoch)) for one, epoch in _PRODUCER_ID.findall(account.stderr)}
     owners |= {(one["producer_id"], one["producer_epoch"]) for one in _reports(account, "described_transaction")}
     if not owners:
         return
     for line in ends:
         owner = (line["body"]["producer_id"], line["body"]["producer_epoch"])
-        # The epoch goes up with every transaction (KIP-890); the first is told in any case.
+        # The epoch rises with every transaction (KIP-890); the first epoch is always reported.
         if owner[0] not in {one for one, _ in owners}:
-            yield f"transactions: decoded producer {owner}, told {sorted(owners)}"
+            yield f"transactions: decoded producer {owner}, reported {sorted(owners)}"
     if ends and (ends[0]["body"]["producer_id"], ends[0]["body"]["producer_epoch"]) not in owners:
-        yield f"transactions: the first is not of {sorted(owners)}"
+        yield f"transactions: the first does not belong to {sorted(owners)}"
 
 
 def errors(account: Account, seen: Decoded) -> Iterator[str]:
-    """Error codes, response by response where the client's log shows bodies; else those that the program met."""
-    told = [entry for entry in _reports(account, "failed") if entry["error_code"] is not None]
+    """Error codes: per response if the client's log shows bodies, otherwise those that the program met."""
+    reported = [entry for entry in _reports(account, "failed") if entry["error_code"] is not None]
     decoded = {error["code"]: error["name"] for line in seen.lines for error in line.get("errors", ())}
-    for entry in told:
+    for entry in reported:
         if entry["error_code"] not in decoded:
-            yield f"error: told, but not decoded: {entry}"
+            yield f"error: reported, but not decoded: {entry}"
     shown = [entry for entry in account.logged if entry["kind"] == "response" and "text" in entry]
     if not shown:
         for code, name in decoded.items():
-            if name not in RETRIED and code not in {entry["error_code"] for entry in told}:
-                yield f"error: decoded, but not told: {name}"
+            if name not in RETRIED and code not in {entry["error_code"] for entry in reported}:
+                yield f"error: decoded, but not reported: {name}"
         return
     names = [name for name in ("api_key", "correlation_id", "client_id", "client_port") if name in shown[0]]
     theirs: dict[tuple[Any, ...], list[list[int]]] = defaultdict(list)
@@ -363,20 +365,20 @@ def errors(account: Account, seen: Decoded) -> Iterator[str]:
         if line["type"] == "response" and where in theirs:
             ours = sorted(error["code"] for error in line["errors"])
             if ours not in theirs[where]:
-                yield f"error: {line['api']} {where}: decoded {ours}, told {theirs[where]}"
+                yield f"error: {line['api']} {where}: decoded {ours}, reported {theirs[where]}"
 
 
 def software(account: Account, seen: Decoded) -> Iterator[str]:
-    """The name and version with which the client introduces itself."""
+    """The name and version that the client sends."""
     version = _reports(account, "client")[0]["version"]
-    told = {
+    reported = {
         one["client_software_version"]
         for line in seen.messages("ApiVersions", "request")
         for one in objects(line["body"])
         if "client_software_version" in one
     }
-    if not told or any(version not in one for one in told):
-        yield f"software: decoded {sorted(told)}, told {version}"
+    if not reported or any(version not in one for one in reported):
+        yield f"software: decoded {sorted(reported)}, reported {version}"
 
 
 COMPARISONS: tuple[Callable[[Account, Decoded], Iterator[str]], ...] = (

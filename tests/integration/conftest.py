@@ -1,4 +1,4 @@
-"""The runs of a broker and its clients that all tests here look at, made once, in a network of their own."""
+"""The runs of a broker and its clients that these tests inspect, made once, in a network namespace of their own."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.integration.processes import ClientError
 from tests.integration.run import ENVIRONMENTS, RELEASE, Run
 
 ATTEMPTS = 2
-"""A client that gives up by itself has another go: on a very busy machine kafka-python now and then hangs in a
-rebalance. Whatever kafkasniff does wrong shows in the run that went through."""
+"""Attempts if a client gives up by itself: on a very busy machine, kafka-python sometimes hangs in a rebalance.
+kafkasniff's mistakes show in the run that succeeds."""
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def run_folder(
     require_kafka: Callable[..., None],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """Where runs are, of all processes of pytest, on a machine that has what they need."""
+    """The folder of the runs, shared by all pytest processes, if the machine has what they need."""
     require_root()
     if shutil.which("tcpdump") is None:
         missing("tcpdump is not installed")
@@ -40,8 +40,8 @@ def run_folder(
 
 @pytest.fixture(scope="session")
 def made(run_folder: Path) -> Path | str:
-    """The folder of all runs, or why there are none. Whichever process of pytest comes first makes them; the others
-    wait for its files."""
+    """The folder of all runs, or the reason why there is none. The first pytest process makes them; the others wait for
+    its files."""
     folder = run_folder / "real-broker"
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -68,7 +68,7 @@ def made(run_folder: Path) -> Path | str:
 
 @pytest.fixture(scope="session")
 def attempt(made: Path | str) -> Run | str:
-    """The run in which all goes well."""
+    """The run without failures."""
     return made if isinstance(made, str) else side_by_side.load_workload(made)
 
 
@@ -80,23 +80,23 @@ def killing(made: Path | str) -> Kills | str:
 
 @pytest.fixture
 def encrypted_run(made: Path | str) -> Path:
-    """The folder of the run with TLS; where it failed, `test_real_broker.test_there_was_a_run` says why."""
+    """The folder of the run with TLS; `test_real_broker.test_there_was_a_run` reports why a run failed."""
     if isinstance(made, str):
-        pytest.skip("there was no run to look at")
+        pytest.skip("there is no run to inspect")
     return made / side_by_side.ENCRYPTED
 
 
 @pytest.fixture
 def real_run(attempt: Run | str) -> Run:
-    """The run; where it failed, `test_there_was_a_run` says why."""
+    """The run; `test_there_was_a_run` reports why it failed."""
     if isinstance(attempt, str):
-        pytest.skip("there was no run to look at")
+        pytest.skip("there is no run to inspect")
     return attempt
 
 
 @pytest.fixture
 def kills_run(killing: Kills | str) -> Kills:
-    """The run with the kills; where it failed, `test_kills.test_there_was_a_run` says why."""
+    """The run with the kills; `test_kills.test_there_was_a_run` reports why it failed."""
     if isinstance(killing, str):
-        pytest.skip("there was no run to look at")
+        pytest.skip("there is no run to inspect")
     return killing

@@ -1,4 +1,4 @@
-"""One run with TLS: a client at two listeners; `kafkasniff live --keylog` gets the secrets while they are made."""
+"""A run with TLS: one client on two listeners. `kafkasniff live --keylog` reads the secrets while they are written."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from captures.record.tls import listener
 from tests.integration.processes import ClientError, finished, live, process
 
 SERVED = (listener("NEW", "TLSv1.3"), listener("OLD", "TLSv1.2", kind="rsa"))
-"""What a broker has to have for the run, once `certificates.made()`."""
+"""Broker settings for the run, once `certificates.made()`."""
 
 CLIENT_TIMEOUT_S = 60.0
 
 
 def make(folder: Path, broker: RealBroker) -> None:
-    """Make the run with a broker that is ready. Raises SetupError, with what the process said, where something does not
-    start or fails; of these ClientError where it is the client."""
-    keys = folder / "keys.log"  # not there yet when the capture begins
+    """Make the run with a broker that is ready. Raises SetupError with the process's output if something does not start
+    or fails, ClientError (a SetupError) if it is the client."""
+    keys = folder / "keys.log"  # does not exist yet when the capture begins
     ports = [broker.port(one.name) for one in SERVED]
     addresses = [broker.bootstrap(one.name) for one in SERVED]
     words = ",".join("plain" for _ in SERVED)

@@ -1,4 +1,4 @@
-"""The connections in a file of kept packets, as tcpdump reads it: how each was made and ended, who said anything."""
+"""The connections in a file of saved packets, as tcpdump reads it: how each began and ended, and who sent data."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ _MARKED = "tcp[tcpflags] & (tcp-syn|tcp-fin|tcp-rst) != 0"
 _WITH_DATA = "ip[2:2] - ((ip[0] & 0xf) << 2) - ((tcp[12] & 0xf0) >> 2) != 0"
 
 Place = tuple[int, int]
-"""Ports of client and broker: clients of different listeners may have the same port."""
+"""Ports of client and broker, because clients of different listeners may have the same port."""
 
 Segment = tuple[int, bool, str]
-"""When it came (ns), whether the client sent it, and its flags."""
+"""Time (ns), whether the client sent it, and flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One attempt to connect and what came of it. Within seconds a client's port may be used again."""
+    """One attempt to connect and its result. A client's port may be reused within seconds."""
 
     place: Place
     begun_ns: int
-    """When its SYN came."""
+    """Time of its SYN."""
     marked: tuple[Segment, ...]
-    """Segments with SYN, FIN or RST, in their order; the SYN is the first."""
+    """Segments with SYN, FIN or RST, in order; the SYN is the first."""
     client_spoke: bool
     """Whether the client sent any data."""
 
     @property
     def over_ns(self) -> tuple[int, ...]:
-        """When a FIN or RST came."""
+        """Times of all FINs and RSTs."""
         return tuple(time for time, _, flags in self.marked if set("FR") & set(flags))
 
     @property
     def refused(self) -> bool:
-        """Nobody was there."""
+        """Nobody listened."""
         return [(by_client, flags) for _, by_client, flags in self.marked] == [(True, "S"), (False, "R.")]
 
     @property
     def silent(self) -> bool:
-        """It was made, and over before the client had sent anything.
+        """The connection was established, and ended before the client had sent anything.
 
-        The listeners of a killed broker are closed one after the other, as its connections are: a client that is quick
-        to connect anew is let in by the kernel, and reset at once.
+        A killed broker's listeners are closed one after the other, as are its connections. A client that reconnects
+        quickly is accepted by the kernel and reset at once.
         """
         return (False, "S.") in {one[1:] for one in self.marked} and not self.client_spoke
 
     @property
     def broken_off(self) -> bool:
-        """The broker ended it, or the kernel for it."""
+        """The broker ended it, or the kernel did in its name."""
         return next((not by_client for _, by_client, flags in self.marked if set("FR") & set(flags)), False)
 
 
 @cache
 def connections(kept: Path, listeners: frozenset[int]) -> tuple[Connection, ...]:
-    """All of them, those of one place in their order."""
+    """All connections; those with the same ports in order."""
     marked, with_data = _segments(kept, listeners, _MARKED), _segments(kept, listeners, _WITH_DATA)
     found = []
     for place, segments in marked.items():

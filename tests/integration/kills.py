@@ -1,11 +1,11 @@
-"""One run in which a client and then the broker are ended with SIGKILL while `kafkasniff live` looks on.
+"""One run in which a client and then the broker are ended with SIGKILL while `kafkasniff live` captures.
 
-Three client programs, each with a listener of its own, keep long fetches outstanding: the *victim* (kafka-python, a
-member of a group and a reader beside it), the *survivor* (librdkafka, the group's other member) and the *watcher*
-(kafka-python, a reader). The victim is killed, the group goes on without it. Then the broker is killed; the clients
-find nobody at its port until it is started again there, and then read what the survivor produces.
+Three client programs, each with its own listener, keep long fetches outstanding: the *victim* (kafka-python, a group
+member and a separate reader), the *survivor* (librdkafka, the group's other member) and the *watcher* (kafka-python, a
+reader). First the victim is killed, and the group continues without it. Then the broker is killed. The clients cannot
+connect until it is restarted on the same port, and then read what the survivor produces.
 
-What has to be so before something is killed, the programs' own logs tell. The run becomes files in one folder.
+The programs' own logs show when it is time to kill something. The run's results are files in one folder.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ FOLDER = Path(__file__).with_name("clients")
 TOPIC = "vigil"
 GROUP = "vigil-group"
 SHORT_WAIT_MS = 2000
-"""How long the victim's fetches as a member may be held by the broker: an answer comes while the run goes on."""
+"""How long the broker may hold the victim's fetches as a member: a response comes during the run."""
 LONG_WAIT_MS = 240_000
-"""Those of the others: an answer without records does not come before the broker is killed."""
+"""The same for the others: a response without records does not come before the broker is killed."""
 QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
-"""Settings of the broker that comes back: its controller refuses it until the session of the killed one is over."""
+"""Settings of the restarted broker: its controller refuses it until the killed broker's session has expired."""
 LAST_WORD = "after the restart"
 
 STEP_TIMEOUT_S = 60
 REST_S = 0.15
-"""Half the interval of the members' heartbeats: who is seen that soon after one was answered sends nothing just now."""
+"""Half the members' heartbeat interval: a member whose heartbeat was just answered sends nothing for this long."""
 REFUSED_S = 1.0
-"""How long nobody listens at the broker's port: a few attempts to connect, with the clients' 0.3 to 0.6 s between."""
+"""How long nobody listens on the broker's port: a few attempts to connect, which clients repeat every 0.3 to 0.6 s."""
 LAST_PACKETS_S = 0.3
-"""How long a broker may take for the answers to clients that are at rest, and the kernel to hand on their packets."""
+"""Time for the broker to answer idle clients, and for the kernel to deliver the packets."""
 
 
 Key = tuple[Any, ...]
-"""Of a request in a client's log: client, port, node, correlation id, how many others there are with the same."""
+"""A request in a client's log: client, port, node, correlation id, how many others have the same values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """A client program of the run; its name is that of its files and its listener."""
+    """A client program of the run; its files and its listener have its name."""
 
     name: str
     packages: tuple[str, ...]
     script: str
     arguments: tuple[str, ...]
-    """After the broker's address and the topic."""
+    """Arguments after the broker's address and the topic."""
     log: LogParser
 
     @property
@@ -86,25 +86,25 @@ WATCHER = Party(
 PARTIES = (VICTIM, SURVIVOR, WATCHER)
 
 LISTENERS = tuple(party.listener for party in PARTIES)
-"""What a broker has to have for the run."""
+"""Broker settings for the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kills:
-    """The files of the run, read."""
+    """The loaded files of the run."""
 
     folder: Path
     ports: dict[str, int]
-    """Of each party's listener."""
+    """The port of each party's listener."""
     times_ns: dict[str, tuple[int, int]]
     """Wall clock (Unix nanoseconds) before and after `client-killed`, `broker-killed` and `restarted`."""
     lines: tuple[Line, ...]
-    """All lines of `kafkasniff live`, in their order."""
+    """All lines of `kafkasniff live`, in order."""
     said: str
     exit_code: int
     accounts: dict[str, Account]
     handled: tuple[Handled, ...]
-    """What the broker's own log says of the requests of these programs that it was through with."""
+    """Requests of these programs that the broker finished, from its own log."""
 
     @property
     def tables(self) -> Path:
@@ -113,12 +113,12 @@ class Kills:
 
     @property
     def kept(self) -> Path:
-        """All packets that it saw."""
+        """All captured packets."""
         return self.folder / "kept.pcapng"
 
 
 class _Party:
-    """A running party, looked at through its files."""
+    """A running party, watched through its files."""
 
     def __init__(self, party: Party, folder: Path, started: subprocess.Popen[bytes]) -> None:
         self.process = started
@@ -126,18 +126,18 @@ class _Party:
         self._out = folder / f"{party.name}.out"
         self._err = folder / f"{party.name}.err"
 
-    def told(self, kind: str) -> list[Entry]:
-        """Its reports of a kind; the last line may be half written."""
+    def reports(self, kind: str) -> list[Entry]:
+        """Its reports of one kind; the last line may be incomplete."""
         return [one for one in read_reports_so_far(self._out) if one["kind"] == kind]
 
     def fetches(self) -> set[Key]:
-        """Those that its log names without their responses, those of connections that are gone included."""
+        """Fetches without responses in its log, including those of closed connections."""
         waiting = outstanding(self._log(self._err.read_text(encoding="utf-8", errors="replace").splitlines()))
         return {key for key, entry in waiting.items() if entry["api"] == "Fetch"}
 
     def wait_for_rest(self) -> None:
-        """Return right after a heartbeat of this member was answered: what it has sent it has logged, too, and the next
-        request is some time away. Raises ClientError where none is answered."""
+        """Return right after a heartbeat of this member was answered: then everything sent is logged, and the next
+        request is some time away. Raises ClientError if none is answered."""
         count, looked = self._heartbeats(), time.monotonic()
 
         def just_answered() -> bool:
@@ -156,8 +156,8 @@ class _Party:
 def make(
     folder: Path, broker: RealBroker, wait_until_ready: Callable[[], object], wait_for_others: Callable[[], object]
 ) -> None:
-    """Make the run with a broker that has the `LISTENERS` and has chosen its ports; its others are waited for before
-    it is killed. Raises SetupError where something does not start; of these ClientError where it is a client."""
+    """Make the run with a broker that has the `LISTENERS` and has chosen its ports; waits for `others` before the
+    broker is killed. Raises SetupError if something does not start, ClientError (a SetupError) if it is a client."""
     started = time.monotonic()
     times: dict[str, tuple[int, int]] = {}
     ports = {party.name: broker.port(party.listener) for party in PARTIES}
@@ -185,13 +185,13 @@ def make(
         victim, watcher = start(VICTIM), start(WATCHER)
 
         def shared() -> bool:
-            return _owns(survivor, [0]) != _owns(survivor, [1]) and len(victim.told("assigned")) == 1
+            return _owns(survivor, [0]) != _owns(survivor, [1]) and len(victim.reports("assigned")) == 1
 
         wait_for(shared, "the victim to be a member", STEP_TIMEOUT_S)
         wait_for(lambda: len(victim.fetches()) == 2 and watcher.fetches(), "fetches", STEP_TIMEOUT_S)
 
         def fetch_just_begun() -> bool:
-            """There is time to kill its client before it is answered."""
+            """There is time to kill the client before its fetch is answered."""
             old = victim.fetches()
             wait_for(lambda: len(victim.fetches() | old) > 2, "a new fetch of the victim", STEP_TIMEOUT_S)
             begun = time.monotonic()
@@ -221,11 +221,11 @@ def make(
         survivor.process.stdin.flush()
 
         def read() -> bool:
-            return len(survivor.told("consumed")) == 2 and len(watcher.told("consumed")) == 1
+            return len(survivor.reports("consumed")) == 2 and len(watcher.reports("consumed")) == 1
 
-        wait_for(read, "what was produced after the restart", STEP_TIMEOUT_S)
-        wait_for(fetch_again, "fetches in the end", STEP_TIMEOUT_S)
-        # What the clients do when nobody looks any more does not belong here.
+        wait_for(read, "the records produced after the restart", STEP_TIMEOUT_S)
+        wait_for(fetch_again, "fetches at the end", STEP_TIMEOUT_S)
+        # What the clients do after the capture has ended does not matter.
         survivor.wait_for_rest()
         for one in stayed:
             one.process.send_signal(signal.SIGSTOP)
@@ -238,7 +238,7 @@ def make(
 
 
 def load(folder: Path, broker_log: Path) -> Kills:
-    """Read the files of the run."""
+    """Load the files of the run."""
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = tuple(json.loads(line) for line in (folder / "live.out").read_bytes().splitlines())
     accounts = {}
@@ -266,8 +266,8 @@ def load(folder: Path, broker_log: Path) -> Kills:
 
 @contextmanager
 def _nobody_at(ports: Iterable[int]) -> Iterator[None]:
-    """Keep ports from being given to anybody else: a client that is given the very port that it wants to connect to
-    would talk to itself. They refuse connections, and a broker can listen there."""
+    """Keep ports from being assigned to other sockets: a client whose local port is the one it connects to would talk
+    to itself. The ports refuse connections, and a broker can listen on them."""
     with ExitStack() as stack:
         for port in ports:
             placeholder = stack.enter_context(socket.socket())
@@ -277,24 +277,24 @@ def _nobody_at(ports: Iterable[int]) -> Iterator[None]:
 
 
 def outstanding(logged: Iterable[Entry]) -> dict[Key, Entry]:
-    """Requests that a log names without naming their responses."""
+    """Requests in a log without responses."""
     waiting: dict[Key, list[Entry]] = defaultdict(list)
     for entry in logged:
         key = (entry.get("client_id"), entry.get("client_port"), entry["node"], entry["correlation_id"])
         if entry["kind"] == "request":
             waiting[key].append(entry)
         elif waiting[key]:
-            # One that has begun anew to count its requests gets no answer any more to those of before.
+            # A client that has restarted its correlation ids gets no more responses to older requests.
             waiting[key].pop()
     return {(*key, place): entry for key, entries in waiting.items() for place, entry in enumerate(entries)}
 
 
 def read_reports_so_far(file: Path) -> list[Entry]:
-    """All whole reports: who is killed may leave half a line."""
+    """All complete reports; a killed process may leave an incomplete line."""
     whole, _, _ = file.read_text(encoding="utf-8").rpartition("\n")
     return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
 
 def _owns(member: _Party, partitions: list[int]) -> bool:
-    told = member.told("assigned")
-    return bool(told) and told[-1]["partitions"] == partitions
+    reports = member.reports("assigned")
+    return bool(reports) and reports[-1]["partitions"] == partitions

@@ -1,4 +1,4 @@
-"""The processes of a run, with their output in files of its folder: client programs and `kafkasniff live`."""
+"""The processes of a run, with their output in its folder: client programs and `kafkasniff live`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ ROOT = Path(__file__).resolve().parents[2]
 LIVE_TIMEOUT_S = 30
 
 OWN_STATE = {"live-behind", "live-caught-up"}
-"""Problems of the watcher, not of what it watches: on a busy machine it may fall behind for a moment. What it left out
-meanwhile would be missing in the comparisons."""
+"""Problems of the watcher, not of the watched programs: on a busy machine, it may fail to keep up for a moment. The
+comparisons would then report what it skipped."""
 
 
 class ClientError(SetupError):
-    """A client program ended by itself before it was through, or did not get through."""
+    """A client program failed or did not finish."""
 
 
 @contextmanager
 def process(
     command: Sequence[str], folder: Path, name: str, *, stdin: int = subprocess.DEVNULL, **environment: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process whose output goes to `NAME.out` and `NAME.err`; ended, by force if need be, when the block ends."""
+    """A process with output to `NAME.out` and `NAME.err`; ended, by force if necessary, when the block ends."""
     with (folder / f"{name}.out").open("wb") as out, (folder / f"{name}.err").open("wb") as err:
         started = subprocess.Popen(
             command, stdin=stdin, stdout=out, stderr=err, cwd=ROOT, env={**os.environ, **environment}
@@ -49,9 +49,9 @@ def process(
 
 @contextmanager
 def live(folder: Path, ports: Sequence[int], *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`kafkasniff live` on the ports, from the moment that it listens; stopped as Ctrl-C does when the block ends."""
+    """`kafkasniff live` on the ports, from the moment it listens; interrupted like by Ctrl-C when the block ends."""
     bpf = " or ".join(f"tcp port {port}" for port in ports)
-    # A test's folder is root's, and the Python may be.
+    # A test's folder belongs to root, and so may the Python.
     stays = ["--keep-root"] if os.geteuid() == 0 else []
     command = [sys.executable, "-m", "kafkasniff", "live", *stays, "-i", "lo", "--format", "json", *options, bpf]
     with process(command, folder, "live") as running:
@@ -66,7 +66,7 @@ def live(folder: Path, ports: Sequence[int], *options: str) -> Iterator[subproce
 
 
 def finished(running: subprocess.Popen[bytes], folder: Path, name: str, timeout_s: float) -> None:
-    """Wait for a process that has to end with 0. Raises SetupError with what it said."""
+    """Wait for a process that must exit with 0. Raises SetupError with its output."""
     try:
         code = running.wait(timeout_s)
     except subprocess.TimeoutExpired:
@@ -76,19 +76,19 @@ def finished(running: subprocess.Popen[bytes], folder: Path, name: str, timeout_
 
 
 def wait_for(done: Callable[[], bool], what: str, timeout_s: float) -> None:
-    """Return when `done`. Raises ClientError where that takes too long."""
+    """Return when `done`. Raises ClientError if that takes too long."""
     deadline = time.monotonic() + timeout_s
     while not done():
         if time.monotonic() > deadline:
-            raise ClientError(f"waited in vain for {what}")
+            raise ClientError(f"timed out waiting for {what}")
         time.sleep(0.05)
 
 
 def tail(file: Path) -> str:
-    """The end of what a process said."""
+    """The end of a process's output."""
     return file.read_text(encoding="utf-8", errors="replace")[-2000:]
 
 
 def write(file: Path, facts: dict[str, Any]) -> None:
-    """Facts of a run that its tests ask for."""
+    """Write facts of a run that its tests need."""
     file.write_text(json.dumps(facts, indent=1), encoding="utf-8")

@@ -1,8 +1,8 @@
-"""One run in which all goes well: three kinds of clients at once, and two captures of what they say to a real broker.
+"""One run without failures: three kinds of clients at once, and two captures of their traffic with a real broker.
 
-`kafkasniff live` decodes while they run; tcpdump keeps the packets beside it. Each client program has a listener of the
-broker for itself, so that the port tells which program a message belongs to. Everything ends up as files in one folder:
-the run is made once, whatever number of processes tests it.
+`kafkasniff live` decodes while they run, and tcpdump saves the packets. Each client program has its own listener, so
+the port identifies a message's program. All results are files in one folder: the run is made once, no matter how many
+processes test it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FOLDER = Path(__file__).with_name("clients")
 JAVA_PROGRAM = "JavaWorkload"
 
 RELEASE = COVERED_VERSION
-"""Of broker and Java client: the one that the definitions are of."""
+"""Version of the broker and the Java client: the one that the definitions cover."""
 
 ENVIRONMENTS = (CONFLUENT, KAFKA_PYTHON_PACKAGES)
-"""Packages of the Python clients, pinned: the formats of their logs are no interface."""
+"""Packages of the Python clients, pinned because the formats of their logs are not stable."""
 
 UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
-"""Options of a Java that takes Kafka's classes for sound: looking through each of them is a good part of its start."""
+"""JVM options that skip the verification of Kafka's classes, which takes a good part of the start."""
 
 CLIENT_TIMEOUT_S = 180
 COMPILE_TIMEOUT_S = 120
@@ -43,13 +43,13 @@ COMPILE_TIMEOUT_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A client program: the name of its files and of its listener, its command line but for the broker's address."""
+    """A client program: the name of its files and its listener, and its command line without the broker's address."""
 
     name: str
     command: Callable[[Path], Sequence[str]]
-    """Given the folder of the compiled Java classes."""
+    """Called with the folder of the compiled Java classes."""
     log: LogParser
-    """Reads the requests and responses that the client's own log names."""
+    """Reads the requests and responses in the client's own log."""
 
     @property
     def listener(self) -> str:
@@ -76,18 +76,18 @@ PROGRAMS = (
 )
 
 LISTENERS = tuple(program.listener for program in PROGRAMS)
-"""What a broker has to have for a run."""
+"""Broker settings for a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one client program tells, and what kafkasniff decoded on its listener's port."""
+    """What one client program reports, and what kafkasniff decoded on its listener's port."""
 
     name: str
     reports: tuple[Entry, ...]
-    """What the program says it did."""
+    """The program's own reports."""
     logged: tuple[Entry, ...]
-    """Requests and responses that the client's own log names."""
+    """Requests and responses in the client's own log."""
     stderr: str
     lines: tuple[Line, ...]
     """The lines of `kafkasniff live`."""
@@ -95,31 +95,31 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The files of a run, read."""
+    """The loaded files of a run."""
 
     folder: Path
     ports: dict[str, int]
     lines: tuple[Line, ...]
-    """All lines of `kafkasniff live`, in their order."""
+    """All lines of `kafkasniff live`, in order."""
     said: str
-    """What it wrote to stderr."""
+    """Its stderr."""
     exit_code: int
     accounts: tuple[Account, ...]
     handled: tuple[Handled, ...]
-    """What the broker's own log says of the requests of these programs that it was through with."""
+    """Requests of these programs that the broker finished, from its own log."""
 
     def account(self, name: str) -> Account:
-        """That of the program with this name."""
+        """The account of the program with this name."""
         return next(one for one in self.accounts if one.name == name)
 
     @property
     def capture(self) -> Path:
-        """What tcpdump kept; a `manifest.json` beside it names the broker's ports (tests.evidence.wire)."""
+        """The packets of tcpdump; a `manifest.json` beside the file gives the broker's ports (tests.evidence.wire)."""
         return self.folder / "beside.pcap"
 
 
 def fetch() -> None:
-    """Everything that tests take from the cache of `captures.record`, downloaded if need be. Raises SetupError."""
+    """Fetch what tests take from the cache of `captures.record`, with downloads if necessary. Raises SetupError."""
     for release in {RELEASE, *RELEASES}:
         kafka_jars(release)
     for packages in ENVIRONMENTS:
@@ -127,8 +127,8 @@ def fetch() -> None:
 
 
 def make(folder: Path, broker: RealBroker, wait_until_ready: Callable[[], object]) -> None:
-    """Make a run with a broker that has the `LISTENERS` and has chosen its ports. Raises SetupError, with what the
-    process said, where something does not start or fails; of these ClientError where it is a client."""
+    """Make a run with a broker that has the `LISTENERS` and has chosen its ports. Raises SetupError with the process's
+    output if something does not start or fails, ClientError (a SetupError) if it is the client."""
     started = time.monotonic()
     classes = folder / "classes"
     ports = {program.name: broker.port(program.listener) for program in PROGRAMS}
@@ -148,7 +148,7 @@ def make(folder: Path, broker: RealBroker, wait_until_ready: Callable[[], object
 
 
 def load(folder: Path, broker_log: Path) -> Run:
-    """Read the files of a run."""
+    """Load the files of a run."""
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = tuple(json.loads(line) for line in (folder / "live.out").read_bytes().splitlines())
     accounts = []
@@ -170,14 +170,14 @@ def load(folder: Path, broker_log: Path) -> Run:
 
 
 def _compiler(classes: Path) -> list[str]:
-    """The program and those classes of the recorded programs that it uses."""
+    """The program and the classes of the recorded programs that it uses."""
     command = [str(Path(java()).with_name("javac")), "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"]
     command += ["-d", str(classes), "-cp", class_path(RELEASE)]
     return [*command, "-sourcepath", str(CLIENTS / "java"), str(FOLDER / f"{JAVA_PROGRAM}.java")]
 
 
 def _run_clients(folder: Path, classes: Path, broker: RealBroker) -> None:
-    """All programs at once: the machine has idle time in each of them."""
+    """Run all programs at once, because each of them is idle much of the time."""
     commands = {program.name: [*program.command(classes), broker.bootstrap(program.listener)] for program in PROGRAMS}
     with ExitStack() as stack:
         running = {

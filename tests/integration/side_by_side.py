@@ -1,6 +1,6 @@
-"""All runs, made with one broker: starting it takes as long as any of them, and two wait a good deal, side by side.
+"""All runs, with one broker: starting it takes as long as any of them, and two of them wait much of the time.
 
-The clients of the workload, and then of the run with TLS, have left before the broker is killed.
+The clients of the workload and of the run with TLS exit before the broker is killed.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from tests.integration.broker_log import REQUEST_LOG
 WORKLOAD = "workload"
 KILLS = "kills"
 ENCRYPTED = "encrypted"
-"""Folders of the runs in that of all."""
+"""Folders of the runs in the common folder."""
 
 PROPERTIES = {
     **QUICK_GROUPS,
-    # Quick heartbeats, but no member is thrown out because the machine is busy.
+    # Frequent heartbeats, but no member is removed because the machine is busy.
     "group.consumer.session.timeout.ms": "30000",
-    # The killed client asks for as little as this allows.
+    # The killed client asks for the shortest timeout that this allows.
     "group.min.session.timeout.ms": "1000",
-    # The records' timestamps are of 2023: a broker that runs for longer than 30 s would begin to delete them.
+    # The records' timestamps are from 2023, so a broker that runs for longer than 30 s would begin to delete them.
     "log.retention.ms": "-1",
 }
 
 
 def make(folder: Path) -> None:
-    """Make the runs. Raises SetupError, with what the process said, where something does not start or fails; of these
-    ClientError where it is a client."""
+    """Make the runs. Raises SetupError with the process's output if something does not start or fails, ClientError (a
+    SetupError) if it is a client."""
     certificates.made()
     listeners = [Listener(name) for name in (*run.LISTENERS, *kills.LISTENERS)]
     broker = RealBroker(
@@ -62,10 +62,10 @@ def make(folder: Path) -> None:
 
 
 def load_workload(folder: Path) -> run.Run:
-    """Read the files of the run in which all goes well."""
+    """Load the files of the run without failures."""
     return run.load(folder / WORKLOAD, folder / "broker" / "server.log")
 
 
 def load_kills(folder: Path) -> kills.Kills:
-    """Read the files of the run with the kills."""
+    """Load the files of the run with the kills."""
     return kills.load(folder / KILLS, folder / "broker" / "server.log")

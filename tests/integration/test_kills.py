@@ -1,4 +1,4 @@
-"""What `kafkasniff live` shows when a client, and then the broker, ends without a word (SIGKILL)."""
+"""What `kafkasniff live` shows when a client, and then the broker, is killed (SIGKILL)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("bro
 every_party = pytest.mark.parametrize("party", PARTIES, ids=lambda party: party.name)
 
 KINDS = {"victim": "python", "survivor": "librdkafka", "watcher": "python"}
-"""What kind of client each party is (of `client_logs.LOGS`)."""
+"""The kind of client of each party (of `client_logs.LOGS`)."""
 
 SOON_NS = 1_000_000_000
-"""How long after a kill the kernel may take to end the connections of who was killed."""
+"""How long after a kill the kernel may take to end the connections of the killed process."""
 
 
 def nanoseconds(time: str) -> int:
-    """Of a line, since 1970."""
+    """A line's time since 1970."""
     whole, _, fraction = time.removesuffix("Z").partition(".")
     return int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp()) * 1_000_000_000 + int(fraction)
 
@@ -40,7 +40,7 @@ def messages(run: Kills, kind: str) -> list[Line]:
 
 
 def unanswered(lines: tuple[Line, ...]) -> list[Line]:
-    """Requests without a response."""
+    """Requests without responses."""
     answered = {line["exchange"] for line in lines if line["type"] == "response"}
     return [line for line in lines if line["type"] == "request" and line["exchange"] not in answered]
 
@@ -52,12 +52,12 @@ def table(run: Kills, name: str) -> list[dict[str, Any]]:
 
 
 def place(line: Line) -> Place:
-    """Of a message's connection."""
+    """Key of a message's connection."""
     return client_port(line), int(line["broker"].rpartition(":")[2])
 
 
 def place_of_row(row: dict[str, Any]) -> Place:
-    """Likewise, of a row of the tables."""
+    """The same key, from a row of the tables."""
     return row["client_port"], row["broker_port"]
 
 
@@ -66,7 +66,7 @@ def on_the_wire(run: Kills) -> tuple[Connection, ...]:
 
 
 def connection_at(run: Kills, where: Place, time: int) -> Connection:
-    """The one that there was, or had been, at this place and time."""
+    """The latest connection with these ports at this time."""
     return [one for one in on_the_wire(run) if one.place == where and one.begun_ns <= time][-1]
 
 
@@ -75,10 +75,10 @@ def connection_of(run: Kills, line: Line) -> Connection:
 
 
 def with_connections_as_made(run: Kills, lines: tuple[Line, ...]) -> tuple[Line, ...]:
-    """Lines with what crossed a RST on the wire given to the connection that was reset.
+    """Lines where messages that crossed a RST on the wire are assigned to the connection that was reset.
 
-    A segment that the client was about to send when the RST came is captured behind it: kafkasniff tells it as of a
-    further connection, whose beginning it has not seen.
+    A segment that the client was about to send when the RST arrived is captured after it. kafkasniff reports it as part
+    of another connection whose beginning was not captured.
     """
     numbers: dict[Connection, int] = {}
     found = []
@@ -99,9 +99,9 @@ def test_nothing_is_lost_and_nothing_is_invented(kills_run: Kills) -> None:
     addresses = {f"127.0.0.1:{port}" for port in kills_run.ports.values()}
     for line in kills_run.lines:
         if line["type"] == "problem":
-            # What comes from a socket that is no more may bear a number that is no longer expected.
+            # A segment from a closed socket may have a sequence number that is no longer expected.
             if line["kind"] == "connection-rejected":
-                # The kill may come right behind an answer to ApiVersions; that is one of the causes it names.
+                # The kill may directly follow a response to ApiVersions; that is one of the causes in the message.
                 assert "a broker that stops" in line["detail"]
                 continue
             assert line["kind"] in {"request-unanswered", "tcp-rst-ignored"} | OWN_STATE
@@ -113,24 +113,24 @@ def test_nothing_is_lost_and_nothing_is_invented(kills_run: Kills) -> None:
 
 
 @every_party
-def test_client_and_kafkasniff_tell_the_same_messages(kills_run: Kills, party: Any) -> None:
+def test_client_log_and_kafkasniff_have_the_same_messages(kills_run: Kills, party: Any) -> None:
     account = kills_run.accounts[party.name]
     ours = [one for one in on_the_wire(kills_run) if one.place[1] == kills_run.ports[party.name]]
     seen = Decoded(account.lines, ())
     broken = [one.place[0] for one in ours if one.broken_off]
     assert [*compare.messages(account, seen, broken), *compare.pairs(account, seen)] == []
-    assert list(latencies.longer_than_told(account, KINDS[party.name])) == []
+    assert list(latencies.longer_than_logged(account, KINDS[party.name])) == []
     made = dataclasses.replace(account, lines=with_connections_as_made(kills_run, account.lines))
     silent = [one.place[0] for one in ours if one.silent]
     assert list(latencies.connections_differ(made, KINDS[party.name], silent)) == []
 
 
 @every_party
-def test_what_a_client_waited_for_in_vain_is_unanswered(kills_run: Kills, party: Any) -> None:
-    """By its own log; but for answers that came when the client was gone, at rest, or closing the connection, and for
-    requests that never left."""
+def test_requests_without_response_in_the_client_log_are_unanswered(kills_run: Kills, party: Any) -> None:
+    """According to the client's own log, except for responses that arrived when the client was killed, idle, or closing
+    the connection, and for requests that were never sent."""
     account = kills_run.accounts[party.name]
-    told = Counter((entry["api"], entry["correlation_id"]) for entry in outstanding(account.logged).values())
+    reported = Counter((entry["api"], entry["correlation_id"]) for entry in outstanding(account.logged).values())
     ours = Counter((line["api"], line["correlation_id"]) for line in unanswered(account.lines))
     logged, decoded = Counter[Any](), Counter[Any]()
     for entries, found, kind in ((account.logged, logged, "kind"), (account.lines, decoded, "type")):
@@ -139,43 +139,43 @@ def test_what_a_client_waited_for_in_vain_is_unanswered(kills_run: Kills, party:
     def only(one: Counter[Any], other: Counter[Any], kind: str) -> Counter[Any]:
         return Counter({key[1:]: count for key, count in (one - other).items() if key[0] == kind})
 
-    assert ours + only(decoded, logged, "response") + only(logged, decoded, "request") == told
+    assert ours + only(decoded, logged, "response") + only(logged, decoded, "request") == reported
     assert any(api == "Fetch" for api, _ in ours)
 
 
-def test_each_unanswered_request_is_told_when_its_connection_ends(kills_run: Kills) -> None:
-    """One problem for each, at the packet that ended the connection; of what was open in the end there is none."""
-    told: dict[int, list[int]] = defaultdict(list)
+def test_each_unanswered_request_is_reported_when_its_connection_ends(kills_run: Kills) -> None:
+    """One problem for each, at the packet that ended the connection; none for connections open at the end."""
+    reported: dict[int, list[int]] = defaultdict(list)
     for line in messages(kills_run, "problem"):
         if line["kind"] == "request-unanswered":
             assert line["direction"] == "request"
-            told[line["connection"]].append(nanoseconds(line["time"]))
+            reported[line["connection"]].append(nanoseconds(line["time"]))
     waiting: dict[int, list[Line]] = defaultdict(list)
     for line in unanswered(kills_run.lines):
         waiting[line["connection"]].append(line)
-    assert told.keys() <= waiting.keys()
+    assert reported.keys() <= waiting.keys()
     over = 0
     for connection, requests in waiting.items():
         over_at = set(connection_of(kills_run, requests[0]).over_ns)
         if over_at:
-            assert len(told[connection]) == len(requests)
-            assert len(set(told[connection])) == 1
-            assert set(told[connection]) <= over_at
+            assert len(reported[connection]) == len(requests)
+            assert len(set(reported[connection])) == 1
+            assert set(reported[connection]) <= over_at
             over += len(requests)
         else:
-            assert connection not in told
-    # Of victim, survivor and watcher one fetch each, at the least; the last two wait again in the end.
+            assert connection not in reported
+    # At least one fetch each by victim, survivor and watcher; the last two wait again at the end.
     assert over >= 3
     assert len(unanswered(kills_run.lines)) >= over + 2
 
 
-def test_the_tables_tell_how_each_exchange_and_each_connection_ended(kills_run: Kills) -> None:
+def test_the_tables_show_how_each_exchange_and_connection_ended(kills_run: Kills) -> None:
     exchanges = table(kills_run, "exchanges")
-    told = Counter(line["kind"] for line in messages(kills_run, "problem"))
+    reported = Counter(line["kind"] for line in messages(kills_run, "problem"))
     statuses = Counter(one["status"] for one in exchanges)
     assert statuses.keys() == {"answered", "unanswered", "open"}
     assert statuses["answered"] == len(messages(kills_run, "response"))
-    assert statuses["unanswered"] == told["request-unanswered"]
+    assert statuses["unanswered"] == reported["request-unanswered"]
     assert statuses["unanswered"] + statuses["open"] == len(unanswered(kills_run.lines))
     restarted = kills_run.times_ns["restarted"][0]
     assert all(one["time_ns"] > restarted for one in exchanges if one["status"] == "open")
@@ -187,7 +187,7 @@ def test_the_tables_tell_how_each_exchange_and_each_connection_ended(kills_run: 
         found = connection_at(kills_run, place_of_row(one), one["time_ns"]).marked
         finished = {by_client for _, by_client, flags in found if "F" in flags}
         if finished == {True, False}:
-            assert one["ended"] in {"fin", "rst"}  # a RST may come before the second FIN, or behind it
+            assert one["ended"] in {"fin", "rst"}  # a RST may come before the second FIN, or after it
         elif any("R" in flags for _, _, flags in found):
             assert one["ended"] == "rst"
         else:
@@ -202,7 +202,7 @@ def test_the_tables_tell_how_each_exchange_and_each_connection_ended(kills_run: 
 
 
 def test_the_kernel_ends_the_connections_of_a_killed_client(kills_run: Kills) -> None:
-    """And nothing comes from it afterwards."""
+    """Nothing arrives from it afterwards."""
     before, after = kills_run.times_ns["client-killed"]
     lines = kills_run.accounts["victim"].lines
     assert all(nanoseconds(line["time"]) < after for line in lines if line["type"] == "request")
@@ -212,11 +212,12 @@ def test_the_kernel_ends_the_connections_of_a_killed_client(kills_run: Kills) ->
         if min(closed) > before:
             killed += 1
             assert min(closed) < after + SOON_NS
-    assert killed >= 3  # the member's fetches and its coordinator's, the reader's fetches
+    assert killed >= 3  # connections: the member's fetches, its coordinator, the reader's fetches
 
 
-def test_the_broker_answers_a_fetch_of_a_client_that_is_gone(kills_run: Kills) -> None:
-    """A broker does not read from a connection while it has a request of it: it finds nobody there when it answers."""
+def test_the_broker_answers_a_fetch_of_a_killed_client(kills_run: Kills) -> None:
+    """A broker does not read from a connection while it handles a request: it finds the client gone when it
+    responds."""
     _, killed = kills_run.times_ns["client-killed"]
     late = [
         line
@@ -232,22 +233,23 @@ def test_the_broker_answers_a_fetch_of_a_client_that_is_gone(kills_run: Kills) -
     assert row["end_time_ns"] >= time
 
 
-def test_a_fetch_of_a_killed_client_that_nobody_answers(kills_run: Kills) -> None:
-    """The other one is held for longer than the broker lives."""
+def test_an_unanswered_fetch_of_a_killed_client(kills_run: Kills) -> None:
+    """The other fetch is held for longer than the broker lives."""
     waiting = unanswered(kills_run.accounts["victim"].lines)
     assert {line["client_id"] for line in waiting} == {"victim-reader"}
-    told = [
+    reported = [
         nanoseconds(line["time"])
         for line in messages(kills_run, "problem")
         if line["kind"] == "request-unanswered" and line["connection"] == waiting[0]["connection"]
     ]
     before, after = kills_run.times_ns["broker-killed"]
-    assert len(told) == len(waiting)
-    assert all(before < time < after + SOON_NS for time in told)
+    assert len(reported) == len(waiting)
+    assert all(before < time < after + SOON_NS for time in reported)
 
 
-def test_the_group_goes_on_without_its_killed_member(kills_run: Kills) -> None:
-    """It did not leave: the coordinator finds out when its session ends, and tells the other in a heartbeat."""
+def test_the_group_continues_without_its_killed_member(kills_run: Kills) -> None:
+    """The member did not leave: the coordinator notices when its session expires, and informs the other by
+    heartbeat."""
     _, killed = kills_run.times_ns["client-killed"]
     survivor, victim = (Decoded(kills_run.accounts[name].lines, ()) for name in ("survivor", "victim"))
     assert victim.messages("LeaveGroup", "request") == []
@@ -258,18 +260,18 @@ def test_the_group_goes_on_without_its_killed_member(kills_run: Kills) -> None:
     assert {one["member_id"] for one in with_it[-1]["body"]["members"]} > set(names)
     assert {one["member_id"] for one in without[0]["body"]["members"]} == {without[0]["body"]["member_id"]}
     assert without[0]["body"]["generation_id"] == with_it[-1]["body"]["generation_id"] + 1
-    told = [
+    reported = [
         line
         for line in survivor.messages("Heartbeat", "response")
         if nanoseconds(line["time"]) > killed and [one["name"] for one in line["errors"]] == ["REBALANCE_IN_PROGRESS"]
     ]
-    assert told
-    assert nanoseconds(told[0]["time"]) < nanoseconds(without[0]["time"])
+    assert reported
+    assert nanoseconds(reported[0]["time"]) < nanoseconds(without[0]["time"])
     assert survivor.assignments("survivor")[-1] == {"vigil-0", "vigil-1"}
     assert {line["body"]["group_id"] for line in survivor.messages("JoinGroup", "request")} == {GROUP}
 
 
-def test_a_killed_broker_ends_every_connection_and_says_nothing_more(kills_run: Kills) -> None:
+def test_a_killed_broker_ends_every_connection_and_sends_nothing_more(kills_run: Kills) -> None:
     before, after = kills_run.times_ns["broker-killed"]
     restarted, _ = kills_run.times_ns["restarted"]
     for line in kills_run.lines:
@@ -283,9 +285,9 @@ def test_a_killed_broker_ends_every_connection_and_says_nothing_more(kills_run: 
         assert one["end_time_ns"] < after + SOON_NS
 
 
-def test_attempts_to_connect_to_nobody_are_no_conversations(kills_run: Kills) -> None:
-    """A SYN that is answered with a RST has neither messages nor problems nor a row, nor has a connection that is reset
-    before anything is said."""
+def test_refused_connection_attempts_are_not_conversations(kills_run: Kills) -> None:
+    """A SYN that is answered with a RST yields no messages, problems or rows, and neither does a connection that is
+    reset before anything is sent."""
     killed, _ = kills_run.times_ns["broker-killed"]
     refused = {one for one in on_the_wire(kills_run) if one.refused}
     assert len(refused) >= 2
@@ -297,7 +299,7 @@ def test_attempts_to_connect_to_nobody_are_no_conversations(kills_run: Kills) ->
     assert not [one for one in ours if one.silent]
 
 
-def test_connections_to_the_broker_that_is_back_are_new_ones(kills_run: Kills) -> None:
+def test_connections_to_the_restarted_broker_are_new(kills_run: Kills) -> None:
     restarted, _ = kills_run.times_ns["restarted"]
     for name in ("survivor", "watcher"):
         lines = kills_run.accounts[name].lines
@@ -311,7 +313,7 @@ def test_connections_to_the_broker_that_is_back_are_new_ones(kills_run: Kills) -
             assert (first["type"], first["api"]) == ("request", "ApiVersions")
 
 
-def test_what_is_said_after_the_restart_is_decoded(kills_run: Kills) -> None:
+def test_messages_after_the_restart_are_decoded(kills_run: Kills) -> None:
     restarted, _ = kills_run.times_ns["restarted"]
     everything = Decoded(kills_run.lines, ())
     produced = {(one.topic, one.partition, one.offset, one.record["value"]) for one in everything.produced}
@@ -326,20 +328,20 @@ def test_what_is_said_after_the_restart_is_decoded(kills_run: Kills) -> None:
         consumed = Counter(
             (one.partition, one.record["value"]) for one in Decoded(account.lines, ()).consumed if one.topic == "vigil"
         )
-        told = Counter((one["partition"], one["value"]) for one in account.reports if one["kind"] == "consumed")
-        assert consumed == told
+        reported = Counter((one["partition"], one["value"]) for one in account.reports if one["kind"] == "consumed")
+        assert consumed == reported
     assert all(nanoseconds(line["time"]) > restarted for line in everything.messages("Produce", "request"))
 
 
-def test_the_broker_tells_of_the_same_requests(kills_run: Kills) -> None:
-    """Those that it had answered: its log ends with it. When nobody looks any more no client asks it for anything."""
+def test_the_broker_logs_the_same_requests(kills_run: Kills) -> None:
+    """The requests that it answered: its log ends when it is killed. At the end of the capture, no client sends any."""
     listeners = {party.listener for party in PARTIES}
     differences = list(latencies.broker_differs(kills_run.lines, kills_run.handled, listeners))
-    assert [one for one in differences if not one.startswith("answered, but not told")] == []
+    assert [one for one in differences if not one.startswith("answered, but not logged")] == []
     assert len(differences) <= 1  # killed between its answer and its log
 
 
-def test_the_kept_packets_decode_to_the_same(kills_run: Kills) -> None:
+def test_the_saved_packets_decode_to_the_same_messages(kills_run: Kills) -> None:
     result = kafkasniff("decode", "--quiet", "--format", "json", kills_run.kept)
     assert (result.code, result.err) == (0, "")
 

@@ -1,4 +1,4 @@
-"""`kafkasniff live` while real clients talk to a real broker: what it decodes is what the clients say they did."""
+"""`kafkasniff live` with real clients and a real broker: it decodes what the clients report."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_capture_was_whole(real_run: Run) -> None:
 
 
 def test_every_line_is_of_one_of_the_clients(real_run: Run) -> None:
-    """No message comes from anybody else; problems are those of clients that hang up before their answer is there."""
+    """All messages are of the clients; the only problems are clients that hang up before their response arrives."""
     ports = {f"127.0.0.1:{port}" for port in real_run.ports.values()}
     others = Counter()
     for line in real_run.lines:
@@ -55,7 +55,7 @@ def test_every_line_is_of_one_of_the_clients(real_run: Run) -> None:
             assert line["type"] in {"request", "response"}
             assert line["broker"] in ports
             assert line["problems"] == []
-    # A closed socket answers what still comes with a RST that has the number of its FIN, one below what is expected.
+    # A closed socket answers late segments with a RST numbered like its FIN, one below the expected number.
     assert others.keys() <= {"request-unanswered", "stream-cut", "tcp-rst-ignored"} | OWN_STATE
     requests = {line["exchange"] for line in real_run.lines if line["type"] == "request"}
     answered = {line["exchange"] for line in real_run.lines if line["type"] == "response"}
@@ -67,13 +67,13 @@ def test_every_line_is_of_one_of_the_clients(real_run: Run) -> None:
 
 
 @every_client
-def test_client_and_kafkasniff_tell_the_same(real_run: Run, name: str) -> None:
-    assert compare.differences(real_run.account(name)) == []
+def test_client_and_kafkasniff_agree(real_run: Run, name: str) -> None:
+    assert list(compare.differences(real_run.account(name))) == []
 
 
 @every_client
-def test_the_client_did_what_there_is_to_see(real_run: Run, name: str) -> None:
-    """An empty account would agree with anything."""
+def test_the_client_did_the_expected_work(real_run: Run, name: str) -> None:
+    """Otherwise, an empty account would agree with anything."""
     account = real_run.account(name)
     kinds = Counter(entry["kind"] for entry in account.reports)
     wanted = {"created": 4, "produced": 41, "consumed": 42, "assigned": 3, "revoked": 3, "committed": 4, "left": 2}
@@ -87,19 +87,19 @@ def test_the_client_did_what_there_is_to_see(real_run: Run, name: str) -> None:
 
 
 @every_client
-def test_answers_came_while_the_client_waited_for_them(real_run: Run, name: str) -> None:
-    assert list(latencies.longer_than_told(real_run.account(name), name)) == []
+def test_responses_arrived_while_the_client_waited(real_run: Run, name: str) -> None:
+    assert list(latencies.longer_than_logged(real_run.account(name), name)) == []
 
 
-def test_the_broker_tells_of_the_same_requests_and_had_them_no_longer(real_run: Run) -> None:
-    """Its log names each with its client's port: with that every request is told apart, and so is one there twice."""
+def test_the_broker_logs_the_same_requests_for_no_longer(real_run: Run) -> None:
+    """The log has each request with its client's port, which identifies the request, even if it is duplicated."""
     listeners = {program.listener for program in PROGRAMS}
     assert list(latencies.broker_differs(real_run.lines, real_run.handled, listeners)) == []
     assert len(real_run.handled) > 500
 
 
 @every_client
-def test_clients_connect_as_often_as_they_tell(real_run: Run, name: str) -> None:
+def test_clients_connect_as_often_as_they_log(real_run: Run, name: str) -> None:
     assert list(latencies.connections_differ(real_run.account(name), name)) == []
 
 
@@ -107,8 +107,8 @@ def test_clients_connect_as_often_as_they_tell(real_run: Run, name: str) -> None
     ("name", "client_id", "api"),
     [("java", "java-idle", "Fetch"), ("librdkafka", "rdkafka-idle", "Produce"), ("python", "python-idle", "Produce")],
 )
-def test_a_client_that_connects_anew(real_run: Run, name: str, client_id: str, api: str) -> None:
-    """The same client goes on with a new connection after it has closed its old one."""
+def test_a_client_that_reconnects(real_run: Run, name: str, client_id: str, api: str) -> None:
+    """The same client continues on a new connection after it has closed its old one."""
     times = defaultdict(list)
     for line in real_run.account(name).lines:
         if line["client_id"] == client_id and line["api"] == api:
@@ -117,8 +117,8 @@ def test_a_client_that_connects_anew(real_run: Run, name: str, client_id: str, a
     assert max(times[first]) < min(times[last])
 
 
-def test_the_kept_packets_decode_to_the_same_messages(real_run: Run) -> None:
-    """In each stream, one by one; only times and numbers given across streams may differ from the live run's."""
+def test_the_saved_packets_decode_to_the_same_messages(real_run: Run) -> None:
+    """In each stream, one by one; only times and numbers given across streams may differ from the live run."""
     result = kafkasniff("decode", "--quiet", "--format", "json", real_run.capture)
     assert (result.code, result.err) == (0, "")
     live, kept = streams(real_run.lines), streams(result.objects)
@@ -148,14 +148,14 @@ def streams(lines: Any) -> dict[tuple[str, str, str], list[Line]]:
 
 
 def plain(value: Any) -> Any:
-    """A line without places, and without what may have been learnt from another stream (`_topic_name` and the like)."""
+    """A line without places, and without names that may come from another stream (`_topic_name` and the like)."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items() if name not in PLACES and not name.startswith("_")}
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def test_kafkas_own_classes_read_the_same(real_run: Run) -> None:
-    """Every message of the kept packets, cut into frames by a walk that is not ours and read by Kafka's classes."""
+    """Every message of the saved packets, cut into frames by independent code and read by Kafka's classes."""
     lines = kafkasniff("decode", "--quiet", "--format", "json", real_run.capture).objects
     frames = walk(real_run.capture).frames
     ours, theirs = defaultdict(list), defaultdict(list)

@@ -1,4 +1,4 @@
-"""`kafkasniff live --keylog` on a real broker's listener with TLS, while a client writes the key log."""
+"""`kafkasniff live --keylog` on a real broker's TLS listener, while a client writes the key log."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def test_every_request_that_the_client_reports_is_in_the_output(encrypted_run: P
     } | OWN_STATE
 
     said = list(kafka_python_log((folder / "client.err").read_text(encoding="utf-8").splitlines()))
-    told = ("api_key", "api_version", "correlation_id", "client_port")
+    names = ("api_key", "api_version", "correlation_id", "client_port")
     for kind in ("request", "response"):
-        logged = Counter(tuple(entry[name] for name in told) for entry in said if entry["kind"] == kind)
+        logged = Counter(tuple(entry[name] for name in names) for entry in said if entry["kind"] == kind)
         seen = Counter(
-            (*(line[name] for name in told[:3]), int(line["client"].rpartition(":")[2]))
+            (*(line[name] for name in names[:3]), int(line["client"].rpartition(":")[2]))
             for line in lines
             if line["type"] == kind
         )
         assert logged
         assert logged - seen == Counter(), kind
-        # Answers that came as the client closed are not in its log; requests all are.
+        # Responses that arrived while the client closed are not in its log; all requests are.
         assert kind == "response" or seen == logged
 
     reports = read_reports(folder / "client.out")

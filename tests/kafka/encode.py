@@ -1,6 +1,6 @@
-"""Writes messages from a layout and random values, and tells what a decoder has to make of them.
+"""Writes messages from a layout and random values, together with the expected result of decoding them.
 
-The inverse of the decoders and written apart from them: it shares the layout, and neither formats nor code.
+The inverse of the decoders, and independent of them: it shares the layout, but neither formats nor code.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import base64
 import random
 from typing import Any
 
-from kafkasniff.kafka.layout import Field, Struct
+from kafkasniff.kafka.schema.layout import Field, Struct
 from tests.craft.kafka_bytes import unsigned_varint
 
 NUMBERS = {"int8": (1, True), "int16": (2, True), "error": (2, True), "uint16": (2, False), "int32": (4, True)}
@@ -19,7 +19,7 @@ WORDS = ["", "a", "orders", "größe", "日本語", "x" * 127, "y" * 128, "clien
 
 
 class Plan:
-    """What to choose where the layout leaves a choice."""
+    """Choices where the layout leaves one."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Encoder:
             value = self.rng.choice(WORDS)
             raw = value.encode()
         elif kind == "records":
-            # An empty set of batches: what batches hold is the business of the records' own tests.
+            # An empty set of batches: the records' own tests cover the content of batches.
             raw, value = b"", {"batches": [], "truncated_bytes": 0}
             if field.unaligned:
                 value = {"leading_bytes": 0, **value}

@@ -17,8 +17,8 @@ import crc32c
 import lz4.frame
 import zstandard
 
-from kafkasniff.kafka.context import MAX_RECORDS, DecodeContext, DecodeOptions
-from kafkasniff.kafka.records import decode_records
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import MAX_RECORDS, DecodeContext, DecodeOptions
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 TIME = 1_781_000_000_000
@@ -34,7 +34,7 @@ def xerial(data: bytes, block: int = 32 << 10) -> bytes:
 
 
 def zstd(data: bytes) -> bytes:
-    """As zstd-jni's stream writes it: without the content's size."""
+    """As zstd-jni's stream writes it: without the content size."""
     return zstandard.ZstdCompressor(write_content_size=False).compress(data)
 
 
@@ -153,7 +153,7 @@ def context(
 
 
 def decode(data: bytes, **options: Any) -> tuple[dict[str, Any], DecodeContext]:
-    """What the decoder makes of a whole field, and the context that it told its problems."""
+    """The decoder's result for a whole field, and the context with its problems."""
     where = context(**options)
     return decode_records(data, 0, len(data), where), where
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkasniff.kafka.dissectors import api, data_definitions, data_schema
-from kafkasniff.kafka.schema import Schema
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
+from kafkasniff.kafka.schema.schema import Schema
 
 
 def schemas_of(key: int) -> Iterator[Schema]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.message import decode_request, read_acks, request_header
+from kafkasniff.kafka.messages.message import decode_request, read_acks, request_header
+from kafkasniff.kafka.schema.context import DecodeOptions
 from tests.craft import kafka_bytes as kafka
 from tests.vectors.reader import vectors
 
@@ -18,7 +18,7 @@ def test_there_are_vectors_of_all_versions() -> None:
 
 
 @pytest.mark.parametrize("vector", PRODUCE, ids=lambda vector: f"v{vector.version}-{vector.variant}")
-def test_it_is_that_of_the_body(vector: object) -> None:
+def test_it_agrees_with_the_body(vector: object) -> None:
     data, acks = vector.data, vector.body["acks"]
     header = request_header(data, 0, len(data))
     assert header is not None
@@ -31,7 +31,7 @@ def test_it_is_that_of_the_body(vector: object) -> None:
 @pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 13])
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_at_any_place(version: int, acks: int) -> None:
-    """With a transactional id of any length in front, cut anywhere."""
+    """With a transactional id of any length before it, cut anywhere."""
     for name in (None, "", "t" * 5, "t" * 300):
         before = b"" if version < 3 else (kafka.string(name) if version < 9 else kafka.compact_string(name))
         body = before + kafka.int16(acks)

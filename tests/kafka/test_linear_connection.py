@@ -1,48 +1,19 @@
-"""What a connection costs grows as its bytes do: four times the input takes four times the steps, never sixteen."""
+"""The cost of a connection is linear in its bytes: four times the input takes four times the steps, never sixteen."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 
 import pytest
 
-from kafkasniff.kafka.connection import ConnectionOptions, KafkaConnection
-from kafkasniff.kafka.events import Event
-from kafkasniff.streams import Gap, Run, Stretch
 from tests.craft.kafka_bytes import metadata_request, metadata_response, request
+from tests.kafka.segments import Talk
 from tests.steps import steps
 
 MORE = 4
 MOST = 6
-"""Times as many steps that so many times as much may take; work that is quadratic takes 16."""
-
-
-class Talk:
-    """A connection that is fed its segments and gaps; `events` is what it yielded."""
-
-    def __init__(self) -> None:
-        self.connection = KafkaConnection(ConnectionOptions())
-        self.events: list[Event] = []
-        self._order = 0
-
-    def send(self, direction: int, segments: Sequence[bytes]) -> None:
-        """Segments of one stream, one behind the other."""
-        lengths = [len(segment) for segment in segments]
-        ends = list(accumulate(lengths))
-        orders = list(range(self._order, self._order + len(segments)))
-        self._order += len(segments)
-        times = [1000 * order for order in orders]
-        offsets = [end - length for end, length in zip(ends, lengths, strict=True)]
-        run = Run(b"".join(segments), offsets, lengths, ends, orders, times, orders, times, 0, len(segments))
-        self.events += self.connection.feed([Stretch((None, run) if direction else (run, None))])
-
-    def lose(self, direction: int) -> None:
-        """A gap."""
-        order, self._order = self._order, self._order + 1
-        gap = Gap(order, direction, 10, order, 1000 * order, False, 1000 * order)
-        self.events += self.connection.feed([gap])
+"""Allowed factor of steps for a larger input, by the input's factor; quadratic work would make it 16."""
 
 
 def begun(ids: Sequence[int]) -> Talk:
@@ -71,8 +42,8 @@ def _gap_and_request(talk: Talk, correlation_id: int) -> None:
     talk.send(0, [metadata_request(correlation_id, ["t"])])
 
 
-def passed_over_and_lost(count: int) -> Callable[[], object]:
-    """Half of the requests are answered, each before an older one, behind a gap."""
+def overtaken_and_lost(count: int) -> Callable[[], object]:
+    """Half of the requests are answered, each before an older one, after a gap."""
     talk = begun(range(4 * count))
     talk.lose(1)
     answers = [metadata_response(number, "h", 1, ["t"]) for number in range(1, 4 * count, 2)]
@@ -80,16 +51,16 @@ def passed_over_and_lost(count: int) -> Callable[[], object]:
 
 
 def in_step_and_out(count: int) -> Callable[[], object]:
-    """One segment in which the stream falls out of step again and again."""
+    """One segment in which the stream repeatedly loses its frames."""
     requests = metadata_request(1, ["t"]) + metadata_request(2, ["t"])
     return lambda: Talk().send(0, [(requests + b"\xff" * 20) * count])
 
 
 def small_segments_and_waiting(count: int) -> Callable[[], object]:
-    """Frames are found, but wait for one that began at a segment's start, with many segments of a byte in front."""
+    """Frames are found, but wait for one that began at a segment's start, followed by many one-byte segments."""
     waiting = struct.pack(">i", 1 << 20) + request(3, 1, 1, b"")[4:]
     talk = Talk()
-    # What keeps the segments in front: a frame that may begin within a segment.
+    # This keeps the segments before it: a frame that may begin within a segment.
     talk.send(0, [b"\xff" + waiting, *[b"\xff"] * (20 * count)])
     talk.send(0, [waiting, metadata_request(1, ["t"]), metadata_request(2, ["t"])])
     return lambda: talk.send(0, [b"\xff"] * count)
@@ -98,7 +69,7 @@ def small_segments_and_waiting(count: int) -> Callable[[], object]:
 CASES = {
     "gaps × outstanding requests": (gaps_and_outstanding, 40),
     "gaps × requests of one id": (gaps_and_equal_ids, 40),
-    "responses × requests passed over": (passed_over_and_lost, 60),
+    "responses × overtaken requests": (overtaken_and_lost, 60),
     "resyncs × bytes of a segment": (in_step_and_out, 100),
     "segments × segments searched": (small_segments_and_waiting, 60),
 }
@@ -113,8 +84,8 @@ def test_steps_are_linear(name: str) -> None:
     assert much < MOST * little, f"{much:,} steps for {MORE} times of what takes {little:,}"
 
 
-def test_a_stream_may_fall_out_of_step_at_any_depth() -> None:
-    """A segment of 200 kB with thousands of places where frames begin and end again is no exception."""
+def test_a_stream_may_lose_its_frames_any_number_of_times() -> None:
+    """A segment of 200 kB with thousands of places where frames begin and end raises no exception."""
     talk = Talk()
     requests = metadata_request(1, ["t"]) + metadata_request(2, ["t"])
     talk.send(0, [(requests + b"\xff" * 20) * 2500])

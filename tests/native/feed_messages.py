@@ -12,24 +12,24 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.accounts import InspectedConnection
+from kafkasniff.engine.connection_stats import InspectedConnection
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing
-from kafkasniff.inspector import Inspector
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.detail import Detail
-from kafkasniff.kafka.events import MessageEvent
-from kafkasniff.kafka.framing import Frame
-from kafkasniff.kafka.message import decode_request, decode_response, request_header
-from kafkasniff.kafka.message_plan import response_plan
-from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.events import MessageEvent
+from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.messages.message import decode_request, decode_response, request_header
+from kafkasniff.kafka.messages.message_plan import response_plan
+from kafkasniff.kafka.messages.rendered import Renderer
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Endpoint, Message
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, TAGS, VERSIONS
-from kafkasniff.native.lines import EARLIER
-from kafkasniff.packets import PacketBatch
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.native.lines import EARLIER, LineBatch
+from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, JsonSink
 from kafkasniff.sinks.native_lines import NativeLines
+from kafkasniff.tcp.packets import PacketBatch
 from tests.native.kernel_and_walker import the_kernel
 
 
@@ -157,7 +157,7 @@ class Batch(NamedTuple):
 def batches(
     seen: list[Seen], size: int, *, tells_earlier: bool = True, client_ids: dict[int | None, bytes | None] | None = None
 ) -> Iterator[Batch]:
-    """The messages, so many at a time; their bytes are in buffer and arena in turn.
+    """The messages, in groups of this size; their bytes are in buffer and arena in turn.
 
     `tells_earlier`: requests of earlier batches are known; `client_ids`: of exchanges before these.
     """
@@ -241,7 +241,7 @@ class Native:
 
     @classmethod
     def after(cls, recorder: Recorder, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> Native:
-        """Of what was recorded."""
+        """The recorded messages."""
         sides = (one.connection for one in recorder.seen)
         return cls(sides, recorder._captures, recorder.decode_options, form, payload, **more)
 
@@ -254,7 +254,7 @@ class Native:
     def of(self, batch: Batch) -> list[bytes | int]:
         """Pieces of a batch."""
         messages = batch.messages
-        self.lines.bind(messages, batch.numbers, batch.buffer, batch.arena, batch.earlier)
+        self.lines.bind(LineBatch(messages, batch.numbers, batch.buffer, batch.arena, batch.earlier))
         return self.take(0, len(messages))
 
     def take(self, first: int, last: int) -> list[bytes | int]:

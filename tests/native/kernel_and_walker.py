@@ -8,23 +8,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from kafkasniff.kafka.body_problems import add_noted, walk_ended
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.dissectors import api, api_keys, data_definitions, data_schema
-from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
-from kafkasniff.kafka.embedded.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.embedded.trace_ids import TRACE_KINDS
-from kafkasniff.kafka.layout import Struct
-from kafkasniff.kafka.packed import Decoder, decoder_of
-from kafkasniff.kafka.program import program_of
-from kafkasniff.kafka.walker import Walk, walk
-from kafkasniff.kafka.wire import Ended, Odd
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.record_facts.schema_registry import HEADERS as SCHEMA_HEADERS
+from kafkasniff.kafka.record_facts.trace_ids import TRACE_KINDS
+from kafkasniff.kafka.records import record_sets
+from kafkasniff.kafka.schema.body_problems import add_noted, walk_ended
+from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
+from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.packed import Decoder, decoder_of
+from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.kafka.schema.walker import Walk, walk
+from kafkasniff.kafka.schema.wire import Ended, Odd
 from kafkasniff.model import Direction
 from kafkasniff.native import Kernel, kernel, kernel_note
 from kafkasniff.native.caller import Caller, Made, Program
 from kafkasniff.native.calls import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
 from kafkasniff.native.library import SWITCH
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
 from tests.conftest import missing
 
@@ -111,7 +113,7 @@ def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptio
     """What the walker reads, and its context. JSON and dicts of the same bytes are compared one after the other."""
     context = DecodeContext(options, start)
     with without_kernel():
-        result = walk(root, data, start, end, context)
+        result = walk(root, data, start, end, context, record_sets)
     return result, context
 
 
@@ -156,7 +158,7 @@ def agree(  # noqa: PLR0917 - a body, and where it is
 @functools.cache
 def decoder(root: Struct) -> Decoder:
     """What reads a layout as dicts."""
-    return decoder_of(the_kernel(), root)
+    return decoder_of(the_kernel(), root, record_sets)
 
 
 def agree_on_dicts(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> bool:
@@ -170,7 +172,7 @@ def agree_on_dicts(root: Struct, data: bytes, start: int, end: int, options: Dec
     except Odd:
         return False
     result, expected = walked(root, data, start, end, options)
-    # Text, since it tells bytes from strings, the order of fields, and not a number.
+    # Compared as text, which distinguishes bytes from strings, shows the order of fields, and has equal NaNs.
     assert repr(body) == repr(result.body)
     assert (after, complete) == (result.position, result.complete)
     assert context.problems == expected.problems

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafkasniff.kafka.embedded.connect_configs import CONNECT_KEYS
-from kafkasniff.kafka.embedded.trace_ids import TRACE_HEADERS
+from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS
+from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
 from kafkasniff.native.columns import BATCH, Binary, ColumnReader, RecordColumns, address_of
-from kafkasniff.rows.record_arrays import FIRST_TIME, LAST_TIME
+from kafkasniff.tables.rows.record_arrays import FIRST_TIME, LAST_TIME
 from tests.native.kernel_and_walker import the_kernel
 
 MANY = 1 << 40
@@ -32,8 +32,8 @@ class Given(NamedTuple):
 def read(batches: Sequence[Given]) -> tuple[list[list[dict[str, Any]] | None], RecordColumns]:
     """The rows of each batch, None where the kernel refuses it; and the columns.
 
-    A row is what `record_list` makes of it, but for the timestamp, which is in microseconds, None where it is none, and
-    with its `sequence`.
+    A row is what `record_list` makes of it, but for the timestamp, which is in microseconds, None where it is invalid,
+    and with its `sequence`.
     """
     reader = ColumnReader(
         the_kernel(),

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.layout import FORMATS, Field
-from kafkasniff.kafka.uuids import uuid_text
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.schema.layout import FORMATS, Field
+from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.model import Body, Message
 from kafkasniff.native.caller import ITEM
 from kafkasniff.native.calls import DONE
 from kafkasniff.native.summaries import SummaryTable
-from kafkasniff.sinks.paint import PLAIN
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.compiled import table_of
+from kafkasniff.text.paint import PLAIN
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
@@ -147,8 +147,8 @@ class TameEncoder(Encoder):
 
     def _batch(self) -> bytes:
         rng = self.rng
-        codec = rng.choice([0, 0, 1, 2, 3, 4])
+        attributes = rng.choice([0, 0, 1, 2, 3, 4]) | rng.choice([0, 0, 0x10, 0x30, 0x40])
         payload = rng.randbytes(rng.choice([0, 1, 40, 2000]))
         return craft.batch(
-            payload, rng.choice([0, 1, 12, 100_000]), attributes=codec, base_offset=rng.randrange(1 << 40)
+            payload, rng.choice([0, 1, 12, 100_000]), attributes=attributes, base_offset=rng.randrange(1 << 40)
         )

@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from operator import itemgetter
 
-from kafkasniff.inspector import Inspector
-from kafkasniff.tcp import TcpConnection
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.tcp.connection import TcpConnection
 
 __all__ = ["OneByOne", "kept"]
 

@@ -61,7 +61,7 @@ class SummaryCaller:
         self.names.changed()
 
     def write(self, data: bytes, items: NDArray[np.void], session: int = -1) -> int:
-        """Write the summaries of items (`caller.ITEM`) one behind the other into `view`.
+        """Write the summaries of items (`caller.ITEM`) one after the other into `view`.
 
         An item's program is the address of a table, 0 where Python makes the summary. Its results are `status`,
         `output_end` and `after`, where the body ends. `session`: the partitions of the fetch session that items belong
@@ -84,7 +84,7 @@ class SummaryCaller:
                 self._grow(min(4 * self._size, MAX_OUTPUT))
 
     def summaries(self, data: bytes, items: NDArray[np.void]) -> list[bytes | None]:
-        """The summaries of items as UTF-8; None where Python makes them, as of bodies with bytes behind them."""
+        """The summaries of items as UTF-8; None if Python makes them, as for bodies with trailing bytes."""
         found: list[bytes | None] = []
         while len(found) < len(items):
             rest = items[len(found) :]

@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from kafkasniff.kafka.body_problems import NOT_TEXT, NUMBERED
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.dissectors import api, api_keys
-from kafkasniff.kafka.program import ops_of
-from kafkasniff.kafka.schema import Schema
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.schema.body_problems import NOT_TEXT, NUMBERED
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.schema.program import ops_of
+from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.sinks.jsonl import BytesForm
 from tests.choice import DEEP
 from tests.kafka.encode import Encoder, Plan

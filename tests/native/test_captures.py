@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing
-from kafkasniff.inspector import Inspector
-from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.model import Message, RenderedBody
-from kafkasniff.packets import PacketBatch
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, JsonSink
+from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import in_turn
 from tests.cli.console import kafkasniff
 from tests.conftest import shipped_captures

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.record_list import decode_record_list
-from kafkasniff.kafka.records import decode_records
+from kafkasniff.kafka.records.record_list import decode_record_list
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.native.columns import BATCH, ColumnReader, address_of, count_messages
 from tests.choice import examples, fewer
 from tests.kafka import records_craft as craft
@@ -75,14 +75,14 @@ def agree(batches: list[bytes], **more: Any) -> int:
     return sum(rows is not None for rows in found)
 
 
-@examples(fewer(30, 80))
+@examples(fewer(40, 80))
 @given(BATCHES)
 def test_sound_batches_are_taken(batches: list[bytes]) -> None:
     assert agree(batches) == len(batches)
     assert agree(batches, append_timestamp=5) == len(batches)
 
 
-@examples(fewer(30, 80))
+@examples(fewer(40, 80))
 @given(BATCHES, st.data())
 def test_damaged_batches(batches: list[bytes], draw: st.DataObject) -> None:
     damaged: list[bytes] = []
@@ -97,7 +97,7 @@ def test_damaged_batches(batches: list[bytes], draw: st.DataObject) -> None:
     agree(damaged)
 
 
-@examples(fewer(30, 80))
+@examples(fewer(40, 80))
 @given(st.lists(st.binary(max_size=60), max_size=6))
 def test_garbage(batches: list[bytes]) -> None:
     agree(batches)
@@ -115,7 +115,7 @@ def test_changed_bytes() -> None:
     assert 200 < agree(changed) < 1_900
 
 
-@examples(fewer(30, 80))
+@examples(fewer(40, 80))
 @given(MESSAGES, st.integers(0, 1), st.booleans())
 def test_sets_of_messages(made: list[Any], magic: int, appended: bool) -> None:
     data = b"".join(
@@ -135,10 +135,10 @@ def test_sets_of_messages(made: list[Any], magic: int, appended: bool) -> None:
     assert count_messages(the_kernel(), data, 1 - magic, len(made)) == 0
 
 
-@examples(fewer(30, 80))
+@examples(fewer(40, 80))
 @given(MESSAGES, st.data())
 def test_damaged_sets_are_refused(made: list[Any], draw: st.DataObject) -> None:
-    """Every byte behind the offset and the size is checked by the CRC."""
+    """The CRC covers every byte after the offset and the size."""
     whole = b"".join(craft.message(offset, key, value, timestamp=time) for offset, key, value, time, _ in made)
     changed = bytearray(whole)
     at = draw.draw(st.integers(8, len(whole) - 1))
@@ -192,7 +192,7 @@ HUGE = b"\xfe\xff\xff\xff\x0f"
     ],
     ids=lambda data: data.hex()[:20],
 )
-def test_what_is_left_to_python(data: bytes) -> None:
+def test_messages_left_to_python(data: bytes) -> None:
     right = craft.record(Record(1, 1, b"k", b"v"))
     (before, found, after), columns = read([Given(right), Given(data), Given(right)])
     assert found is None
@@ -208,7 +208,7 @@ def test_a_batch_may_not_hold_more_than_its_bounds() -> None:
     assert read([Given(b"", most_records=0)])[0] == [[]]
 
 
-def test_what_python_looks_at_is_noticed() -> None:
+def test_reads_by_python_are_noticed() -> None:
     plain = craft.record(Record(0, 0, b"my-connector-x", b"v", (("Traceparent", b"v"),)))
     connect = craft.record(Record(0, 0, b"connector-x", b"v"))
     traced = craft.record(Record(0, 0, None, b"v", (("h", None), ("traceparent", b"v"))))

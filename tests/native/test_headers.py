@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.decode import PacketDecoder
-from kafkasniff.capture.pcap import PcapParser
-from kafkasniff.capture.raw import Interface, RawPackets
+from kafkasniff.capture.formats.pcap import PcapParser
+from kafkasniff.capture.formats.raw import Interface, RawPackets
+from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.native import library
 from kafkasniff.native.headers import read_headers
-from kafkasniff.packets import COLUMNS, PacketBatch
+from kafkasniff.tcp.packets import COLUMNS, PacketBatch
 from tests.native.kernel_and_walker import the_kernel
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.kafka.dissectors import api, api_keys
-from kafkasniff.kafka.program import FLAGS, KINDS, listing, ops_of, program_of
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.schema.program import FLAGS, KINDS, listing, ops_of, program_of
 from kafkasniff.native import library
 from tests.cli.console import kafkasniff
 from tests.native.kernel_and_walker import roots, the_kernel
@@ -63,7 +63,7 @@ def test_it_is_not_used_with_another_interface(elsewhere: Path, monkeypatch: pyt
     assert "interface" in library.kernel_note()
 
 
-def test_a_file_that_is_no_library(elsewhere: Path) -> None:
+def test_a_file_that_is_not_a_library(elsewhere: Path) -> None:
     (elsewhere / "native" / library.FILE).write_bytes(b"no library")
     assert library.kernel() is None
     assert "cannot be loaded" in library.kernel_note()
@@ -120,7 +120,7 @@ def test_programs_that_are_damaged_are_refused() -> None:
         assert check(bytes(changed), len(changed)) == 0, place
 
 
-def test_ops_say_what_the_layout_says() -> None:
+def test_ops_match_the_layout() -> None:
     found = api(0)
     assert found is not None
     ops = ops_of(found.request(9).root)

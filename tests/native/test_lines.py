@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from random import Random
 from typing import Any
 
@@ -12,15 +13,17 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Enricher
-from kafkasniff.kafka.message import request_header
-from kafkasniff.kafka.message_plan import request_plan, response_plan
-from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.messages.message import decode_request, decode_response, request_header
+from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.messages.rendered import Renderer
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.feed import NONE
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm
 from tests.choice import in_turn
 from tests.conftest import shipped_captures
-from tests.native.feed_messages import Batch, Native, Recorder, Seen, batches, by_sink, named_by, recorded
+from tests.native.feed_messages import Batch, Native, Recorder, Seen, batches, by_sink, crafted, named_by, recorded
 
 CAPTURES = {path.name: path for path in shipped_captures()}
 DROPPED, HASHED = Payload("dropped"), Payload.hashed(b"salt of the tests")
@@ -58,6 +61,18 @@ def compare(pieces: list[bytes | int], expected: list[bytes]) -> list[int]:
     return left
 
 
+def holds_records(one: Seen) -> bool:
+    """Whether a `records` field of a message has any bytes."""
+    message, data = one.message, one.data
+    assert message.api_key is not None
+    assert message.api_version is not None
+    if one.event.is_request:
+        body = decode_request(data, 0, len(data)).body
+    else:
+        body = decode_response(data, 0, len(data), message.api_key, message.api_version).body
+    return re.search(r"'batches': \[\{|'truncated_bytes': [1-9]", str(body)) is not None
+
+
 def is_pythons(one: Seen, renderer: Renderer) -> bool:
     """Whether the line of a message is for Python to write: there is more to report, or it has to read the body."""
     message, data = one.message, one.data
@@ -65,7 +80,7 @@ def is_pythons(one: Seen, renderer: Renderer) -> bool:
     assert message.api_version is not None
     plan = (request_plan if one.event.is_request else response_plan)(message.api_key, message.api_version)
     named = named_by(Enricher(sessions=False), message)
-    if named is None or ("_topic_name" in str(named.body) and plan.has_records):
+    if named is None or ("_topic_name" in str(named.body) and plan.has_records and holds_records(one)):
         return True
     program = renderer.line_program(message.api_key, message.api_version, message.type)
     if message.problems or message.header_tags or plan.needed or plan.asks_connection or program is None:
@@ -106,6 +121,32 @@ def test_the_kernel_writes_lines() -> None:
         errors += lines.count(b'"errors":[{')
     assert len(codecs) >= 4
     assert errors > 0
+
+
+@pytest.mark.parametrize("payload", [SHOWN, DROPPED])
+@pytest.mark.parametrize("shows", [False, True])
+def test_versions_that_are_not_known(payload: Payload, *, shows: bool) -> None:
+    """The next version of each API, and an unknown API: the bytes of their bodies, or the number of bytes."""
+    options = DecodeOptions(show_secrets=shows)
+    seen = []
+    for key in (*api_keys(), 120):
+        found = api(key)
+        version = 0 if found is None else found.max_version + 1
+        head = struct.pack(">hhih", key, version, 7, 6) + b"client"
+        data = head[:8] if request_plan(key, version).header == 0 else head
+        one = crafted(data + bytes(request_plan(key, version).header > 1) + b"\xffbody", None, options)
+        seen.append(one)
+        seen.append(crafted(struct.pack(">i", 7) + b"\0\xffbody", (key, version), options))
+    assert None not in seen
+    native = Native([seen[0].connection], ["capture"], options, payload=payload)
+    for batch in batches(seen, len(seen), client_ids={7: b"client"}):
+        left = compare(native.of(batch), by_sink(batch, payload=payload))
+    pythons = []
+    for at, one in enumerate(seen):
+        plan = (request_plan if one.event.is_request else response_plan)(one.message.api_key, one.message.api_version)
+        if plan.needed or plan.asks_connection or (plan.secret_marks and not shows):
+            pythons.append(at)
+    assert left == pythons
 
 
 def test_parts_and_small_batches() -> None:

@@ -90,7 +90,7 @@ ONE = craft.message(0, b"key", b"value")
     ],
     ids=lambda data: f"{zlib.crc32(data):08x}",
 )
-def test_what_there_is_more_to_say_of_is_left_to_python(data: bytes) -> None:
+def test_messages_with_more_to_report_are_left_to_python(data: bytes) -> None:
     assert not both(data)
 
 

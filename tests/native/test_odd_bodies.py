@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from benchmarks.odd_messages import odd_pairs
 from benchmarks.small_messages import write
 from kafkasniff.capture import open_captures
-from kafkasniff.kafka import body_problems, packed, schema, walker
-from kafkasniff.kafka.body_problems import NUMBERED, Template
-from kafkasniff.kafka.context import MAX_PROBLEMS, DecodeContext, DecodeOptions
-from kafkasniff.kafka.dissectors import api, api_keys
-from kafkasniff.kafka.layout import Struct
-from kafkasniff.kafka.message import decode_request, decode_response
-from kafkasniff.kafka.schema import Schema
-from kafkasniff.kafka.wire import MAX_UNKNOWN_TAGS
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.messages.message import decode_request, decode_response
+from kafkasniff.kafka.records import record_sets
+from kafkasniff.kafka.schema import body_problems, packed, schema, walker
+from kafkasniff.kafka.schema.body_problems import NUMBERED, Template
+from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.kafka.schema.wire import MAX_UNKNOWN_TAGS
 from tests.choice import DEEP, examples, fewer
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka.encode import Encoder, Plan
@@ -67,7 +68,7 @@ def cuts(data: bytes, rng: random.Random) -> list[int]:
 def lengths(root: Struct, data: bytes) -> Iterator[tuple[int, int, bool, bool]]:
     """Where lengths and counts lie: start, end, whether they are varints, and whether they are counts."""
     spans: list[walker.Span] = []
-    walker.walk(root, data, 0, len(data), DecodeContext(SHOW), spans=spans)
+    walker.walk(root, data, 0, len(data), DecodeContext(SHOW), record_sets, spans=spans)
     for span in spans:
         is_count = span.type.startswith("count of ") and "tagged" not in span.type
         if is_count or (span.field is not None and span.type.split()[-1] in {"string", "bytes", "records"}):
@@ -196,7 +197,7 @@ def test_whole_messages(monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_whole_messages_with_secrets(monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
-    """What is withheld of a body that may be misread is the same; SASL, configurations, topics with configurations."""
+    """Both withhold the same from a body that may be misread; SASL, configurations, topics with configurations."""
     the_kernel()
     rng = random.Random(3)
     found: list[tuple[int, int, bytes, bytes]] = []
@@ -298,7 +299,7 @@ def test_unknown_tags_are_bounded() -> None:
 
 def test_numbers_of_problems_are_the_kernels() -> None:
     """By the names in the kernel's source."""
-    source = (Path(body_problems.__file__).parent.parent / "kernel" / "walk.zig").read_text()
+    source = (Path(body_problems.__file__).parents[2] / "kernel" / "walk.zig").read_text()
     inside = source.split("const Problem = enum(u16) {")[1].split("};")[0]
     stated = [line.strip().rstrip(",").split(" = ") for line in inside.splitlines() if " = " in line]
     names = {id(value): name for name, value in vars(body_problems).items() if isinstance(value, Template)}

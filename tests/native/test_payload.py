@@ -1,4 +1,4 @@
-"""Payload that is dropped or hashed by the kernel: what `payload.py` makes of the walker's bodies."""
+"""Payload that is dropped or hashed by the kernel: what `redact/payload.py` makes of the walker's bodies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import msgspec
 import orjson
 import pytest
 
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.dissectors import api, api_keys
-from kafkasniff.kafka.message_plan import request_plan
-from kafkasniff.kafka.program import Op, ops_of
-from kafkasniff.kafka.rendered import program_for
-from kafkasniff.kafka.schema import Schema
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.messages.message_plan import request_plan
+from kafkasniff.kafka.messages.rendered import program_for
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.schema.program import Op, ops_of
+from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.model import Direction
-from kafkasniff.payload import SALT_BYTES, SHOWN, Payload
+from kafkasniff.redact.payload import SALT_BYTES, SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm
 from tests import invented
 from tests.kafka import records_craft as craft

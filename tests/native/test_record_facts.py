@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.embedded.trace_ids import MAX_TRACE_IDS
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.kafka.record_facts.trace_ids import MAX_TRACE_IDS
+from kafkasniff.redact.payload import SHOWN, Payload
 from tests.choice import examples
 from tests.craft.batches import batch
 from tests.craft.conversation import START_NS, Conversation

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.inspector import Inspector
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.records import decode_records
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Exchange
 from kafkasniff.native.library import SWITCH
-from kafkasniff.packets import PacketBatch
-from kafkasniff.rows.records import RecordRows
-from kafkasniff.rows.staged import STAGED
+from kafkasniff.tables.rows.records import RecordRows
+from kafkasniff.tables.rows.staged import STAGED
+from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import in_turn
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
@@ -26,7 +26,7 @@ from tests.craft.read import read_packets
 from tests.kafka import records_craft as craft
 from tests.kafka.records_craft import GZIP, LZ4, SNAPPY, Record
 from tests.native.kernel_and_walker import the_kernel
-from tests.rows.test_records import exchange
+from tests.tables.rows.test_records import exchange
 from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS
 
 CAPTURES = {path.name: path for path in shipped_captures()}
@@ -145,7 +145,7 @@ def test_messages_with_problems(data: bytes, kind: str | None, monkeypatch: pyte
 
 
 def test_bounds_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records and headers of all batches of a message count together, whoever reads them."""
+    """Records and headers of all batches of a message count together, no matter who reads them."""
     one = craft.batch_of([Record(at, 0, None, b"x", (("h", None),) * 2) for at in range(10)])
     for most, kept in ((60, 30), (59, 29), (20, 10), (19, 9), (5, 2)):
         made, problems = same(one * 3, monkeypatch, max_records=most)
@@ -160,12 +160,12 @@ def test_bounds_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < len(made) < 50_000
 
 
-def test_a_batch_that_comes_again_is_decompressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_batch_is_decompressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts each time towards what its message may decompress to."""
     data = craft.batch_of([Record(at, 0, b"k", b"value" * 50) for at in range(10)], LZ4)
     again = data[:8] + data[8:12] + b"\0\0\0\x09" + data[16:]
     calls = []
-    from kafkasniff.rows import records as module
+    from kafkasniff.tables.rows import records as module
 
     real = module.batch_payload
     monkeypatch.setattr(module, "batch_payload", lambda *given, **named: calls.append(1) or real(*given, **named))

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions, RenderingOptions
-from kafkasniff.kafka.embedded.connect_configs import withhold_secrets
-from kafkasniff.kafka.embedded.schema_registry import add_schema_ids
-from kafkasniff.kafka.records import decode_records
-from kafkasniff.kafka.rendered import Renderer
+from kafkasniff.kafka.messages.rendered import Renderer
+from kafkasniff.kafka.record_facts.schema_registry import add_schema_ids
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.connect_configs import withhold_secrets
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.model import RenderedRecords
-from kafkasniff.payload import SHOWN, Payload
+from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, json_default
 from tests.choice import examples
 from tests.kafka import records_craft as craft
@@ -51,7 +51,7 @@ def both(data: bytes, form: BytesForm = "auto", *, payload: Payload = SHOWN, **o
         expected = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), plain)
     packed = DecodeContext(DecodeOptions(**options))
     assert decode_records(b"\1" + data + b"\1", 1, 1 + len(data), packed) == expected
-    for name in ("problems", "decompressed", "truncated", "records", "telling"):
+    for name in ("problems", "decompressed", "truncated", "records", "interpretable"):
         assert getattr(packed, name) == getattr(plain, name), name
     found = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), rendering)
     is_rendered = isinstance(found, RenderedRecords)
@@ -101,7 +101,10 @@ def test_batches_are_taken(codec: int) -> None:
         craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\x11schema")]),
         craft.batch_of([craft.Record(0, 0, b"connector-x", b'{"properties":{}}')]),
         craft.batch_of([craft.Record(0, 0, None, b"v", (("__value_schema_id", bytes(5)),))]),
-        craft.batch_of([craft.Record(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\1")], attributes=0x20),
+        craft.batch_of([craft.Record(0, 0, b"\0\0\0", b"\0\0\0\0\0\1")], attributes=0x20),
+        craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\0\1")], attributes=0x20),
+        craft.batch_of([craft.Record(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\1\0")], attributes=0x20),
+        craft.batch_of([craft.Record(0, 0, b"\0\0\0\4", b"\0\0\0rest")], attributes=0x20),
         craft.batch(b"", 0, attributes=0x80),
         craft.batch(b"", 0, attributes=5),
         craft.batch(b"x", 1, attributes=4),
@@ -116,7 +119,7 @@ def test_batches_are_taken(codec: int) -> None:
     ],
     ids=lambda data: data[57:70].hex(),
 )
-def test_what_there_is_more_to_say_of_is_left_to_python(data: bytes) -> None:
+def test_messages_with_more_to_report_are_left_to_python(data: bytes) -> None:
     assert not both(data)
 
 
@@ -149,12 +152,12 @@ def test_text_is_escaped_wherever_it_is(escaped: str) -> None:
     ],
     ids=lambda data: data[61:80].hex(),
 )
-def test_what_looks_like_more_but_is_not_is_taken(data: bytes) -> None:
+def test_lookalikes_of_special_messages_are_accepted(data: bytes) -> None:
     for payload in (SHOWN, DROPPED, HASHED):
         assert both(data, payload=payload)
 
 
-def test_what_is_hidden_with_payload_needs_nobody_to_read_it() -> None:
+def test_hidden_payload_is_not_read() -> None:
     """Schema ids and trace ids go with the keys and values that they lie in."""
     for one in (
         craft.Record(0, 0, None, b"\0\0\0\0\x11schema"),
@@ -173,7 +176,7 @@ def test_secrets_of_kafka_connect_are_left_to_python() -> None:
         assert both(data, payload=payload, show_secrets=True)
 
 
-def test_records_that_are_all_alike_are_bounded() -> None:
+def test_identical_records_are_bounded() -> None:
     """A kilobyte must not become millions of records: the bounds on what a batch may hold are Python's to report."""
     one = craft.record(craft.Record(0, 0, None, None))
     assert not both(craft.batch(craft.COMPRESSORS[craft.GZIP](one * 50_000), 50_000, attributes=craft.GZIP))

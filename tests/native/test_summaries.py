@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.inspector import Inspector
-from kafkasniff.kafka.dissectors import api, api_keys
-from kafkasniff.kafka.schema import Schema
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.native.summaries import SummaryTable
-from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries import templates
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.text.printable import word
 from tests.choice import DEEP
 from tests.conftest import shipped_captures
 from tests.kafka.encode import Encoder, Plan
@@ -72,7 +72,7 @@ def test_all_templates_but_few_have_tables() -> None:
 
 @pytest.mark.parametrize("key", api_keys())
 def test_every_version_of_an_api(key: int, caller: SummaryCaller) -> None:
-    """What has neither errors nor odd characters is written by the kernel."""
+    """The kernel writes summaries without errors and without odd characters."""
     rng = random.Random(key)
     for kind in by_api().get(key, []):
         for choices in CHOICES:

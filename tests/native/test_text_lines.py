@@ -8,22 +8,19 @@ from random import Random
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Enricher
 from kafkasniff.model import Endpoint
-from kafkasniff.native.text_lines import TOLD
+from kafkasniff.native.lines import LineBatch
 from kafkasniff.sinks import text
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_text import NativeText
-from kafkasniff.sinks.paint import COLOUR, PLAIN
-from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.text import TextSink
 from tests.choice import in_turn
 from tests.conftest import shipped_captures
-from tests.native.feed_messages import Batch, Recorder, Seen, Side, batches, named_by, recorded
+from tests.native.feed_messages import Recorder, Seen, Side, batches, named_by, recorded
 from tests.native.kernel_and_walker import the_kernel
 
 CAPTURES = {path.name: path for path in shipped_captures()}
@@ -39,24 +36,10 @@ def captured(*names: str) -> tuple[Recorder, list[Seen]]:
     return recorder, seen
 
 
-def told_of(batch: Batch, rng: Random, *, colour: bool = False) -> tuple[Any, Any]:
-    """What lines show of bodies, where there is no problem; Python has to say some."""
-    told, texts = np.zeros(len(batch.seen), TOLD), bytearray(b"#")
-    for row, one in zip(told, batch.seen, strict=True):
-        message = one.message
-        shown = summary(message, COLOUR if colour else PLAIN).encode()
-        if rng.random() < 0.9 and not (message.problems or message.header_tags or message.body_version is not None):
-            row["at"], row["size"], row["known"] = len(texts), len(shown), 1
-            texts += shown
-    return told, np.frombuffer(bytes(texts), np.uint8)
-
-
-def lines(
-    recorder: Recorder, seen: Sequence[Seen], way: dict[str, Any], *, size: int = 64, summaries: bool = False
-) -> tuple[bytes, int]:
+def lines(recorder: Recorder, seen: Sequence[Seen], way: dict[str, Any], *, size: int = 64) -> tuple[bytes, int]:
     """The lines of what was recorded, and how many of them the kernel wrote.
 
-    `seen`: the messages that it may write; `summaries`: it makes them itself.
+    `seen`: the messages that it may write.
     """
     events, names = recorder.told, recorder._captures
     sides = {one.connection.number: one.connection for one in seen}
@@ -64,7 +47,6 @@ def lines(
     def ends(index: int) -> Ends:
         return sides[index]
 
-    rng = Random(size)
     out = io.BytesIO()
     sink = TextSink(out, **way)
     assert sink.writes_plain_lines
@@ -83,11 +65,7 @@ def lines(
         if at == end:
             batch = next(made)
             at, end = 0, len(batch.seen)
-            told, texts = told_of(batch, rng, colour=way.get("colour", False))
-            native.bind(
-                *(batch.messages, batch.numbers, batch.buffer, batch.arena, batch.earlier),
-                told=None if summaries else (told, texts),
-            )
+            native.bind(LineBatch(batch.messages, batch.numbers, batch.buffer, batch.arena, batch.earlier))
         first = at
         at += 1
         while at < end and waiting and waiting[-1] is batch.seen[at].message:
@@ -119,14 +97,13 @@ def test_the_same_lines(name: str, way: str) -> None:
     recorder, seen = captured(name)
     made, written = lines(recorder, seen, WAYS[int(way)])
     assert made == alone(recorder.told, WAYS[int(way)])
-    assert written > 0.5 * len(seen) or len(seen) < 20
-    assert lines(recorder, seen, WAYS[int(way)], summaries=True)[0] == made
+    assert written > 0.3 * len(seen) or len(seen) < 20
 
 
 def test_summaries_are_made() -> None:
     """Else the test above would compare the sink with itself."""
     recorder, seen = captured("librdkafka-group-classic.pcap")
-    assert lines(recorder, seen, {}, summaries=True)[1] > 0.5 * len(seen)
+    assert lines(recorder, seen, {})[1] > 0.5 * len(seen)
 
 
 @pytest.mark.parametrize("kept", [4096, 2])

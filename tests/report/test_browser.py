@@ -101,7 +101,7 @@ def test_filters(browser: Any, page: Path) -> None:
     quiet(browser, page)
 
 
-def test_a_link_opens_what_it_leads_into(browser: Any, page: Path) -> None:
+def test_a_link_opens_its_target(browser: Any, page: Path) -> None:
     opened(browser, page)
     script = "return document.querySelectorAll('details.ladder')[1].querySelector('li[id]').id"
     place = browser.execute_script(script)

@@ -9,12 +9,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from kafkasniff.analysis.detectors import Detectors
 from kafkasniff.analysis.export import Export
 from kafkasniff.capture import open_captures
-from kafkasniff.detectors import Detectors
-from kafkasniff.exports.counted import CountedRows
-from kafkasniff.exports.options import ExportOptions
 from kafkasniff.report.contents import Contents, Gathering
+from kafkasniff.tables.exports.counted import CountedRows
+from kafkasniff.tables.exports.options import ExportOptions
 from tests.analysis.tables import SECOND, START_NS, batch_of, exchange
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
@@ -78,8 +78,8 @@ def test_rows_in_any_order_and_in_parts(tmp_path: Path) -> None:
     assert plain(merged.contents(names)) == plain(whole.contents(names))
 
 
-def test_who_is_shown() -> None:
-    """The connections with the most to tell, whatever the others did."""
+def test_connections_that_are_shown() -> None:
+    """The connections with the most to report, whatever the others did."""
     gathering = Gathering(Detectors(["unanswered-requests"]))
     rows = [
         exchange("Metadata", number + place / 10, connection_id=number, exchange_id=place, client_port=number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kafkasniff.detectors import Evidence, Finding
+from kafkasniff.analysis.detectors import Evidence, Finding
 from kafkasniff.report import ladder as module
 from kafkasniff.report.contents import Shown
 from kafkasniff.report.ladder import EARLIEST, SLOWEST, TROUBLED, Ladder
@@ -46,7 +46,7 @@ def test_waiting_on_purpose_is_not_slow() -> None:
     assert kept(taken(rows), 1) == [*range(EARLIEST), *range(100 - SLOWEST, 100)]
 
 
-def test_order_batches_and_merging_have_no_say() -> None:
+def test_order_batches_and_merging_do_not_matter() -> None:
     rows = [row for number in (1, 2, 3) for row in connection(number, 150)]
     rows[200] |= {"status": "open", "response_size": None, "latency_us": None}
     expected = taken(rows)
@@ -86,7 +86,7 @@ def steps(rows: list[Row], *evidence: Evidence) -> list[Step]:
 
 
 def test_requests_and_responses_in_order_of_time() -> None:
-    """Two requests on end, answered in the same order; a third without an answer."""
+    """Two consecutive requests, answered in the same order; a third without a response."""
     rows = [
         exchange("Produce", 0, exchange_id=0, latency_us=3000, partitions=[partition("orders", 4)],
                  record_count=7, acks=1),
@@ -104,20 +104,20 @@ def test_requests_and_responses_in_order_of_time() -> None:
     ]
     assert found[0].title == "Produce v13"
     assert found[0].detail == "exchange_id 0, corr 1, orders-4, 7 records, acks 1, 100 B"
-    assert found[2].trouble == "never answered"
+    assert found[2].trouble == "unanswered"
     assert found[4].title == "4.00 ms"
     assert found[4].trouble == "NOT_LEADER_OR_FOLLOWER and 1 more"
     assert [step.anchor for step in found[:3]] == ["connection-1-0", "connection-1-1", "connection-1-2"]
 
 
-def test_what_is_not_shown_is_told() -> None:
+def test_omissions_are_reported() -> None:
     rows = connection(1, 500)
     told = [step.title for step in steps(rows) if step.kind == "gap"]
     assert told == [f"{500 - EARLIEST - SLOWEST} exchanges not shown"]
     orphan = [exchange(None, 1, exchange_id=3, status="orphan", request_size=None, latency_us=None, api_version=None)]
     found = steps(orphan)
     assert [(step.kind, step.title) for step in found] == [("gap", "3 exchanges not shown"), ("response", "")]
-    assert (found[1].anchor, found[1].trouble) == ("connection-1-3", "its request was not seen")
+    assert (found[1].anchor, found[1].trouble) == ("connection-1-3", "its request was not captured")
 
 
 def test_evidence_has_a_place_even_where_its_exchange_was_not_kept() -> None:

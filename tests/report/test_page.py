@@ -11,17 +11,18 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kafkasniff.analysis.detectors import Detectors, Evidence, Finding
 from kafkasniff.capture import open_captures
-from kafkasniff.detectors import Detectors, Evidence, Finding
-from kafkasniff.exports.counted import CountedRows
-from kafkasniff.exports.options import ExportOptions
 from kafkasniff.report import contents as contents_module
 from kafkasniff.report.contents import Contents, Gathering
 from kafkasniff.report.page import MAX_PAGE, page_of
+from kafkasniff.tables.exports.counted import CountedRows
+from kafkasniff.tables.exports.options import ExportOptions
 from tests.analysis.tables import Row, batch_of, connection, exchange, partition
+from tests.choice import examples
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
@@ -35,7 +36,7 @@ ATTRIBUTES = {
     "aria-hidden", "aria-label", "charset", "class", "content", "data-filter", "hidden", "href", "http-equiv", "id",
     "lang", "name", "open", "placeholder", "role", "scope", "tabindex", "type",
 }  # fmt: skip
-"""Of HTML; those of charts are looked at where they are made (`test_svg`)."""
+"""Strings in HTML; those of charts are tested where charts are made (`test_svg`)."""
 DRAWING = {"svg", "g", "path", "rect", "text", "tspan", "line", "circle"}
 
 
@@ -171,7 +172,7 @@ ANY = st.characters() | st.characters(categories=["Cc", "Cf", "Co", "Mn", "So", 
 HALF = "\ud83d"
 
 
-@settings(max_examples=5)
+@examples(2)
 @given(st.text(ANY, max_size=300), st.text(ANY | st.characters(categories=["Cs"]), max_size=700))
 @example("\U0001f600" * 200, "\U0001f600" * 700)
 @example("a" + "\U0001f468\u200d\U0001f469" * 30, f"{HALF}a\ude00" * 300)
@@ -203,7 +204,7 @@ def test_nothing_at_all() -> None:
     found = checked(page_of(contents(exchanges=[]), ["-"]))
     assert "No Kafka traffic." in found.text
     assert "without times" in found.text
-    assert checked(page_of(Gathering().contents(), [], broken=True)).text.count("cut or damaged") == 1
+    assert checked(page_of(Gathering().contents(), [], broken=True)).text.count("truncated or damaged") == 1
 
 
 def test_exchanges_without_times() -> None:
@@ -244,7 +245,7 @@ def test_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     page = page_of(whole, [f"{number}" * 9 for number in range(500)])
     assert len(page) < MAX_PAGE / 2
     text = checked(page).text
-    assert "and 226 more, which are not in this page" in text
+    assert "and 226 more not shown on this page" in text
     assert "500 sources" in text
 
 

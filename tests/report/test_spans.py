@@ -1,4 +1,4 @@
-"""Spans of time that become wider as the time goes on, and what is counted by them."""
+"""Spans of time that become wider as time passes, and the counts per span."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows() -> list[Row]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [13, 50])
-def test_batches_and_merging_have_no_say(kind: type[TrafficOverTime], size: int) -> None:
+def test_batches_and_merging_do_not_matter(kind: type[TrafficOverTime], size: int) -> None:
     everything = rows()
     whole = kind()
     whole.update(batch_of(everything))
@@ -94,7 +94,7 @@ def test_latencies_by_span_and_over_all() -> None:
     (found,) = counted.histograms(["Produce"]).values()
     assert len(found) == len(EDGES) + 1
     assert sum(found) == 5
-    # Between 1 and 2, 2 and 5, 100 and 200 microseconds, and behind the last edge.
+    # Between 1 and 2, 2 and 5, 100 and 200 microseconds, and beyond the last edge.
     assert {place: number for place, number in enumerate(found) if number} == {1: 1, 2: 1, 7: 2, len(EDGES): 1}
 
 

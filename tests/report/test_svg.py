@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.report.svg import MAX_SVG, cleaned, svg_of
 from kafkasniff.report.wide_characters import StandIns
-from kafkasniff.sinks.printable import printable
+from kafkasniff.text.printable import printable
 
 NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 
@@ -58,7 +58,7 @@ def test_numbers_are_short() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<svg", "<html/>", "\0", "<svg/>", "x" * (MAX_SVG + 1)])
-def test_what_is_no_picture(text: str) -> None:
+def test_input_that_is_not_a_picture(text: str) -> None:
     with pytest.raises(ValueError, match="a chart is"):
         cleaned(text, "")
 
@@ -122,7 +122,7 @@ def test_a_picture_with_any_text(text: str) -> None:
 
 
 @given(TEXT)
-def test_stand_ins_give_back_what_they_stand_for(text: str) -> None:
+def test_placeholders_are_replaced_by_their_text(text: str) -> None:
     stand_ins = StandIns()
     value = stand_ins.replaced({"a": [text, {"b": text, "c": 1}]})
     replaced = value["a"][0]
@@ -134,7 +134,7 @@ def test_stand_ins_give_back_what_they_stand_for(text: str) -> None:
     assert not any("\ue000" <= character <= "\uf8ff" for character in stand_ins.restored(replaced))
 
 
-def test_more_characters_than_there_are_stand_ins() -> None:
+def test_more_characters_than_placeholders() -> None:
     text = "".join(map(chr, range(0x20000, 0x20000 + 7000)))
     stand_ins = StandIns()
     restored = stand_ins.restored(stand_ins.replaced(text))

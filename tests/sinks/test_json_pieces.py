@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.model import LargeBody, RenderedBody, RenderedRecords
-from kafkasniff.payload import Payload
+from kafkasniff.redact.payload import Payload
 from kafkasniff.sinks import json_pieces, jsonl
 from kafkasniff.sinks.json_pieces import BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.jsonl import JsonSink
@@ -223,7 +223,7 @@ def test_rendered_records_stand_in_the_line_wherever_they_are_cut_out(
 
 
 @pytest.mark.parametrize("apart", [1, 1 << 20])
-def test_a_rendered_body_stands_in_the_line_whatever_its_size(apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rendered_body_of_any_size_is_in_the_line(apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl, "PIECE_BYTES", apart)
     body = {"topics": ["\0", "x" * 100]}
     streams = [io.BytesIO(), io.BytesIO()]

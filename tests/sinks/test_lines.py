@@ -68,7 +68,7 @@ def test_what_an_encoding_has_no_bytes_for_is_escaped() -> None:
     assert stream.writes == [b"\xb5\\u2192\n\\udcff\n"]
 
 
-def test_a_failing_stream_is_not_given_the_same_text_again() -> None:
+def test_a_failing_stream_does_not_get_the_same_text_twice() -> None:
     stream = Full()
     writer = TextWriter(stream)
     writer.add("a")
@@ -80,7 +80,7 @@ def test_a_failing_stream_is_not_given_the_same_text_again() -> None:
     assert stream.writes == [b"a\n"]
 
 
-def test_a_failing_stream_is_not_given_the_same_lines_again() -> None:
+def test_a_failing_stream_does_not_get_the_same_lines_twice() -> None:
     stream = Full()
     writer = LineWriter(stream)
     writer.add(b"a\n")

@@ -1,4 +1,4 @@
-"""Rates as `stats` and the page of `report` tell them."""
+"""Rates as `stats` and the page of `report` show them."""
 
 import pytest
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import ErrorCode
-from kafkasniff.sinks.paint import PLAIN
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount, count, few, named_partitions
 from kafkasniff.sinks.tree import body_tree
+from kafkasniff.text.paint import PLAIN
 from tests.kafka.encode import Encoder, Plan
 from tests.sinks.messages import BATCH, message
 
@@ -235,7 +235,7 @@ def test_responses(key: int, body: dict[str, Any], told: str) -> None:
     assert response(key, body) == told
 
 
-def test_errors_come_with_what_they_are_about() -> None:
+def test_errors_are_shown_with_their_subject() -> None:
     body = {
         "responses": [
             {
@@ -273,7 +273,7 @@ def test_errors_of_the_whole_response_and_of_other_things() -> None:
     assert response(8, many, *errors) == "a-0, a-1, a-2, +9 more UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_a_path_that_leads_nowhere_still_tells_the_error() -> None:
+def test_a_path_to_nothing_still_shows_the_error() -> None:
     assert response(8, {"topics": []}, ErrorCode(3, "X", "topics[0].partitions[0].error_code")) == "X"
     assert response(8, {"topics": 5}, ErrorCode(3, "X", "topics[0].y.error_code")) == "X"
 
@@ -332,6 +332,6 @@ def test_every_api_in_every_version_has_a_line_and_a_tree_whatever_its_fields_ho
                     assert all(text.isprintable() for text in body_tree(one, PLAIN, records=True, width=80))
                     if line not in ("", "ok"):
                         told.add((key, kind))
-    # Every request tells something in some version, but for the few that have nothing to tell.
+    # Every request has a summary in some version, except for the few without content.
     silent = {dissectors.api(key).name for key in dissectors.api_keys() if (key, "request") not in told}  # type: ignore[union-attr]
     assert silent <= {"ListConfigResources", "DescribeClientQuotas"}

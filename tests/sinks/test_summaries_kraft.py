@@ -10,10 +10,10 @@ import pytest
 from kafkasniff import read
 from kafkasniff.model import ErrorCode, Message
 from kafkasniff.sinks.names import layout_inside
-from kafkasniff.sinks.paint import PLAIN
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.functions import record_types
 from kafkasniff.sinks.tree import body_tree
+from kafkasniff.text.paint import PLAIN
 from tests.sinks.messages import BATCH, message
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -113,7 +113,7 @@ def test_real_ones_have_a_line_and_a_tree() -> None:
     text = "\n".join(lines)
     sender = "cluster-admin (User:ANONYMOUS at 127.0.0.1)"
     assert f"AlterUserScramCredentials v0 corr 4 of {sender}: upsertions carol" in text
-    # Names of codes are told inside, too.
+    # Names of codes are shown inside, too.
     assert text.count("mechanism: 1 (SCRAM-SHA-256)") == 2
 
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Problem, SaslToken
-from kafkasniff.payload import Payload
 from kafkasniff.sinks.text import CLIENT_WIDTH, LINE_CACHE, PROBLEMS_SHOWN, TextSink
-from kafkasniff.sinks.times import clock_time
+from kafkasniff.text.times import clock_time
 from tests.sinks.messages import BROKER, CLIENT, PRODUCED, TIME_NS, message
 
 
@@ -73,7 +72,7 @@ def test_columns_grow_and_never_shrink() -> None:
     assert third.index("orders-0") == third.index("rdkafka") + len("quite-a-long-name") + 2
 
 
-def test_a_date_line_stands_where_the_day_changes() -> None:
+def test_a_date_line_marks_a_new_day() -> None:
     day = 86_400_000_000_000
     shown = text(message(), message(time_ns=TIME_NS + 1), message(time_ns=TIME_NS + day), message(time_ns=None))
     dates = [line for line in shown.splitlines() if line.endswith("UTC")]
@@ -91,28 +90,7 @@ def test_the_clock_goes_on_whatever_the_order_of_times() -> None:
     assert dates == ["1970-01-01 UTC", "1969-12-31 UTC", "1970-01-01 UTC"]
 
 
-@pytest.mark.parametrize("options", [{}, {"verbosity": 1}, {"colour": True}, {"payload": Payload("dropped")}])
-def test_a_message_whose_text_was_made_elsewhere_has_the_same_line(options: dict[str, Any]) -> None:
-    """As `--jobs` does it."""
-    body = {"error_code": 35, "api_keys": []}
-    known = {"api_key": 18, "api": "ApiVersions", "api_version": 4, "body": body, "body_version": 0}
-    orphan = {"api_key": None, "api": None, "api_version": None, "correlation_id": None, "body": None}
-    events = [
-        message(), message("response"), message("response", **known), message("response", **orphan, time_ns=None),
-        message(problems=(Problem("x", "y"),)), message(correlation_id=123456, client_id=b"\xff"), message(),
-    ]  # fmt: skip
-    stream = io.BytesIO()
-    here, elsewhere = TextSink(stream, **options), TextSink(io.BytesIO(), **options)
-    for event in events:
-        told, pieces = elsewhere.apart(event)
-        here.put(event, told, next(pieces, ""))
-        for piece in pieces:
-            here.put_below(piece)
-    here.close()
-    assert stream.getvalue().decode() == text(*events, **options)
-
-
-def test_colours_only_where_asked_for() -> None:
+def test_colours_only_on_request() -> None:
     error = ErrorCode(3, "UNKNOWN_TOPIC_OR_PARTITION", "responses[0].partition_responses[0].error_code")
     events = [message(), message("response", errors=(error,), problems=(Problem("trailing-bytes", "x", 1),))]
     plain, coloured = text(*events), text(*events, colour=True)
@@ -207,7 +185,7 @@ def test_a_hostile_client_id_cannot_widen_its_column_without_bound() -> None:
     assert len(line) < 140 + 2 * CLIENT_WIDTH
 
 
-def test_captures_are_told_where_there_are_several() -> None:
+def test_captures_are_named_if_there_are_several() -> None:
     events = [message(), message(capture="b.pcap"), message(capture="b.pcap")]
     assert "b.pcap" not in text(*events)
     assert [line for line in text(*events, captures=True).splitlines() if line.startswith("capture")] == [

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.sinks.paint import COLOUR, PLAIN, Paint
 from kafkasniff.sinks.text import PIECE_CHARACTERS, TextSink
 from kafkasniff.sinks.tree import VALUE_WIDTH, _Tree, body_tree, bytes_dump, scalar_text
+from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from tests.sinks.messages import BATCH, message
 
 
@@ -161,7 +161,7 @@ def test_colours_do_not_count_as_width() -> None:
     width=st.integers(40, 200),
     paint=st.sampled_from([PLAIN, COLOUR]),
 )
-def test_a_plain_record_is_told_as_any_struct(record: dict[str, Any], width: int, paint: Paint) -> None:
+def test_a_plain_record_is_shown_like_any_struct(record: dict[str, Any], width: int, paint: Paint) -> None:
     record = {name: record[name] for name in ("offset", "timestamp", "key", "value", "headers")}
     tree = _Tree(paint, True, width)
     assert list(tree.record(record, 6)) == list(tree.struct(record, None, 6, "- "))
@@ -172,7 +172,7 @@ def test_lines_below_a_message_come_in_pieces() -> None:
     record = {"offset": 1, "timestamp": 2, "key": b"k", "value": bytes(1000), "headers": []}
     body = {"records": {"batches": [{"records": [record] * 3000}], "truncated_bytes": 0}}
     event = message(body=body)
-    told, pieces = TextSink(io.BytesIO(), verbosity=2).apart(event)
+    told, pieces = TextSink(io.BytesIO(), verbosity=2)._apart(event)
     assert told
     sizes = [len(piece) for piece in pieces]
     assert sum(sizes) > 3000 * 1600

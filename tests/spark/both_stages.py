@@ -10,22 +10,22 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet as pq
 
-from kafkasniff.capture.parts import CapturePlan, plan_captures, read_notes
-from kafkasniff.confined import open_own_folder
+from kafkasniff.capture.timeline.parts import CapturePlan, plan_captures, read_notes
 from kafkasniff.enrich.tellings import Tellings
-from kafkasniff.exports.beginning import first_states
-from kafkasniff.exports.carried import Carried
-from kafkasniff.exports.options import ExportOptions
-from kafkasniff.rows import TABLE_NAMES
-from kafkasniff.rows.sessions import Sessions
+from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.connections import END, END_VALUES, PROBLEM_VALUES, ReadConnections, batch_of, slot_of
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.reading import Wanted, parts_of, read_part
 from kafkasniff.spark.table_rows import WriteFiles
 from kafkasniff.spark.tables import PIPELINE
+from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.exports.beginning import first_states
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows import TABLE_NAMES
+from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tls.keylog import KeyLog
-from tests.exports.exported import Rows
+from tests.tables.exports.exported import Rows
 
 
 def packets_of(plan: CapturePlan) -> pa.Table:

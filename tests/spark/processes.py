@@ -25,8 +25,8 @@ from tests.analysis.test_merging import pool
 from tests.capture.reading import Row
 from tests.capture.timelines import expected
 from tests.conftest import ROOT, missing
-from tests.exports.exported import run, tables
 from tests.spark.checks import JAVA
+from tests.tables.exports.exported import run, tables
 
 CAPTURES = [ROOT / "captures" / name for name in ("sarama.pcap", "librdkafka-ipv6-ns.pcapng")]
 PATIENCE = 600

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kafkasniff.rows import TABLE_NAMES
-from tests.exports.exported import Rows
+from kafkasniff.tables.rows import TABLE_NAMES
+from tests.tables.exports.exported import Rows
 
 if TYPE_CHECKING:
     from kafkasniff.spark.pipeline import Tables

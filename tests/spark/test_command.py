@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.console import kafkasniff
-from tests.exports.exported import CAPTURES, manifest, run, tables
+from tests.tables.exports.exported import CAPTURES, manifest, run, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ def test_an_export_by_spark(tmp_path: Path) -> None:
     run([CAPTURE], tmp_path / "local")
     assert tables(out) == tables(tmp_path / "local")
     again = kafkasniff("export", "--engine", "spark", CAPTURE, "-o", str(out))
-    assert again.err == f"kafkasniff: nothing to do: {out} has these captures\n"
+    assert again.err == f"kafkasniff: nothing to do: {out} already has these captures\n"
 
 
 @pytest.mark.usefixtures("spark")
@@ -40,7 +40,7 @@ def test_a_cut_capture_is_exported_as_far_as_it_goes(tmp_path: Path) -> None:
 def test_what_a_task_raises_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     """A capture that changes after it was planned, which only a task sees."""
     from kafkasniff.errors import CaptureError
-    from kafkasniff.spark.failures import told_by_tasks
+    from kafkasniff.spark.failures import task_errors
     from kafkasniff.spark.source import open_captures
 
     capture = tmp_path / "capture.pcap"
@@ -48,7 +48,7 @@ def test_what_a_task_raises_is_one_line(spark: SparkSession, tmp_path: Path) -> 
     capture.write_bytes(data)
     packets = open_captures(spark, [str(capture)]).packets()
     capture.write_bytes(data[:2000])
-    with pytest.raises(CaptureError, match=r"^\S*capture\.pcap: .*$") as raised, told_by_tasks():
+    with pytest.raises(CaptureError, match=r"^\S*capture\.pcap: .*$") as raised, task_errors():
         packets.count()
     assert "\n" not in str(raised.value)
 
@@ -58,12 +58,12 @@ def test_what_a_task_raises_is_one_line(spark: SparkSession, tmp_path: Path) -> 
     [
         (["--engine", "spark", "--api", "Fetch"], "filters are for --engine local"),
         (["--engine", "spark", "--jobs", "2"], "--jobs is for --engine local"),
-        (["--engine", "spark", "--conf", "spark.ui.enabled"], "--conf: spark.ui.enabled is no NAME=VALUE"),
+        (["--engine", "spark", "--conf", "spark.ui.enabled"], "--conf: spark.ui.enabled is not of the form NAME=VALUE"),
         (["--master", "local[2]"], "--master and --conf are for --engine spark"),
         (["--conf", "a=b"], "--master and --conf are for --engine spark"),
     ],
 )
-def test_options_that_make_no_sense(options: list[str], said: str, tmp_path: Path) -> None:
+def test_invalid_options(options: list[str], said: str, tmp_path: Path) -> None:
     done = kafkasniff("export", CAPTURE, "-o", str(tmp_path / "out"), *options)
     assert done.code == 2
     assert said in done.err

@@ -62,14 +62,14 @@ def test_the_session_has_our_settings(found: dict[str, Any]) -> None:
 def test_an_active_session_is_used(found: dict[str, Any]) -> None:
     """The same server under another name for itself, another one, and a master that is no server."""
     other, local = found["again"]
-    assert "is active already, with master sc://127.0.0.1:" in other
+    assert "is already active, with master sc://127.0.0.1:" in other
     assert other.endswith(", not sc://127.0.0.1:1")
     assert local.endswith(", not local[2]")
 
 
 NOBODY = {
     "sc://127.0.0.1:1/;token=secret": "no Spark Connect server answers at 127.0.0.1:1",
-    "sc://127.0.0.1:nowhere": "no address of a Spark Connect server (sc://HOST:PORT): ",
+    "sc://127.0.0.1:nowhere": "not the address of a Spark Connect server (sc://HOST:PORT): ",
 }
 
 

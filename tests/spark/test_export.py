@@ -9,17 +9,17 @@ import pytest
 from pyarrow import parquet as pq
 
 from kafkasniff.errors import CaptureError, OutputError, UsageError
-from kafkasniff.exports.options import ExportOptions
-from kafkasniff.payload import HASH_BYTES, Payload
-from kafkasniff.rows import TABLES
+from kafkasniff.redact.payload import HASH_BYTES, Payload
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows import TABLES
 from tests.choice import DEEP
-from tests.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, rows, run, tables
 from tests.fuzz.costs.streams import dates_rows
+from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, rows, run, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafkasniff.exports.run import Result
+    from kafkasniff.tables.exports.run import Result
 
 SPLIT = 64 << 10
 FEW_TASKS = 512 << 10
@@ -78,7 +78,7 @@ def test_both_engines_make_the_same_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which dates have most rows no task knows alone."""
-    monkeypatch.setattr("kafkasniff.exports.partitions.MAX_DATES", 5)
+    monkeypatch.setattr("kafkasniff.tables.exports.partitions.MAX_DATES", 5)
     capture = tmp_path / "dates.pcap"
     capture.write_bytes(dates_rows(1 << 14, 86_400, 1))
     captures = [capture, CAPTURES / "java-codecs.pcap"]
@@ -127,7 +127,7 @@ def test_either_engine_goes_on_where_the_other_was(spark: SparkSession, tmp_path
         else:
             run([part], tmp_path / "out")
     found, wanted = tables(tmp_path / "out"), tables(tmp_path / "once")
-    # A run knows no names that only later ones tell.
+    # A run does not know names that it only learns from later captures.
     late = ("broker_id", "topics", "partitions", "request_body", "response_body", "topic")
     for table, known in wanted.items():
         assert [{**row, **dict.fromkeys(late)} for row in found[table]] == [

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture.parts import CaptureFile, PlacedNote
-from kafkasniff.capture.splits import ReadAt
+from kafkasniff.capture.timeline.parts import CaptureFile, PlacedNote
+from kafkasniff.capture.timeline.splits import ReadAt
 from kafkasniff.errors import CaptureError
 from kafkasniff.spark.follow import Standing, advance, begin, begins_as, digest, read_between, split_between, whole
 from tests.capture.files import pcap, pcap_record
@@ -51,7 +51,7 @@ def followed(
     standing: Standing | None = None
     for size in [*sizes, len(data), -1]:
         file = CaptureFile(name, name, len(data) if size < 0 else size)
-        # What is read of it is read later, when there is more of it.
+        # The rest is read later, when the file has grown.
         read_at, later = reads(data[: file.size]), reads(data)
         if standing is None:
             begun = begin(file, read_at, 0)
@@ -83,7 +83,7 @@ def test_steps_are_the_whole(tmp_path_factory, seed: int, name: str, damage: boo
     rows, notes, standing = followed(str(path), data, sizes, most)
     reference = expected([path])
     assert [row for _, row in rows] == reference.rows
-    # What is said of headers and fragments is said of each step.
+    # Headers and fragments are reported for each step.
     told = [repr(note.value) for note in notes]
     assert [text for text in told if not ANEW.search(text)] == [
         text for _, text in reference.notes if not ANEW.search(text)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkasniff.capture import rotation
-from kafkasniff.capture.frames import Frames
-from kafkasniff.capture.pcapng_writer import packet_blocks
-from kafkasniff.capture.raw import Interface
-from kafkasniff.capture.rotation import CaptureFiles, Rotation
+from kafkasniff.capture.formats.raw import Interface
+from kafkasniff.capture.live.frames import Frames
+from kafkasniff.capture.write import rotation
+from kafkasniff.capture.write.pcapng_writer import packet_blocks
+from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
 from tests.capture.fake_interface import captured, raw_packets
-from tests.exports.exported import CAPTURES, manifest, run
+from tests.tables.exports.exported import CAPTURES, manifest, run
 
 pytest.importorskip("pyspark")
 from tests.spark.test_stream import Follower

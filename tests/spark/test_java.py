@@ -16,7 +16,7 @@ from tests.conftest import missing
 
 
 def runtime(folder: Path, version: str | None, *, told: str = "") -> Path:
-    """Something that looks like a Java runtime; without a `release` file its launcher tells the version."""
+    """Something that looks like a Java runtime; without a `release` file, its launcher prints the version."""
     (folder / "bin").mkdir(parents=True)
     (folder / "lib").mkdir()
     (folder / "conf").mkdir()

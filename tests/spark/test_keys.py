@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.capture.key_log_file import open_key_log
-from kafkasniff.capture.parts import Place, plan_captures, read_notes
+from kafkasniff.capture.timeline.key_log_file import open_key_log
+from kafkasniff.capture.timeline.parts import Place, plan_captures, read_notes
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import MissingPartError, UsageError
-from kafkasniff.inspector import Inspector
 from kafkasniff.spark import keys as module
 from kafkasniff.spark.keys import TaskKeys, secrets_among
 from kafkasniff.spark.locations import find_captures, open_capture
@@ -26,8 +26,8 @@ from kafkasniff.spark.reading import Wanted, parts_of, read_part
 from kafkasniff.tls.keylog import KeyLog
 from tests.craft.packet import Packet
 from tests.craft.write import pcap_bytes, pcapng_bytes
-from tests.exports.exported import Rows, run, tables
 from tests.spark.both_stages import by_stages
+from tests.tables.exports.exported import Rows, run, tables
 from tests.tls.endpoints import Pair, Talk, kafka_talk, packets_of
 from tests.tls.test_commands import many, with_secrets
 
@@ -98,7 +98,7 @@ def sleeper() -> tuple[Talk, list[Packet]]:
 
 @pytest.mark.parametrize("hours", [0, 0.5, 0.9, 1.1, 1.5])
 def test_a_connection_that_sleeps_hears_of_no_secret(tmp_path: Path, hours: float) -> None:
-    """It is over after an hour. Whose packet tells so depends on who sees which; the rows must not."""
+    """The connection is over after an hour. Which packet shows that depends on the reader; the rows must not."""
     made, packets = sleeper()
     every, behind = list(packets), len(packets)
     for number, at in enumerate((0.5, 0.9, 1.1, 1.5)):
@@ -140,7 +140,7 @@ def test_lines_that_are_none_are_told_once(tmp_path: Path) -> None:
 
 
 def test_damaged_blocks(tmp_path: Path) -> None:
-    """Whatever stands in them: both engines make the same of it."""
+    """Any content: both engines make the same of it."""
     packets, log = many()
     dice = random.Random(7)
     for number in range(6):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.spark.checks import EXECUTORS
 from tests.spark.processes import check_what_was_found, python_without_kafkasniff, require_spark, run_checks
 
 # Not beside the others that start several Javas.
@@ -42,7 +43,7 @@ def test_the_same_as_without_spark(found: dict[str, Any], folder: Path) -> None:
 
 def test_executors_are_processes_that_take_it_from_what_was_shipped(found: dict[str, Any], python: str) -> None:
     workers = found["where_workers_run"]
-    assert len({worker["executor"] for worker in workers}) == 2
+    assert len({worker["executor"] for worker in workers}) == EXECUTORS
     for worker in workers:
         assert worker["python"] == python
         assert found["shipping"]["zip"] in Path(worker["package"]).parts

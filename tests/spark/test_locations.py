@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkasniff.capture.parts import plan_captures, read_split
+from kafkasniff.capture.timeline.parts import plan_captures, read_split
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.spark.locations import Location, find_captures, listed, open_capture
 from tests.capture.files import pcap
 from tests.capture.reading import Row
 from tests.capture.segments import frames, numbers
 from tests.capture.timelines import expected, placed_rows
-from tests.exports.exported import CAPTURES, cut, run, tables
+from tests.tables.exports.exported import CAPTURES, cut, run, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ def test_what_is_not_there(folder: Path, tmp_path: Path) -> None:
     for path, told in [
         ("c.pcap", "cannot be opened .No such file or directory"),
         ("*.cap", "no file matches"),
-        ("none", "holds no capture"),
+        ("none", "contains no capture"),
         ("none/*/x", "no file matches"),
         ("a.pcap/x", "cannot be opened .Not a directory"),
     ]:
@@ -212,8 +212,8 @@ def test_what_fails_far_away_is_not_taken_for_a_damaged_capture(bucket: str) -> 
 
 def test_an_export_of_captures_in_an_object_store(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
     """Tasks read them, with what the address says: Spark's workers know the environment of their start only."""
-    from kafkasniff.exports.options import ExportOptions
     from kafkasniff.spark.export import export
+    from kafkasniff.tables.exports.options import ExportOptions
 
     capture = CAPTURES / "java-group-share.pcap"
     folder = tmp_path / "kafka"

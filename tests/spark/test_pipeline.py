@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from kafkasniff.engine.shards import shard_of_rows
 from kafkasniff.errors import UsageError
-from kafkasniff.shards import shard_of_rows
-from tests.exports.exported import CAPTURES, run, tables
 from tests.spark.tables import of_spark, plain
+from tests.tables.exports.exported import CAPTURES, run, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def test_the_tables_of_packets(spark: SparkSession, tmp_path: Path) -> None:
-    """Through the data source: all that the packets themselves tell."""
+    """Through the data source: everything that the packets themselves show."""
     from kafkasniff.spark import pipeline
 
     capture = CAPTURES / "java-transactions.pcap"
@@ -29,7 +29,7 @@ def test_the_tables_of_packets(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_the_tables_of_captures(spark: SparkSession, tmp_path: Path) -> None:
-    """Cut in a packet, which only `Captures` tell."""
+    """A cut packet, which only `Captures` reports."""
     from kafkasniff.spark import pipeline
     from kafkasniff.spark.source import open_captures
 
@@ -63,7 +63,7 @@ def test_misuse_is_said(spark: SparkSession) -> None:
     from kafkasniff.spark import pipeline
 
     packets = spark.read.format("kafkasniff").load(str(CAPTURES / "java-group-share.pcap"))
-    with pytest.raises(UsageError, match="packets need the columns payload, too"):
+    with pytest.raises(UsageError, match="packets: missing columns: payload"):
         pipeline.decode(packets.drop("payload"))
     with pytest.raises(UsageError, match="tables are exchanges, records, connections, problems"):
         pipeline.decode(packets, tables=["packets"])

@@ -93,7 +93,7 @@ def test_misuse(frames: dict[str, DataFrame]) -> None:
 
 
 def test_what_a_bound_has_cost_is_a_warning(frames: dict[str, DataFrame], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find_question("talkers"), "notes", lambda _: ["3 small groups are left out"])
+    monkeypatch.setattr(find_question("talkers"), "notes", lambda _: ["3 small groups were skipped"])
     with pytest.warns(UserWarning, match="talkers: 3 small groups"):
         queries.talkers(frames["exchanges"])
     monkeypatch.undo()

@@ -38,7 +38,7 @@ def test_an_active_session_is_used(spark: SparkSession) -> None:
     assert get_session("local[2]") is spark
     assert not is_connect(spark)
     assert not runs_elsewhere(spark)
-    with pytest.raises(UsageError, match=r"active already, with master local\[2\]"):
+    with pytest.raises(UsageError, match=r"already active, with master local\[2\]"):
         get_session("local[3]")
 
 

@@ -185,7 +185,7 @@ def test_wheels_without_a_kernel(tmp_path: Path) -> None:
     pure = tmp_path / "kafkasniff-1-py3-none-any.whl"
     with zipfile.ZipFile(pure, "w") as archive:
         archive.writestr("kafkasniff/__init__.py", "")
-    with pytest.raises(UsageError, match=r"any\.whl: a wheel without a native kernel$"):
+    with pytest.raises(UsageError, match=r"any\.whl: this wheel has no native kernel$"):
         native_archive([pure])
     pure.write_bytes(b"no zip")
     with pytest.raises(UsageError, match="not a wheel"):
@@ -194,7 +194,7 @@ def test_wheels_without_a_kernel(tmp_path: Path) -> None:
 
 def test_a_file_that_is_missing_there(tmp_path: Path) -> None:
     code = (
-        "from kafkasniff.errors import DefinitionError; from kafkasniff.kafka.data_files import read_data\n"
+        "from kafkasniff.errors import DefinitionError; from kafkasniff.kafka.schema.data_files import read_data\n"
         "try: read_data('nothing.txt')\n"
         "except DefinitionError as error: print(error)"
     )

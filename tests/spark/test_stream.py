@@ -65,7 +65,7 @@ class Follower:
         return [int(row["payload"][:10]) for row in self.look(most)]
 
     def restart(self) -> None:
-        """Another process goes on from the checkpoint."""
+        """Another process resumes from the checkpoint."""
         self.reader = CaptureStreamReader(self.options, self.columns)
 
 
@@ -158,11 +158,11 @@ def test_what_was_not_read_of_a_lost_file_is_told(
     path.unlink()
     if again:
         path.write_bytes(again)
-    with pytest.raises(CaptureError, match=r"ring0\.pcap: 770 bytes of it were not read"):
+    with pytest.raises(CaptureError, match=r"ring0\.pcap: 770 bytes were not read"):
         strict.look()
     with caplog.at_level(logging.WARNING):
         assert lenient.numbers() == ([50, 51, 52] if again else [])
-    assert "770 bytes of it were not read" in caplog.text
+    assert "770 bytes were not read" in caplog.text
     (note,) = notes.look()
     assert (note["note"], note["kind"], note["bytes"]) == ("problem", "capture-cut", 770)
     assert note["capture"] == str(path)
@@ -195,7 +195,7 @@ def test_what_stays_half_written_counts_as_cut(tmp_path: Path) -> None:
     assert (note["kind"], note["packet"]) == ("capture-cut", 2)
     assert stream.look() == []
     path.write_bytes(capture(0, 3))
-    with pytest.raises(CaptureError, match="5 bytes of it were not read: it grew"):
+    with pytest.raises(CaptureError, match="5 bytes were not read: it grew"):
         stream.look()
     # A file that ends with a whole packet may always grow.
     whole = Follower(tmp_path, finish_after=0)
@@ -303,7 +303,7 @@ def test_a_query_that_lost_a_file(spark: SparkSession, folder: Path, tmp_path: P
     assert batches(spark, folder, tmp_path / "checkpoint") == [[0, 1, 2, 3, 4, 5, 6]]
     (folder / "a.pcap").unlink()
     (folder / "b.pcap").write_bytes(capture(9, 1))
-    with pytest.raises(Exception, match=r"101 bytes of it were not read: it vanished"):
+    with pytest.raises(Exception, match=r"101 bytes were not read: it vanished"):
         batches(spark, folder, tmp_path / "checkpoint")
     assert batches(spark, folder, tmp_path / "checkpoint", failondataloss="false") == [[9]]
 

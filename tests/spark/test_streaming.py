@@ -17,14 +17,14 @@ import pytest
 
 from kafkasniff.errors import UsageError
 from tests.conftest import ROOT
-from tests.exports.exported import CAPTURES, Rows, cut, files, manifest, named_files, run, tables
 from tests.spark.processes import require_spark
+from tests.tables.exports.exported import CAPTURES, Rows, cut, files, manifest, named_files, run, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LATE = ("broker_id", "topics", "partitions", "request_body", "response_body", "topic")
-"""What a batch does not know if only a later one tells it; the rest of a row never changes."""
+"""Columns that a batch does not know if only a later batch has the facts; the rest of a row never changes."""
 PATIENCE = 240.0
 
 
@@ -93,7 +93,7 @@ def test_a_state_that_cannot_be_read_is_discarded_when_asked(
     told = manifest(tmp_path / "out")
     assert told["runs"] > first["runs"]
     for table, entry in first["tables"].items():
-        # What was open then stays as it is.
+        # Connections that were open then stay open.
         kept = {file["path"] for file in told["tables"][table]["files"]}
         assert {file["path"] for file in entry["files"]} <= kept
     no_orphans(tmp_path / "out")
@@ -106,7 +106,7 @@ def test_a_folder_of_something_else_is_left_alone(
     run(parts[:1], tmp_path / "out")
     before = files(tmp_path / "out")
     shutil.copy(parts[1], folder)
-    with pytest.raises(Exception, match="is no stream's export"):
+    with pytest.raises(Exception, match="is not the export of a stream"):
         follow(spark, folder, tmp_path / "out")
     assert {path for path in files(tmp_path / "out") if not path.startswith(".checkpoint/")} == before
 
@@ -115,7 +115,7 @@ def test_a_folder_of_something_else_is_left_alone(
 def follower(captures: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """What it says goes into files beside `folder`: `out` and `err`."""
     command = [sys.executable, "-m", "tests.spark.follow_stream", str(captures), str(folder), "50k"]
-    # As in a checkout that is not installed: nothing but the path tells where kafkasniff is.
+    # As in a checkout that is not installed: only the path shows where kafkasniff is.
     environment = {**require_spark(), "PYTHONPATH": str(ROOT)}
     beside = folder.parent
     with (beside / "out").open("wb") as out, (beside / "err").open("wb") as err:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.console import kafkasniff
 from tests.craft.write import pcap_bytes, pcapng_bytes
-from tests.exports.exported import Rows, manifest, rows, run, tables
 from tests.spark.tables import of_spark, plain
+from tests.tables.exports.exported import Rows, manifest, rows, run, tables
 from tests.tls.endpoints import Pair, kafka_talk, packets_of
 from tests.tls.test_commands import many, with_secrets
 
@@ -45,7 +45,7 @@ def another(folder: Path) -> tuple[Path, Path, bytes]:
 
 
 def test_an_export(spark: SparkSession, tmp_path: Path) -> None:
-    """Some connections by what the first capture holds, one by a key log; a later run goes on with them."""
+    """Some connections with secrets in the first capture, one with a key log; a later run continues them."""
     from kafkasniff.spark.session import tracker_of
 
     tracker = tracker_of(spark)

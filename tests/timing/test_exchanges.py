@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.inspector import Inspector
-from kafkasniff.packets import PacketBatch
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.timing import PARTS, ExchangeTimes, Timed
 from kafkasniff.timing.vantage import Span, Vantages, unknown_of
 from tests.conftest import ROOT
@@ -267,7 +267,7 @@ def test_batches_change_nothing(name: str, rows: int) -> None:
 
 
 def test_garbage_between_and_cut_off() -> None:
-    """What is not Kafka, or cut off in the midst, has no times; nothing fails."""
+    """Messages that are not Kafka, or cut, have no times; nothing fails."""
     line = Timeline()
     line.open(1, 1)
     line.data("client", 10, asked(1))

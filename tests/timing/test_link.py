@@ -1,4 +1,4 @@
-"""What packets tell about a connection's network: handshakes, round trips, trouble."""
+"""Facts about a connection's network from its packets: handshakes, round trips, trouble."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLIENT, BROKER = Endpoint("10.0.0.5", 51334), Endpoint("10.0.0.9", 9092)
 
 
 def watched(packets: Sequence[Packet], size: int | None = None, **options: object) -> tuple[LinkWatch, list[Link]]:
-    """A watch that has seen packets, in batches of `size`, and the connections that it told, all of them."""
+    """A watch that has seen packets in batches of `size`, and all connections that it reported."""
     told: list[Link] = []
     watch = LinkWatch(over=told.append, **options)  # type: ignore[arg-type]
     size = size or max(len(packets), 1)
@@ -79,7 +79,7 @@ def test_refused_and_without_an_answer() -> None:
 
 
 def test_round_trips_by_acknowledgements() -> None:
-    """Of each side's data, to the other side and back; what was sent again is not measured (Karn)."""
+    """Round trips for each side's data; retransmitted data is not measured (Karn)."""
     line = Timeline()
     line.data("client", 0, b"a" * 100)
     line.acked("broker", 20)
@@ -223,7 +223,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_went_wrong_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not remembered is counted; what nobody asks for any more makes room."""
+    """Forgotten segments are counted; state that nobody needs any more makes room."""
     monkeypatch.setattr(linking, "MAX_REMEMBERED", 3)
     one, other = Timeline(), Timeline(isn=(5_000, 6_000))
     for line, begin in ((one, 0), (other, 100)):

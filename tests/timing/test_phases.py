@@ -1,4 +1,4 @@
-"""One exchange's time told apart, by times that the test says; and what requests ask brokers to wait for."""
+"""The phases of one exchange's time, with times given by the test; and the waits that requests ask brokers for."""
 
 from __future__ import annotations
 

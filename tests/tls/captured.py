@@ -1,4 +1,4 @@
-"""The captures of TLS that are shipped (`captures/tls`): manifest, sidecars, and what tshark decrypts of them."""
+"""The shipped captures of TLS (`captures/tls`): manifest, sidecars, and tshark's decryption of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     for entry in json.loads((FOLDER / "manifest.json").read_text(encoding="utf-8"))["captures"]
 }
 RESUMED = "tls12-resumed"
-"""Secrets of the first connection of a session alone."""
+"""Only the secrets of the first connection of a session."""
 WITH_SECRETS = sorted(name for name, entry in ENTRIES.items() if entry["format"] == "pcapng" and name != RESUMED)
 
 
@@ -35,10 +35,10 @@ class Streams(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What tshark tells of a message, but for the connection that it belongs to."""
+    """tshark's fields of a message, except for its connection."""
 
     packet: int
-    """The one that completes it."""
+    """The packet that completes the message."""
     is_request: bool
     api_key: int | None
     """Null in responses, as are the next two."""
@@ -59,19 +59,19 @@ def sidecar(name: str) -> list[Line]:
 
 @functools.cache
 def outcome(name: str) -> Outcome:
-    """What kafkasniff makes of the capture with the secrets in it."""
+    """kafkasniff's output for the capture with its secrets."""
     return files_outcome([path(name)])
 
 
 @functools.cache
 def packets(name: str) -> list[Packet]:
-    """Its packets alone, so that the secrets are gone."""
+    """Only its packets, so that the secrets are gone."""
     return read_packets(path(name))
 
 
 @functools.cache
 def key_log(name: str) -> bytes:
-    """The secrets in it: decryption secrets blocks (type 10) of pcapng."""
+    """Its secrets: decryption secrets blocks (type 10) of pcapng."""
     data, found, position = path(name).read_bytes(), b"", 0
     while position < len(data):
         kind, length = struct.unpack_from("<II", data, position)
@@ -84,7 +84,7 @@ def key_log(name: str) -> bytes:
 
 
 def by_connection(lines: list[Line]) -> dict[int, list[Line]]:
-    """Messages of each connection in their order."""
+    """Messages of each connection in order."""
     found: dict[int, list[Line]] = defaultdict(list)
     for line in lines:
         if line["type"] in ("request", "response"):
@@ -116,7 +116,7 @@ class Theirs(NamedTuple):
 
 @functools.cache
 def by_tshark(tshark: str, name: str) -> Theirs:
-    """One run: its Kafka dissector on what it decrypts, and the decrypted bytes of each connection."""
+    """One run: its Kafka dissector on the decrypted data, and the decrypted bytes of each connection."""
     ports = ENTRIES[name]["broker_ports"]
     command = [tshark, "-n", "-r", str(path(name)), "-Y", "kafka", "-T", "fields"]
     command += [part for port in ports for part in ("-d", f"tls.port=={port},kafka")]
@@ -132,7 +132,7 @@ def by_tshark(tshark: str, name: str) -> Theirs:
         messages[connection] += read
     streams: dict[int, Streams] = {}
     for found in _FOLLOWED.finditer(printed):
-        # What one of the two said is indented; tshark 4.0 does not always name them (":0").
+        # The bytes of one side are indented; tshark 4.0 does not always name the sides (":0").
         said = [b"", b""]
         for line in found[2].splitlines():
             said[line.startswith("\t")] += bytes.fromhex(line.strip())
@@ -171,12 +171,12 @@ def _row(line: str, ports: list[int]) -> tuple[int, list[Message]]:
 
 
 def in_clear(streams: Streams) -> Outcome:
-    """What kafkasniff makes of clear bytes on a connection without TLS."""
+    """kafkasniff's output for clear bytes on a connection without TLS."""
     return packets_outcome(packets_of([("client", streams.client), ("broker", streams.broker)]))
 
 
 def frames(stream: bytes) -> Iterator[bytes]:
-    """Messages of a stream without their length prefixes, by a plain walk; it has to end with one."""
+    """Messages of a stream without their length prefixes, split by plain code; the stream must end with a message."""
     position = 0
     while position < len(stream):
         size = int.from_bytes(stream[position : position + 4], signed=True)

@@ -1,4 +1,5 @@
-"""Real TLS between two endpoints of OpenSSL in memory: what they send, and the key log that one of them writes."""
+"""Real TLS between two OpenSSL endpoints in memory: the bytes that they send, and the key log that one of them
+writes."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def _root() -> Path:
 
 
 def new_folder() -> Path:
-    """An empty folder that is gone when the tests are over."""
+    """An empty folder that is deleted after the tests."""
     return Path(tempfile.mkdtemp(dir=_root()))
 
 
@@ -78,15 +79,15 @@ def certificate(kind: str) -> tuple[Path, Path]:
 
 @dataclasses.dataclass
 class Talk:
-    """A connection as both sides sent it, and what decrypts it."""
+    """A connection as both sides sent it, and its secrets."""
 
     flights: list[Flight]
-    """What was sent at a time, in order."""
+    """Flights, in order: what one side sent at a time."""
     key_log: bytes
     version: str
     suite: str
     clear: list[Flight]
-    """What was said within."""
+    """The clear bytes inside."""
     session: ssl.SSLSession | None = None
     resumed: bool = False
 
@@ -145,7 +146,7 @@ class Pair:
         pieces: int = 16_384,
         ends: bool = True,
     ) -> Talk:
-        """A connection on which this is said; `pieces`: bytes that an endpoint writes at once."""
+        """A connection with this dialogue; `pieces`: bytes that an endpoint writes at once."""
         before = self.log.stat().st_size if self.log.exists() else 0
         wires = {"client": ssl.MemoryBIO(), "broker": ssl.MemoryBIO()}  # what each has received
         outs = {"client": ssl.MemoryBIO(), "broker": ssl.MemoryBIO()}

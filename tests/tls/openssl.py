@@ -1,4 +1,4 @@
-"""OpenSSL's own client and server, with what only they can be told to do, and a proxy that notes what they send."""
+"""OpenSSL's own client and server, for features that only they have, and a proxy that records what they send."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_SECONDS = 20.0
 
 
 class Recorder:
-    """Passes one connection on to a port, and notes what goes through it in order."""
+    """Forwards one connection to a port, and records its data in order."""
 
     def __init__(self, target: int) -> None:
         self.flights: list[Flight] = []
@@ -49,7 +49,7 @@ class Recorder:
                         peer.sendall(data)
 
     def wait_for(self, side: Side, since: int) -> None:
-        """Until `side` has sent something behind the flights that there were, and nothing follows for a moment."""
+        """Wait until `side` has sent something after the existing flights, and nothing follows for a moment."""
         end = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < end:
             count = len(self.flights)
@@ -64,7 +64,7 @@ class Recorder:
 
 
 class Endpoints:
-    """`openssl s_server` and `openssl s_client`, told what to say through their standard input."""
+    """`openssl s_server` and `openssl s_client`, controlled by their standard input."""
 
     def __init__(self, openssl: str, folder: Path, server: Sequence[str] = ()) -> None:
         self._openssl = openssl
@@ -84,7 +84,7 @@ class Endpoints:
         while line := self._server.stdout.readline():
             found = re.match(rb"ACCEPT .*:(\d+)$", line.strip())
             if found:
-                # What it prints from here on must not fill the pipe.
+                # Later output must not fill the pipe.
                 threading.Thread(target=_drain, args=(self._server.stdout,), daemon=True).start()
                 return int(found[1])
         raise AssertionError("s_server does not listen")
@@ -128,7 +128,7 @@ class Endpoints:
 
 
 class Connection:
-    """One connection between the two."""
+    """One connection between the two programs."""
 
     def __init__(self, recorder: Recorder, client: IO[bytes], server: IO[bytes]) -> None:
         self._recorder = recorder
@@ -139,7 +139,7 @@ class Connection:
         return list(self._recorder.flights)
 
     def say(self, side: Side, data: bytes) -> None:
-        """`data` is sent by `side`, or is a command to it: K and k are key updates, with and without an answer."""
+        """Have `side` send `data`, or execute it as a command: K and k are key updates, with and without a response."""
         since = len(self._recorder.flights)
         stream = self._inputs[side]
         stream.write(data)

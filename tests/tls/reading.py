@@ -1,4 +1,4 @@
-"""Captures of TLS through the inspector, for comparison with those of what was said within."""
+"""Captures of TLS through the inspector, for comparison with the clear dialogue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def contents(outcome: Outcome) -> list[Line]:
 
 
 def clear_contents(clear: Sequence[Flight]) -> list[Line]:
-    """What the same dialogue is without TLS."""
+    """The result of the same dialogue without TLS."""
     return contents(packets_outcome(packets_of(clear)))
 
 

@@ -1,4 +1,4 @@
-"""Captures of real brokers with TLS (`captures/tls`): they hold what the clients' own logs and tshark say."""
+"""Captures of real brokers with TLS (`captures/tls`), compared with the clients' own logs and tshark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.packets import PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tls.wording import CLIENT_LEFT, LEFT_AT_ONCE
 from tests.cli.console import kafkasniff
 from tests.craft.outcome import Line, output, packets_outcome
@@ -39,18 +39,18 @@ TOLD = ("api_key", "api_version", "correlation_id", "client_id", "client_port", 
 
 
 def messages(name: str, kind: str) -> list[Line]:
-    """What kafkasniff read, with the names of sidecars."""
+    """kafkasniff's messages with the field names of sidecars."""
     found = [line for line in captured.outcome(name).lines if line["type"] == kind]
     return [line | {"client_port": int(line["client"].rpartition(":")[2])} for line in found]
 
 
 def differing(name: str, kind: str) -> tuple[Counter[Any], Counter[Any]]:
-    """What only kafkasniff has, and what only the client's log has, of the fields that each of its lines has."""
+    """Messages that only kafkasniff has, and that only the client's log has, by the fields of its lines."""
     said = [line for line in sidecar(name) if line["kind"] == kind]
-    told = [field for field in TOLD if all(field in line for line in said)]
-    assert len(told) > 2
-    seen = Counter(tuple(line[field] for field in told) for line in messages(name, kind))
-    logged = Counter(tuple(line[field] for field in told) for line in said)
+    reported = [field for field in TOLD if all(field in line for line in said)]
+    assert len(reported) > 2
+    seen = Counter(tuple(line[field] for field in reported) for line in messages(name, kind))
+    logged = Counter(tuple(line[field] for field in reported) for line in said)
     return seen - logged, logged - seen
 
 
@@ -62,7 +62,7 @@ def test_the_requests_are_those_of_the_clients_log(name: str) -> None:
 
 @every_decrypted
 def test_the_responses_of_the_clients_log_are_there(name: str) -> None:
-    # Answers that came as the client closed are not in its log.
+    # Responses that arrived while the client closed are not in its log.
     assert differing(name, "response")[1] == Counter()
 
 
@@ -102,7 +102,7 @@ def topic_names(name: str) -> dict[str, str]:
 
 
 @every_decrypted
-def test_nothing_is_left_over(name: str) -> None:
+def test_every_connection_is_decrypted(name: str) -> None:
     found = captured.outcome(name)
     # A client that closes while it waits for records.
     assert {line["kind"] for line in found.problems} <= {"request-unanswered"}
@@ -119,7 +119,7 @@ RequireTool = Callable[[str], str]
 @pytest.mark.tshark
 @every_decrypted
 def test_tshark_decrypts_the_same_bytes(require_tool: RequireTool, name: str) -> None:
-    """Each connection, byte by byte: what kafkasniff reads in TLS is what it reads in tshark's clear bytes."""
+    """Each connection, byte by byte: kafkasniff decodes the same from TLS as from tshark's clear bytes."""
     theirs = by_tshark(require_tool("tshark"), name)
     ours = by_connection(captured.outcome(name).lines)
     assert theirs.streams.keys() == ours.keys()
@@ -174,15 +174,15 @@ def test_tshark_sees_the_same_messages_in_the_same_packets(require_tool: Require
 
 @every_decrypted
 def test_without_secrets_each_connection_is_one_problem(name: str) -> None:
-    """It tells the version and the cipher that the handshake agreed on; whose certificate it was, in TLS 1.2."""
+    """It has the version and the cipher that the handshake agreed on, and for TLS 1.2 the certificate's subject."""
     found = packets_outcome(packets(name))
     talks = {line["connection"] for line in captured.outcome(name).lines}
     assert sorted(line["connection"] for line in found.lines) == sorted(talks)
     for line in found.lines:
         assert (line["type"], line["kind"]) == ("problem", "tls-not-decrypted")
-        told = re.search(r": this is TLS (1\.[23]) with (TLS_\w+), (.*?), (.*?), (.*); (.*)$", line["detail"])
-        assert told, line["detail"]
-        version, cipher, server_name, alpn, certificate, reason = told.groups()
+        reported = re.search(r": this is TLS (1\.[23]) with (TLS_\w+), (.*?), (.*?), (.*); (.*)$", line["detail"])
+        assert reported, line["detail"]
+        version, cipher, server_name, alpn, certificate, reason = reported.groups()
         assert cipher in CIPHERS[version]
         assert server_name in {"server name localhost", "no server name"}
         assert alpn == "no ALPN"
@@ -202,13 +202,13 @@ CIPHERS = {
     "1.3": {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"},
 }
 CERTIFICATES = {
-    # A session that is resumed shows none.
-    "1.2": {"certificate of CN=broker.example,O=Captures", "no certificate seen"},
+    # A resumed session shows none.
+    "1.2": {"certificate of CN=broker.example,O=Captures", "no certificate captured"},
     "1.3": {"certificate not visible (TLS 1.3)"},
 }
 
 
-def test_the_captures_show_all_that_they_are_to_show() -> None:
+def test_the_captures_show_all_intended_cases() -> None:
     ciphers = set()
     for name in WITH_SECRETS:
         found = " ".join(line["detail"] for line in packets_outcome(packets(name)).lines)
@@ -223,7 +223,7 @@ def test_the_captures_show_all_that_they_are_to_show() -> None:
 
 
 def reasons(name: str) -> dict[int, list[str]]:
-    """What is told of the connections to each listener, by its place, where they are no Kafka that can be read."""
+    """The reports about connections that cannot be read as Kafka, by the place of their listener."""
     ports = ENTRIES[name]["broker_ports"]
     found: dict[int, list[str]] = {}
     for line in captured.outcome(name).lines:
@@ -251,8 +251,8 @@ def test_a_client_with_tls_at_a_listener_without_it() -> None:
     (details,) = reasons("tls-plaintext-listener").values()
     for detail in details:
         assert detail.endswith(
-            ": this is TLS 1.3 as the client offers it, server name localhost, no ALPN, no certificate seen; no answer "
-            "of the other side is in the capture: a listener without TLS just closes the connection"
+            ": this is TLS 1.3 offered by the client, server name localhost, no ALPN, no certificate captured; no "
+            "answer of the other side is in the capture: a listener without TLS just closes the connection"
         )
     assert len(details) == len({line["connection"] for line in captured.outcome("tls-plaintext-listener").lines})
 
@@ -271,22 +271,22 @@ REFUSED = (
         "the server answered the client's part of the handshake with a record as short as an alert: it refused the "
         "client; the server asked for a certificate, and the client has none",
     ),
-    ("1.3 as the client offers it", "the other side ended the handshake with the alert handshake_failure (40)"),
+    ("1.3 offered by the client", "the other side ended the handshake with the alert handshake_failure (40)"),
 )
-"""Of each listener of the scenario: what was negotiated, and why it ended. librdkafka was told the same."""
+"""For each listener of the scenario: what was negotiated, and why it ended. librdkafka logged the same."""
 
 
-def test_handshakes_that_fail() -> None:
+def test_failed_handshakes() -> None:
     found = reasons("tls-refused")
     assert sorted(found) == list(range(len(REFUSED)))
     for place, (version, reason) in enumerate(REFUSED):
-        # Where the client program was through, it dropped its last attempt in the midst of the handshake.
+        # When the client program finished, it dropped its last attempt in the middle of the handshake.
         *whole, last = found[place]
         assert whole
         for detail in whole:
             assert f"this is TLS {version}" in detail
             assert detail.endswith(f"; {reason}")
-        dropped = ("it ended before its handshake was over", CLIENT_LEFT, LEFT_AT_ONCE)
+        dropped = ("it ended before its handshake was complete", CLIENT_LEFT, LEFT_AT_ONCE)
         assert last.endswith(tuple(f"; {why}" for why in (reason, *dropped)))
     said = [" ".join(line["told"]) for line in sidecar("tls-refused") if line["kind"] == "failed"]
     for text, words in zip(
@@ -297,19 +297,19 @@ def test_handshakes_that_fail() -> None:
 
 @pytest.mark.tshark
 def test_a_resumed_session_whose_secret_was_not_logged(require_tool: RequireTool) -> None:
-    """Go logs none for the later connections of a session of TLS 1.2; tshark can read no more of them."""
+    """Go logs no secret for later connections of a TLS 1.2 session; tshark cannot decrypt them either."""
     found = captured.outcome(captured.RESUMED)
     ours = by_connection(found.lines)
     refused = {line["connection"]: line["detail"] for line in found.problems}
-    assert len(ours) == 2  # one by name and one by address: the sessions of the client are kept by that
+    assert len(ours) == 2  # one by name and one by address, as the client caches sessions
     assert len(refused) == 5
     for detail in refused.values():
-        assert detail.endswith("whose secret some clients log with the first connection only")
+        assert detail.endswith("whose secret some clients log only with the first connection")
     assert by_tshark(require_tool("tshark"), captured.RESUMED).streams.keys() == ours.keys()
 
 
 @pytest.mark.tshark
-def test_sessions_are_resumed_and_keys_renewed_where_it_is_said(require_tool: RequireTool) -> None:
+def test_sessions_are_resumed_and_keys_renewed_as_intended(require_tool: RequireTool) -> None:
     def count(name: str, display_filter: str) -> int:
         command = [require_tool("tshark"), "-n", "-r", str(captured.path(name)), "-Y", display_filter]
         return len(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
@@ -341,7 +341,7 @@ def _packets(source: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
         yield rest
 
 
-def test_a_key_log_beside_the_capture_does_the_same(tmp_path: Path) -> None:
+def test_a_separate_key_log_gives_the_same(tmp_path: Path) -> None:
     capture, keys = tmp_path / "without.pcap", tmp_path / "keys.log"
     capture.write_bytes(pcap_bytes(packets("tls-go")))
     keys.write_bytes(key_log("tls-go"))
@@ -352,8 +352,8 @@ def test_a_key_log_beside_the_capture_does_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tls12-kafka-python", "tls13-key-update"])
 @pytest.mark.parametrize("every", [11, 17])
-def test_lost_packets_cost_only_what_they_held(name: str, every: int) -> None:
-    """Whatever is whole in what is left was said so; the rest is told as problems, and bytes add up."""
+def test_lost_packets_lose_only_their_messages(name: str, every: int) -> None:
+    """Every complete message left was sent like that; the rest is reported as problems, and bytes add up."""
     left = [packet for number, packet in enumerate(packets(name), 1) if number % every or not packet.payload]
     found = decrypted(left, key_log(name))
     whole = Counter(map(repr, contents(captured.outcome(name))))
@@ -365,7 +365,7 @@ def test_lost_packets_cost_only_what_they_held(name: str, every: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["tls12-kafka-python", "tls13-key-update"])
-def test_damaged_records_are_told_and_never_read(name: str) -> None:
+def test_damaged_records_are_reported_and_never_read(name: str) -> None:
     dice = random.Random(name)
     damaged = [
         packet._replace(payload=_damaged(packet.payload, dice)) if not number % 13 else packet

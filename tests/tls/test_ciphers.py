@@ -1,4 +1,4 @@
-"""The table of suites, held against OpenSSL's own."""
+"""The table of cipher suites, compared with OpenSSL's own."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kafkasniff.tls.ciphers import Suite, suite
 
 
 def offered() -> dict[int, dict[str, object]]:
-    """OpenSSL's suites by code, with what it says of them."""
+    """OpenSSL's suites by code, with OpenSSL's facts about them."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_ciphers("ALL:COMPLEMENTOFALL:@SECLEVEL=0")
     return {cipher["id"] & 0xFFFF: dict(cipher) for cipher in context.get_ciphers()}
 
 
-# As OpenSSL names them: mode and bits of the key.
+# OpenSSL's names: mode and bits of the key.
 MODES = {
     "aes-128-gcm": ("gcm", 16),
     "aes-256-gcm": ("gcm", 32),
@@ -30,16 +30,16 @@ MODES = {
 
 def test_suites_are_what_openssl_says() -> None:
     compared = 0
-    for code, told in offered().items():
-        symmetric, found = str(told["symmetric"]).lower(), suite(code)
+    for code, facts in offered().items():
+        symmetric, found = str(facts["symmetric"]).lower(), suite(code)
         if symmetric not in MODES:
-            assert found is None, told["name"]  # Camellia, ARIA and the like
+            assert found is None, facts["name"]  # Camellia, ARIA and the like
             continue
-        assert found is not None, f"{told['name']} 0x{code:04x}"
-        assert (found.mode, found.key_length) == MODES[symmetric], told["name"]
-        assert found.tls13 == (told["protocol"] == "TLSv1.3"), told["name"]
+        assert found is not None, f"{facts['name']} 0x{code:04x}"
+        assert (found.mode, found.key_length) == MODES[symmetric], facts["name"]
+        assert found.tls13 == (facts["protocol"] == "TLSv1.3"), facts["name"]
         if found.mode == "cbc":
-            assert found.mac == str(told["digest"]).lower(), told["name"]
+            assert found.mac == str(facts["digest"]).lower(), facts["name"]
         compared += 1
     assert compared > 30
 
@@ -56,10 +56,10 @@ def test_suites_are_what_openssl_says() -> None:
         (0xC0AC, Suite("TLS_ECDHE_ECDSA_WITH_AES_128_CCM", "ccm", 16, 16, "sha256", "", False)),
     ],
 )
-def test_some_by_the_registry(code: int, expected: Suite) -> None:
+def test_suites_from_the_registry(code: int, expected: Suite) -> None:
     assert suite(code) == expected
 
 
-def test_others_are_not_known() -> None:
+def test_other_suites_are_unknown() -> None:
     for code in (0x0000, 0x0005, 0x000A, 0x00FF, 0x5600, 0xC03C):
         assert suite(code) is None

@@ -1,4 +1,4 @@
-"""TLS from the command line, from Python, and from captures that hold their secrets."""
+"""TLS from the command line, from Python, and from captures that contain their secrets."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 
 import kafkasniff as library
-from kafkasniff.capture.key_log_file import open_key_log
+from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
+from tests.cli.commands.test_live import Wire
 from tests.cli.console import kafkasniff
-from tests.cli.test_live import Wire
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.craft.write import pcap_bytes, pcapng_bytes
-from tests.exports.exported import rows, run, tables
+from tests.tables.exports.exported import rows, run, tables
 from tests.tls.endpoints import Pair, kafka_talk, packets_of
 from tests.tls.reading import CONTENT, clear_contents
 
 
 @functools.cache
 def many() -> tuple[list[Packet], bytes]:
-    """Connections of both versions at the same time, and their key log."""
+    """Simultaneous connections of both versions, and their key log."""
     packets: list[Packet] = []
     log = b""
     for number in range(6):
@@ -41,7 +41,7 @@ def many() -> tuple[list[Packet], bytes]:
 
 
 def with_secrets(capture: bytes, log: bytes, *, blocks: int) -> bytes:
-    """A pcapng capture with a decryption secrets block (type 10, secrets of type TLSK) behind its first `blocks`."""
+    """A pcapng capture with a decryption secrets block (type 10, secrets of type TLSK) after its first `blocks`."""
     at = 0
     for _ in range(blocks):
         at += struct.unpack_from("<I", capture, at + 4)[0]
@@ -102,7 +102,7 @@ def test_secrets_in_the_capture(tmp_path: Path, files: tuple[Path, Path]) -> Non
         {name: line.get(name) for name in CONTENT} for line in expected if line["type"] in ("request", "response")
     ]
     assert decode("--jobs", 3, capture).out == one.out
-    # What is wrong with it is told by one of the processes.
+    # Only one of the processes reports its problems.
     capture.write_bytes(with_secrets(pcapng_bytes(packets), b"bad\n" + log, blocks=2))
     one, other = decode(capture), decode("--jobs", 3, capture)
     assert [line["kind"] for line in one.objects if line["type"] == "problem"] == ["tls-key-log"]
@@ -110,13 +110,13 @@ def test_secrets_in_the_capture(tmp_path: Path, files: tuple[Path, Path]) -> Non
 
 
 @pytest.mark.parametrize("blocks", [2, 40, 75, 100])
-def test_secrets_count_from_their_place_on(tmp_path: Path, blocks: int) -> None:
+def test_secrets_count_from_their_place(tmp_path: Path, blocks: int) -> None:
     packets, log = many()
     capture = tmp_path / "with.pcapng"
     capture.write_bytes(with_secrets(pcapng_bytes(packets), log, blocks=blocks))
     one = decode(capture)
     assert said(one) or blocks > 2
-    # The law: in one batch, or packet by packet.
+    # The result is the same in one batch, or packet by packet.
     from kafkasniff.capture import open_captures
     from tests.craft.outcome import output
 
@@ -148,7 +148,7 @@ def test_export_with_a_key_log(tmp_path: Path, files: tuple[Path, Path]) -> None
     assert {row["verdict"] for row in rows(tmp_path / "one", "connections")} == {"kafka"}
     run([capture], tmp_path / "three", jobs=3, keylog=str(keys))
     assert exported(tmp_path / "three") == exported(tmp_path / "one")
-    # Nothing of the key log is in the folder.
+    # The folder contains nothing of the key log.
     secrets = [line.split()[2] for line in keys.read_bytes().splitlines()]
     for path in (tmp_path / "one").rglob("*"):
         if path.is_file():
@@ -156,7 +156,7 @@ def test_export_with_a_key_log(tmp_path: Path, files: tuple[Path, Path]) -> None
             assert not any(secret in data or bytes.fromhex(secret.decode()) in data for secret in secrets)
 
 
-def test_a_later_run_goes_on_with_connections(tmp_path: Path, files: tuple[Path, Path]) -> None:
+def test_a_later_run_continues_connections(tmp_path: Path, files: tuple[Path, Path]) -> None:
     capture, keys = files
     run([capture], tmp_path / "whole", keylog=str(keys))
     packets, _ = many()
@@ -212,9 +212,9 @@ def has(log: Any, secret: int) -> bool:
     return log.find("CLIENT_RANDOM", bytes((secret,)) * 32, 0) is not None
 
 
-def test_a_file_is_read_on(tmp_path: Path) -> None:
+def test_a_growing_file_is_read_on(tmp_path: Path) -> None:
     path = tmp_path / "keys.log"
-    log = open_key_log(path, grows=True)  # it is not there yet
+    log = open_key_log(path, grows=True)  # it does not exist yet
     assert log.may_come(0)
     assert not has(log, 1)
     path.write_bytes(line(1))
@@ -226,7 +226,7 @@ def test_a_file_is_read_on(tmp_path: Path) -> None:
         stream.write(line(2)[50:])
         stream.flush()
         assert has(log, 2)
-    # Begun anew, and another file in its place: what was read stays.
+    # A file that is truncated or replaced: the secrets that were read stay.
     path.write_bytes(line(3))
     assert has(log, 3)
     other = tmp_path / "other"
@@ -250,15 +250,15 @@ def test_a_file_that_does_not_grow_is_read_once(tmp_path: Path) -> None:
     assert not has(log, 2)
 
 
-def test_a_pipe_is_no_file_that_grows(tmp_path: Path) -> None:
+def test_a_pipe_cannot_be_followed(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with pytest.raises(UsageError, match="only a file can be read on while it grows"):
+    with pytest.raises(UsageError, match="only a regular file can be followed while it grows"):
         open_key_log(path, grows=True)
 
 
 def test_a_key_log_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kafkasniff.capture import key_log_file
+    from kafkasniff.capture.timeline import key_log_file
 
     monkeypatch.setattr(key_log_file, "MAX_KEY_LOG", 100)
     path = tmp_path / "keys.log"
@@ -271,7 +271,7 @@ def test_a_key_log_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 class Interface(Wire):
-    """Packets of TLS, and a key log that is written when all but the end of the connection was there."""
+    """Packets of TLS, and a key log that is written after all but the last packets of the connection."""
 
     def __init__(self, packets: list[Packet], path: Path, log: bytes) -> None:
         super().__init__()
@@ -287,7 +287,7 @@ class Interface(Wire):
 def test_live_reads_a_key_log_that_grows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = Pair().talk(kafka_talk(4))
     interface = Interface(packets_of(made.flights), tmp_path / "keys.log", made.key_log)
-    monkeypatch.setattr("kafkasniff.capture.live.open_live", interface.open)
+    monkeypatch.setattr("kafkasniff.capture.live.live.open_live", interface.open)
     found = kafkasniff(
         "live", "-i", "eth0", "--format", "json", "--keylog", tmp_path / "keys.log", "--export", tmp_path / "out"
     )

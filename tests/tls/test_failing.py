@@ -1,4 +1,4 @@
-"""Handshakes that fail without keys: what their end looks like on the wire, and what only looks like it."""
+"""Failed handshakes without keys: their end on the wire, and ends that only look similar."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from kafkasniff.capture import open_captures
-from kafkasniff.inspector import Inspector
-from kafkasniff.state import dump_inspector, load_inspector
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls import failing, telling
 from tests.choice import fewer
 from tests.conftest import ROOT
@@ -25,7 +25,7 @@ from tests.tls.endpoints import Flight, Pair, kafka_talk
 
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 FINISHED = 69
-"""Bytes of an encrypted Finished with SHA-384."""
+"""Size of an encrypted Finished with SHA-384."""
 SECOND = 1_000_000_000
 
 
@@ -75,39 +75,39 @@ def test_a_server_that_answers_with_an_alert(said: list[int], shown: bool) -> No
     """`shown`: the client's Certificate is as short as an empty one, alone or with its Finished."""
     flights: list[Flight] = [("client", record(size)) for size in said]
     for answers, expected in (([("broker", record(19))], failing.SERVER_REFUSED), ([], failing.SERVER_LEFT)):
-        told = reason(ended(*hellos(), *flights, *answers, by="broker"))
-        assert told == (f"{expected}; {failing.NO_CLIENT_CERTIFICATE}" if shown else expected)
+        detail = reason(ended(*hellos(), *flights, *answers, by="broker"))
+        assert detail == (f"{expected}; {failing.NO_CLIENT_CERTIFICATE}" if shown else expected)
 
 
-def test_a_server_that_says_goodbye_to_a_client_that_leaves() -> None:
-    """Its close_notify is as short as any alert, and comes behind the client's FIN."""
+def test_a_server_that_sends_close_notify_to_a_client_that_left() -> None:
+    """Its close_notify is as short as any alert, and comes after the client's FIN."""
     packets = ended(*hellos(), ("client", record(FINISHED)))
     assert reason(packets) == failing.LEFT_AT_ONCE
 
 
 def test_a_handshake_that_worked() -> None:
-    """Tickets or data of the server show it, whatever comes then."""
+    """The server's tickets or data prove it, whatever follows."""
     for answer in (record(255), record(40)):
-        told = reason(ended(*hellos(), ("client", record(FINISHED)), ("broker", answer), ("broker", record(19))))
-        assert told == "there are no keys for it (--keylog FILE)"
+        detail = reason(ended(*hellos(), ("client", record(FINISHED)), ("broker", answer), ("broker", record(19))))
+        assert detail == "there are no keys for it (--keylog FILE)"
 
 
 @pytest.mark.parametrize("version", [V12, V13])
-def test_a_client_that_leaves_without_a_word(version: ssl.TLSVersion) -> None:
+def test_a_client_that_leaves_without_an_alert(version: ssl.TLSVersion) -> None:
     (line,) = packets_outcome(ended(*hellos(version))).lines
     assert line["detail"].endswith(f"; {failing.CLIENT_LEFT}")
     (line,) = packets_outcome(ended(*hellos(version), by="broker")).lines
     assert "without an alert" not in line["detail"]
 
 
-def test_what_is_missing_says_nothing() -> None:
+def test_missing_packets_prove_nothing() -> None:
     packets = ended(*hellos(), ("client", record(19)))
     del packets[next(place for place, one in enumerate(packets) if one.sport == 9093 and one.payload)]
     assert failing.CLIENT_REFUSED not in " ".join(line["detail"] for line in packets_outcome(packets).lines)
 
 
 def run(capture: Path, *, every: int = 0) -> list[object]:
-    """What an inspector yields packet by packet; after `every` so many of them another one resumes from its state."""
+    """An inspector's output packet by packet; after every `every` packets, another inspector resumes from its state."""
     inspector = Inspector()
     events: list[object] = []
     with open_captures([str(capture)]) as source:
@@ -118,14 +118,14 @@ def run(capture: Path, *, every: int = 0) -> list[object]:
                 events += inspector.feed(part)
                 fed += 1
                 if every and fed % every == 0:
-                    inspector = load_inspector(dump_inspector(inspector))
+                    inspector = load(dump(inspector), Inspector)
             events += inspector.feed(rest)
     return events + inspector.close()
 
 
 @pytest.mark.parametrize("name", ["tls-no-client-certificate", "tls-works", "tls-client-killed"])
 def test_batches_and_states_change_nothing(name: str) -> None:
-    """Of handshakes that failed, worked and were left, as real clients and brokers had them."""
+    """Handshakes of real clients and brokers that failed, worked and were abandoned."""
     capture = ROOT / "captures" / "faults" / f"{name}.pcap"
     inspector = Inspector()
     with open_captures([str(capture)]) as source:
@@ -136,7 +136,7 @@ def test_batches_and_states_change_nothing(name: str) -> None:
 
 
 def certificate(*names: str, end: datetime.datetime = datetime.datetime(2030, 1, 1)) -> bytes:
-    """A certificate from 2026 on."""
+    """A certificate that is valid from 2026."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "broker")])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
@@ -168,5 +168,5 @@ def seconds(year: int) -> int:
         ),
     ],
 )
-def test_what_is_wrong_with_a_certificate(names: list[str], asked: str | None, year: int, expected: str) -> None:
+def test_flaws_of_a_certificate(names: list[str], asked: str | None, year: int, expected: str) -> None:
     assert telling._certificate(certificate(*names), asked, seconds(year)) == expected

@@ -1,4 +1,4 @@
-"""Whether a connection is TLS: by its first bytes, whatever pieces they come in; and what is not goes on untouched."""
+"""Whether a connection is TLS: by its first bytes, in any pieces. Other connections are not changed."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def tls_packets(sizes: int) -> list[Packet]:
 
 @pytest.mark.parametrize("sizes", [20, 1448])
 def test_from_the_middle(sizes: int) -> None:
-    """From some packet of a connection on."""
+    """The connection from some packet on."""
     found = 0
-    # Of small segments there are many: fewer places do.
+    # There are many small segments: test fewer places.
     for first in range(20, 60, 9 if sizes == 20 else 2):
         packets = tls_packets(sizes)[first:]
         whole = output([batch(packets)], ports=[9093])
@@ -74,8 +74,8 @@ def test_from_the_middle(sizes: int) -> None:
 @pytest.mark.parametrize(
     ("head", "size"), in_turn([b"\x16", HELLO[:4], DATA[:4], DATA, b"\x17\x03\x03\x3f\xff"], [1, 2, 7, 1448], 2)
 )
-def test_what_begins_alike_and_is_not_tls(monkeypatch: pytest.MonkeyPatch, head: bytes, size: int) -> None:
-    """Kafka captured from the middle of a message whose next bytes look like a record's: as if nobody had looked."""
+def test_kafka_that_begins_like_tls(monkeypatch: pytest.MonkeyPatch, head: bytes, size: int) -> None:
+    """Kafka from the middle of a message whose next bytes look like a TLS record is decoded as usual."""
     said = kafka_talk(6)
     side, data = said[0]
     said[0] = (side, head + b"\x00rest of some message" + data)
@@ -89,7 +89,7 @@ def test_what_begins_alike_and_is_not_tls(monkeypatch: pytest.MonkeyPatch, head:
     assert size < 7 or len(contents(found)) > 12
 
 
-def test_plain_captures_are_what_they_were() -> None:
+def test_plain_captures_are_unchanged() -> None:
     packets = mixed()
     found = packets_outcome(packets)
     assert not any(kind.startswith("tls") for kind in kinds(found))

@@ -1,4 +1,4 @@
-"""Hellos and certificates as OpenSSL writes them; and cut or garbled anywhere."""
+"""Hellos and certificates as OpenSSL writes them; and truncated or damaged anywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tls.endpoints import Pair, certificate, kafka_talk
 
 
 def messages(data: bytes) -> list[tuple[int, bytes]]:
-    """The handshake messages of a flight's records up to the first that is protected."""
+    """The handshake messages of a flight's records before the first protected record."""
     found: list[tuple[int, bytes]] = []
     buffer = HandshakeBuffer()
     while data and data[0] == 22:
@@ -93,7 +93,7 @@ def test_garbage_never_raises(data: bytes) -> None:
 
 
 @given(st.lists(st.integers(1, 9), max_size=20))
-def test_messages_reach_over_records(cuts: list[int]) -> None:
+def test_messages_span_records(cuts: list[int]) -> None:
     data = b"\x01\0\0\x03abc" + b"\x14\0\0\0" + b"\x0b\0\0\x14" + bytes(20)
     buffer = HandshakeBuffer()
     found, at = [], 0
@@ -103,6 +103,6 @@ def test_messages_reach_over_records(cuts: list[int]) -> None:
     assert found == [(1, b"abc"), (20, b""), (11, bytes(20))]
 
 
-def test_a_message_beyond_the_bound_is_passed_over() -> None:
+def test_a_message_above_the_bound_is_skipped() -> None:
     buffer = HandshakeBuffer()
     assert list(buffer.add(b"\x0b\xff\xff\xff" + bytes(100))) == [(11, b"")]

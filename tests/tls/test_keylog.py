@@ -1,4 +1,4 @@
-"""Key logs: what is taken from them, what is told of bad lines, and when a secret counts."""
+"""Key logs: their secrets, the reports about invalid lines, and when a secret counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.state import dump, load
+from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls import keylog
 from kafkasniff.tls.keylog import KeyLog
 from tests.tls.reading import keys
@@ -54,13 +54,13 @@ def test_the_last_line_need_not_end() -> None:
         (LINE[:-2], "odd number"),
         (LINE.replace(RANDOM.hex().encode(), b"00"), "client random of 1 bytes, not 32"),
         (LINE[:-3], "secret of 47 bytes"),
-        (b"x" * 5000, "longer than such lines are"),
+        (b"x" * 5000, "longer than any valid line"),
         (b"RSA Session-ID: Master-Key:" + b"ab" * 48, "empty session id"),
         (b"RSA Session-ID:" + b"00" * 33 + b" Master-Key:" + b"ab" * 48, "session id of 33 bytes"),
         (b"RSA Session-ID:00 Master-Key:" + b"ab" * 32, "master key of 32 bytes, not 48"),
     ],
 )
-def test_bad_lines_are_told_by_number_and_without_their_text(line: bytes, told: str) -> None:
+def test_bad_lines_are_reported_by_number_and_without_their_text(line: bytes, told: str) -> None:
     found = keys(LINE + line + b"\n" + LINE)
     (flaw,) = found.take_flaws()
     assert flaw.startswith("line 2 of the key log ")
@@ -70,11 +70,11 @@ def test_bad_lines_are_told_by_number_and_without_their_text(line: bytes, told: 
     assert found.take_flaws() == []
 
 
-def test_the_lines_of_a_file_that_is_no_key_log_are_counted() -> None:
+def test_invalid_lines_of_a_file_are_counted() -> None:
     found = keys(b"no\n" * 1000)
     flaws = found.take_flaws()
     assert len(flaws) == keylog.MAX_FLAWS + 1
-    assert flaws[-1] == f"{1000 - keylog.MAX_FLAWS} more lines are not understood"
+    assert flaws[-1] == f"{1000 - keylog.MAX_FLAWS} more lines are invalid"
     assert found.take_flaws() == []
 
 
@@ -90,7 +90,7 @@ def test_a_growing_file_of_garbage_is_counted_at_each_doubling() -> None:
 
 
 @given(st.lists(st.integers(1, 60), max_size=12))
-def test_a_file_that_grows_gives_what_the_whole_gives(cuts: list[int]) -> None:
+def test_a_growing_file_gives_the_same_as_the_whole_file(cuts: list[int]) -> None:
     data = LINE + b"bad\n" + LINE.replace(b"CLIENT_RANDOM", b"SERVER_TRAFFIC_SECRET_0")
     parts, at = [], 0
     for cut in cuts:
@@ -108,7 +108,7 @@ def test_a_file_that_grows_gives_what_the_whole_gives(cuts: list[int]) -> None:
     assert found.take_flaws() == ["line 2 of the key log is not LABEL CLIENT_RANDOM SECRET"]
 
 
-def test_secrets_of_a_capture_count_from_their_place_on() -> None:
+def test_secrets_of_a_capture_count_from_their_place() -> None:
     found = KeyLog()
     assert not found.may_come(10**9)
     found.add_captured(LINE, 100)
@@ -132,7 +132,7 @@ def test_a_state_has_secrets_of_captures_but_not_of_the_file() -> None:
     assert again.find("CLIENT_RANDOM", other, 4) is None
 
 
-def test_secrets_of_others_are_taken_over_with_their_places() -> None:
+def test_secrets_of_another_log_are_merged_with_their_places() -> None:
     first, second = KeyLog(), KeyLog()
     first.add_captured(LINE, 50)
     second.add_captured(LINE, 20)

@@ -1,4 +1,4 @@
-"""Missing and damaged bytes: what is behind them is found again, and nothing is told that was not said."""
+"""Missing and damaged bytes: decoding resumes after them, and no message is reported that was not sent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def said(made: Talk) -> dict[tuple[object, object], Line]:
 
 
 def check_nothing_invented(found: Outcome, made: Talk) -> int:
-    """Every whole message is one that was sent; returns how many there are."""
+    """Checks that every complete message was sent; returns their number."""
     sent = said(made)
     for line in whole_messages(found):
         assert line == sent[line["type"], line["correlation_id"]]
@@ -63,7 +63,7 @@ def test_missing_packets(version: ssl.TLSVersion, ciphers: str | None, options: 
     lost = set(data[middle : middle + count])
     found = decrypted(without(packets, lost), made.key_log)
     whole = check_nothing_invented(found, made)
-    # What is lost, what shares a message with it, and what is passed over until frames are told again.
+    # The lost messages, those that share a packet with them, and those skipped until frames are found again.
     assert whole >= 2 * EXCHANGES + 4 - 2 * (count + 4)
     last = max(line["correlation_id"] for line in whole_messages(found))
     assert last == EXCHANGES + 2
@@ -82,7 +82,7 @@ def test_missing_packets_of_the_handshake(version: ssl.TLSVersion) -> None:
         found = decrypted(without(packets, {place}), made.key_log, ports=[9093])
         count = check_nothing_invented(found, made)
         told = [kind for kind in kinds(found) if kind.startswith("tls")]
-        # Without its first bytes the client's stream is not known for TLS.
+        # Without its first bytes, the client's stream is not recognised as TLS.
         assert count > EXCHANGES or told == ["tls-not-decrypted"] or (place == data[0] and count == 0), place
         read += count > EXCHANGES
     assert read > len(missing) / 2
@@ -100,7 +100,7 @@ def test_random_losses(version: ssl.TLSVersion, ciphers: str | None, options: in
 
 
 @pytest.mark.parametrize(("version", "ciphers", "options"), SUITES)
-def test_batches_change_nothing_behind_losses(version: ssl.TLSVersion, ciphers: str | None, options: int) -> None:
+def test_batches_change_nothing_after_losses(version: ssl.TLSVersion, ciphers: str | None, options: int) -> None:
     made = long_talk(version, ciphers, options)
     packets = packets_of(made.flights[:40], sizes=130)
     for seed in range(3):
@@ -206,7 +206,7 @@ def test_trials_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tls-lost" in kinds(found)
 
 
-def test_damage_without_end() -> None:
+def test_endless_damage() -> None:
     made = long_talk(V13)
     packets = packets_of(made.flights, sizes=16_384)
     data = [place for place, packet in enumerate(packets) if packet.payload and packet.dport == 9093]

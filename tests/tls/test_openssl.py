@@ -1,4 +1,5 @@
-"""What Python's ssl cannot be told to do, from OpenSSL's own programs: suites of TLS 1.3, key updates, early data …"""
+"""Features that Python's ssl cannot produce, with OpenSSL's own programs: suites of TLS 1.3, key updates, early data
+…"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def converse(
     client: Sequence[str] = (),
     between: Sequence[Flight] = (),
 ) -> bytes:
-    """A dialogue of Kafka with `between` before each message but the first, decrypted and compared; the key log."""
+    """A Kafka dialogue with `between` before each message but the first, decrypted and compared; returns the key
+    log."""
     said = kafka_talk(2)
     ends = Endpoints(openssl, folder, server)
     try:
@@ -74,7 +76,7 @@ def test_records_with_padding(require_tool: RequireTool, tmp_path: Path) -> None
     )
 
 
-def test_another_hello_is_asked_for(require_tool: RequireTool, tmp_path: Path) -> None:
+def test_hello_retry_request(require_tool: RequireTool, tmp_path: Path) -> None:
     converse(require_tool("openssl"), tmp_path, server=["-groups", "P-384"], client=["-groups", "X25519:P-384"])
 
 
@@ -84,7 +86,7 @@ def test_a_client_with_a_certificate(require_tool: RequireTool, tmp_path: Path) 
 
 
 def test_renegotiation(require_tool: RequireTool, tmp_path: Path) -> None:
-    """Of TLS 1.2: new keys in mid-connection; R of s_client asks for it, and both sides' hellos are encrypted."""
+    """TLS 1.2: new keys in mid-connection. R of s_client requests it, and both sides' hellos are encrypted."""
     version = ["-tls1_2"]
     log = converse(
         require_tool("openssl"),
@@ -110,7 +112,7 @@ def test_early_data(require_tool: RequireTool, tmp_path: Path, accepted: bool) -
         check(connection.flights, ends.log.read_bytes(), said)
         before = len(ends.log.read_bytes())
         with ends.connection("-sess_in", str(session), "-early_data", str(early)) as connection:
-            # What was not taken has to be said again.
+            # Rejected early data has to be sent again.
             for side, data in said[1:] if accepted else said:
                 connection.say(side, data)
         log = ends.log.read_bytes()[before:]

@@ -1,4 +1,4 @@
-"""Real TLS, decrypted: the messages are those of the same dialogue without TLS, however packets come."""
+"""Real TLS, decrypted: the same messages as from the dialogue without TLS, however packets arrive."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkasniff.inspector import Inspector
-from kafkasniff.packets import PacketBatch
-from kafkasniff.state import dump_inspector, load_inspector
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.tables.checkpoint import dump, load
+from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 from tests.craft.batches import batch
 from tests.craft.disturb import duplicated, overlapped, reordered, resegmented, retransmitted
@@ -34,7 +34,7 @@ def talk(version: ssl.TLSVersion, ciphers: str | None = None, options: int = 0, 
 
 
 def suites_12() -> list[tuple[str, str]]:
-    """Names of OpenSSL's suites of TLS 1.2 that a certificate will do for, and of which kind that is."""
+    """Names of OpenSSL's TLS 1.2 suites that work with a certificate, and the certificate's kind."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_ciphers("ALL:@SECLEVEL=0")
     found = []
@@ -48,7 +48,7 @@ def suites_12() -> list[tuple[str, str]]:
 
 @functools.cache
 def dh_parameters() -> Path:
-    """The group ffdhe2048 of RFC 7919, A.1, whose prime is made of the digits of e."""
+    """The group ffdhe2048 of RFC 7919, A.1, whose prime is derived from the digits of e."""
     term = euler = 1 << 2000
     for number in range(1, 400):
         term //= number
@@ -103,7 +103,7 @@ def test_messages_over_many_records_and_records_with_many_messages(version: ssl.
 
 
 @pytest.mark.parametrize("version", [V12, V13])
-def test_a_session_is_resumed(version: ssl.TLSVersion) -> None:
+def test_a_resumed_session(version: ssl.TLSVersion) -> None:
     pair = Pair(version=version)
     first = pair.talk(kafka_talk())
     second = pair.talk(kafka_talk(), session=first.session)
@@ -124,7 +124,7 @@ def test_disturbances_that_lose_nothing(version: ssl.TLSVersion, disturb: object
     assert [kind for kind in kinds(found) if kind.startswith("tls")] == []
 
 
-def test_the_syn_is_not_needed_where_the_hello_is_there() -> None:
+def test_the_syn_is_not_needed_if_the_hello_was_captured() -> None:
     made = talk(V13)
     packets = [packet for packet in packets_of(made.flights) if packet.payload]
     assert contents(decrypted(packets, made.key_log)) == clear_contents(made.clear)
@@ -152,7 +152,7 @@ def test_a_message_is_complete_with_the_packet_that_completes_its_record(version
         completing = packets[line["last_packet"] - 1]
         sent = completing.sport == 9093
         assert sent == (line["type"] == "response")
-        # The flight that carries it ends there: each is one record.
+        # The flight that contains it ends there: each is one record.
         following = [packet for packet in packets[line["last_packet"] :] if packet.payload]
         assert not following or (following[0].sport == 9093) != sent or line is lines[-1]
         assert line["first_packet"] < line["last_packet"]
@@ -198,7 +198,7 @@ def test_single_packets_change_nothing(log: str) -> None:
     assert output(parts_of(batch(packets), [1] * len(packets)), **options()) == whole
 
 
-def test_a_run_goes_on_from_its_state_at_any_packet() -> None:
+def test_a_run_resumes_from_its_state_at_any_packet() -> None:
     packets, log = two_connections()
     whole = Inspector(keys=keys(log))
     expected = [*whole.feed(batch(packets)), *whole.close()]
@@ -206,30 +206,30 @@ def test_a_run_goes_on_from_its_state_at_any_packet() -> None:
     found = []
     for part in parts_of(batch(packets), [1] * len(packets)):
         found += inspector.feed(part)
-        state = dump_inspector(inspector)
+        state = dump(inspector)
         for line in log.splitlines():
             assert bytes.fromhex(line.split()[2].decode()) not in state
-        inspector = load_inspector(state)
+        inspector = load(state, Inspector)
         inspector.follow_key_log(keys(log))
     assert [*found, *inspector.close()] == expected
 
 
-def test_a_run_that_goes_on_without_the_key_log_says_so() -> None:
+def test_a_run_that_resumes_without_the_key_log_reports_it() -> None:
     made = talk(V13)
     packets = packets_of(made.flights)
     half = len(packets) * 2 // 3
     inspector = Inspector(keys=keys(made.key_log))
     first, second = batch(packets).split(half)
     inspector.feed(first)
-    inspector = load_inspector(dump_inspector(inspector))
+    inspector = load(dump(inspector), Inspector)
     events = [*inspector.feed(second), *inspector.close()]
     assert [event.kind for event in events if hasattr(event, "detail")].count("tls-not-decrypted") == 1
 
 
-# -- secrets that come late ------------------------------------------------------------------------------------------
+# -- late secrets --------- ------------------------------------------------------------------------------------------
 
 
-def test_a_key_log_that_grows_behind_the_packets() -> None:
+def test_a_key_log_that_lags_the_packets() -> None:
     made = talk(V13)
     packets = packets_of(made.flights)
     expected = clear_contents(made.clear)
@@ -262,13 +262,13 @@ def test_times_do_not_depend_on_when_secrets_came() -> None:
 
     names = ("type", "correlation_id", "time", "latency_ms", "duration_ms", "first_packet", "last_packet")
 
-    def told(lines: list[dict[str, object]]) -> list[list[object]]:
+    def times(lines: list[dict[str, object]]) -> list[list[object]]:
         return [[line.get(name) for name in names] for line in lines if line["type"] != "problem"]
 
-    assert told(outcome(fed(), keys=log).lines) == told(decrypted(packets, made.key_log).lines)
+    assert times(outcome(fed(), keys=log).lines) == times(decrypted(packets, made.key_log).lines)
 
 
-def test_what_waits_for_secrets_is_bounded() -> None:
+def test_bytes_waiting_for_secrets_are_bounded() -> None:
     said = kafka_talk(1, bytes(3 << 20))
     made = Pair().talk(said)
     inspector = Inspector(keys=keys(b"", grows=True))
@@ -277,7 +277,7 @@ def test_what_waits_for_secrets_is_bounded() -> None:
     for part in parts_of(batch(packets), [20] * len(packets)):
         events += inspector.feed(part)
     assert [event.kind for event in events] == ["tls-not-decrypted"]
-    assert len(dump_inspector(inspector)) < 100_000
+    assert len(dump(inspector)) < 100_000
     assert inspector.close() == []
 
 
@@ -286,4 +286,4 @@ def test_without_secrets_nothing_is_kept() -> None:
     made = Pair().talk(said, ends=False)
     inspector = Inspector()
     inspector.feed(batch(packets_of(made.flights, closes=False)))
-    assert len(dump_inspector(inspector)) < 10_000
+    assert len(dump(inspector)) < 10_000

@@ -1,4 +1,4 @@
-"""What is told of TLS that cannot be read: one problem, with what is visible."""
+"""Reports about TLS that cannot be read: one problem, with the visible facts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_tls_13_without_keys() -> None:
         "server name broker.example, no ALPN, certificate not visible (TLS 1.3); "
         "there are no keys for it (--keylog FILE)"
     )
-    # Told with the first that the server says behind the client's part of the handshake: it has worked then.
+    # Reported with the server's first data after the client's part of the handshake: then the handshake has worked.
     assert line["packet"] == 10
 
 
@@ -47,7 +47,7 @@ def test_tls_12_without_keys() -> None:
     assert "certificate of CN=broker.example,O=Crafted" in detail
 
 
-def test_the_keys_of_others() -> None:
+def test_keys_of_other_connections() -> None:
     made = Pair(version=V13).talk(kafka_talk())
     other = Pair(version=V13).talk(kafka_talk())
     assert problem(packets_of(made.flights), other.key_log)["detail"].endswith("there are keys, but none for it")
@@ -62,14 +62,14 @@ def test_keys_that_do_not_fit(version: ssl.TLSVersion) -> None:
     )
     line = problem(packets_of(made.flights), log)
     assert line["kind"] == "tls-not-decrypted"
-    assert line["detail"].endswith("the keys that there are for it do not fit")
+    assert line["detail"].endswith("the available keys do not match it")
 
 
 def test_a_secret_of_another_length() -> None:
     made = Pair(version=V13).talk(kafka_talk())
     words = [line.split() for line in made.key_log.splitlines()]
     log = b"".join(b" ".join((label, random, secret[:64])) + b"\n" for label, random, secret in words)
-    assert problem(packets_of(made.flights), log)["detail"].endswith("is of another length")
+    assert problem(packets_of(made.flights), log)["detail"].endswith("has a wrong length")
 
 
 def test_without_the_package_that_decrypts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,16 +81,16 @@ def test_without_the_package_that_decrypts(monkeypatch: pytest.MonkeyPatch) -> N
     assert "certificate of a subject that only kafkasniff[tls] can read" in detail
 
 
-def test_a_certificate_that_is_none() -> None:
+def test_an_invalid_certificate() -> None:
     made = Pair(version=V12).talk(kafka_talk())
     server = bytearray(made.flights[1][1])
     at = server.index(b"\x0b\0", 60) + 10  # within the first certificate
     server[at : at + 40] = bytes(40)
     flights = [made.flights[0], ("broker", bytes(server)), *made.flights[2:]]
-    assert "certificate of a subject that cannot be read" in problem(packets_of(flights))["detail"]  # type: ignore[arg-type]
+    assert "certificate of an unreadable subject" in problem(packets_of(flights))["detail"]  # type: ignore[arg-type]
 
 
-def test_other_protocols_are_told_on_kafka_s_ports_only() -> None:
+def test_other_protocols_are_reported_on_kafka_s_ports_only() -> None:
     made = Pair(version=V13, alpn=["h2"]).talk([("client", b"PRI * HTTP/2.0"), ("broker", b"\0\0\0\4")])
     packets = packets_of(made.flights)
     assert packets_outcome(packets).lines == []
@@ -98,7 +98,7 @@ def test_other_protocols_are_told_on_kafka_s_ports_only() -> None:
     assert "ALPN offered: h2" in problem(packets, ports=[9093])["detail"]
 
 
-def test_decrypted_and_no_kafka() -> None:
+def test_decrypted_data_that_is_not_kafka() -> None:
     made = Pair(version=V13).talk([("client", b"GET / HTTP/1.1\r\n\r\n"), ("broker", b"HTTP/1.1 200 OK\r\n\r\n")])
     packets = packets_of(made.flights)
     assert decrypted(packets, made.key_log).lines == []
@@ -114,13 +114,13 @@ def hello() -> bytes:
 def test_tls_to_a_listener_without() -> None:
     # What a broker's plaintext listener does with a length of 369 million: it closes.
     line = problem(packets_of([("client", hello())]))
-    assert "as the client offers it, server name broker.example" in line["detail"]
+    assert "offered by the client, server name broker.example" in line["detail"]
     assert line["detail"].endswith("a listener without TLS just closes the connection")
 
 
-def test_an_answer_that_is_no_tls() -> None:
+def test_a_response_that_is_not_tls() -> None:
     line = problem(packets_of([("client", hello()), ("broker", b"HTTP/1.1 400 Bad Request\r\n")]))
-    assert line["detail"].endswith("what the other side answers is not TLS")
+    assert line["detail"].endswith("the answer of the other side is not TLS")
 
 
 def test_an_alert_ends_the_handshake() -> None:
@@ -131,8 +131,9 @@ def test_an_alert_ends_the_handshake() -> None:
     assert "certificate of CN=broker.example" in line["detail"]
 
 
-def test_an_alert_in_clear_behind_the_hellos() -> None:
-    """Told instead of missing keys: a client's in TLS 1.3, a server's behind the client's ChangeCipherSpec in 1.2."""
+def test_a_clear_alert_after_the_hellos() -> None:
+    """Reported instead of missing keys: a client's in TLS 1.3, a server's after the client's ChangeCipherSpec in
+    1.2."""
     made = Pair(version=V13).talk(kafka_talk())
     line = problem(packets_of([*made.flights[:2], ("client", b"\x15\3\3\0\2\2\x30")]))
     assert line["detail"].endswith("the client ended the handshake with the alert unknown_ca (48)")
@@ -140,14 +141,14 @@ def test_an_alert_in_clear_behind_the_hellos() -> None:
     flights: list[Flight] = [*made.flights[:3], ("broker", b"\x15\3\3\0\2\2\x2a")]
     line = problem(packets_of(flights))
     assert line["detail"].endswith("the other side ended the handshake with the alert bad_certificate (42)")
-    # With the keys of others, too; and what never ends is told with its end.
+    # With the keys of others, too; a connection that never ends this way is reported at its end.
     line = problem(packets_of(flights), Pair(version=V12).talk(kafka_talk()).key_log)
     assert line["detail"].endswith("bad_certificate (42)")
     assert problem(packets_of(made.flights[:3]))["detail"].endswith("there are no keys for it (--keylog FILE)")
 
 
-def test_the_other_side_s_word_is_not_waited_for_without_end() -> None:
-    """A client that is silent behind a long flight of the server: told then, and not with the connection's end."""
+def test_the_wait_for_the_other_side_is_bounded() -> None:
+    """A client that is silent after a long flight of the server: reported then, not at the connection's end."""
     made = Pair(version=V13).talk(kafka_talk())
     record = b"\x17\3\3\x40\0" + bytes(1 << 14)
     flights: list[Flight] = [*made.flights[:2], *(("broker", record) for _ in range(9))]
@@ -158,13 +159,13 @@ def test_the_other_side_s_word_is_not_waited_for_without_end() -> None:
     assert line["packet"] < len(packets) - 2 * 4
 
 
-def test_a_session_of_tls_12_that_is_resumed() -> None:
+def test_a_resumed_tls_12_session() -> None:
     pair = Pair(version=V12)
     first = pair.talk(kafka_talk())
     made = pair.talk(kafka_talk(), session=first.session)
     assert made.resumed
-    told = problem(packets_of(made.flights), first.key_log)["detail"]
-    assert "no certificate seen; there are keys, but none for it: it resumes a session of TLS 1.2" in told
+    reported = problem(packets_of(made.flights), first.key_log)["detail"]
+    assert "no certificate captured; there are keys, but none for it: it resumes a session of TLS 1.2" in reported
 
 
 def test_an_old_version() -> None:
@@ -181,14 +182,14 @@ def test_a_stream_that_is_captured_from_its_middle() -> None:
     packets = packets_of(made.flights)[12:]
     assert packets_outcome(packets).lines == []
     line = problem(packets, made.key_log, ports=[9093])
-    assert line["detail"].endswith("its ClientHello is not in the capture")
+    assert line["detail"].endswith("its ClientHello was not captured")
 
 
 def test_one_side_only() -> None:
     made = Pair(version=V13).talk(kafka_talk(20))
-    for sport, told in ((9093, "its ClientHello is not in the capture"), (51334, "no answer of the other side")):
+    for sport, reported in ((9093, "its ClientHello was not captured"), (51334, "no answer of the other side")):
         packets = [packet for packet in packets_of(made.flights) if packet.sport == sport]
-        assert told in problem(packets, made.key_log, ports=[9093])["detail"]
+        assert reported in problem(packets, made.key_log, ports=[9093])["detail"]
 
 
 def test_a_handshake_and_nothing_else_is_undecided() -> None:
@@ -209,8 +210,8 @@ def test_bytes_add_up() -> None:
     assert (without.bytes_stream, without.bytes_skipped) == (summary.bytes_stream, summary.bytes_stream)
 
 
-def test_plain_connections_are_as_they_were() -> None:
-    # A length that begins as a hello does, which only a bound beyond reason lets pass; in one packet and in many.
+def test_plain_connections_are_unchanged() -> None:
+    # A length that begins like a hello, which only an absurd bound accepts; in one packet and in many.
     size = 0x16030102
     whole = [api_versions_request(1), api_versions_response(1)]
     for sizes in (1, 3, 1448):

@@ -1,4 +1,4 @@
-"""tshark's decryption as a second opinion: the same messages, in the same packets."""
+"""tshark's decryption as a second opinion: the same messages in the same packets."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_key_updates(require_tool: RequireTool, tmp_path: Path) -> None:
 
 
 def test_master_keys_by_session_id(require_tool: RequireTool, tmp_path: Path) -> None:
-    """Lines as Java agents write them, for a connection and for one that resumes its session."""
+    """Lines in the format of Java agents, for a connection and one that resumes its session."""
     pair = Pair(version=V12, ciphers="ECDHE-RSA-AES128-GCM-SHA256", options=ssl.OP_NO_TICKET)
     first = pair.talk(kafka_talk(4))
     assert first.session is not None

@@ -1,4 +1,4 @@
-"""Details of problems about TLS are recognised by what they were made of."""
+"""Details of problems about TLS are recognised by their building blocks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_flaws_of_certificates() -> None:
         (f"{DESCRIBED}; {NO_KEYS} (--keylog FILE)", True, True),
         (f"{DESCRIBED}; {OTHER_KEYS}", True, True),
         (f"{DESCRIBED}; {NO_ANSWER}", True, False),
-        (f"{NAMED}SSL 3.0 as the client offers it; {NO_ANSWER}", True, False),
+        (f"{NAMED}SSL 3.0 offered by the client; {NO_ANSWER}", True, False),
         (f"{NAMED}HTTP", False, False),
         (f"the client said: {DESCRIBED}", False, False),
     ],

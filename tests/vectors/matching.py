@@ -3,10 +3,11 @@
 One set of rules for all messages:
 
 - Kafka's names become ours by `our_name`, and both have the same set of names: Kafka's converters, like its classes on
-  the wire, leave out tagged fields at their default and nothing else.
+  the wire, omit tagged fields at their default and nothing else.
 - Values are equal and of the same type. Bytes are base64 in Kafka's JSON; float64 that is no number is a string there.
 - Kafka writes the size of records in place of the records: what they hold is in the vectors of kind `records`.
-- Names of ours that start with an underscore stand beside the wire's fields and are not compared; `_unknown_tags` are.
+- Names of ours that start with an underscore are additions to the wire's fields and are not compared; `_unknown_tags`
+are.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.dissectors import data_schema, snake_case
-from kafkasniff.kafka.message import Decoded, decode_request, decode_response
-from kafkasniff.kafka.records import decode_records
+from kafkasniff.kafka.apis.dissectors import snake_case
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.data_schemas import data_schema
 from tests.renamed import as_released
 from tests.vectors.reader import Vector, records_by_size
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from kafkasniff.kafka.coverage import defined_data
-from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.apis.coverage import defined_data
+from kafkasniff.kafka.apis.dissectors import api
 from tests.proven_file import Part
 from tests.vectors.matching import differences
 from tests.vectors.reader import Vector, vectors

@@ -33,9 +33,9 @@ class Vector(msgspec.Struct, frozen=True):
     data: bytes
     """Header and body; the length prefix is not there."""
     header: dict[str, Any]
-    """Of requests and responses."""
+    """Requests and responses."""
     body: dict[str, Any]
-    """Kafka's JSON; `_unknownTags` in a struct are the tagged fields that Kafka's converter leaves out."""
+    """Kafka's JSON; `_unknownTags` in a struct are the tagged fields that Kafka's converter omits."""
 
 
 class Unproduced(msgspec.Struct, frozen=True):
@@ -74,10 +74,10 @@ def vectors() -> tuple[Vector, ...]:
 
 @functools.cache
 def records_by_size() -> dict[int, Vector]:
-    """The few sets of batches that stand in fields of type records, by their size in bytes."""
+    """The few sets of batches in fields of type records, by their size in bytes."""
     sets = [vector for vector in vectors() if vector.kind == "records"]
     by_size = {len(vector.data): vector for vector in sets}
-    assert len(by_size) == len(sets), "two sets of batches have the same size: they cannot be told apart"
+    assert len(by_size) == len(sets), "two sets of batches have the same size: sizes must identify sets"
     return by_size
 
 

@@ -45,7 +45,7 @@ async def produce(producer: AIOKafkaProducer, topic: str, codec: str, records: A
     ]
     for index, ((key, value, headers), future) in enumerate(zip(records, waiting, strict=True)):
         done = await future
-        asked = timestamp(index)  # the client tells that of the batch
+        asked = timestamp(index)  # the client reports the batch's
         report("produced", topic=topic, partition=done.partition, offset=done.offset, timestamp=asked, key=key,
                value=value, headers=headers, codec=codec, error=None)  # fmt: skip
 

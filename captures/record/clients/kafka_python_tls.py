@@ -28,10 +28,10 @@ logging.getLogger("kafka.net.connection").setLevel(logging.DEBUG)
 
 
 def settings(word: str, address: str, client_id: str) -> dict[str, Any]:
-    # By name, so that the client tells it in its hello (SNI); the broker then tells it an address without.
+    # By name, so that the client sends SNI; the broker then advertises an address.
     found: dict[str, Any] = {"bootstrap_servers": address.replace("127.0.0.1", "localhost"), "client_id": client_id}
     context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
-    context.set_ciphers("DEFAULT")  # Python leaves out those without forward secrecy
+    context.set_ciphers("DEFAULT")  # Python omits those without forward secrecy
     if word == "mutual":
         context.load_cert_chain(certificates / "client.pem")
     found |= {"security_protocol": "SASL_SSL" if word == "scram" else "SSL", "ssl_context": context}

@@ -1,4 +1,4 @@
-"""The records that the Python clients produce: one of each kind that the format tells apart."""
+"""The records that the Python clients produce: one of each kind that the format distinguishes."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Each module of this package lists its recordings in ``FAULTS``. A recording is a function that starts brokers and
 clients on a ``Stage`` and breaks something. The client programs keep no journal: tests compare with the findings and
-problems in ``tests/detectors/faults``, which are read in review.
+problems in ``tests/analysis/detectors/faults``, which are read in review.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Certificates that clients refuse, and the authority behind them: made for one recording, in its folder."""
+"""Certificates that clients refuse, and the authority that signs them: created for one recording, in its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of groups whose members leave out fields that Kafka's own consumers write."""
+"""Recordings of groups whose members omit fields that Kafka's own consumers write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _groups(stage: Stage) -> None:
 FAULTS = [
     Fault(
         "groups-with-fields-missing.pcap",
-        "members of two groups leave out the last fields of their subscriptions and assignments; the groups work",
+        "members of two groups omit the last fields of their subscriptions and assignments; the groups work",
         _groups,
     ),
 ]

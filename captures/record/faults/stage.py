@@ -30,7 +30,7 @@ class Fault:
 
     file: str
     shows: str
-    """What happened, as somebody who stood beside it knows it."""
+    """What happened: the known cause, not what the capture shows."""
     play: Callable[[Stage], None]
     looks_like: str = ""
     """File name of the recording of trouble that this one only looks like."""

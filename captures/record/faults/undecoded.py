@@ -125,7 +125,7 @@ def _http_beside_kafka(stage: Stage) -> None:
 
 
 def _stopped(stage: Stage) -> None:
-    """SIGSTOP: the kernel goes on acknowledging what the client sends, and the broker answers nothing."""
+    """SIGSTOP: the kernel still acknowledges what the client sends, and the broker does not answer."""
     broker = stage.broker(java_options=["-Xmx256m"], properties={"auto.create.topics.enable": "true"})
     stage.clients.append(CONFLUENT[0])
     client = python_with(*CONFLUENT)

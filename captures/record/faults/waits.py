@@ -32,7 +32,7 @@ def librdkafka(*arguments: str) -> Sequence[str]:
 
 
 def pause(broker: RealBroker, seconds: float) -> None:
-    """Stop a broker's process for a while; the kernel goes on taking what clients send."""
+    """Stop a broker's process for a while; the kernel still accepts what clients send."""
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)
     time.sleep(seconds)

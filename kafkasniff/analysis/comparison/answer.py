@@ -1,4 +1,4 @@
-"""The answer of a comparison. Times are nanoseconds since 1970, latencies microseconds; null: not known, not there."""
+"""The answer of a comparison. Times are nanoseconds since 1970, latencies microseconds; null: unknown or absent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 SECTIONS: Final = ("versions", "rates", "latency", "sizes", "errors", "topics", "batching", "clients", "brokers")
-"""What is compared, in the order in which it is told; the names of the lists in `Answer`."""
+"""What is compared, in the order of output; the names of the lists in `Answer`."""
 
 Verdict = Literal["slower", "faster", "slower-tail", "faster-tail", "same", "unclear"]
 
@@ -40,9 +40,9 @@ class Compared(msgspec.Struct):
     duration_us: int | None
     exchanges: int
     spans: int
-    """Spans of time that the side was cut into."""
+    """Number of time spans that the side was cut into."""
     span_us: int | None
-    """How long one is."""
+    """Duration of one span."""
 
 
 class Change(msgspec.Struct):
@@ -51,9 +51,9 @@ class Change(msgspec.Struct):
     before: float | None
     after: float | None
     change: float | None
-    """`after` by `before`, less 1; null where there is no such number."""
+    """`after` divided by `before`, minus 1; null if undefined."""
     p: float | None
-    """How probably chance makes such a difference, corrected for the number of tests in the list; null: too few."""
+    """Probability of such a difference by chance, corrected for the number of tests in the list; null: too few."""
     differs: bool
 
 
@@ -64,7 +64,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class Version(Row, kw_only=True):
-    """The versions of one API that were spoken; an empty list: it was not called."""
+    """The versions of one API that were used; an empty list: it was not called."""
 
     api: str
     before: list[int]
@@ -87,12 +87,12 @@ class Shift(msgspec.Struct):
     before_us: int
     after_us: int
     change: float | None
-    """`after_us` by `before_us`, less 1."""
+    """`after_us` divided by `before_us`, minus 1."""
     shift_us: float
-    """`after_us` less `before_us`."""
+    """`after_us` minus `before_us`."""
     low_us: float | None
     high_us: float | None
-    """What that lies between, with the confidence that `significance` leaves; null: too few."""
+    """Confidence interval of the difference, at the confidence that `significance` leaves; null: too few."""
     differs: bool
 
 
@@ -105,11 +105,11 @@ class Latency(Row, kw_only=True):
     """Exchanges with a latency."""
     verdict: Verdict
     slower: float | None
-    """How probably an exchange of `after` takes longer than one of `before`, a tie counting half; null: too few."""
+    """Probability that an exchange of `after` takes longer than one of `before`, a tie counting half; null: too few."""
     p: float | None
-    """Of `slower` being a half, corrected for the number of tests; null: too few."""
+    """p value of `slower` differing from one half, corrected for the number of tests; null: too few."""
     tail_p: float | None
-    """Of the slowest hundredth coming from both sides alike, likewise; null: too few."""
+    """p value of the slowest hundredth coming unequally from both sides, likewise corrected; null: too few."""
     p50: Shift
     p90: Shift
     p99: Shift
@@ -131,16 +131,16 @@ class Error(Row, kw_only=True):
     name: str | None
     before: int
     after: int
-    """Exchanges that were answered with it."""
+    """Number of exchanges with this code in the response."""
     share: Change
-    """Of the API's exchanges."""
+    """As a share of the API's exchanges."""
 
 
 class Topic(Row, kw_only=True):
-    """What was produced to a topic and fetched from it, by others than followers."""
+    """Data produced to a topic and fetched from it, except by followers."""
 
     topic: str | None
-    """Its name, or its id where nothing tells the name."""
+    """Its name, or its id if the name is unknown."""
     produced_per_second: Change
     """Records."""
     fetched_per_second: Change
@@ -161,7 +161,7 @@ class Batching(Row, kw_only=True):
 
 
 class Software(msgspec.Struct, frozen=True):
-    """What a client says in ApiVersions that it is."""
+    """Software of a client according to ApiVersions."""
 
     software_name: str
     software_version: str | None
@@ -182,19 +182,19 @@ class Broker(Row, kw_only=True):
     """A broker."""
 
     broker_id: int | None
-    """Null: nothing tells it, and this is one endpoint."""
+    """Null: unknown, and this is one endpoint."""
     before: list[str]
     after: list[str]
     """`address:port`."""
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """All of it. A list is null where it was not asked for, or cannot be known."""
+    """The whole answer. A list is null if it was not requested or cannot be known."""
 
     before: Compared
     after: Compared
     differences: dict[str, int]
-    """By list, how many of its rows differ."""
+    """By list, the number of rows that differ."""
     versions: list[Version] | None = None
     rates: list[Rate] | None = None
     latency: list[Latency] | None = None

@@ -1,4 +1,4 @@
-"""Two sides to one answer: what differs by more than chance, and by enough to matter."""
+"""Combines two sides into one answer: significant differences that are large enough."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from kafkasniff.analysis.comparison.inference import Estimate, ratio
 from kafkasniff.analysis.comparison.latencies import compare_latencies
 from kafkasniff.analysis.comparison.peers import compare_brokers, compare_clients
 from kafkasniff.analysis.comparison.side import Side, Sums
-from kafkasniff.kafka.errors import error_by_code
+from kafkasniff.kafka.schema.errors import error_by_code
 
 __all__ = ["OF_BODIES", "compare"]
 
 OF_BODIES: Final = ("errors", "topics", "batching", "clients", "brokers")
-"""Sections that are not known where only headers were read."""
+"""Sections that are unknown if only headers were read."""
 
 Integers = npt.NDArray[np.int64]
 _Some = TypeVar("_Some", bound=Row)
@@ -40,7 +40,7 @@ _Some = TypeVar("_Some", bound=Row)
 def compare(
     before: Side, after: Side, thresholds: Thresholds, sections: Collection[str] = SECTIONS, notes: Sequence[str] = ()
 ) -> Answer:
-    """What is different. `sections`: the lists that are wanted; `notes`: what else there is to say."""
+    """The differences. `sections`: the lists to include; `notes`: further caveats."""
     ways: dict[str, Callable[[Side, Side, Thresholds], Sequence[Row]]] = {
         "versions": _versions,
         "rates": _rates,
@@ -49,17 +49,17 @@ def compare(
         "errors": _errors,
         "topics": _topics,
         "batching": _batching,
-        "clients": lambda one, other, told: compare_clients(one.clients(), other.clients(), told),
-        "brokers": lambda one, other, told: compare_brokers(one.brokers(), other.brokers(), told),
+        "clients": lambda one, other, thresholds: compare_clients(one.clients(), other.clients(), thresholds),
+        "brokers": lambda one, other, thresholds: compare_brokers(one.brokers(), other.brokers(), thresholds),
     }
     found: Any = {name: ways[name](before, after, thresholds) for name in SECTIONS if name in sections}
-    told = [f"{name}: {note}" for name, side in (("before", before), ("after", after)) for note in side.notes()]
+    side_notes = [f"{name}: {note}" for name, side in (("before", before), ("after", after)) for note in side.notes()]
     return Answer(
         before=_compared(before),
         after=_compared(after),
         differences={name: sum(row.differs for row in rows) for name, rows in found.items()},
         **found,
-        notes=[*notes, *told],
+        notes=[*notes, *side_notes],
     )
 
 
@@ -77,7 +77,7 @@ def _compared(side: Side) -> Compared:
 
 
 def _settled(rows: Iterable[_Some], family: Family, order: Callable[[_Some], Any]) -> list[_Some]:
-    """The rows, numbers that differ noted, those that differ first."""
+    """The rows with differing numbers marked, those that differ first."""
     family.settle()
     made = list(rows)
     for row in made:
@@ -131,16 +131,16 @@ def _errors(before: Side, after: Side, thresholds: Thresholds) -> list[Error]:
         ]
         whole = [_of(found, api, "exchanges", side) for found, side in zip(apis, (before, after), strict=True)]
         sums, asked = [int(one.sum()) for one in counts], [int(one.sum()) for one in whole]
-        told = error_by_code(code)
+        entry = error_by_code(code)
         rows.append(
             Error(
                 api=api,
                 code=code,
-                name=None if told is None else told.name,
+                name=None if entry is None else entry.name,
                 before=sums[0],
                 after=sums[1],
                 share=family.change(ratio(counts[0], whole[0]), ratio(counts[1], whole[1]), count=min(asked)),
-                # Where an API is not called any more, that is the difference.
+                # If an API is no longer called, that is the difference.
                 differs=min(asked) > 0 and thresholds.one_sided(*sums),
             )
         )
@@ -201,13 +201,13 @@ def _batching(before: Side, after: Side, thresholds: Thresholds) -> list[Batchin
 
 
 def _of(found: Any, key: Any, name: str, side: Side) -> Integers:
-    """What was counted by span; zeros where nothing was."""
+    """Counts by span; zeros if there were none."""
     sums: Sums | None = found.get(key)
     return np.zeros(side.spans.count, np.int64) if sums is None else sums[name]
 
 
 def _rate(counts: Integers, side: Side) -> Estimate | None:
-    """How many a second."""
+    """Rate per second."""
     return ratio(counts, side.spans.seconds())
 
 

@@ -1,4 +1,4 @@
-"""When two numbers differ: by enough to matter, and by more than chance, however many numbers are compared."""
+"""Decides when two numbers differ: by enough, and significantly, however many numbers are compared."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from kafkasniff.analysis.comparison.inference import Estimate, holm, probability
 __all__ = ["MIN_EXCHANGES", "MIN_SPANS", "Family", "Thresholds"]
 
 MIN_SPANS: Final = 5
-"""Spans of equal weight on both sides; below, the spread between spans is hardly known (t of 4 degrees of freedom)."""
+"""Minimum number of spans of equal weight on both sides; with fewer, the spread between spans is hardly known (t with 4
+degrees of freedom).
+"""
 MIN_EXCHANGES: Final = 20
-"""Exchanges, or batches, on both sides for a mean, a share or a percentile of theirs to be compared."""
+"""Minimum number of exchanges or batches on both sides for comparing a mean, a share or a percentile."""
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts as a difference."""
+    """Criteria of a difference."""
 
     min_change: Annotated[float, Meta(ge=0)] = 0.1
-    """Of numbers: as part of what it was before."""
+    """Minimum relative change of a number."""
     significance: Annotated[float, Meta(gt=0, lt=1)] = 0.05
-    """How probable any false difference may be in one list, if nothing has changed."""
+    """Probability of any false difference in one list if nothing has changed."""
     min_count: Annotated[int, Meta(ge=1)] = 1
-    """How often what is on one side only must have been seen there."""
+    """How often something that exists on one side only must have been seen there."""
 
     def one_sided(self, before: int, after: int) -> bool:
-        """Whether something that was seen so often is on one side only, and often enough."""
+        """Whether something with these counts is on one side only, and frequent enough."""
         return (before == 0) != (after == 0) and max(before, after) >= self.min_count
 
     def matters(self, before: float, after: float) -> bool:
-        """Whether a number has changed by enough; from 0 every change is."""
+        """Whether a number has changed by enough; from 0 every change is enough."""
         return before != after and abs(after - before) >= self.min_change * abs(before)
 
 
@@ -46,13 +48,13 @@ class Family:
         self._found: list[tuple[float, Callable[[float], object]]] = []
 
     def test(self, p: float, settle: Callable[[float], object]) -> None:
-        """Take a p value; `settle` is called with the corrected one."""
+        """Add a p value; `settle` is called with the corrected one."""
         self._found.append((p, settle))
 
     def change(self, before: Estimate | None, after: Estimate | None, *, count: int | None = None) -> Change:
-        """A number on both sides; `p` and `differs` are put in by `settle`.
+        """A number on both sides; `settle` fills in `p` and `differs`.
 
-        `count`: exchanges on the side that has fewer of them, where that matters.
+        `count`: exchanges on the side that has fewer of them, if relevant.
         """
         values = [None if one is None else one.value for one in (before, after)]
         made = Change(values[0], values[1], None, None, False)
@@ -71,7 +73,7 @@ class Family:
         return made
 
     def settle(self) -> None:
-        """There are no more tests in the list."""
+        """Called after the last test of the list."""
         corrected = holm([p for p, _ in self._found])
         for (_, settle), p in zip(self._found, corrected, strict=True):
             settle(p)

@@ -1,11 +1,11 @@
-"""Whether two captures differ by more than chance: estimates from spans of time, and tests between them.
+"""Tests whether two captures differ significantly: estimates from time spans, and tests between them.
 
-Exchanges that follow each other are alike (a full queue delays all behind it), and latencies have long tails, so that
-tests which take each exchange for an independent one find everything significant. So a capture is cut into spans of
-time (`spans`), and only spans are taken for independent: the batch means of simulations (Schmeiser, "Batch size
-effects in the analysis of simulation output", Operations Research 30, 1982: 10 to 30 of them). Everything here is the
-sum of one quantity by the sum of another over spans, whose variance is that of a ratio estimator for clusters
-(Cochran, "Sampling Techniques", 3rd edition, 1977, chapters 6 and 9A).
+Consecutive exchanges are alike (a full queue delays everything after it), and latencies have long tails, so tests that
+treat exchanges as independent find everything significant. So a capture is cut into time spans (`spans`), and only
+spans are treated as independent: the batch means of simulations (Schmeiser, "Batch size effects in the analysis of
+simulation output", Operations Research 30, 1982: 10 to 30 of them). Every estimate here is the sum of one quantity
+divided by the sum of another over spans; its variance is that of a ratio estimator for clusters (Cochran, "Sampling
+Techniques", 3rd edition, 1977, chapters 6 and 9A).
 
 - `superiority`: the probability that a value of the second sample is above one of the first, ties counting half (the
   Mann-Whitney statistic). Its variance is that of the placements, without any assumption on shapes or spreads (Brunner
@@ -13,7 +13,7 @@ sum of one quantity by the sum of another over spans, whose variance is that of 
   "Nonparametric analysis of clustered ROC curve data", Biometrics 53, 1997).
 - `quantile`: a quantile and its limits, by those of the share of values below it (Woodruff, "Confidence intervals for
   medians and other position measures", Journal of the American Statistical Association 47, 1952).
-- `difference`: limits of a difference by those of its parts, which need not lie in the middle between theirs (Zou and
+- `difference`: limits of a difference by those of its parts, which need not be symmetric (Zou and
   Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27,
   2008).
 - `holm`: p values of several tests (Holm, "A simple sequentially rejective multiple test procedure", Scandinavian
@@ -49,26 +49,30 @@ __all__ = [
 Numbers = npt.NDArray[Any]
 
 MAX_TERMS: Final = 10_000
-"""Terms of a continued fraction; some square root of the degrees of freedom is needed, and these are below 60."""
+"""Maximum number of terms of a continued fraction; it needs about the square root of the degrees of freedom, which are
+below 60.
+"""
 STEPS: Final = 100
-"""Halvings of an interval: more than a float64 has bits."""
+"""Maximum number of interval halvings: more than a float64 has bits."""
 ROUNDING: Final = 1e-12
-"""What sums of placements can be off in float64."""
+"""Rounding error of sums of placements in float64."""
 _TINY: Final = 1e-300
 
 
 class Estimate(NamedTuple):
-    """A number that a sample tells."""
+    """An estimate from a sample."""
 
     value: float
     variance: float
     spans: float
-    """As many spans of equal weight would tell as much (Kish, "Survey Sampling", 1965, section 11.7: the square of the
-    sum of weights by the sum of their squares); with a single one the variance is not known (NaN)."""
+    """Effective number of spans: as many spans of equal weight would give as much information (Kish, "Survey Sampling",
+    1965, section 11.7: the square of the sum of weights divided by the sum of their squares); with a single span the
+    variance is unknown (NaN).
+    """
 
 
 class Limits(NamedTuple):
-    """A number, and what it lies between with some confidence."""
+    """An estimate and its confidence interval."""
 
     value: float
     low: float
@@ -76,7 +80,7 @@ class Limits(NamedTuple):
 
 
 def ratio(tops: Numbers, bottoms: Numbers) -> Estimate | None:
-    """The sum of `tops` by the sum of `bottoms`, which are of one span each; None where that is 0."""
+    """The sum of `tops` divided by the sum of `bottoms`, one element per span; None if that is 0."""
     count, whole = int((bottoms > 0).sum()), float(bottoms.sum())
     if not count:
         return None
@@ -89,14 +93,14 @@ def ratio(tops: Numbers, bottoms: Numbers) -> Estimate | None:
 
 
 def superiority(before: Numbers, after: Numbers) -> tuple[Estimate, Estimate] | None:
-    """How probably a value of `after` is above one of `before`, a tie counting half: the variances of both samples.
+    """Probability that a value of `after` exceeds one of `before`, ties counting half: both samples' estimates.
 
-    The two have the same value; the variance of the whole is the sum of theirs. None where one sample is empty.
+    Both estimates have the same value; the total variance is the sum of theirs. None if one sample is empty.
     """
     mine, theirs = before.sum(axis=0), after.sum(axis=0)
     if not mine.sum() or not theirs.sum():
         return None
-    # Each value's placement: the share of the other sample that lies above it (below it), half of the ties with it.
+    # Each value's placement: the share of the other sample that lies above (below) it, plus half of the ties.
     higher = 1 - (np.cumsum(theirs) - theirs / 2) / theirs.sum()
     lower = (np.cumsum(mine) - mine / 2) / mine.sum()
     one, other = ratio(before @ higher, before.sum(axis=1)), ratio(after @ lower, after.sum(axis=1))
@@ -106,7 +110,7 @@ def superiority(before: Numbers, after: Numbers) -> tuple[Estimate, Estimate] | 
 
 
 def threshold(before: Numbers, after: Numbers, share: float) -> int:
-    """The lowest bucket that at most `share` of the values lie above, both samples weighing the same."""
+    """The lowest bucket with at most `share` of the values above it, weighting both samples equally."""
     both = sum(np.cumsum(counts.sum(axis=0)) / counts.sum() for counts in (before, after)) / 2
     return int(np.searchsorted(both, 1 - share - 1e-12))
 
@@ -117,11 +121,11 @@ def above(counts: Numbers, bucket: int) -> Estimate | None:
 
 
 def probability(before: Estimate, after: Estimate, expected: float | None = None) -> float:
-    """The p value, both sides: how probably chance makes two estimates as different as these.
+    """The two-sided p value: the probability that two estimates differ this much by chance.
 
-    With `expected`: how probably it makes one number that both samples tell (`superiority`) as different from that. The
-    degrees of freedom are those of Welch and Satterthwaite. It is never below what a permutation of as many spans
-    could give: where the spans of a sample are all alike, their variance says nothing. 1 where there are too few.
+    With `expected`: that of one estimate from both samples (`superiority`) differing this much from it. The degrees of
+    freedom are those of Welch and Satterthwaite. The p value is never below what a permutation of as many spans could
+    give, since a sample of identical spans has a meaningless variance. 1 if there are too few.
     """
     if min(before.spans, after.spans) < 2:
         return 1.0
@@ -158,7 +162,7 @@ def quantile(counts: Numbers, values: Numbers, share: float, confidence: float) 
 
 
 def difference(before: Limits, after: Limits) -> Limits:
-    """`after` less `before`."""
+    """`after` minus `before`."""
     value = after.value - before.value
     low = math.hypot(after.value - after.low, before.high - before.value)
     high = math.hypot(after.high - after.value, before.value - before.low)
@@ -166,7 +170,7 @@ def difference(before: Limits, after: Limits) -> Limits:
 
 
 def holm(found: Sequence[float]) -> list[float]:
-    """The p values of several tests, such that the probability of any false one is that of each."""
+    """Corrects the p values of several tests, so that the probability of any false one is that of each."""
     adjusted, highest = [0.0] * len(found), 0.0
     for rank, place in enumerate(sorted(range(len(found)), key=found.__getitem__)):
         highest = max(highest, min((len(found) - rank) * found[place], 1.0))
@@ -175,7 +179,7 @@ def holm(found: Sequence[float]) -> list[float]:
 
 
 def student_tail(deviation: float, freedom: float) -> float:
-    """The probability that Student's t of so many degrees of freedom (above 0) is above `deviation`.
+    """The probability that Student's t with this many degrees of freedom (above 0) exceeds `deviation`.
 
     By the incomplete beta function (Abramowitz and Stegun, 26.5.27).
     """
@@ -204,10 +208,10 @@ def _beta(x: float, a: float, b: float) -> float:
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):
-        # There the fraction converges slowly.
+        # The fraction converges slowly there.
         return 1 - _beta(1 - x, b, a)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
-    # Lentz's way to work out a continued fraction from its beginning.
+    # Lentz's method evaluates a continued fraction from its beginning.
     upper, lower = 1.0, 1 / _apart(1 - (a + b) * x / (a + 1))
     value = lower
     for number in range(1, MAX_TERMS):
@@ -223,5 +227,5 @@ def _beta(x: float, a: float, b: float) -> float:
 
 
 def _apart(number: float) -> float:
-    """Not 0, to divide by."""
+    """A non-zero divisor."""
     return number if abs(number) > _TINY else _TINY

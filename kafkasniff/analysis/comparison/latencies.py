@@ -16,9 +16,9 @@ from kafkasniff.analysis.percentiles import middle_of
 __all__ = ["MIN_TAIL", "TAIL", "compare_latencies"]
 
 TAIL: Final = 0.01
-"""The part of the exchanges that are its slowest."""
+"""Fraction of the exchanges that counts as the tail."""
 MIN_TAIL: Final = 500
-"""Exchanges on both sides for their tails to be compared: five are in it then."""
+"""Minimum number of exchanges on both sides for comparing tails: the tail then has five."""
 
 _QUANTILES: Final = (0.5, 0.9, 0.99)
 Counts = npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ class _Counted:
 
     def __init__(self, latencies: Latencies, axis: Counts, spans: int) -> None:
         self.counts = latencies.matrix(axis, spans)
-        # As everywhere, no percentile lies outside of the extremes.
+        # As everywhere, percentiles are clamped to the extremes.
         self.values = np.clip(middle_of(axis), latencies.low, latencies.high)
 
 
@@ -96,7 +96,7 @@ def _shift(before: _Counted, after: _Counted, share: float, thresholds: Threshol
 
 
 def _verdict(row: Latency, significance: float) -> Verdict:
-    """A difference is one that chance hardly makes, and that a percentile shows, too."""
+    """A difference must be significant and also visible in a percentile."""
     if row.p is None or row.slower is None:
         return "unclear"
     if row.p < significance and (row.p50.differs or row.p90.differs):

@@ -15,37 +15,39 @@ Rows = Sequence[dict[str, Any]]
 
 
 def compare_clients(before: Rows, after: Rows, thresholds: Thresholds) -> list[Client]:
-    """A row for each client id, those that differ first. Software that was not told is no difference."""
+    """A row for each client id, those that differ first. Unknown software is no difference."""
     sides = [_clients(rows) for rows in (before, after)]
     found = []
     for client_id in sides[0].keys() | sides[1].keys():
-        (counts, told), (counts_after, told_after) = (side.get(client_id, (0, dict[Software, int]())) for side in sides)
+        (counts, software), (counts_after, software_after) = (
+            side.get(client_id, (0, dict[Software, int]())) for side in sides
+        )
         row = Client(
             client_id=client_id,
             before=counts,
             after=counts_after,
-            software_before=sorted(told, key=_order),
-            software_after=sorted(told_after, key=_order),
+            software_before=sorted(software, key=_order),
+            software_after=sorted(software_after, key=_order),
             differs=thresholds.one_sided(counts, counts_after),
         )
-        if told and told_after:
+        if software and software_after:
             row.differs = any(
-                thresholds.one_sided(told.get(one, 0), told_after.get(one, 0))
-                for one in told.keys() | told_after.keys()
+                thresholds.one_sided(software.get(one, 0), software_after.get(one, 0))
+                for one in software.keys() | software_after.keys()
             )
         found.append(row)
     return sorted(found, key=lambda row: (not row.differs, row.client_id is None, row.client_id or ""))
 
 
 def _clients(rows: Rows) -> dict[str | None, tuple[int, dict[Software, int]]]:
-    """By client id, exchanges, and exchanges by software."""
+    """By client id: exchanges in total, and by software."""
     found: dict[str | None, tuple[int, dict[Software, int]]] = {}
     for row in rows:
-        count, told = found.get(row["client_id"], (0, {}))
-        found[row["client_id"]] = (count + row["exchanges"], told)
+        count, software = found.get(row["client_id"], (0, {}))
+        found[row["client_id"]] = (count + row["exchanges"], software)
         if row["software_name"] is not None:
             one = Software(row["software_name"], row["software_version"])
-            told[one] = told.get(one, 0) + row["exchanges"]
+            software[one] = software.get(one, 0) + row["exchanges"]
     return found
 
 
@@ -54,7 +56,7 @@ def _order(one: Software) -> tuple[str, str]:
 
 
 def compare_brokers(before: Rows, after: Rows, thresholds: Thresholds) -> list[Broker]:
-    """A row for each broker, those that differ first; an endpoint without a number has that of the other side."""
+    """A row for each broker, those that differ first; an endpoint without a number takes that of the other side."""
     sides = [{_endpoint(row): row for row in rows} for rows in (before, after)]
     found: dict[tuple[int | None, str], tuple[dict[str, int], dict[str, int]]] = {}
     for place, side in enumerate(sides):

@@ -1,4 +1,4 @@
-"""One side of a comparison: what is counted of its exchanges, by spans of time where chance has a say."""
+"""One side of a comparison: counts of its exchanges, by time span if they are tested statistically."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from kafkasniff.analysis.overview.peers import Brokers, Clients
 from kafkasniff.analysis.overview.section import TEXT, api_labels, topic_names
 from kafkasniff.analysis.partials import Lost, Partials, Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, with_sender, work_us
-from kafkasniff.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import Names
 
 __all__ = ["Latencies", "Side"]
 
 MAX_ROWS: Final = 1 << 17
-"""Rows of each partial answer: by API, error code or topic, and span; an answer has 30 numbers for each of them."""
+"""Maximum number of rows of each partial answer: by API, error code or topic, and span; an answer has 30 numbers for
+each of them.
+"""
 
 _API: Final = (("api", TEXT),)
 _TOPIC: Final = (("topic", TEXT), ("topic_id", TEXT))
@@ -45,11 +47,11 @@ _OF_TOPICS: Final = ("records", "batches", "bytes", "times")
 _WAYS: Final = {"Produce": "produced", "Fetch": "fetched", "ShareFetch": "fetched"}
 
 Sums = Mapping[str, npt.NDArray[np.int64]]
-"""By what was counted, one number for each span."""
+"""Counts by name, one number per span."""
 
 
 class Latencies:
-    """Latencies of one API: equally long arrays of spans (from 0), buckets (`percentiles`) and how many there were."""
+    """Latencies of one API: equally long arrays of spans (from 0), buckets (`percentiles`) and counts."""
 
     def __init__(self, spans: Any, buckets: Any, counts: Any, low: int, high: int) -> None:
         self.spans, self.buckets, self.counts = spans, buckets, counts
@@ -57,16 +59,16 @@ class Latencies:
         """The extremes, which are exact."""
 
     def matrix(self, axis: npt.NDArray[np.int64], spans: int) -> npt.NDArray[np.int64]:
-        """Counts of spans by the buckets of `axis`, which are all that there are here, ascending, and maybe more."""
+        """Counts of spans by the buckets of `axis`, which contains at least all buckets here, ascending."""
         found = np.zeros((spans, len(axis)), np.int64)
         np.add.at(found, (self.spans, np.searchsorted(axis, self.buckets)), self.counts)
         return found
 
 
 class Side:
-    """Takes rows of the table `exchanges`, of exports or staged (`exports.counted`).
+    """Takes rows of the table `exchanges`, from exports or staged (`exports.counted`).
 
-    `names` is what captures told, to be set when they are read. What is counted depends on the rows alone.
+    `names` is learned from captures and set when they have been read. The counts depend on the rows alone.
     """
 
     def __init__(self) -> None:
@@ -89,13 +91,13 @@ class Side:
         return Reading((*_COLUMNS, *peers))
 
     def update(self, batch: pa.RecordBatch, _table: str = "exchanges") -> None:
-        """Take rows."""
+        """Take rows of the table."""
         self._brokers.update(batch)
         self._clients.update(batch)
         self.exchanges += batch.num_rows
         self.timeless += column(batch, "time_ns").null_count
         batch = batch.append_column("label", api_labels(batch))
-        # Orphan responses, of which nobody knows what they answer, are no API's.
+        # Orphan responses answer an unknown request, so they belong to no API.
         batch = only(batch, pc.is_valid(column(batch, "label")))
         self._versions.add(
             {
@@ -125,7 +127,7 @@ class Side:
         self._partitions(batch.append_column("row", pa.array(np.arange(batch.num_rows))), times)
 
     def _partitions(self, batch: pa.RecordBatch, times: npt.NDArray[np.int64]) -> None:
-        """Take what stands in partitions: errors, and what was produced and fetched."""
+        """Take values from partitions: errors, and produced and fetched data."""
         parts = exploded(batch, "partitions", ["row", "api", "client_id"])
         failed = [only(one, pc.not_equal(column(one, "error_code"), 0)) for one in (batch, parts)]
         # An exchange counts once for each of its codes.
@@ -163,7 +165,7 @@ class Side:
             | {"batches": column(sent, "batch_count")}
         )
 
-    # -- what there is, when all rows are taken -----------------------------------------------------------------------
+    # -- results, when all rows have been taken -----------------------------------------------------------------------
 
     def apis(self) -> dict[str, Sums]:
         """By API, `exchanges`, `requests`, `responses`, `request_bytes` and `response_bytes` by span."""
@@ -195,12 +197,12 @@ class Side:
         return {(api, code): sums for (api, code), sums in self._by_span(self._errors.table(), names, ["exchanges"])}
 
     def topics(self) -> dict[tuple[str, str | None], Sums]:
-        """By way (`produced`, `fetched`) and topic, `records`, `batches`, `bytes` and `times` by span."""
+        """By direction (`produced`, `fetched`) and topic, `records`, `batches`, `bytes` and `times` by span."""
         table = topic_names(self._topics.table(), self.names)
         return {(way, topic): sums for (way, topic), sums in self._by_span(table, ["way", "topic"], _OF_TOPICS)}
 
     def codecs(self) -> dict[str | None, dict[str, int]]:
-        """By topic and codec, batches that were produced."""
+        """By topic and codec, the number of produced batches."""
         found: dict[str | None, dict[str, int]] = {}
         for row in topic_names(self._codecs.table(), self.names).to_pylist():
             if row["compression"] is not None:
@@ -221,11 +223,11 @@ class Side:
         return rows
 
     def notes(self) -> list[str]:
-        """What a reader of the answer must know."""
+        """Caveats for the reader of the answer."""
         found = []
         if self.timeless:
-            told = "exchange without a time is" if self.timeless == 1 else "exchanges without a time are"
-            found.append(f"{self.timeless:,} {told} in no rate, latency or share")
+            subject = "exchange without a time is" if self.timeless == 1 else "exchanges without a time are"
+            found.append(f"{self.timeless:,} {subject} not included in rates, latencies and shares")
         parts: dict[str, Lost] = {
             "APIs": self._apis.lost,
             "latencies": self._latencies.lost,
@@ -236,7 +238,7 @@ class Side:
         }
         for name, lost in parts.items():
             if lost.rows:
-                found.append(f"{name}: the smallest ones are left out ({lost.weight:,} in all)")
+                found.append(f"{name}: the smallest ones were dropped ({lost.weight:,} in total)")
         for section in (self._brokers, self._clients):
             found += [f"{section.name.removeprefix('overview-')}: {note}" for note in section.notes()]
         return found

@@ -1,8 +1,8 @@
-"""Counts by spans of time, without knowing beforehand how long a capture is.
+"""Counts by time spans, for captures whose duration is unknown in advance.
 
 Spans are 2**level nanoseconds long and begin at multiples of that since 1970. The level is the lowest that needs at
-most `MAX_SPANS` of them from the first time to the last, so that it only rises while rows come, and two spans become
-one exactly. So what is counted depends on the rows alone, not on their order or batches.
+most `MAX_SPANS` of them from the first time to the last, so it only rises while rows arrive, and two spans become one
+exactly. So the counts depend on the rows alone, not on their order or batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkasniff.analysis.partials import Lost, Partials, Shape
 __all__ = ["MAX_SPANS", "SPAN", "Spanned", "Spans"]
 
 MAX_SPANS: Final = 30
-"""Schmeiser (1982): with more than 30 batches little is won in precision, and they are less independent."""
+"""Schmeiser (1982): more than 30 batches hardly improve precision, and they are less independent."""
 SPAN: Final = "span"
 
 Integers = npt.NDArray[np.int64]
@@ -49,7 +49,7 @@ class Spans:
 
     @property
     def count(self) -> int:
-        """Spans from the first to the last."""
+        """Number of spans from the first to the last."""
         if self.first is None or self.last is None:
             return 0
         return (self.last >> self.level) - (self.first >> self.level) + 1
@@ -60,7 +60,7 @@ class Spans:
         return 0 if self.first is None else self.first >> self.level
 
     def seconds(self) -> npt.NDArray[np.float64]:
-        """How much of each span lies between the first time and the last."""
+        """How much of each span lies between the first and the last time."""
         if self.first is None or self.last is None:
             return np.zeros(0)
         edges = [(self.start + number) << self.level for number in range(self.count + 1)]
@@ -75,13 +75,13 @@ class Spanned:
         """`shape` without the key."""
         self._spans = spans
         group = tuple(name for name, _ in shape.keys) if shape.group is None else shape.group
-        # What a bound lets go it lets go in all spans.
+        # A group dropped by the bound is dropped in all spans.
         self._shape = msgspec.structs.replace(shape, keys=(*shape.keys, (SPAN, pa.int64())), group=group)
         self._level = spans.level
         self._part = Partials(self._shape)
 
     def add(self, times: Integers, columns: Mapping[str, Any]) -> None:
-        """Fold in rows of some times, which the spans have taken."""
+        """Fold in rows of some times, which the spans already include."""
         self._follow()
         self._part.add({**columns, SPAN: times >> self._level})
 
@@ -96,7 +96,7 @@ class Spanned:
 
     @property
     def lost(self) -> Lost:
-        """What the bound has cost."""
+        """What the bound has dropped."""
         return self._part.lost
 
     def _follow(self) -> None:

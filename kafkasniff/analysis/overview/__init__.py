@@ -1,4 +1,4 @@
-"""What a person wants to know of a capture or an export first, all of it from one pass over the rows.
+"""A first overview of a capture or an export, from one pass over the rows.
 
 section.py   what the parts share
 apis.py      APIs
@@ -7,7 +7,7 @@ topics.py    topics
 groups.py    groups
 faults.py    connections, their bytes, and problems
 answer.py    the answer, field by field
-overview.py  all parts together, and the questions that they take in: latency, errors, rebalances
+overview.py  all parts together, and the questions that they include: latency, errors, rebalances
 """
 
 from kafkasniff.analysis.overview.answer import Answer

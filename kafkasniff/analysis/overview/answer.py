@@ -1,4 +1,4 @@
-"""The answer of an overview. Times are nanoseconds since 1970, sizes bytes, latencies microseconds; null: not known."""
+"""The answer of an overview. Times are nanoseconds since 1970, sizes bytes, latencies microseconds; null: unknown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Exchanges(msgspec.Struct, kw_only=True):
-    """What was counted of exchanges. Sizes are those of messages, without length prefixes."""
+    """Counts of exchanges. Sizes are those of messages, without length prefixes."""
 
     exchanges: int = 0
     requests: int = 0
@@ -35,7 +35,7 @@ class Exchanges(msgspec.Struct, kw_only=True):
     unanswered: int = 0
     """Without the response that should be in the capture: the connection or the capture ended before it."""
     lost: int = 0
-    """Whose response, if any, was in bytes that the capture lacks."""
+    """The response, if any, was in bytes missing from the capture."""
     request_bytes: int = 0
     response_bytes: int = 0
 
@@ -55,7 +55,7 @@ class Api(Exchanges, kw_only=True):
     """One API."""
 
     api: str | None
-    """Its name, or number; null: responses whose requests were not seen."""
+    """Its name, or number; null: responses whose requests were not captured."""
     versions: list[int]
     latency: Latency | None = None
 
@@ -64,11 +64,11 @@ class Broker(Exchanges, kw_only=True):
     """One endpoint that spoke Kafka as a broker."""
 
     broker_id: int | None
-    """The number that messages tell of this address."""
+    """The broker number of this address according to messages."""
     address: str
     port: int
     cluster: str | None
-    """Id of its cluster, or the endpoint of the cluster's first broker; None: not known, or there is but one."""
+    """Id of its cluster, or the endpoint of the cluster's first broker; None: unknown, or there is only one."""
     connections: int | None
 
 
@@ -82,14 +82,14 @@ class Client(Exchanges, kw_only=True):
 
 
 class Traffic(msgspec.Struct):
-    """Records that went one way."""
+    """Records in one direction."""
 
     records: int
     batches: int
     bytes: int
-    """Of batches, as on the wire."""
+    """Size of batches, as on the wire."""
     records_per_second: float | None
-    """Over the whole time."""
+    """Over the whole duration."""
     bytes_per_second: float | None
 
 
@@ -97,11 +97,11 @@ class Topic(msgspec.Struct):
     """One topic that Produce, Fetch or ShareFetch name."""
 
     topic: str | None
-    """Its name, or its id where nothing tells the name."""
+    """Its name, or its id if the name is unknown."""
     cluster: str | None
-    """Id of its cluster, or the endpoint of the cluster's first broker; None: not known, or there is but one."""
+    """Id of its cluster, or the endpoint of the cluster's first broker; None: unknown, or there is only one."""
     partitions: int
-    """That were named."""
+    """Number of partitions that were named."""
     produced: Traffic
     fetched: Traffic
     replicated: Traffic
@@ -109,9 +109,9 @@ class Topic(msgspec.Struct):
     compression: list[str]
     """Codecs of batches, `none` among them."""
     compression_ratio: float | None
-    """Size before compression by that on the wire."""
+    """Size before compression divided by that on the wire."""
     record_bytes_mean: float | None
-    """Key, value and headers, before compression, of all records that passed by."""
+    """Key, value and headers, before compression, of all captured records."""
     record_bytes_p50: int | None
     record_bytes_p99: int | None
     record_bytes_max: int | None
@@ -122,21 +122,21 @@ class Group(msgspec.Struct):
 
     group_id: str
     cluster: str | None
-    """Id of its cluster, or the endpoint of the cluster's first broker; None: not known, or there is but one."""
+    """Id of its cluster, or the endpoint of the cluster's first broker; None: unknown, or there is only one."""
     protocols: list[str]
-    """classic, consumer, share, streams; none where only offsets were committed or asked for."""
+    """classic, consumer, share, streams; none if offsets were only committed or fetched."""
     clients: int
     """Client ids and addresses that name it."""
     requests: int
     errors: int
     with_errors: int
     generation_first: int | None
-    """Lowest and highest generation that was told; of the newer protocols, member epoch."""
+    """Lowest and highest generation; for the newer protocols, member epoch."""
     generation_last: int | None
     rebalances: int
-    """Generations that were seen to begin, and leaves behind the last."""
+    """Generations that were seen to begin, and leaves after the last one."""
     members: int | None
-    """Behind the last of them."""
+    """After the last of them."""
     first: int | None
     last: int | None
 
@@ -145,7 +145,7 @@ class Error(msgspec.Struct):
     """One error code, and the first exchange that had it."""
 
     code: int | None
-    """Null: of several codes in one response the body would tell the others, and is not there."""
+    """Null: one of several codes in a response whose body, which has the others, is missing."""
     name: str | None
     retriable: bool | None
     """Whether the same request may succeed later, unchanged."""
@@ -165,14 +165,14 @@ class Problem(msgspec.Struct):
     kind: str
     count: int
     bytes: int
-    """Concerned in all."""
+    """Number of connections concerned."""
     first: int | None
     first_detail: str
     first_packet: int | None
 
 
 class Connections(msgspec.Struct):
-    """Of all TCP connections that carried data; the columns of the table `connections`, added up."""
+    """All TCP connections that carried data; the columns of the table `connections`, added up."""
 
     connections: int = 0
     kafka: int = 0
@@ -191,7 +191,7 @@ class Connections(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """All of it. Lists are cut at a number of rows, of which `more` says how many are left out."""
+    """The whole answer. Lists are cut at a number of rows; `more` has the number of omitted ones."""
 
     first: int | None
     """Time of the first packet of a connection, or request."""
@@ -211,6 +211,6 @@ class Answer(msgspec.Struct):
     problems: list[Problem] | None
     """Null without the table."""
     more: dict[str, int]
-    """By list, how many rows it would have besides."""
+    """By list, the number of omitted rows."""
     notes: list[str]
-    """What bounds have cost, and what the rows cannot tell."""
+    """Caveats: what memory bounds have dropped, and what the rows do not show."""

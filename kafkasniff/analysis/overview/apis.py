@@ -28,8 +28,9 @@ COUNTS: Final = (
 )
 """What is counted of exchanges."""
 NOT_ANSWERED: Final = ("unanswered", "open")
-"""Status of exchanges whose response should be in the capture and is not. Of those that are `lost` nobody knows: their
-responses may be in bytes that the capture lacks."""
+"""Status of exchanges whose response should be in the capture but is not. `lost` exchanges are not among them: their
+responses may be in bytes missing from the capture.
+"""
 
 
 def exchange_counts(batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -60,7 +61,7 @@ HOW: Final[Any] = {name: how for name, _, how in MEASURES}
 
 
 class Apis(Section):
-    """Exchanges by API; a row of `result()` has the versions that were spoken, null ones left out."""
+    """Exchanges by API; a row of `result()` has the versions that were used, except null ones."""
 
     name: ClassVar[str] = "overview-apis"
     summary: ClassVar[str] = "APIs with their versions, errors and bytes."

@@ -1,4 +1,4 @@
-"""What went wrong in the capture, and what became of the bytes: connections and problems."""
+"""Connections by type, with an account of their bytes, and problems of the capture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkasniff.analysis.partials import Partials, Shape
 __all__ = ["CONNECTION_COUNTS", "Connections", "Problems"]
 
 MAX_WAITING: Final = 1 << 16
-"""Connections that are not Kafka and may be worth a word, some 200 bytes each."""
+"""Maximum number of connections that are not Kafka and may be worth reporting, some 200 bytes each."""
 
 _BYTES: Final = ("decoded", "skipped", "lost", "pending", "repeated", "ignored")
 CONNECTION_COUNTS: Final = (
@@ -27,14 +27,14 @@ CONNECTION_COUNTS: Final = (
     *(f"bytes_{name}" for name in _BYTES),
     "retransmits",
 )
-"""What is counted of connections; bytes as in the table `connections`."""
+"""Counts of connections; bytes as in the table `connections`."""
 
 
 class Connections(Section):
-    """Connections by what they turned out to be and how they ended, with what became of their bytes."""
+    """Connections by type and end, with an account of their bytes."""
 
     name: ClassVar[str] = "overview-connections"
-    summary: ClassVar[str] = "Connections with what became of their bytes."
+    summary: ClassVar[str] = "Connections with an account of their bytes."
 
     def reads(self) -> Mapping[str, Reading]:
         own = ("time_ns", "end_time_ns", "verdict", *CONNECTION_COUNTS[1:])
@@ -69,8 +69,8 @@ _TYPES: Final = dict.fromkeys(_PLACED[:-1], pa.int64()) | {"detail": TEXT}
 class Problems(Section):
     """Problems by kind, each with the first one.
 
-    That a connection is not Kafka is worth a word only if its endpoint spoke Kafka before; with captures that is known
-    at their end.
+    A connection that is not Kafka is worth reporting only if its endpoint spoke Kafka before; for captures that is
+    known at their end.
     """
 
     name: ClassVar[str] = "overview-problems"

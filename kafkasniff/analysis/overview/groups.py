@@ -19,16 +19,16 @@ __all__ = ["GENERATION_APIS", "Groups"]
 
 _PROTOCOLS: Final = {**dict.fromkeys(("JoinGroup", "SyncGroup", "LeaveGroup", "Heartbeat"), "classic"), **HEARTBEATS}
 _ASKED: Final = ("SyncGroup", "Heartbeat", "OffsetCommit")
-"""Their requests say the generation; in later versions of OffsetCommit it may be a member epoch."""
+"""Their requests contain the generation; in later versions of OffsetCommit it may be a member epoch."""
 GENERATION_APIS: Final = (*_PROTOCOLS, "OffsetCommit")
-"""APIs whose bodies say a generation."""
+"""APIs whose bodies contain a generation."""
 
-# Fields of fixed shape: a quote within a string of the JSON is escaped, so that nothing else looks like them.
+# Fields of fixed shape: a quote within a JSON string is escaped, so nothing else looks like them.
 _FIELD: Final = r'"(?:generation_id|generation_id_or_member_epoch|member_epoch)":(?P<number>-?\d{1,10})[,}]'
 
 
 class Groups(Section):
-    """Groups that requests name, each with the generations (of the newer protocols: member epochs) that were told."""
+    """Groups that requests name, each with its generations (member epochs in the newer protocols)."""
 
     name: ClassVar[str] = "overview-groups"
     summary: ClassVar[str] = "Groups with their clients and generations."
@@ -56,13 +56,13 @@ class Groups(Section):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.is_valid(column(batch, "group_id")))
-        told = pc.if_else(
+        text = pc.if_else(
             in_any(batch, "api", _ASKED),
             column(batch, "request_body"),
             pc.if_else(in_any(batch, "api", GENERATION_APIS), column(batch, "response_body"), pa.scalar(None, TEXT)),
         )
-        number = pc.struct_field(pc.extract_regex(told, _FIELD), "number").cast(pa.int64())
-        # -1 is no generation: of who is no member, or not any more.
+        number = pc.struct_field(pc.extract_regex(text, _FIELD), "number").cast(pa.int64())
+        # -1 is no generation: the sender is not a member, or no longer one.
         number = pc.if_else(pc.greater_equal(number, 0), number, pa.scalar(None, pa.int64()))
         time = column(batch, "time_ns")
         # Endpoints of brokers, until their clusters are known.

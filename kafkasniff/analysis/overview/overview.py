@@ -37,28 +37,28 @@ from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.latency import Latency as Latencies
 from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.analysis.visibility import Visibility
-from kafkasniff.kafka.errors import error_by_code, error_meaning
+from kafkasniff.kafka.schema.errors import error_by_code, error_meaning
 from kafkasniff.model import Endpoint, Message
-from kafkasniff.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import Names
 
 __all__ = ["MAX_ROWS", "Overview"]
 
 MAX_ROWS: Final = 10_000
-"""Rows of one list of an answer at most."""
+"""Maximum number of rows of one list of an answer."""
 
 TABLES: Final = ("exchanges", "records", "connections", "problems")
 _LEFT_OUT: Final = {
-    "records": "sizes of records are not known: there is no table records with keys and values",
-    "connections": "connections, and what became of their bytes, are not known: there is no table connections",
-    "problems": "problems are not known: there is no table problems",
+    "records": "record sizes are unknown: there is no table records with keys and values",
+    "connections": "connections and the account of their bytes are unknown: there is no table connections",
+    "problems": "problems are unknown: there is no table problems",
 }
-"""What is not known without a table."""
+"""The caveat for each missing table."""
 
 
 class Overview:
-    """Takes rows of the tables, of exports or staged (`exports.counted`), and gives an `Answer`.
+    """Takes rows of the tables, from exports or staged (`exports.counted`), and returns an `Answer`.
 
-    The answer depends on the rows alone, not on their order, their batches, or how partial answers were merged.
+    The answer depends on the rows alone, not on their order or batches, or on how partial answers were merged.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Overview:
         return (*sections, *rest, self._visibility)
 
     def reads(self) -> dict[str, Reading]:
-        """The tables, with the columns that are needed of them; all but `exchanges` may be missing."""
+        """The tables with their needed columns; all but `exchanges` may be missing."""
         wanted: dict[str, list[str]] = {table: [] for table in TABLES}
         for part in self._parts:
             for table, reading in part.reads().items():
@@ -87,7 +87,7 @@ class Overview:
         return {table: Reading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
 
     def wants_body(self, message: Message) -> bool:
-        """Whether the body's JSON is needed: where it says a generation or a cluster, and of what has errors."""
+        """Whether the body's JSON is needed: if it has a generation, a cluster id or errors."""
         if message.errors or message.api in GENERATION_APIS:
             return True
         key: Any = (message.type, message.api)
@@ -97,7 +97,7 @@ class Overview:
         return which is None or which(message)
 
     def has(self, table: str) -> None:
-        """Note that there is a table, though it may have no rows."""
+        """Note that a table exists, though it may have no rows."""
         self._seen.add(table)
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -108,13 +108,13 @@ class Overview:
                 part.update(batch, table)
 
     def merge(self, other: Overview) -> None:
-        """Take another's rows."""
+        """Merge another's rows."""
         self._seen |= other._seen
         for mine, theirs in zip(self._parts, other._parts, strict=True):
             mine.merge(theirs)
 
     def answer(self, top: int = MAX_ROWS, names: Names | None = None) -> Answer:
-        """The rows so far. `top`: rows of each list; `names`: what captures among the sources told."""
+        """The answer so far. `top`: maximum rows of each list; `names`: learned from captures among the sources."""
         clusters = self._clusters.known()
         for part in self._parts:
             part.clusters = clusters
@@ -182,7 +182,7 @@ class Overview:
         )
 
     def rebalances(self) -> pa.Table:
-        """Generations of groups, as the question `rebalances` has them, and their `cluster` as in `Group`."""
+        """Generations of groups, as in the question `rebalances`, and their `cluster` as in `Group`."""
         self._rebalances.clusters = self._clusters.known()
         found = [row["cluster"] for row in self._rebalances.generations()]
         return self._rebalances.result().append_column("cluster", pa.array(found, pa.string()))
@@ -195,13 +195,13 @@ class Overview:
             code, topic = row["error_code"], row["topic"]
             if names is not None:
                 topic = names.topic(topic) or topic
-            told = None if code is None else error_by_code(code)
+            entry = None if code is None else error_by_code(code)
             error = found.setdefault(
                 code,
                 Error(
                     code=code,
-                    name=None if told is None else told.name,
-                    retriable=None if told is None else told.retriable,
+                    name=None if entry is None else entry.name,
+                    retriable=None if entry is None else entry.retriable,
                     meaning=None if code is None else error_meaning(code),
                     count=0,
                     apis=[],
@@ -216,7 +216,7 @@ class Overview:
             if row["api"] is not None and row["api"] not in error.apis:
                 error.apis.append(row["api"])
             place = (row["api"], row["client_id"], row["client_ip"], topic)
-            # Without a time it is later than all that have one; equally early ones by their names.
+            # No time sorts after all times; ties are sorted by name.
             key = (row["first"] is None, row["first"] or 0, *((one is None, one or "") for one in place))
             if code not in firsts or key < firsts[code]:
                 firsts[code] = key
@@ -240,7 +240,7 @@ class Overview:
         ]
 
     def _notes(self) -> list[str]:
-        left_out = [told for table, told in _LEFT_OUT.items() if table not in self._seen]
+        left_out = [entry for table, entry in _LEFT_OUT.items() if table not in self._seen]
         named = [(part.name.removeprefix("overview-"), note) for part in self._parts for note in part.notes()]
         return left_out + [f"{name}: {note}" for name, note in named]
 

@@ -1,4 +1,4 @@
-"""Who talks to whom: brokers by their endpoint, clients by id, address and software."""
+"""Brokers by their endpoint, and clients by id, address and software."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkasniff.analysis.columns import ORDER, column, in_any, only, order_colum
 from kafkasniff.analysis.overview.apis import COUNTED, HOW, MEASURES, exchange_counts
 from kafkasniff.analysis.overview.section import TEXT, Section, folded, is_staged
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import Names
 
 __all__ = ["Brokers", "Clients"]
 
@@ -23,7 +23,7 @@ _PLACE_NAMES: Final = ("broker_ip", "broker_port")
 
 
 class Brokers(Section):
-    """Endpoints that spoke Kafka as brokers, each with the number that it had at its last exchange.
+    """Endpoints that spoke Kafka as brokers, each with its number as of its last exchange.
 
     `connections` is null without the table `connections`.
     """
@@ -81,16 +81,16 @@ def _numbered(table: pa.Table, names: Names | None) -> pa.Table:
     if names is None or not table.num_rows:
         return table
     batch = table.combine_chunks().to_batches()[0]
-    told = names.broker_ids(column(batch, "broker_ip"), column(batch, "broker_port"), column(batch, "time_ns"))
-    number = pc.coalesce(told, column(batch, "broker_id"))
+    known = names.broker_ids(column(batch, "broker_ip"), column(batch, "broker_port"), column(batch, "time_ns"))
+    number = pc.coalesce(known, column(batch, "broker_id"))
     return table.set_column(table.schema.get_field_index("broker_id"), "broker_id", number)
 
 
 class Clients(Section):
-    """Clients by id, address and software, with what they sent and got.
+    """Clients by id, address and software, with sent and received data.
 
-    Software that a connection tells late is looked up when it is known; until then such a connection is a row of its
-    own.
+    If the software of a connection becomes known late, it is looked up then; until then such a connection is its own
+    row.
     """
 
     name: ClassVar[str] = "overview-clients"

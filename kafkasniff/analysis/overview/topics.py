@@ -1,4 +1,4 @@
-"""Topics: what is produced to them and fetched from them, how large records are, how they are compressed."""
+"""Topics: produced and fetched data, record sizes, and compression."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _BROKER: Final = ("broker_ip", "broker_port")
 
 
 class Topics(Section):
-    """Topics with records, batches and bytes by `WAYS`, sizes of their records, codecs, and what these save.
+    """Topics with records, batches and bytes by `WAYS`, sizes of their records, codecs, and compression ratios.
 
     Bytes are those of batches on the wire. `record_bytes_…` are those of key, value and headers before compression, of
-    every record that passed by, control records apart; null without the table `records`. `compression_ratio` is the
-    size of batches before compression by that on the wire, where both are known. Topics of the same name in two
-    clusters are two; sizes of their records are null, since records do not say their broker.
+    every captured record except control records; null without the table `records`. `compression_ratio` is the size of
+    batches before compression divided by that on the wire, if both are known. Topics of the same name in two clusters
+    are two; their record sizes are null, since records do not show their broker.
     """
 
     name: ClassVar[str] = "overview-topics"
-    summary: ClassVar[str] = "Topics with what was produced and fetched, record sizes and compression."
+    summary: ClassVar[str] = "Topics with produced and fetched data, record sizes and compression."
 
     def reads(self) -> Mapping[str, Reading]:
         return {

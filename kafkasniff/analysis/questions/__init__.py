@@ -1,4 +1,4 @@
-"""The questions, one module each, by name; a module is imported when its question is asked."""
+"""The questions by name; each module is imported only when its question is needed."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _QUESTIONS: Final = {
 
 
 def question_names() -> tuple[str, ...]:
-    """All names, in the order in which they are listed."""
+    """All names, in the order of listings."""
     return tuple(_QUESTIONS)
 
 
 def find_question(name: str) -> type[Accumulator[Any]]:
-    """The question of a name. Raises UsageError, with a suggestion, where there is none."""
+    """The question of a name. Raises UsageError, with a suggestion, if there is none."""
     wanted = name.replace("_", "-").lower()
     if wanted not in _QUESTIONS:
         close = [one for one in _QUESTIONS if wanted and one.startswith(wanted)]
@@ -53,5 +53,5 @@ def find_question(name: str) -> type[Accumulator[Any]]:
 
 
 def questions() -> list[type[Accumulator[Any]]]:
-    """All questions, in the order in which they are listed."""
+    """All questions, in the order of listings."""
     return [find_question(name) for name in _QUESTIONS]

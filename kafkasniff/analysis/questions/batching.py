@@ -22,24 +22,23 @@ _NAMES: Final = ("topic", "client_id", "compression")
 
 
 class BatchingParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Batching`."""
+    """Parameters of `Batching`."""
 
     direction: Annotated[
-        Literal["produce", "fetch"], Meta(description="Batches that producers send, or that consumers get.")
+        Literal["produce", "fetch"], Meta(description="Batches that producers send, or that consumers receive.")
     ] = "produce"
 
 
 class Batching(Accumulator[BatchingParameters]):
     """Batches, records and bytes by topic, client and codec; the largest first.
 
-    `payload_bytes` are keys, values and headers of the records as they were before compression (from the table
-    `records`; null without it), and `payload_ratio` is payload by bytes on the wire: how much the codec saves.
-    Uncompressed batches have it below 1, by what the record format adds. `mixed` is a partition with batches of
-    several codecs.
+    `payload_bytes` are keys, values and headers of the records before compression (from the table `records`; null
+    without it), and `payload_ratio` is payload divided by bytes on the wire: how much the codec saves. For uncompressed
+    batches it is slightly below 1, because of the record format. `mixed` is a partition with batches of several codecs.
     """
 
     name: ClassVar[str] = "batching"
-    summary: ClassVar[str] = "Records and bytes per batch, codecs and what they save, by topic and client."
+    summary: ClassVar[str] = "Records and bytes per batch, codecs and compression ratios, by topic and client."
     parameters_type = BatchingParameters
 
     def reads(self) -> Mapping[str, Reading]:
@@ -87,7 +86,7 @@ class Batching(Accumulator[BatchingParameters]):
     def result(self) -> pa.Table:
         batches, payload = self.parts["batches"].table(), self.parts["payload"].table()
         where = ["connection_id", "topic", "compression"]
-        # A connection has one client id as a rule; where it has two, nobody knows whose record it was.
+        # A connection normally has one client id; if it has two, the sender of a record is unknown.
         alone = batches.group_by(where).aggregate([("client_id", "count_distinct", pc.CountOptions(mode="all"))])
         alone = alone.filter(pc.equal(alone.column("client_id_count_distinct"), 1)).select(where)
         of_one = payload.join(alone, keys=where, join_type="left semi")
@@ -96,7 +95,7 @@ class Batching(Accumulator[BatchingParameters]):
         folded = joined.group_by(list(_NAMES)).aggregate(sums)
         columns: dict[str, Any] = {name: folded.column(name) for name in _NAMES}
         columns |= {name: folded.column(f"{name}_sum") for name, _ in sums}
-        # Unless all the records were seen, their bytes cannot be held against those of the batches.
+        # Unless all records were captured, their bytes cannot be compared with those of the batches.
         whole = pc.equal(columns["seen"], columns["records"])
         columns["payload_bytes"] = pc.if_else(whole, columns["payload_bytes"], pa.scalar(None, pa.int64()))
         columns["records_per_batch"] = ratio(columns["records"], columns["batches"])

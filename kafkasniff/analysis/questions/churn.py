@@ -1,4 +1,4 @@
-"""Which clients open connections over and over."""
+"""Clients that keep opening new connections."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ _SUMS: Final = ("opened", "short", "reset", "without_requests", "requests")
 
 
 class ChurnParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Churn`."""
+    """Parameters of `Churn`."""
 
-    every: Annotated[Duration, Meta(ge=1, description="Span of time in which connections are counted.")] = (
-        60_000_000_000
+    every: Annotated[Duration, Meta(ge=1, description="Time span in which connections are counted.")] = 60_000_000_000
+    short: Annotated[Duration, Meta(ge=0, description="A connection that lasted at most this long is short.")] = (
+        1_000_000_000
     )
-    short: Annotated[Duration, Meta(ge=0, description="A connection that lived no longer is short.")] = 1_000_000_000
-    at_least: Annotated[int, Meta(ge=1, description="Only spans with so many connections of a client.")] = 1
+    at_least: Annotated[
+        int, Meta(ge=1, description="Show only spans with at least this many connections of a client.")
+    ] = 1
 
 
 class Churn(Accumulator[ChurnParameters]):
-    """Kafka connections by client and the span of time in which they began, the most first.
+    """Kafka connections by client and the time span in which they began, the most frequent first.
 
-    `short`, `reset` and `without_requests` count those among them that ended soon, by RST, or in which nothing was
-    asked: clients that are refused, probes of load balancers, and programs that make a client for each message. A
-    client with several ids on a connection counts by the first.
+    `short`, `reset` and `without_requests` count connections that ended soon, by RST, or without a request: clients
+    that are refused, probes of load balancers, and programs that create a client for each message. If a client uses
+    several ids on a connection, the first counts.
     """
 
     name: ClassVar[str] = "churn"
@@ -89,7 +91,7 @@ class Churn(Accumulator[ChurnParameters]):
 
 
 def _first(lists: pa.Array) -> pa.Array:
-    """The first element of each list; null where it has none."""
+    """The first element of each list; null if it has none."""
     parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
     rows, places = np.unique(parents, return_index=True)
     indices = np.full(len(lists), -1, np.int64)

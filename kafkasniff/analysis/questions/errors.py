@@ -1,4 +1,4 @@
-"""Which errors brokers answer with: by API, code, topic and client, and when."""
+"""Error codes in responses: by API, code, topic and client, with times."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
 from kafkasniff.analysis.columns import column, datetimes, only, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.entities import Plan, plan_of
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.errors import error_name
+from kafkasniff.kafka.apis.entities import Plan, plan_of
+from kafkasniff.kafka.schema.errors import error_name
 
 __all__ = ["ErrorParameters", "Errors", "error_codes"]
 
@@ -25,20 +25,20 @@ _ERROR: Final = (("error_code", pa.int32()), ("topic", pa.string()))
 
 
 class ErrorParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Errors`."""
+    """Parameters of `Errors`."""
 
-    by: Annotated[tuple[Dimension, ...], Meta(description="What to break down by, beside error code and topic.")] = (
+    by: Annotated[tuple[Dimension, ...], Meta(description="Dimensions besides error code and topic.")] = (
         "api",
         "client",
     )
 
 
 class Errors(Accumulator[ErrorParameters]):
-    """How often each error code came, on how many exchanges, first and last when.
+    """How often each error code occurred, on how many exchanges, first and last when.
 
-    A code comes with the topic that the response names around it. Codes that are not a partition's are read from the
-    response's body; without that column (`--no-json`) only the first of them is known, without its topic, and the
-    others count as code null. Of header columns alone (`--no-bodies`) no errors are known.
+    A code is shown with the topic that encloses it in the response. Codes other than those of partitions are read from
+    the response's body; without that column (`--no-json`) only the first of them is known, without its topic, and the
+    others count as code null. If there are only headers (`--no-bodies`), errors are unknown.
     """
 
     name: ClassVar[str] = "errors"
@@ -46,9 +46,9 @@ class Errors(Accumulator[ErrorParameters]):
     parameters_type = ErrorParameters
 
     def check(self) -> None:
-        """The topic is always told."""
+        """The topic is always shown."""
         if "topic" in self.parameters.by:
-            raise UsageError("errors: the topic is always told; --by names the rest")
+            raise UsageError("errors: the topic is always shown; --by names the other dimensions")
         self._dimensions = Dimensions(self.parameters.by)
 
     def reads(self) -> Mapping[str, Reading]:
@@ -68,9 +68,9 @@ class Errors(Accumulator[ErrorParameters]):
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
         found: list[tuple[int, int | None, str | None, int]] = []
         names = ("api_key", "error_code", "error_count", "partitions", "response_body")
-        told = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
-        # Errors are few: one by one.
-        for row, (api_key, code, count, partitions, body) in enumerate(told):
+        rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
+        # Errors are rare, so they are handled one by one.
+        for row, (api_key, code, count, partitions, body) in enumerate(rows):
             for (one, topic), times in error_codes(api_key, code, count, partitions or [], body).items():
                 found.append((row, one, topic, times))
         rows = pa.array([row for row, *_ in found], pa.int64())
@@ -116,7 +116,7 @@ class Errors(Accumulator[ErrorParameters]):
 def error_codes(
     api_key: int | None, code: int | None, count: int, partitions: list[dict[str, Any]], body: str | None
 ) -> Counter[tuple[int | None, str | None]]:
-    """How often a response has each (code, topic); together `count` times."""
+    """How often a response has each (code, topic); `count` in total."""
     found = Counter((one["error_code"], one["topic"] or one["topic_id"]) for one in partitions if one["error_code"])
     missing = count - found.total()
     if missing <= 0:
@@ -135,7 +135,7 @@ def error_codes(
 
 
 def _codes_in(body: Any, whole: Plan) -> Iterator[tuple[int, str | None]]:
-    """The error codes of a body that are not zero, each with the topic of the struct that it stands in or under."""
+    """The error codes of a body that are not zero, each with the topic of its enclosing struct."""
     waiting: list[tuple[Any, Plan, str | None]] = [(body, whole, None)]
     while waiting:
         node, plan, topic = waiting.pop()
@@ -147,7 +147,7 @@ def _codes_in(body: Any, whole: Plan) -> Iterator[tuple[int, str | None]]:
             topic = name if isinstance(name, str) else topic
             below = dict(plan.children)
             for field, value in node.items():
-                # What stands beside the wire's fields (`_value` …) repeats what lies in them, it is not the response's.
+                # Fields that kafkasniff adds (`_value` …) repeat the wire's fields and are not part of the response.
                 if field.startswith("_"):
                     continue
                 if isinstance(value, int) and field.endswith("error_code"):

@@ -1,4 +1,4 @@
-"""How well consumers fetch: empty fetches, bytes and records per fetch by client and topic."""
+"""Efficiency of consumers: empty fetches, bytes and records per fetch by client and topic."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _SUMS: Final = ("fetches", "empty", "failed", "bytes", "records", "waited_us")
 
 
 class FetchEfficiencyParameters(Parameters, frozen=True, kw_only=True):
-    """Of `FetchEfficiency`."""
+    """Parameters of `FetchEfficiency`."""
 
     by: Annotated[
         tuple[Literal["client", "topic"], ...],
-        Meta(description="By client alone a fetch is empty if no topic had anything; by topic, if this one had not."),
+        Meta(description="By client alone, a fetch is empty if no topic had data; by topic, if this topic had none."),
     ] = ("client", "topic")
 
 
 class FetchEfficiency(Accumulator[FetchEfficiencyParameters]):
-    """Answered fetches, how many of them brought nothing, and what the others brought.
+    """Answered fetches, how many of them returned nothing, and the data of the others.
 
-    A fetch counts for each topic that its request or its session (KIP-227) holds. `bytes` are those of record batches.
-    `failed` counts answers with an error code; they are not `empty`. `empty_wait_us` is the mean latency of empty
-    fetches: a consumer at the end of its partitions waits there for `fetch.max.wait.ms` each time, which costs
-    little; many empty fetches with a short wait are a busy loop.
+    A fetch counts for each topic in its request or session (KIP-227). `bytes` are those of record batches. `failed`
+    counts responses with an error code; they are not `empty`. `empty_wait_us` is the mean latency of empty fetches: a
+    consumer at the end of its partitions waits for `fetch.max.wait.ms` each time, which costs little; many empty
+    fetches with a short wait are a busy loop.
     """
 
     name: ClassVar[str] = "fetch-efficiency"
@@ -44,7 +44,7 @@ class FetchEfficiency(Accumulator[FetchEfficiencyParameters]):
     parameters_type = FetchEfficiencyParameters
 
     def check(self) -> None:
-        """By something."""
+        """At least one dimension."""
         if not self.parameters.by:
             raise UsageError("fetch-efficiency: --by names client, topic or both")
         self._names = tuple(name for name in ("client", "topic") if name in self.parameters.by)
@@ -63,11 +63,11 @@ class FetchEfficiency(Accumulator[FetchEfficiencyParameters]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         mask = pc.and_(in_any(batch, "api", _APIS), in_any(batch, "status", ["answered"]))
-        # Without an error count the response could not be read, and what it brought is not known.
+        # Without an error count the response could not be read, and its contents are unknown.
         batch = only(batch, pc.and_(mask, pc.is_valid(column(batch, "error_count"))))
         rows = per_topic(batch)
         if "topic" in self._names:
-            # A fetch of which no topic is known has a row, too.
+            # A fetch without a known topic has a row, too.
             missing = np.setdiff1d(np.arange(batch.num_rows), integers(rows.column("row")))
             rows = pa.concat_tables([rows, pa.table({"row": missing})], promote_options="default")
         else:

@@ -1,4 +1,4 @@
-"""How far consumers are behind, as far as the wire tells."""
+"""Consumer lag, as far as the traffic shows it."""
 
 from __future__ import annotations
 
@@ -35,24 +35,26 @@ _ORDER: Final[Any] = tuple((name, pa.int64(), "last") for name in ORDER)
 
 
 class LagParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Lag`."""
+    """Parameters of `Lag`."""
 
-    at_least: Annotated[int, Meta(ge=0, description="Only rows whose lag is known and not below this.")] = 0
+    at_least: Annotated[
+        int, Meta(ge=0, description="Show only rows with a known lag of at least this many records.")
+    ] = 0
 
 
 class Lag(Accumulator[LagParameters]):
-    """For each group, topic and partition: what was committed and asked for last, and where the log ended.
+    """For each group, topic and partition: the last committed and fetched offsets, and the end of the log.
 
-    - `committed_offset`: the last one that OffsetCommit or TxnOffsetCommit was granted, or OffsetFetch told.
-    - `fetched_offset`: the last one that a Fetch of the group's clients asked for; what lies before it was received.
-    - `high_watermark`: the last one that a Fetch response told, to whomever; `log_end_offset`: one past the last record
-      that a Produce response placed (with acks 0 nobody tells). The end is the higher of the two.
-    - `commit_lag`, `fetch_lag`: from these to the end; 0 where they are past the end that was heard of last.
+    - `committed_offset`: the last one that OffsetCommit or TxnOffsetCommit stored, or OffsetFetch returned.
+    - `fetched_offset`: the last one that a Fetch of the group's clients requested; everything before it was received.
+    - `high_watermark`: the last one in any Fetch response; `log_end_offset`: one past the last record that a Produce
+      response placed (unknown with acks 0). The end is the higher of the two.
+    - `commit_lag`, `fetch_lag`: from these to the end; 0 if they are past the last known end.
     - `max_fetch_lag`: the largest distance from a Fetch's offset to the watermark in its own response.
 
-    A Fetch names no group: it counts for the group of its client (see `members`), else it has a row without a group.
-    Brokers that replicate are left out. Share groups have no offsets on the wire. What was before the capture, or
-    passed another place, is not known.
+    A Fetch names no group: it counts for the group of its client (see `members`), otherwise it has a row without a
+    group. Brokers that replicate are skipped. Share groups have no offsets on the wire. Events before the capture, or
+    on other paths, are unknown.
     """
 
     name: ClassVar[str] = "lag"
@@ -99,11 +101,11 @@ class Lag(Accumulator[LagParameters]):
 
     def _add(self, part: str, rows: pa.RecordBatch, measures: list[str]) -> None:
         names = [name for name, _ in self.parts[part].shape.keys]
-        told = {name: column(rows, name) for name in (*names, *measures)}
-        self.parts[part].add({**order_columns(rows), **told})
+        values = {name: column(rows, name) for name in (*names, *measures)}
+        self.parts[part].add({**order_columns(rows), **values})
 
     def _committed(self, rows: pa.RecordBatch) -> None:
-        # A request for several groups (OffsetFetch v8) does not say here which partition is whose.
+        # A request for several groups (OffsetFetch v8) does not show here which partition belongs to which.
         self._add("commits", only(rows, pc.is_valid(column(rows, "group_id"))), ["offset"])
 
     def _produced(self, rows: pa.RecordBatch) -> None:
@@ -140,7 +142,7 @@ class Lag(Accumulator[LagParameters]):
         for (group, *partition), commit in commits.items():
             row = found[group, None, None, *partition] = {"group_id": group}
             row |= {"committed_offset": commit["offset"], "committed_at": commit["time_ns"]}
-        # In order, so that of several members that had a partition one after the other the last one stays.
+        # In order, so that the last of several consecutive owners of a partition wins.
         for key, fetch in sorted(fetches.items(), key=lambda item: [_last(item[1][name]) for name in ORDER]):
             client_id, client_ip, *partition = key
             group = groups.get((client_id, client_ip))

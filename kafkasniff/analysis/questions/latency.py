@@ -1,4 +1,4 @@
-"""How long brokers take: latency percentiles by API, broker, client and span of time."""
+"""Response times of brokers: latency percentiles by API, broker, client and time span."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ _QUANTILES: Final = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99}
 
 
 class LatencyParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Latency`."""
+    """Parameters of `Latency`."""
 
-    by: Annotated[tuple[Dimension, ...], Meta(description="What to break down by.")] = ("api",)
-    every: Annotated[Duration, Meta(ge=0, description="Spans of time, each told separately; 0: all in one.")] = 0
+    by: Annotated[tuple[Dimension, ...], Meta(description="Dimensions of the answer.")] = ("api",)
+    every: Annotated[Duration, Meta(ge=0, description="Width of time spans; 0: all in one.")] = 0
 
 
 class Latency(Accumulator[LatencyParameters]):
     """Percentiles of `latency_us`: from the request's last byte to the response's first, at the point of capture.
 
-    What a broker waits for on purpose (a Fetch without data, a JoinGroup) is in it. A percentile is at most 0.4% off
-    (`percentiles`); count, mean and extremes are exact. Broken down by topic, an exchange counts for each topic that
-    it names.
+    Intended waits of a broker (a Fetch without data, a JoinGroup) are included. A percentile is at most 0.4% off
+    (`percentiles`); count, mean and extremes are exact. By topic, an exchange counts for each topic that it names.
     """
 
     name: ClassVar[str] = "latency"

@@ -1,4 +1,4 @@
-"""Who asks for metadata too often."""
+"""Clients that request metadata too often."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ _SUMS = ("requests", "all_topics", "response_bytes", "errors")
 
 
 class MetadataStormParameters(Parameters, frozen=True, kw_only=True):
-    """Of `MetadataStorms`."""
+    """Parameters of `MetadataStorms`."""
 
-    every: Annotated[Duration, Meta(ge=1, description="Span of time in which requests are counted.")] = 10_000_000_000
-    at_least: Annotated[int, Meta(ge=1, description="So many requests of a client in a span are a storm.")] = 10
+    every: Annotated[Duration, Meta(ge=1, description="Time span in which requests are counted.")] = 10_000_000_000
+    at_least: Annotated[int, Meta(ge=1, description="This many requests of a client in a span are a storm.")] = 10
 
 
 class MetadataStorms(Accumulator[MetadataStormParameters]):
-    """Spans of time in which a client sent many Metadata requests, the most first.
+    """Time spans in which a client sent many Metadata requests, the most frequent first.
 
-    A client asks when it starts, every five minutes, and when a leader has changed. `all_topics` counts requests for
-    all topics of the cluster (topics null, or none in version 0; known with bodies only), whose responses are large.
+    Clients normally send one at start, every five minutes, and when a leader has changed. `all_topics` counts requests
+    for all topics of the cluster (topics null, or empty in version 0; known only with bodies), whose responses are
+    large.
     """
 
     name: ClassVar[str] = "metadata-storms"
-    summary: ClassVar[str] = "Clients that ask for metadata too often."
+    summary: ClassVar[str] = "Clients that request metadata too often."
     parameters_type = MetadataStormParameters
 
     def reads(self) -> Mapping[str, Reading]:

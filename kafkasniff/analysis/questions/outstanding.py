@@ -1,4 +1,4 @@
-"""Which requests have no response."""
+"""Requests without a response."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from kafkasniff.analysis.partials import Shape
 __all__ = ["Outstanding", "OutstandingParameters"]
 
 MAX_LISTED: Final = 100_000
-"""Requests that are listed, those that have waited longest."""
-_TOLD: Final[Any] = (
+"""Maximum number of requests that are listed, those that have waited longest."""
+_SHOWN: Final[Any] = (
     ("status", pa.string()),
     ("api", pa.string()),
     ("api_version", pa.int32()),
@@ -42,7 +42,7 @@ _TOLD: Final[Any] = (
 
 
 class OutstandingParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Outstanding`."""
+    """Parameters of `Outstanding`."""
 
     status: Annotated[
         tuple[Literal["open", "unanswered", "lost"], ...],
@@ -53,7 +53,7 @@ class OutstandingParameters(Parameters, frozen=True, kw_only=True):
 class Outstanding(Accumulator[OutstandingParameters]):
     """Requests without a response, one row each, the longest waiting first.
 
-    `age_us` is the time from the request to the last thing that the tables tell of any exchange.
+    `age_us` is the time from the request to the last event of any exchange in the tables.
     """
 
     name: ClassVar[str] = "outstanding"
@@ -61,14 +61,14 @@ class Outstanding(Accumulator[OutstandingParameters]):
     parameters_type = OutstandingParameters
 
     def reads(self) -> Mapping[str, Reading]:
-        own = (*ORDER, "duration_us", *(name for name, _ in _TOLD), "broker_ip", "broker_port")
+        own = (*ORDER, "duration_us", *(name for name, _ in _SHOWN), "broker_ip", "broker_port")
         return {"exchanges": Reading(own)}
 
     def shapes(self) -> Mapping[str, Shape]:
         order = tuple((name, pa.int64()) for name in ORDER)
         return {
             "requests": Shape(
-                keys=(*order, *_TOLD, ("broker", pa.string())), order=ORDER, keep="earliest", bound=MAX_LISTED
+                keys=(*order, *_SHOWN, ("broker", pa.string())), order=ORDER, keep="earliest", bound=MAX_LISTED
             ),
             "end": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
         }
@@ -78,8 +78,8 @@ class Outstanding(Accumulator[OutstandingParameters]):
         end = pc.add(column(batch, "time_ns"), pc.max_element_wise(lasted, pa.scalar(0, pa.int64())))
         self.parts["end"].add({"one": np.zeros(batch.num_rows, np.int8), "end_ns": end})
         batch = only(batch, in_any(batch, "status", self.parameters.status))
-        told = {name: column(batch, name) for name, _ in _TOLD}
-        self.parts["requests"].add({**order_columns(batch), **told, "broker": broker_endpoint(batch)})
+        shown = {name: column(batch, name) for name, _ in _SHOWN}
+        self.parts["requests"].add({**order_columns(batch), **shown, "broker": broker_endpoint(batch)})
 
     def result(self) -> pa.Table:
         table = self.parts["requests"].table()
@@ -90,7 +90,7 @@ class Outstanding(Accumulator[OutstandingParameters]):
         fields = [
             ("time", TIME),
             ("age_us", pa.int64()),
-            *_TOLD,
+            *_SHOWN,
             ("broker", pa.string()),
             ("connection_id", pa.int64()),
             ("exchange_id", pa.int64()),

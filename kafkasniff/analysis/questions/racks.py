@@ -1,4 +1,4 @@
-"""Which fetches cross zones: the consumer's rack against the broker's."""
+"""Fetches across zones: the consumer's rack compared with the broker's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Broker(msgspec.Struct):
     rack: str | None = None
     node_id: int | None = None
     broker_id: int | None = None
-    """What DescribeCluster calls it."""
+    """The name of the API Metadata's field in DescribeCluster."""
 
 
 class _Brokers(msgspec.Struct):
@@ -64,14 +64,14 @@ _RACK: Final = msgspec.json.Decoder(_Rack)
 class Racks(Accumulator[Parameters]):
     """Fetches and their bytes by the consumer's rack and that of the broker, those that cross zones first.
 
-    The consumer's rack is that of its Fetch requests (version 11 and later, KIP-392; null where it names none), the
-    broker's is what Metadata or DescribeCluster told last. `cross_zone` is null where one of them is not known. Both
-    are in bodies: without them all are null. With `--hosts` what no message tells is what the file says of the address.
+    The consumer's rack is that of its Fetch requests (version 11 and later, KIP-392; null if it names none), the
+    broker's is the last one in Metadata or DescribeCluster. `cross_zone` is null if one of them is unknown. Both are in
+    bodies: without them all are null. `--hosts` fills in racks by address that no message contains.
     """
 
     name: ClassVar[str] = "racks"
     asks_hosts: ClassVar[bool] = True
-    summary: ClassVar[str] = "Fetches across zones: the consumer's rack against the broker's."
+    summary: ClassVar[str] = "Fetches across zones: the consumer's rack compared with the broker's."
 
     def reads(self) -> Mapping[str, Reading]:
         own = ("client_id", "client_ip", "broker_id", "broker_ip", "broker_port", "request_body", "response_body")
@@ -97,10 +97,10 @@ class Racks(Accumulator[Parameters]):
             np.bincount(rows, weights=integers(column(brought, name)), minlength=batch.num_rows).astype(np.int64)
             for name in ("bytes", "record_count")
         )
-        told = {name: column(batch, name) for name in ("client_id", "client_ip", "broker_id")}
+        client = {name: column(batch, name) for name in ("client_id", "client_ip", "broker_id")}
         self.parts["fetches"].add(
             {
-                **told,
+                **client,
                 "follower": is_follower(column(batch, "client_id")),
                 "client_rack": looked_up(batch, "request_body", _rack, pa.string()),
                 "broker": broker_endpoint(batch),
@@ -157,7 +157,7 @@ def _split(endpoint: str | None) -> tuple[str | None, int | None]:
 
 def _rack(body: str) -> str | None:
     try:
-        # Empty is what a client without a rack says.
+        # A client without a rack sends an empty one.
         return _RACK.decode(body).rack_id or None
     except msgspec.DecodeError:
         return None

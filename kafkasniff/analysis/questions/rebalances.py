@@ -1,4 +1,4 @@
-"""Why groups rebalanced: generation by generation, who joined, who left, who was gone."""
+"""Causes of rebalances: generation by generation, who joined, left or was lost."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from kafkasniff.analysis.partials import Shape
 __all__ = ["Rebalances"]
 
 MAX_EVENTS: Final = 1 << 19
-"""Events of groups that are kept, the earliest."""
+"""Maximum number of events of groups that are kept, the earliest."""
 
 
 class Rebalances(Accumulator[Parameters]):
-    """A row for each generation of a group that was seen to begin, with its cause as far as the wire tells.
+    """A row for each generation of a group that was seen to begin, with its cause as far as the traffic shows it.
 
     - `protocol`: `classic` (JoinGroup), or `consumer`, `share`, `streams` (heartbeats, KIP-848 and after), where
-      `generation` is the member epoch. It is null where members left and nobody was told a new one.
-    - `time`: what set it off (the first join, leave or loss since the generation before); `duration_us`: from there
-      to the last member's assignment (classic) or to the first member that was told the epoch.
-    - `joined`, `left`: members that are new, and those that said goodbye. `lost`: members that are gone without a
-      LeaveGroup (session or poll interval timed out, or killed), known where the leader's list of members passed by,
-      or a member was told that it is not one any more.
+      `generation` is the member epoch. It is null if members left and nobody got a new one.
+    - `time`: the trigger (the first join, leave or loss since the previous generation); `duration_us`: from there
+      to the last member's assignment (classic) or to the first member that got the epoch.
+    - `joined`, `left`: members that are new, and those that left explicitly. `lost`: members that disappeared without a
+      LeaveGroup (session or poll interval timed out, or killed), known if the leader's list of members was captured,
+      or a response reports that a member is no longer one.
     - `cause`: these in words, with the reasons that members gave (KIP-800), and members that asked for it themselves.
 
-    Joins and epochs are in bodies; without them (`--no-json`) generations are not known, only joins, syncs and
-    leaves. The events are kept one by one, heartbeats only where they tell something new.
+    Joins and epochs are in bodies; without them (`--no-json`) generations are unknown, only joins, syncs and leaves are
+    known. Events are kept individually, heartbeats only if they contain something new.
     """
 
     name: ClassVar[str] = "rebalances"
@@ -50,7 +50,7 @@ class Rebalances(Accumulator[Parameters]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.and_(in_any(batch, "api", GROUP_APIS), pc.is_valid(column(batch, "group_id"))))
-        # Most heartbeats of the classic protocol say nothing: those need not be looked at one by one.
+        # Most heartbeats of the classic protocol contain nothing new and need not be examined individually.
         silent = pc.and_(in_any(batch, "api", ["Heartbeat"]), pc.equal(pc.fill_null(column(batch, "error_code"), 0), 0))
         batch = only(batch, pc.invert(silent))
         names = next(iter(self.reads().values())).columns

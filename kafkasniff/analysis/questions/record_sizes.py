@@ -1,4 +1,4 @@
-"""How large records are: keys, values and headers by topic."""
+"""Record sizes: keys, values and headers by topic."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ __all__ = ["RecordSizeParameters", "RecordSizes"]
 
 _QUANTILES: Final = {"p50": 0.5, "p99": 0.99}
 _FIELDS: Final = ("key", "value", "headers")
-_TOLD: Final = (*_QUANTILES, "max")
+_SHOWN: Final = (*_QUANTILES, "max")
 
 
 class RecordSizeParameters(Parameters, frozen=True, kw_only=True):
-    """Of `RecordSizes`."""
+    """Parameters of `RecordSizes`."""
 
     direction: Annotated[
         Literal["any", "request", "response"],
-        Meta(description="Records that are produced (request), that are fetched (response), or both."),
+        Meta(description="Produced records (request), fetched records (response), or both."),
     ] = "any"
 
 
 class RecordSizes(Accumulator[RecordSizeParameters]):
     """Percentiles of the sizes in bytes of keys, values and headers, by topic and direction.
 
-    Sizes are those of records before compression. Null keys and values are counted, not measured: a record
-    without value deletes its key where a topic is compacted. Control records are left out. A percentile is at most
-    0.4% off.
+    Sizes are those of records before compression. Null keys and values are counted, not measured: a record without
+    value deletes its key if the topic is compacted. Control records are skipped. A percentile is at most 0.4% off.
     """
 
     name: ClassVar[str] = "record-sizes"
@@ -88,18 +87,18 @@ class RecordSizes(Accumulator[RecordSizeParameters]):
             pair: row for row, pair in enumerate(zip(*(keys.column(name).to_pylist() for name in names), strict=True))
         }
         groups, found = distributions(self.parts["sizes"], [*names, "field"], _QUANTILES)
-        told: dict[str, list[int | None]] = {
-            f"{field}_{one}": [None] * keys.num_rows for field in _FIELDS for one in _TOLD
+        measures: dict[str, list[int | None]] = {
+            f"{field}_{one}": [None] * keys.num_rows for field in _FIELDS for one in _SHOWN
         }
         arrays = {**{one: integers(found[one]) for one in _QUANTILES}, "max": integers(found["high"])}
         for row, group in enumerate(groups.to_pylist()):
             where = place.get((group["topic"], group["direction"]))
             if where is not None:
-                for one in _TOLD:
-                    told[f"{group['field']}_{one}"][where] = int(arrays[one][row])
+                for one in _SHOWN:
+                    measures[f"{group['field']}_{one}"][where] = int(arrays[one][row])
         fields = [
             *((name, pa.string()) for name in names),
             *((name, pa.int64()) for name in ("records", "null_keys", "null_values")),
-            *((name, pa.int64()) for name in told),
+            *((name, pa.int64()) for name in measures),
         ]
-        return table_of({**columns, **told}, fields)
+        return table_of({**columns, **measures}, fields)

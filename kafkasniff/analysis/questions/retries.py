@@ -1,4 +1,4 @@
-"""What producers sent more than once."""
+"""Records that producers sent more than once."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from kafkasniff.analysis.partials import Shape
 __all__ = ["Retries"]
 
 SEQUENCES: Final = 1 << 31
-"""Sequence numbers go round after 2**31 records (`DefaultRecordBatch.incrementSequence`)."""
+"""Sequence numbers wrap around after 2**31 records (`DefaultRecordBatch.incrementSequence`)."""
 MAX_RECORDS: Final = 1 << 20
-"""Records without a sequence number that are remembered; of more, a sample."""
+"""Maximum number of records without a sequence number that are remembered; if there are more, a sample."""
 OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
 DUPLICATE_SEQUENCE_NUMBER: Final = 46
 
@@ -43,28 +43,29 @@ _PRODUCER: Final[Any] = (
     ("producer_epoch", pa.int32()),
 )
 _NUMBERED: Final[Any] = (("cluster", pa.string()), *_PRODUCER)
-"""Producers with sequence numbers: another cluster gives the same producer ids. Endpoints of brokers stand for clusters
-until these are known."""
+"""Producers with sequence numbers: different clusters assign the same producer ids. Endpoints of brokers represent
+clusters until these are known.
+"""
 _COUNTS: Final = ("batches", "records", "duplicate_errors", "out_of_order_errors")
 
 
 class Retries(Accumulator[Parameters]):
     """Records that were produced again: by sequence number, and for other producers by the records themselves.
 
-    - `sequence`: an idempotent producer numbers its records per partition, and sends them again with the same numbers;
-      the broker stores them once. Kept as the number of times that each stretch of sequence numbers was sent, so that
-      memory grows with what is irregular, not with the records. After 2**31 records of a partition numbers come again.
+    - `sequence`: an idempotent producer numbers its records per partition, and retransmits them with the same numbers;
+      the broker stores them once. Kept as the number of times that each range of sequence numbers was sent, so that
+      memory grows with irregularities, not with the records. After 2**31 records of a partition numbers are reused.
     - `records` (from the table `records`): the same keys, values, headers and timestamps, as many of each, in two
       Produce requests of one client for one partition, without sequence numbers: the topic may have them twice. Two
-      batches of one millisecond in which all records are equal look the same, and so do any of equal records in the
-      oldest format, which has no timestamps. Of more than a million records a sample is compared.
+      batches of one millisecond with only equal records look the same, and so do any with equal records in the
+      oldest format, which has no timestamps. If there are more than a million records, a sample is compared.
 
-    Only producers that repeated something, or were told of a wrong sequence, are listed; `first` and `last` are times
-    of their requests, for `records` of those that were equal.
+    Only producers that repeated something, or got an out-of-order error, are listed; `first` and `last` are times of
+    their requests, for `records` of those that were equal.
     """
 
     name: ClassVar[str] = "retries"
-    summary: ClassVar[str] = "Duplicate producer sequences, and the same records produced again."
+    summary: ClassVar[str] = "Duplicate producer sequences, and records that were produced again."
 
     def reads(self) -> Mapping[str, Reading]:
         records = ("api", "connection_id", "exchange_id", "time", "topic", "topic_id", "partition", "timestamp")
@@ -88,9 +89,8 @@ class Retries(Accumulator[Parameters]):
             ("partition", pa.int32()),
         )
         return {
-            # The number of times that a sequence number was sent is the sum of the steps up to it. Where one batch
-            # ends and
-            # the next begins the steps cancel out.
+            # The number of times that a sequence number was sent is the sum of the steps up to it. Where one batch ends
+            # and the next begins, the steps cancel out.
             "steps": Shape(
                 keys=(*_NUMBERED, ("position", number)),
                 measures=(("step", number, "sum"),),
@@ -177,7 +177,7 @@ class Retries(Accumulator[Parameters]):
         position, step = (integers(steps.column(name)) for name in ("position", "step"))
         order = np.lexsort((position, number))
         number, position, step = number[order], position[order], step[order]
-        # All steps of a producer together are 0, so that one running sum serves all of them.
+        # All steps of a producer add up to 0, so one running sum serves all of them.
         times = np.cumsum(step)
         length = np.append(position[1:] - position[:-1], 0)
         again = np.bincount(number, weights=np.where(times > 1, (times - 1) * length, 0), minlength=keys.num_rows)
@@ -205,14 +205,14 @@ class Retries(Accumulator[Parameters]):
         requests = requests.append_column("time_us", pa.array(first))
         clients: dict[int, str | None] = {}
         for row in self.parts["clients"].table().to_pylist():
-            # Of a connection with several client ids nobody knows whose request it was.
+            # If a connection has several client ids, the sender of a request is unknown.
             clients[row["connection_id"]] = None if row["connection_id"] in clients else row["client_id"]
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
         seen: dict[tuple[Any, ...], None] = {}
         for row in requests.sort_by([("time_us", "ascending"), *((name, "ascending") for name in request)]).to_pylist():
             client = clients.get(row["connection_id"])
             key = (client, row["topic"], row["partition"])
-            told = found.setdefault(
+            producer = found.setdefault(
                 key,
                 {
                     "kind": "records",
@@ -222,13 +222,13 @@ class Retries(Accumulator[Parameters]):
                     "repeated_batches": 0,
                 },
             )
-            told["records"] += row["count"]
+            producer["records"] += row["count"]
             same = (*key, row["whole"], row["count"])
             if same in seen:
-                told["repeated_records"] += row["count"]
-                told["repeated_batches"] += 1
-                told.setdefault("first", row["time_us"] * 1000)
-                told["last"] = row["time_us"] * 1000
+                producer["repeated_records"] += row["count"]
+                producer["repeated_batches"] += 1
+                producer.setdefault("first", row["time_us"] * 1000)
+                producer["last"] = row["time_us"] * 1000
             seen[same] = None
         return [row for row in found.values() if row["repeated_batches"]]
 
@@ -245,5 +245,5 @@ def _plain(values: pa.Array) -> list[Any]:
 
 
 def _fingerprint(row: tuple[Any, ...]) -> int:
-    """64 bits of a hash: equal for equal records; `repr` of plain values has no two meanings."""
+    """64 bits of a hash: equal for equal records; `repr` of plain values is unambiguous."""
     return int.from_bytes(hashlib.blake2b(repr(row).encode(), digest_size=8).digest(), "big", signed=True)

@@ -1,4 +1,4 @@
-"""Which brokers are slower than their peers."""
+"""Brokers that are slower than their peers."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ _QUANTILES: Final = {"p50_us": 0.5, "p99_us": 0.99}
 
 
 class SlowBrokerParameters(Parameters, frozen=True, kw_only=True):
-    """Of `SlowBrokers`."""
+    """Parameters of `SlowBrokers`."""
 
-    factor: Annotated[float, Meta(gt=0, description="So many times the median of its peers is slow.")] = 2.0
-    at_least: Annotated[int, Meta(ge=1, description="Fewer answers of a broker to an API are not judged.")] = 20
+    factor: Annotated[float, Meta(gt=0, description="This many times the median of its peers is slow.")] = 2.0
+    at_least: Annotated[
+        int, Meta(ge=1, description="Minimum number of responses of a broker to an API; fewer are not judged.")
+    ] = 20
 
 
 class SlowBrokers(Accumulator[SlowBrokerParameters]):
-    """For each API the median latency of each broker against the median of the other brokers' medians.
+    """For each API the median latency of each broker compared with the median of the other brokers' medians.
 
-    The slowest against its peers comes first. Exchanges in which the broker waited as the request asks, or may have,
-    are left out; the time behind earlier requests and that of quotas is taken off. Fetches of replicas and of the
-    KRaft quorum are compared apart from those of clients. A broker without peers, or with too few answers, has neither
+    The slowest relative to its peers comes first. Exchanges in which the broker waited as requested, or may have, are
+    skipped; time spent waiting for earlier requests and quotas is subtracted. Fetches of replicas and of the KRaft
+    quorum are compared separately from those of clients. A broker without peers, or with too few responses, has neither
     ratio nor verdict.
     """
 
@@ -42,7 +44,7 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
     parameters_type = SlowBrokerParameters
 
     def check(self) -> None:
-        """Brokers are told by number and address."""
+        """Brokers are shown by number and address."""
         self._dimensions = Dimensions(("api", "broker"))
 
     def reads(self) -> Mapping[str, Reading]:
@@ -60,7 +62,7 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
         keys, found = distributions(self.parts["latencies"], self._dimensions.names, _QUANTILES)
         columns: dict[str, Any] = {**self._dimensions.answer(keys), "count": found["count"]}
         columns |= {name: found[name] for name in _QUANTILES}
-        # Brokers of another cluster are no peers.
+        # Brokers of another cluster are not peers.
         judged: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
         names = (keys.column(name).to_pylist() for name in ("broker", "api"))
         rows = zip(*names, found["count"].to_pylist(), found["p50_us"].to_pylist(), strict=True)
@@ -72,7 +74,7 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
             brokers.sort()
             medians = [median for median, _ in brokers]
             for place, (_, row) in enumerate(brokers):
-                # The lower of the two in the middle, of the list without this one.
+                # The lower middle element of the list without this one.
                 middle = (len(medians) - 2) // 2
                 if len(medians) > 1:
                     peers[row] = medians[middle if middle < place else middle + 1]

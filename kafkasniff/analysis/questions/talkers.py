@@ -1,4 +1,4 @@
-"""Who talks most: bytes and requests by client and address."""
+"""Top talkers: bytes and requests by client and address."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ _SUMS: Final = ("requests", "request_bytes", "response_bytes", "bytes", "records
 
 
 class TalkerParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Talkers`."""
+    """Parameters of `Talkers`."""
 
-    by: Annotated[tuple[Dimension, ...], Meta(description="What a talker is.")] = ("client", "address", "software")
-    top: Annotated[int, Meta(ge=0, description="So many of them; 0: all.")] = 20
+    by: Annotated[tuple[Dimension, ...], Meta(description="Dimensions that identify a talker.")] = (
+        "client",
+        "address",
+        "software",
+    )
+    top: Annotated[int, Meta(ge=0, description="Number of rows; 0: all.")] = 20
 
 
 class Talkers(Accumulator[TalkerParameters]):
     """Exchanges and bytes of requests and responses, the largest first.
 
-    `share` is the part of all bytes. Bytes are those of messages, without what TCP and below add.
+    `share` is the fraction of all bytes. Bytes are those of messages, without the overhead of TCP and lower layers.
     """
 
     name: ClassVar[str] = "talkers"
-    summary: ClassVar[str] = "Who talks most: bytes and requests by client and address."
+    summary: ClassVar[str] = "Top talkers: bytes and requests by client and address."
     parameters_type = TalkerParameters
 
     def check(self) -> None:
-        """An exchange has one row here, which an exchange of several topics has not."""
+        """An exchange has one row here, but would have several by topic."""
         if not self.parameters.by or "topic" in self.parameters.by:
             raise UsageError("talkers: --by names at least one dimension, and not topic (see the question topic)")
         self._dimensions = Dimensions(self.parameters.by)

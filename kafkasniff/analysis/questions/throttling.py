@@ -1,4 +1,4 @@
-"""Which clients brokers hold back."""
+"""Clients that brokers throttle."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SUMS: Final = ("exchanges", "throttled", "throttle_ms")
 
 
 class ThrottlingParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Throttling`."""
+    """Parameters of `Throttling`."""
 
-    by: Annotated[tuple[Dimension, ...], Meta(description="What to break down by.")] = ("client", "api", "broker")
+    by: Annotated[tuple[Dimension, ...], Meta(description="Dimensions of the answer.")] = ("client", "api", "broker")
 
 
 class Throttling(Accumulator[ThrottlingParameters]):
-    """Exchanges whose response says a throttle time, and how long in all; the longest first.
+    """Exchanges whose response has a throttle time, and the total; the longest first.
 
-    Since KIP-219 (Kafka 2.0) a broker answers at once and the client waits; older brokers wait themselves, and
-    the latency has it, too. Only what was throttled at all is listed.
+    Since KIP-219 (Kafka 2.0) a broker responds immediately and the client waits; older brokers wait themselves, and
+    latencies include it. Only throttled subjects are listed.
     """
 
     name: ClassVar[str] = "throttling"
@@ -38,7 +38,7 @@ class Throttling(Accumulator[ThrottlingParameters]):
     parameters_type = ThrottlingParameters
 
     def check(self) -> None:
-        """A throttle time is the exchange's, not a topic's."""
+        """A throttle time belongs to the exchange, not to a topic."""
         if not self.parameters.by or "topic" in self.parameters.by:
             raise UsageError("throttling: --by names at least one dimension, and not topic")
         self._dimensions = Dimensions(self.parameters.by)

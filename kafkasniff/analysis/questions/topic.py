@@ -1,4 +1,4 @@
-"""Who produces to a topic, and who consumes from it."""
+"""Producers and consumers of each topic."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _CLIENT: Final = ("client_id", "client_ip", "software_name", "software_version")
 
 
 class TopicParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Topic`."""
+    """Parameters of `Topic`."""
 
     topic: Annotated[tuple[str, ...], Meta(description="Only these topics; *, ? and [] match.")] = ()
 
 
 class Topic(Accumulator[TopicParameters]):
-    """Clients by topic and what they do with it: producers, consumers with their group, brokers that replicate it.
+    """Clients by topic and role: producers, consumers with their group, brokers that replicate it.
 
-    The group is that in whose name the same client (id and address) sent other requests; null where there is
-    none, or more than one. Records and bytes of consumers are those that were fetched; a consumer that got nothing is
-    there, too. A topic of which only the id is known goes by that. `partitions` counts those that were named.
+    The group is the one that the same client (id and address) names in other requests; null if there is none, or more
+    than one. Records and bytes of consumers are those that were fetched; a consumer that got nothing is listed, too. A
+    topic known only by id is identified by it. `partitions` counts those that were named.
     """
 
     name: ClassVar[str] = "topic"
-    summary: ClassVar[str] = "Who produces to a topic and who consumes from it."
+    summary: ClassVar[str] = "Producers and consumers of each topic."
     parameters_type = TopicParameters
 
     def reads(self) -> Mapping[str, Reading]:

@@ -1,4 +1,4 @@
-"""Who speaks API versions that a release of Kafka lacks."""
+"""Clients that use API versions which a Kafka release lacks."""
 
 from __future__ import annotations
 
@@ -14,41 +14,39 @@ from kafkasniff.analysis.columns import TIME, column, datetimes, only, table_of
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.named_apis import API_VERSIONS
-from kafkasniff.kafka.releases import find_release, releases, spoken, spoken_by
+from kafkasniff.kafka.apis.named_apis import API_VERSIONS
+from kafkasniff.kafka.apis.releases import find_release, releases, spoken, spoken_by
 
 __all__ = ["VersionParameters", "Versions", "verdict"]
 
 
 class VersionParameters(Parameters, frozen=True, kw_only=True):
-    """Of `Versions`."""
+    """Parameters of `Versions`."""
 
     target: Annotated[str, Meta(description="The release, such as 3.9.")] = "4.0"
-    all: Annotated[bool, Meta(description="Also what the release has.")] = False
+    all: Annotated[bool, Meta(description="Also show versions that the release has.")] = False
 
 
 class Versions(Accumulator[VersionParameters]):
-    """Clients, the versions that they speak of each API, and what the target release says to them.
+    """Clients, the versions of each API that they use, and the verdict of the target release.
 
     `verdict`: `supported`; `unstable` (needs an opt-in there); `too-old` and `too-new`, outside of `target_min` to
-    `target_max`; `removed` and `not-yet`, for an API that the release has no more, or not yet. A client that asks
-    with ApiVersions first, as all newer ones do, takes a lower version where its own is too new; one that is too old
-    is not served. A too new ApiVersions itself is answered (KIP-511), and so is `supported`.
+    `target_max`; `removed` and `not-yet`, for an API that the release no longer has, or not yet. A client that uses
+    ApiVersions first, as all newer ones do, falls back to a lower version if its own is too new; one that is too old is
+    not served. A too new ApiVersions itself is answered (KIP-511), and so is `supported`.
     """
 
     name: ClassVar[str] = "versions"
-    summary: ClassVar[str] = "Clients that speak API versions which a target release lacks."
+    summary: ClassVar[str] = "Clients that use API versions which a target release lacks."
     parameters_type = VersionParameters
 
     def check(self) -> None:
         """The release must be known."""
         found = find_release(self.parameters.target)
         if found is None:
-            raise UsageError(
-                f"release {self.parameters.target!r} is not known: {releases()[0]} to {releases()[-1]} are"
-            )
+            raise UsageError(f"release {self.parameters.target!r} is unknown: use {releases()[0]} to {releases()[-1]}")
         self.release = found
-        """The target, as the table of releases names it."""
+        """The target as named in the table of releases."""
         self._dimensions = Dimensions(("client", "address", "software", "api", "version"))
 
     def reads(self) -> Mapping[str, Reading]:
@@ -68,7 +66,7 @@ class Versions(Accumulator[VersionParameters]):
         self.add(batch, pa.array([1] * batch.num_rows, pa.int64()), times, times)
 
     def add(self, batch: pa.RecordBatch, requests: pa.Array, first: pa.Array, last: pa.Array) -> None:
-        """Take rows that stand for several exchanges each: how many, and the time_ns of the first and the last."""
+        """Take rows that represent several exchanges each: their number, and the time_ns of the first and the last."""
         known = pc.and_(pc.is_valid(column(batch, "api_key")), pc.is_valid(column(batch, "api_version")))
         batch = only(batch, known)
         self.parts["versions"].add(
@@ -110,7 +108,7 @@ class Versions(Accumulator[VersionParameters]):
 
 
 def verdict(release: str, key: int, version: int) -> str:
-    """What a release, which is known, says to a version of an API: the words of `Versions`."""
+    """The verdict of a known release on a version of an API: the words of `Versions`."""
     versions = spoken_by(release).get(key)
     if versions is None:
         order = releases()

@@ -1,23 +1,22 @@
 """Groups of protocol type `connect`: the workers of a Kafka Connect cluster.
 
 `org.apache.kafka.connect.runtime.distributed`: ConnectProtocol (version 0, eager) and
-IncrementalCooperativeConnectProtocol (versions 1, KIP-415, and 2, KIP-507, which differ in what the version says
-alone).
+IncrementalCooperativeConnectProtocol (versions 1, KIP-415, and 2, KIP-507, which differ only in the version number).
 """
 
 from __future__ import annotations
 
-from kafkasniff.kafka.context import DecodeContext
 from kafkasniff.kafka.embedded.versioned import read_versioned
+from kafkasniff.kafka.schema.context import DecodeContext
 from kafkasniff.model import Body
 
 __all__ = ["assignment", "worker_state"]
 
 
 def worker_state(data: bytes, context: DecodeContext, place: str) -> Body | None:
-    """What a worker says when it joins: its REST address, how far it read the configuration, what it runs.
+    """State that a worker sends when it joins: its REST address, its position in the configuration, its tasks.
 
-    The latter, `allocation`, is an assignment in bytes, with its own version: `_allocation` stands beside it.
+    The latter, `allocation`, is an assignment as bytes, with its own version: `_allocation` is its decoded form.
     """
     found = read_versioned(data, "ConnectWorkerState", "connect", context, place)
     if found is not None:
@@ -31,5 +30,5 @@ def worker_state(data: bytes, context: DecodeContext, place: str) -> Body | None
 
 
 def assignment(data: bytes, context: DecodeContext, place: str) -> Body | None:
-    """What a worker is to run, and to stop; task -1 is the connector itself."""
+    """What a worker has to run, and to stop; task -1 is the connector itself."""
     return read_versioned(data, "ConnectAssignment", "connect", context, place)

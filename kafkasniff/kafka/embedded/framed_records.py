@@ -1,6 +1,6 @@
-"""Values of records that name their own type: unsigned varints of frame version (1), type and version, then the body.
+"""Values of records that carry their type: unsigned varints of frame version (1), type and version, then the body.
 
-KRaft's metadata log has them and the topic of tiered storage (`org.apache.kafka.server.common.serialization.
+KRaft's metadata log and the topic of tiered storage have them (`org.apache.kafka.server.common.serialization.
 AbstractApiMessageSerde`, frame version 1 since 3.0).
 """
 
@@ -10,10 +10,10 @@ import functools
 import math
 from typing import Any, Final, Literal, NamedTuple
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.definition import DataDefinition
-from kafkasniff.kafka.dissectors import data_definition, data_schema
-from kafkasniff.kafka.wire import Odd, varint_rest
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.data_schemas import data_definition, data_schema
+from kafkasniff.kafka.schema.definition import DataDefinition
+from kafkasniff.kafka.schema.wire import Odd, varint_rest
 
 __all__ = ["FramedRecord", "read_framed"]
 
@@ -21,15 +21,15 @@ FRAME_VERSION: Final = 1
 
 
 class FramedRecord(NamedTuple):
-    """What a value says."""
+    """A decoded value."""
 
-    told: dict[str, Any] | None
-    """`{"type", "version", "value"}`: Kafka's name of the record, its version and its fields; None where it cannot be
-    read."""
+    value: dict[str, Any] | None
+    """`{"type", "version", "value"}`: Kafka's name of the record, its version and its fields; None if it cannot be
+    decoded."""
     secret: bool
-    """The bytes hold a secret, or could not be read to their end and may hold one."""
+    """The bytes hold a secret, or could not be decoded to their end and may hold one."""
     problems: tuple[str, ...] = ()
-    """What is wrong with it."""
+    """Its problems."""
 
 
 @functools.lru_cache(maxsize=1024)  # more than there are; types that do not exist come from the wire
@@ -38,7 +38,7 @@ def _definition(kind: str, number: int) -> DataDefinition | None:
 
 
 def read_framed(value: bytes, kind: Literal["metadata", "remote-log"], options: DecodeOptions) -> FramedRecord:
-    """Read a record's value by the definitions of `kind`. Never raises for what the bytes hold."""
+    """Decode a record's value by the definitions of `kind`. Never raises for bad bytes."""
     try:
         frame_version, position = _varint(value, 0)
         number, position = _varint(value, position)
@@ -46,15 +46,15 @@ def read_framed(value: bytes, kind: Literal["metadata", "remote-log"], options: 
     except (Odd, IndexError):
         return FramedRecord(None, True, ("its value does not begin with the varints of a frame, a type and a version",))
     if frame_version != FRAME_VERSION:
-        return FramedRecord(None, True, (f"frame version {frame_version} is not known",))
+        return FramedRecord(None, True, (f"unknown frame version {frame_version}",))
     definition = _definition(kind, number)
     if definition is None:
-        return FramedRecord(None, True, (f"record type {number} is not known",))
+        return FramedRecord(None, True, (f"unknown record type {number}",))
     name = definition.message.name
     schema = data_schema(name, version)
     if schema is None:
-        return FramedRecord(None, True, (f"version {version} of {name} is not known",))
-    # Read apart: its places are not those of the message.
+        return FramedRecord(None, True, (f"unknown version {version} of {name}",))
+    # Decoded in a context of its own: offsets of its problems are not offsets in the message.
     inside = DecodeContext(options)
     read = schema.read(value, position, len(value), inside)
     problems = tuple(f"{name}: {problem.detail}" for problem in inside.problems)
@@ -62,13 +62,13 @@ def read_framed(value: bytes, kind: Literal["metadata", "remote-log"], options: 
         return FramedRecord(None, True, problems)
     left = len(value) - read.position
     if left:
-        problems += (f"{left} bytes are left over behind a {name}",)
+        problems += (f"{left} surplus bytes after a {name}",)
     number_of_quota = read.body.get("value")
     if isinstance(number_of_quota, float) and not math.isfinite(number_of_quota):
-        # As everywhere in JSON; done here, so that nobody has to look for the one record of many that has a float64.
+        # As everywhere in JSON; done here, so that nobody has to search for the one record with a float64.
         read.body["value"] = "NaN" if math.isnan(number_of_quota) else f"{'-' * (number_of_quota < 0)}Infinity"
-    told = {"type": name, "version": version, "value": read.body}
-    return FramedRecord(told, bool(left) or (schema.has_secrets and _is_redacted(read.body)), problems)
+    fields = {"type": name, "version": version, "value": read.body}
+    return FramedRecord(fields, bool(left) or (schema.has_secrets and _is_redacted(read.body)), problems)
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -1,9 +1,9 @@
-"""What members of a classic group tell each other through the broker, in JoinGroup, SyncGroup and DescribeGroups.
+"""Data that members of a classic group exchange through the broker, in JoinGroup, SyncGroup and DescribeGroups.
 
-The broker does not look into these bytes; the group's protocol type tells who reads them: `consumer` (also Kafka
-Streams) and `connect`. Of other types nothing is added. The type stands in the message, in its request, or in what a
-member said on this connection before, in this order. Where nothing tells it (SyncGroup before v5 on a connection whose
-JoinGroup is not in the capture), bytes are read only if they are exactly what a consumer says of topics with legal
+The broker does not interpret these bytes; the group's protocol type determines their format: `consumer` (also Kafka
+Streams) and `connect`. For other types nothing is added. The type comes from the message, its request, or an earlier
+message of a member on this connection, in this order. If it is unknown (SyncGroup before v5 on a connection whose
+JoinGroup is not in the capture), bytes are only decoded if they are exactly a consumer's data about topics with legal
 names.
 """
 
@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.embedded import connect_protocol, consumer_protocol
-from kafkasniff.kafka.memory import GroupProtocol
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.memory import GroupProtocol
 from kafkasniff.model import Body
 
 __all__ = [
@@ -37,15 +37,15 @@ Reader = Callable[[bytes, GroupProtocol | None, DecodeContext, str], Body | None
 
 
 class _Said(NamedTuple):
-    """What members say in one place, by the protocol that they speak."""
+    """The formats of one field, by protocol type."""
 
     consumer: Callable[[bytes, str | None, DecodeContext, str], Body | None]
     topics: str
-    """The field of what `consumer` reads that names topics."""
+    """The field of `consumer`'s format that names topics."""
     connect: Callable[[bytes, DecodeContext, str], Body | None]
 
     def read(self, data: bytes, protocol: GroupProtocol | None, context: DecodeContext, place: str) -> Body | None:
-        """`{"format", "version", "value"}`; None where there is nothing, or nothing is known of the protocol."""
+        """`{"format", "version", "value"}`; None if there is nothing, or the protocol is unknown."""
         if not data:
             return None
         if protocol is None:
@@ -57,7 +57,7 @@ class _Said(NamedTuple):
         return None
 
     def _guess(self, data: bytes) -> Body | None:
-        """What a consumer would read, where the bytes are just that of known version, and name topics that can be."""
+        """The data decoded as a consumer's, if it is exactly that in a known version, with legal names of topics."""
         trial = DecodeContext(_TRIAL)
         found = self.consumer(data, None, trial, "")
         if found is None or trial.problems or found["version"] > consumer_protocol.NEWEST:
@@ -74,7 +74,7 @@ _ASSIGNMENT: Final = _Said(consumer_protocol.assignment, "assigned_partitions", 
 
 
 def metadata(data: bytes, protocol: GroupProtocol | None, context: DecodeContext, place: str) -> Body | None:
-    """What a member says of itself when it joins: `{"format", "version", "value"}`; None where it is not known.
+    """Data that a member sends when it joins: `{"format", "version", "value"}`; None if unknown.
 
     `place` names the field in problems.
     """
@@ -82,7 +82,7 @@ def metadata(data: bytes, protocol: GroupProtocol | None, context: DecodeContext
 
 
 def assignment(data: bytes, protocol: GroupProtocol | None, context: DecodeContext, place: str) -> Body | None:
-    """What the group's leader assigned to a member, in the same form as `metadata`."""
+    """The leader's assignment for a member, in the same form as `metadata`."""
     return _ASSIGNMENT.read(data, protocol, context, place)
 
 
@@ -99,7 +99,7 @@ def join_group_request(body: Body, _version: int, context: DecodeContext) -> Non
 
 
 def join_group_response(body: Body, _version: int, context: DecodeContext) -> None:
-    """Add `_metadata` to `members`, which the leader gets; remember what the group agreed on."""
+    """Add `_metadata` to `members`, which the leader gets; remember the agreed protocol."""
     group, asked = context.request if isinstance(context.request, tuple) else (None, None)
     protocol = _protocol(body.get("protocol_type") or asked, body.get("protocol_name"))
     # A refusal (MEMBER_ID_REQUIRED) names no protocol.
@@ -141,11 +141,11 @@ def describe_groups_response(body: Body, _version: int, context: DecodeContext) 
 
 
 def _protocol(kind: object, name: object) -> GroupProtocol | None:
-    """None where the type is not there: null, empty (a group without members), cut off, or not UTF-8."""
+    """None if there is no type: null, empty (a group without members), truncated, or not UTF-8."""
     return GroupProtocol(kind, name if isinstance(name, str) else None) if isinstance(kind, str) and kind else None
 
 
-def _add(  # noqa: PLR0917 - a field, how it is read, and where problems are told
+def _add(  # noqa: PLR0917 - a field, how it is read, and where problems are reported
     struct: Body, field: str, read: Reader, protocol: GroupProtocol | None, context: DecodeContext, place: str
 ) -> None:
     data = struct.get(field)

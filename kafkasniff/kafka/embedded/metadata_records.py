@@ -1,17 +1,17 @@
 """Records of KRaft's metadata log (KIP-500, KIP-595, KIP-630): those of its topic, and slices of snapshots.
 
-Each gets a `_value` beside its `value`. The log holds SCRAM credentials and sensitive configuration, so bytes are shown
-only where all of them were read and are no secret: a damaged or unknown record says nothing but its length.
+Each gets a `_value` next to its `value`. The log holds SCRAM credentials and sensitive configuration, so bytes are
+shown only if all of them were decoded and none is secret: of a damaged or unknown record only the length is shown.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from kafkasniff.kafka.cluster_metadata import TOPIC_NAME, metadata_records
-from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.apis.cluster_metadata import TOPIC_NAME, metadata_records
 from kafkasniff.kafka.embedded.framed_records import read_framed
-from kafkasniff.kafka.secrets import redacted
+from kafkasniff.kafka.schema.context import DecodeContext
+from kafkasniff.kafka.schema.secrets import redacted
 from kafkasniff.model import Body, Direction
 
 __all__ = ["interpret_metadata", "read_topic"]
@@ -20,17 +20,17 @@ PROBLEM: Final = "internal-record"
 
 
 def read_topic(api_key: int, direction: Direction, body: Body, _version: int, context: DecodeContext) -> None:
-    """Read the metadata records of a message with records of topics; other topics are passed over. Hot."""
+    """Decode the metadata records of a message with records of topics; other topics are skipped. Hot."""
     for records in metadata_records(api_key, direction, body):
         if records is not None:
             interpret_metadata(records, context)
 
 
 def interpret_metadata(records: dict[str, Any], context: DecodeContext) -> None:
-    """Add `_value` to each record of a decoded `records` field: `{"type", "version", "value"}`, if it can be read.
+    """Add `_value` to each record of a decoded `records` field: `{"type", "version", "value"}`, if it can be decoded.
 
-    Fields that are marked `secret` are read so too (FetchSnapshot: there are snapshots of the metadata log only,
-    KIP-630). What cannot be read is a problem. Secrets are redacted, in `value` and in `_value`, unless
+    This includes fields that are marked `secret` (FetchSnapshot: only the metadata log has snapshots, KIP-630). Data
+    that cannot be decoded is a problem. Secrets are redacted, in `value` and in `_value`, unless
     `context.options.show_secrets`.
     """
     for batch in records["batches"]:
@@ -45,7 +45,7 @@ def interpret_metadata(records: dict[str, Any], context: DecodeContext) -> None:
 
 
 def _interpret(record: dict[str, Any], context: DecodeContext) -> bool:
-    """Read one record; True where its value may not be shown."""
+    """Decode one record; True if its value may not be shown."""
     value = record.get("value")
     if value is None:
         context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: it has no value")
@@ -53,13 +53,13 @@ def _interpret(record: dict[str, Any], context: DecodeContext) -> bool:
     found = read_framed(value, "metadata", context.options)
     for detail in found.problems:
         context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: {detail}")
-    if found.told is not None:
-        record["_value"] = found.told
+    if found.value is not None:
+        record["_value"] = found.value
     return found.secret
 
 
 def _withhold(record: dict[str, Any], context: DecodeContext, *, value: bool, others: bool) -> None:
-    """Redact a record's value, and its key and headers: Kafka writes neither, so nothing tells what they are."""
+    """Redact a record's value, and its key and headers: Kafka writes neither, so their content is unknown."""
     for name in ("value",) * value + ("key",) * others:
         if isinstance(record.get(name), bytes):
             record[name] = redacted(record[name])

@@ -1,7 +1,7 @@
-"""Sets of authorized operations (KIP-430): bit n of an int32 stands for the AclOperation of code n.
+"""Sets of authorized operations (KIP-430): bit n of an int32 represents the AclOperation of code n.
 
-Which fields hold such sets is read off the definitions: those with the table `OPERATION_BITS`. Responses have them
-where the request asked; else they hold -2147483648 and nothing is added.
+The definitions determine which fields hold such sets: those with the table `OPERATION_BITS`. Responses have them if the
+request asked for them; else they hold -2147483648 and nothing is added.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kafkasniff.kafka.context import DecodeContext
-from kafkasniff.kafka.dissectors import api
-from kafkasniff.kafka.embedded import OPERATION_BITS, Interpreter
-from kafkasniff.kafka.enums import enum_text
-from kafkasniff.kafka.layout import Struct
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.schema.context import DecodeContext, Interpreter
+from kafkasniff.kafka.schema.enums import OPERATION_BITS, enum_text
+from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.model import Body
 
 __all__ = ["add_names", "names_only", "operation_names", "operation_places"]
@@ -23,24 +22,24 @@ NOT_ASKED_FOR: Final = -0x80000000
 """`org.apache.kafka.common.requests.MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED` and the other responses' alike."""
 
 Place = tuple[tuple[str, ...], str]
-"""The arrays on the way from the body, and the field in their elements."""
+"""The arrays on the path from the body, and the field in their elements."""
 
 
 @functools.lru_cache(maxsize=1024)
 def operation_names(bits: int) -> tuple[str, ...]:
-    """Names of the operations in a set, by ascending bit; `bit 20` for one that has no name."""
+    """Names of the operations in a set, by ascending bit; `bit 20` for an unnamed one."""
     found = []
     for bit in range(32):
         mask = 1 << bit
         if bits & mask:
-            # The sign bit alone stands for "not asked for"; in a set it is one without a name.
+            # The sign bit alone means "not requested"; in a set it is an unnamed bit.
             found.append((enum_text(OPERATION_BITS, mask) if bit < 31 else None) or f"bit {bit}")
     return tuple(found)
 
 
 @functools.cache
 def operation_places(api_key: int, version: int) -> tuple[Place, ...]:
-    """Where a response has sets of operations; () for a version that is not known."""
+    """Where a response has sets of operations; () for an unknown version."""
     found = api(api_key)
     if found is None or version not in found.versions:
         return ()
@@ -56,7 +55,7 @@ def _places(struct: Struct, arrays: tuple[str, ...]) -> list[Place]:
 
 
 def add_names(api_key: int, body: Body, version: int, _context: DecodeContext) -> None:
-    """Add `_<field>` beside the sets of a response. Hot: a Metadata response can name 100,000 topics."""
+    """Add `_<field>` next to the sets of a response. Hot: a Metadata response can name 100,000 topics."""
     for arrays, name in operation_places(api_key, version):
         structs: Iterable[dict[str, Any]] = (body,)
         for depth, array in enumerate(arrays):
@@ -69,5 +68,5 @@ def add_names(api_key: int, body: Body, version: int, _context: DecodeContext) -
 
 
 def names_only(interpret: Interpreter | None) -> bool:
-    """Whether an interpreter adds nothing but names of operations, if there is one."""
+    """Whether an interpreter, if there is one, adds nothing but names of operations."""
     return interpret is None or (isinstance(interpret, functools.partial) and interpret.func is add_names)

@@ -1,7 +1,7 @@
-"""Metrics of OpenTelemetry (OTLP) as plain values.
+"""OpenTelemetry metrics (OTLP) as plain values.
 
-The schema is OpenTelemetry's own (package opentelemetry-proto), and so are the names. Only who has metrics to read
-imports this module, since protobuf takes its time to be imported.
+The schema is OpenTelemetry's own (package opentelemetry-proto), and so are the names. This module is imported only when
+there are metrics to decode, because importing protobuf takes long.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 __all__ = ["MAX_PARTS", "Metrics", "read_metrics"]
 
 MAX_PARTS: Final = 100_000
-"""Resources, metrics, data points, attributes and their elements that are told; of the others the number."""
+"""Maximum number of resources, metrics, data points, attributes and their elements; the rest is only counted."""
 
 _COLUMNS: Final = {
     "histogram": ("count", "sum", "min", "max", "bucket_counts", "explicit_bounds"),
     "exponential_histogram": ("count", "sum", "min", "max", "scale", "zero_count", "zero_threshold"),
     "summary": ("count", "sum"),
 }
-"""Fields of points that are no single number, by the kind of the metric."""
+"""Fields of points that are not a single number, by the kind of the metric."""
 
 
 class Metrics(NamedTuple):
-    """What a MetricsData says."""
+    """Content of a MetricsData."""
 
-    told: dict[str, Any]
+    metrics: dict[str, Any]
     """`{"resources": [{"attributes", "metrics": [{"name", "type", "points", …}]}]}`; see docs/json.md."""
     left_out: int
-    """Parts above `MAX_PARTS`."""
+    """Number of parts above `MAX_PARTS`."""
 
 
 def read_metrics(data: bytes) -> Metrics | None:
-    """Read a serialized MetricsData; None where the bytes are none. Fields that OTLP adds later are passed over."""
+    """Decode a serialized MetricsData; None if the bytes are not one. Unknown (newer) fields are skipped."""
     try:
         found = MetricsData.FromString(data)
     except DecodeError:
         return None
-    teller = _Teller()
-    return Metrics(teller.tell(found), teller.left_out)
+    converter = _Converter()
+    return Metrics(converter.convert(found), converter.left_out)
 
 
-class _Teller:
-    """Makes plain values of a MetricsData, up to a bound."""
+class _Converter:
+    """Converts a MetricsData to plain values, up to a bound."""
 
     def __init__(self) -> None:
         self.left = MAX_PARTS
         self.left_out = 0
 
-    def tell(self, data: MetricsData) -> dict[str, Any]:
-        """Resources in their order; neighbours that are alike are one, since Java clients have one for each metric."""
+    def convert(self, data: MetricsData) -> dict[str, Any]:
+        """Resources in order; equal neighbours are merged, since Java clients have one for each metric."""
         resources: list[dict[str, Any]] = []
         for found in self.some(data.resource_metrics):
             attributes = self.attributes(found.resource.attributes)
@@ -63,7 +63,7 @@ class _Teller:
         return {"resources": resources}
 
     def some(self, items: Iterable[Any]) -> Iterator[Any]:
-        """As many as the bound allows; the others are counted."""
+        """As many items as the bound allows; the rest is counted."""
         for item in items:
             if self.left > 0:
                 self.left -= 1
@@ -74,54 +74,54 @@ class _Teller:
     def metrics(self, resource: ResourceMetrics) -> Iterator[dict[str, Any]]:
         for scope in self.some(resource.scope_metrics):
             for metric in self.some(scope.metrics):
-                told = self.metric(metric)
+                fields = self.metric(metric)
                 if scope.scope.name:
-                    told["scope"] = scope.scope.name
-                yield told
+                    fields["scope"] = scope.scope.name
+                yield fields
 
     def metric(self, metric: Metric) -> dict[str, Any]:
-        told: dict[str, Any] = {"name": metric.name}
+        fields: dict[str, Any] = {"name": metric.name}
         if metric.description:
-            told["description"] = metric.description
+            fields["description"] = metric.description
         if metric.unit:
-            told["unit"] = metric.unit
+            fields["unit"] = metric.unit
         kind = metric.WhichOneof("data")
-        told["type"] = kind
+        fields["type"] = kind
         if kind is None:
-            return {**told, "points": []}
+            return {**fields, "points": []}
         data = getattr(metric, kind)
         if kind not in {"gauge", "summary"}:
-            told["temporality"] = _temporality(data.aggregation_temporality)
+            fields["temporality"] = _temporality(data.aggregation_temporality)
         if kind == "sum":
-            told["monotonic"] = data.is_monotonic
-        told["points"] = [self.point(kind, point) for point in self.some(data.data_points)]
-        return told
+            fields["monotonic"] = data.is_monotonic
+        fields["points"] = [self.point(kind, point) for point in self.some(data.data_points)]
+        return fields
 
     def point(self, kind: str, point: Any) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         attributes = self.attributes(point.attributes)
         if attributes:
-            told["attributes"] = attributes
+            fields["attributes"] = attributes
         if point.start_time_unix_nano:
-            told["start_time_unix_nano"] = point.start_time_unix_nano
-        told["time_unix_nano"] = point.time_unix_nano
+            fields["start_time_unix_nano"] = point.start_time_unix_nano
+        fields["time_unix_nano"] = point.time_unix_nano
         if kind not in _COLUMNS:
             which = point.WhichOneof("value")
-            told["value"] = None if which is None else getattr(point, which)
-            return told
+            fields["value"] = None if which is None else getattr(point, which)
+            return fields
         for name in _COLUMNS[kind]:
             if not point.DESCRIPTOR.fields_by_name[name].has_presence or point.HasField(name):
                 value = getattr(point, name)
-                told[name] = value if isinstance(value, int | float) else list(value)
+                fields[name] = value if isinstance(value, int | float) else list(value)
         if kind == "exponential_histogram":
             for side in ("positive", "negative"):
                 buckets = getattr(point, side)
-                told[side] = {"offset": buckets.offset, "bucket_counts": list(buckets.bucket_counts)}
+                fields[side] = {"offset": buckets.offset, "bucket_counts": list(buckets.bucket_counts)}
         elif kind == "summary":
-            told["quantile_values"] = [
+            fields["quantile_values"] = [
                 {"quantile": one.quantile, "value": one.value} for one in self.some(point.quantile_values)
             ]
-        return told
+        return fields
 
     def attributes(self, pairs: Iterable[KeyValue]) -> dict[str, Any]:
         return {pair.key: self.value(pair.value) for pair in self.some(pairs)}
@@ -140,7 +140,7 @@ class _Teller:
 
 
 def _temporality(number: int) -> str | int:
-    """`delta` or `cumulative`; the number where it has no name: enums are open, any can come."""
+    """`delta` or `cumulative`; the number if it has no name: enums are open."""
     try:
         name: str = AggregationTemporality.Name(number)
     except ValueError:

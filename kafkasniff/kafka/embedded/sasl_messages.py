@@ -1,10 +1,10 @@
-"""Messages of SASL mechanisms: which one it is, and what in it is no secret.
+"""Messages of SASL mechanisms: their kind, and their non-secret parts.
 
-Names are told, secrets never: no password, nonce, salt, proof, signature, token or ticket. Users' names are told
-(PLAIN's and SCRAM's authcid, authzid), and what the broker says went wrong. Only messages that are whole and of the
-mechanism's form are read, since a name in a malformed one could be anything.
+Secrets are never shown: no password, nonce, salt, proof, signature, token or ticket. User names are shown (PLAIN's and
+SCRAM's authcid, authzid), as is the broker's error description. Only complete messages of the mechanism's format are
+decoded, since a name in a malformed one could be anything.
 
-The mechanism is that of the connection's SaslHandshake; without one only what cannot be anything else is named.
+The mechanism is that of the connection's SaslHandshake; without one only unambiguous messages are named.
 PLAIN: RFC 4616; SCRAM: RFC 5802, section 7, with Kafka's extension `tokenauth` (KIP-48); OAUTHBEARER: RFC 7628,
 section 3, with Kafka's extensions (KIP-342); GSSAPI: RFC 4121, section 4, RFC 2743, section 3.1.
 """
@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.context import DecodeContext
+from kafkasniff.kafka.schema.context import DecodeContext
 from kafkasniff.model import Body, Direction
 
 __all__ = [
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 MAX_MESSAGE: Final = 64 << 10
-"""A longer message is not looked into: Kafka's own bound is 512 kB, for Kerberos tickets with many group SIDs."""
+"""Longer messages are not decoded: Kafka's own bound is 512 kB, for Kerberos tickets with many group SIDs."""
 MAX_ERROR: Final = 1000
-"""A longer description of an error is not told."""
+"""Longer error descriptions are not shown."""
 
 _PRINTABLE: Final = rb"[\x21-\x2b\x2d-\x7e]+"
 _BASE64: Final = rb"[A-Za-z0-9+/]+={0,2}"
-# A saslname: no comma and no equals sign but in =2C and =3D.
+# A saslname: no comma, and an equals sign only in =2C and =3D.
 _NAME: Final = rb"(?:[^\x00,=]|=2C|=3D)+"
 _GS2: Final = rb"(?:n|y|p=[A-Za-z0-9.-]+),(?:a=(?P<authzid>" + _NAME + rb"))?,"
 _CLIENT_FIRST: Final = re.compile(
@@ -62,7 +62,7 @@ def handshake_request(body: Body, _version: int, context: DecodeContext) -> None
     if isinstance(mechanism, str):
         context.carry = mechanism
         if context.memory is not None:
-            # From here on, not from the answer on: that may be missing.
+            # From now on, not from the answer on: that may be missing.
             context.memory.sasl_mechanism = mechanism
 
 
@@ -86,17 +86,16 @@ def _authenticate(body: Body, direction: Direction, context: DecodeContext) -> N
     data = context.revealed(body.get("auth_bytes"))
     if data:
         mechanism = None if context.memory is None else context.memory.sasl_mechanism
-        told = describe_message(mechanism, direction, data)
-        if told is not None:
-            body["_auth_bytes"] = told
+        described = describe_message(mechanism, direction, data)
+        if described is not None:
+            body["_auth_bytes"] = described
 
 
 def describe_message(mechanism: str | None, direction: Direction, data: bytes) -> Body | None:
-    """`{"mechanism", "message", …}`: which message this is, null where that is not known; None where nothing is known.
+    """`{"mechanism", "message", …}`: the kind of message, null if unknown; None if nothing is known.
 
-    `mechanism` is null where no handshake told it. More keys, where the message has them: `username`, `authzid`,
-    `token_auth` (SCRAM with a delegation token, whose id is the username), `iterations`, `extensions` (their names),
-    `error`.
+    `mechanism` is null without a handshake. More keys, if the message has them: `username`, `authzid`, `token_auth`
+    (SCRAM with a delegation token, whose id is the username), `iterations`, `extensions` (their names), `error`.
     """
     if not data:
         return None
@@ -116,7 +115,7 @@ def describe_message(mechanism: str | None, direction: Direction, data: bytes) -
 
 
 def _text(data: bytes | None) -> str | None:
-    """Text for a reader; None where the bytes are missing or not UTF-8."""
+    """Text for a reader; None if the bytes are missing or not UTF-8."""
     if data is None:
         return None
     try:
@@ -130,7 +129,7 @@ def _saslname(data: bytes | None) -> str | None:
     return None if text is None else text.replace("=2C", ",").replace("=3D", "=")
 
 
-def _told(message: str, **facts: object) -> Body:
+def _described(message: str, **facts: object) -> Body:
     return {"message": message, **{name: fact for name, fact in facts.items() if fact is not None}}
 
 
@@ -139,25 +138,25 @@ def _plain(data: bytes) -> Body | None:
     if len(parts) != 3 or not parts[1] or not parts[2]:
         return None
     authzid, username = _text(parts[0] or None), _text(parts[1])
-    return _told("credentials", username=username, authzid=authzid)
+    return _described("credentials", username=username, authzid=authzid)
 
 
 def _scram(data: bytes, direction: Direction) -> Body | None:
     if direction == "request":
         first = _CLIENT_FIRST.fullmatch(data)
         if first is not None:
-            return _told(
+            return _described(
                 "client-first",
                 username=_saslname(first["username"]),
                 authzid=_saslname(first["authzid"]),
                 token_auth=True if b"tokenauth=true" in first["extensions"].split(b",") else None,
             )
-        return _told("client-final") if _CLIENT_FINAL.fullmatch(data) else None
+        return _described("client-final") if _CLIENT_FINAL.fullmatch(data) else None
     first = _SERVER_FIRST.fullmatch(data)
     if first is not None:
-        return _told("server-first", iterations=int(first["iterations"]))
+        return _described("server-first", iterations=int(first["iterations"]))
     final = _SERVER_FINAL.fullmatch(data)
-    return None if final is None else _told("server-final", error=_text(final["error"]))
+    return None if final is None else _described("server-final", error=_text(final["error"]))
 
 
 def _oauth(data: bytes, direction: Direction, *, known: bool) -> Body | None:
@@ -169,31 +168,31 @@ def _oauth(data: bytes, direction: Direction, *, known: bool) -> Body | None:
             if "auth" in names:
                 names.remove("auth")
                 extensions = names or None
-                found = _told("client-initial", authzid=_saslname(initial["authzid"]), extensions=extensions)
+                found = _described("client-initial", authzid=_saslname(initial["authzid"]), extensions=extensions)
         elif known and data == b"\x01":
-            found = _told("client-error-ack")
+            found = _described("client-error-ack")
     elif known:
         found = _oauth_error(data)
     return None if found is None else {"mechanism": "OAUTHBEARER", **found}
 
 
 def _oauth_error(data: bytes) -> Body | None:
-    """The JSON object that a broker refuses a token with."""
+    """The JSON object with which a broker refuses a token."""
     if len(data) > MAX_ERROR:
         return None
     try:
-        # Strict: Python's own reader lets through halves of surrogate pairs, which nothing can write again.
+        # Strict: Python's own parser accepts unpaired surrogates, which cannot be written again.
         parsed = msgspec.json.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     if not isinstance(parsed, dict):
         return None
     error = {name: parsed[name] for name in _BEARER_ERROR_FIELDS if isinstance(parsed.get(name), str)}
-    return _told("server-error", error=error or None)
+    return _described("server-error", error=error or None)
 
 
 def _gssapi(data: bytes, *, known: bool) -> Body | None:
-    """By the token's header: an initial token names its mechanism, those that follow are Kerberos' own."""
+    """By the token's header: an initial token names its mechanism, later ones are Kerberos' own."""
     if data[0] == 0x60:
         # ASN.1 length: one byte, or 0x80 + the number of bytes that it takes.
         start = 2 + (data[1] & 0x7F if len(data) > 1 and data[1] > 0x80 else 0)
@@ -201,7 +200,7 @@ def _gssapi(data: bytes, *, known: bool) -> Body | None:
             token = data[start + len(_KERBEROS) :][:2]
             return {"mechanism": "GSSAPI", "message": _KERBEROS_TOKENS.get(token)}
         if known and data.startswith(_SPNEGO, start):
-            return _told("spnego")
+            return _described("spnego")
         return None
     message = _KERBEROS_PER_MESSAGE.get(data[:2]) if known else None
-    return None if message is None else _told(message)
+    return None if message is None else _described(message)

@@ -1,6 +1,6 @@
 "use strict";
-// What the page does beyond HTML: filters, the switch between light and dark, ladders that open when a link leads into
-// them. Without scripts all of it is there, and open to reading, printing and links.
+// Filters, the switch between light and dark, and ladders that open when a link leads into them. Without scripts, the
+// whole page can still be read, printed and linked to.
 (() => {
   const root = document.documentElement;
   root.classList.add("scripted");

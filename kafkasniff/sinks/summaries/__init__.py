@@ -1,24 +1,24 @@
-"""What a line says about a message besides its head: the few fields that matter for its API.
+"""The summary at the end of a message's line: the few fields that matter for its API.
 
 The summary of an API is a template (`dissectors/summaries.txt`); APIs without one get `general`. Errors, throttling and
-messages within messages are shown in the same way for all.
+nested messages are shown in the same way for all.
 """
 
 from __future__ import annotations
 
 from kafkasniff.model import Message
 from kafkasniff.sinks.names import nested_field
-from kafkasniff.sinks.paint import Paint
 from kafkasniff.sinks.summaries.envelope import envelope
 from kafkasniff.sinks.summaries.general import general
 from kafkasniff.sinks.summaries.phrases import error_phrase
 from kafkasniff.sinks.summaries.templates import render_of
+from kafkasniff.text.paint import Paint
 
 __all__ = ["summary"]
 
 
 def summary(message: Message, paint: Paint) -> str:
-    """The end of a message's line, safe to print; "" where there is nothing to show. Hot."""
+    """The end of a message's line, escaped; "" if there is nothing to show. Hot."""
     body, key = message.body, message.api_key
     if body is None or key is None:
         return ""

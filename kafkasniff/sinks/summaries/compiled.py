@@ -1,7 +1,7 @@
-"""Templates for the native kernel: tables, one for each version, by which it writes summaries from the bytes of bodies.
+"""Templates for the native kernel: one table per version, with which it writes summaries from the bytes of bodies.
 
-What a version lacks is settled here. A template that needs more than fields, such as what was read inside of bytes, has
-no table: then the interpreter makes the summaries, as it does of bodies that the kernel leaves.
+Fields that a version lacks are resolved here. A template that needs more than fields, such as embedded structures, has
+no table: then the interpreter makes the summaries, as it does for bodies that the kernel leaves to Python.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.dissectors import api
+from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.embedded.operations import names_only
-from kafkasniff.kafka.layout import Field, Struct
-from kafkasniff.kafka.message_plan import request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.schema.layout import Field, Struct
 from kafkasniff.model import Direction
 from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.general import LEFT_OUT
@@ -45,23 +45,23 @@ _NAMES: Final = ("name", "topic", "topic_name")
 _NUMBERS: Final = frozenset({"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "error"})
 
 
-class _LeftToPython(Exception):  # noqa: N818 - no error: the interpreter makes such summaries
-    """The template needs what the kernel does not have."""
+class _LeftToPython(Exception):  # noqa: N818 - not an error: the interpreter makes such summaries
+    """The template needs data that the kernel does not have."""
 
 
 class _Place(msgspec.Struct, frozen=True, eq=False):
-    """A struct that nodes are about: its layout, where it is, and whose slots its fields have."""
+    """A struct that nodes refer to: its layout, its path, and the scope of its fields' slots."""
 
     struct: Struct
     shape: Shape
     path: tuple[str, ...]
     scope: Scope
     topic: _Place | None = None
-    """The struct around, by whose topic a partition is named."""
+    """The enclosing struct, which names a partition's topic."""
 
 
 def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
-    """The table for the summaries of bodies of a kind; None where Python makes them all."""
+    """The table for the summaries of bodies of a kind; None if Python makes them all."""
     found = api(api_key)
     if found is None or version not in found.versions:
         return None
@@ -72,7 +72,7 @@ def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
     nodes = template(found.name, direction)
     root = plan.schema.root
     if nodes is None:
-        # The general summary of a body that has nothing to show.
+        # The general summary of a body without anything to show.
         if {field.name for field in (*root.fields, *root.tagged)} - LEFT_OUT:
             return None
         nodes = syntax.Parts(((),))
@@ -137,7 +137,7 @@ class _Compiler:
         return [word for node in body for word in self._node(node, place)]
 
     def _nothing(self, text: str = "") -> list[Word]:
-        """What is shown of a field that the version lacks."""
+        """The output for a field that the version lacks."""
         return node_of("nothing", *self._table.text(text))
 
     def _value(self, node: syntax.Value, place: _Place) -> list[Word]:
@@ -271,8 +271,8 @@ class _Compiler:
         return self._uses.setdefault(path, Use())
 
     def _slot(self, place: _Place, field: Field, path: tuple[str, ...] = ()) -> Slot:
-        """Where the value of a field is kept; `path`: of the structs between it and the place."""
-        # What is hidden, or read in another way where it is, is Python's.
+        """The slot of a field's value; `path`: of the structs between it and the place."""
+        # Fields that are hidden, or interpreted, are left to Python.
         if field.secret != "no" or (field.payload and field.type != "records"):
             raise _LeftToPython
         use = self._use((*place.path, *path, field.name))
@@ -282,7 +282,7 @@ class _Compiler:
         return use.slot
 
     def _found(self, path: syntax.Path, place: _Place) -> tuple[Field, Slot] | None:
-        """The field at a path through structs, and its slot; None where the version has none."""
+        """The field at a path through structs, and its slot; None if the version has none."""
         struct: Struct | None = place.struct
         field: Field | None = None
         for depth, name in enumerate(path):
@@ -296,7 +296,7 @@ class _Compiler:
         return field, self._slot(place, field, path[:-1])
 
     def _counted(self, path: syntax.Path, place: _Place) -> Slot | None:
-        """Where the number of elements of an array, or of arrays within arrays, is kept; None where there are none."""
+        """The slot for the number of elements of an array, or of nested arrays; None if there are none."""
         struct: Struct | None = place.struct
         field: Field | None = None
         within = False
@@ -316,7 +316,7 @@ class _Compiler:
         return use.sum
 
     def _topic(self, place: _Place) -> tuple[Slot | int, Slot | int]:
-        """The slots of a topic's name and id; both stand in front of what is shown with them."""
+        """The slots of a topic's name and id; both precede the fields shown with them."""
         named = next((field for name in _NAMES if (field := _field(place.struct, name)) is not None), None)
         by_id = _field(place.struct, "topic_id")
         for field in (named, by_id):

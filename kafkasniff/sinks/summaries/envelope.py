@@ -1,4 +1,4 @@
-"""The summary of a message that holds another one, which a broker forwards."""
+"""The summary of a message with a nested one, which a broker forwards."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import msgspec
 
 from kafkasniff.model import Body, Message
 from kafkasniff.sinks.names import nested_field
-from kafkasniff.sinks.paint import Paint
-from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.phrases import amount, error_phrase
+from kafkasniff.text.paint import Paint
+from kafkasniff.text.printable import word
 
 __all__ = ["envelope"]
 
 
 def envelope(message: Message, paint: Paint, summary: Callable[[Message, Paint], str]) -> str:
-    """The message in an Envelope, as `summary` tells it, with its API in front; in a request, whose it is."""
+    """The `summary` of the message in an Envelope, preceded by its API, and in a request by its sender."""
     body = message.body or {}
     outer = [error for error in message.errors if not error.path.startswith("_response.")]
-    told = error_phrase(msgspec.structs.replace(message, errors=tuple(outer)), paint) if outer else ""
+    errors = error_phrase(msgspec.structs.replace(message, errors=tuple(outer)), paint) if outer else ""
     request = message.type == "request"
     inside = body.get("_request" if request else "_response")
     if isinstance(inside, dict) and inside.get("api_key") is not None:
         text = _inside(message, inside, paint, summary)
-        return f"{told}; {text}" if told else text
+        return f"{errors}; {text}" if errors else text
     value = body.get(nested_field(message) or "")
     if isinstance(value, dict) and "redacted" in value:
-        return told or f"{amount(value['redacted'])}, redacted"
-    return told or (amount(len(value)) if isinstance(value, bytes) else "")
+        return errors or f"{amount(value['redacted'])}, redacted"
+    return errors or (amount(len(value)) if isinstance(value, bytes) else "")
 
 
 def _inside(message: Message, inside: Body, paint: Paint, summary: Callable[[Message, Paint], str]) -> str:
@@ -52,12 +52,12 @@ def _inside(message: Message, inside: Body, paint: Paint, summary: Callable[[Mes
     )
     if message.type == "request":
         head += f" corr {inside.get('correlation_id')} of {_sender(message.body or {}, inside)}"
-    told = summary(inner, paint)
-    return f"{head}: {told}" if told else head
+    text = summary(inner, paint)
+    return f"{head}: {text}" if text else head
 
 
 def _sender(body: Body, inside: Body) -> str:
-    """The client id, and as whom and from where it sent the request."""
+    """The client id, and the principal and address that sent the request."""
     parts = []
     principal = body.get("_request_principal")
     if isinstance(principal, dict):

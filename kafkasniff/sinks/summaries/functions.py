@@ -1,7 +1,6 @@
-"""Functions that templates may call: phrases that need more than fields, such as what was read inside of bytes.
+"""Functions for templates: phrases that need more than fields, such as embedded structures.
 
-Each takes a struct and the name of the topic around it. Its phrase is safe to print, and empty where there is nothing
-to show.
+Each takes a struct and the name of the enclosing topic. Its phrase is escaped, and empty if there is nothing to show.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from kafkasniff.kafka.cluster_metadata import TOPIC_ID
+from kafkasniff.kafka.apis.cluster_metadata import TOPIC_ID
 from kafkasniff.model import Body
-from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.members import assigned, joins
 from kafkasniff.sinks.summaries.phrases import address, amount, count, few, rows
 from kafkasniff.sinks.summaries.sasl import message_phrase
+from kafkasniff.text.printable import word
 
 __all__ = ["FUNCTIONS", "INTERNAL", "record_types"]
 
@@ -27,7 +26,7 @@ _DULL: Final = "NoOpRecord"
 """A controller writes one every half a second."""
 
 INTERNAL: Final = ("__", TOPIC_ID)
-"""How the names begin of the topics whose records have types."""
+"""Prefixes of the topics whose records have types."""
 
 
 def record_types(topic: str, records: object) -> str:
@@ -38,7 +37,7 @@ def record_types(topic: str, records: object) -> str:
     for batch in rows(records.get("batches")):
         for record in rows(batch.get("records")):
             control = record.get("_control")
-            # What deletes has no value.
+            # A deletion has no value.
             read = record.get("_value") or record.get("_key") or {}
             name = control.get("name") if isinstance(control, dict) else read.get("type")
             if isinstance(name, str):
@@ -53,7 +52,7 @@ def _types(item: Body, topic: str) -> str:
 
 
 def _cut_batches(item: Body, _topic: str) -> str:
-    """Bytes of a slice of the log that belong to batches it does not hold whole."""
+    """Bytes of a slice of the log that belong to truncated batches."""
     records = item.get("unaligned_records")
     if not isinstance(records, dict):
         return ""
@@ -66,7 +65,7 @@ def _address(item: Body, _topic: str) -> str:
 
 
 def _acquired(item: Body, _topic: str) -> str:
-    """Records that a member of a share group was given, from ranges of offsets."""
+    """Number of records that a member of a share group acquired, from ranges of offsets."""
     return str(sum(_span(one) for one in rows(item.get("acquired_records"))))
 
 
@@ -76,7 +75,7 @@ def _span(item: Body) -> int:
 
 
 def _joins(item: Body, _topic: str) -> str:
-    # A member says the same with each protocol that it knows.
+    # A member repeats its data for each protocol that it supports.
     return next(filter(None, (joins(one.get("_metadata")) for one in rows(item.get("protocols")))), "")
 
 
@@ -85,7 +84,7 @@ def _assigned(item: Body, _topic: str) -> str:
 
 
 def _assignments(item: Body, _topic: str) -> str:
-    """What the leader of a group gives to its members."""
+    """The assignments of a group's leader to its members."""
     read = [assigned(one.get("_assignment")) for one in rows(item.get("assignments"))]
     return few([one for one in read if one is not None], "; ")
 
@@ -95,7 +94,7 @@ def _sasl(item: Body, _topic: str) -> str:
 
 
 def _metrics(item: Body, _topic: str) -> str:
-    """`3 metrics (a, b, +1 more)`, where they were read."""
+    """`3 metrics (a, b, +1 more)`, if they were decoded."""
     read = item.get("_metrics")
     if not isinstance(read, dict):
         return ""
@@ -115,4 +114,4 @@ FUNCTIONS: Final[dict[str, Callable[[Body, str], str]]] = {
     "sasl": _sasl,
     "types": _types,
 }
-"""By the names that templates call them by."""
+"""By their names in templates."""

@@ -1,25 +1,25 @@
-"""The summary of an API that has none of its own: names first, then what is neither null nor a default."""
+"""The summary of an API without a template: names first, then values that are neither null nor a default."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from kafkasniff.kafka.layout import Struct
+from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.model import Body, Message
 from kafkasniff.sinks.names import enum_name, layout_of
-from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.phrases import NO_ID, amount, few, label_of
+from kafkasniff.text.printable import word
 
 __all__ = ["LEFT_OUT", "general"]
 
 FIELDS_SHOWN: Final = 4
-"""Fields of a body that its line shows."""
+"""Number of fields of a body shown in a line."""
 BYTES_SHOWN: Final = 32
-"""A longer bytes field is told by its size."""
+"""Longer bytes fields are shown only by their size."""
 
-# Told elsewhere (errors, throttling) or of no interest in a line.
+# Shown elsewhere (errors, throttling) or not interesting in a line.
 LEFT_OUT: Final = frozenset({"throttle_time_ms", "error_code", "error_message", "timeout_ms", "_unknown_tags"})
-"""Fields that it does not show."""
+"""Fields that are not shown."""
 _DULL: Final[tuple[object, ...]] = (None, "", -1, NO_ID)
 
 
@@ -28,28 +28,28 @@ def _scalar(name: str, value: object, enum: str | None) -> str:
         return name.replace("_", " ") if value else ""
     if isinstance(value, bytes) and len(value) > BYTES_SHOWN:
         return f"{name} {amount(len(value))}"
-    told = None if enum is None else enum_name(enum, value)
-    return f"{name.removesuffix('_id')} {word(value) if told is None else told}"
+    name_of = None if enum is None else enum_name(enum, value)
+    return f"{name.removesuffix('_id')} {word(value) if name_of is None else name_of}"
 
 
 def _array(name: str, value: list[Any]) -> str:
     if not value:
         return ""
     if isinstance(value[0], dict):
-        # What has an error of its own is told with the errors.
+        # Elements with an error are shown with the errors.
         items = [item for item in value if isinstance(item, dict) and not item.get("error_code")]
-        told = [label for label in map(label_of, items) if label is not None]
-        if len(told) < len(items):
+        labels = [label for label in map(label_of, items) if label is not None]
+        if len(labels) < len(items):
             return f"{len(value)} {name}"
-        return f"{name} {few(told)}" if told else ""
+        return f"{name} {few(labels)}" if labels else ""
     return f"{name} {few([word(item) for item in value])}"
 
 
 def general(message: Message) -> str:
-    """The first few fields of a body that say something."""
+    """The first few significant fields of a body."""
     body = message.body or {}
     if body.keys() <= LEFT_OUT:
-        return ""  # so it is with the responses of many APIs
+        return ""  # as for the responses of many APIs
     return _fields(body, layout_of(message))
 
 

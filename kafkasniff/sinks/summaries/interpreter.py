@@ -1,6 +1,6 @@
-"""Templates applied to bodies: nodes to closures, which are the specification of what the kernel writes.
+"""Templates applied to bodies: nodes to closures, which are the specification of the kernel's summaries.
 
-Bodies may end early and may hold nulls anywhere, so every field is looked up as if it could be missing.
+Bodies may be truncated and may contain nulls anywhere, so every field is looked up as if it could be missing.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkasniff.errors import DefinitionError
-from kafkasniff.kafka.definition import FieldDefinition
+from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import Body
 from kafkasniff.sinks.names import enum_name
-from kafkasniff.sinks.printable import WORDS, word
 from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.functions import FUNCTIONS
 from kafkasniff.sinks.summaries.phrases import (
@@ -26,12 +25,13 @@ from kafkasniff.sinks.summaries.phrases import (
     rows,
     topic_of,
 )
+from kafkasniff.text.printable import WORDS, word
 
 __all__ = ["Render", "Shape", "fields_at", "interpreter", "is_number", "shape_at"]
 
 Render = Callable[[Body, str, int], str | None]
-"""What a node makes of a struct: its text, None where it has nothing to show. With the name of the topic around the
-struct, and the version of the message."""
+"""Renders a node for a struct: its text, None if it has nothing to show. Takes the struct, the name of the enclosing
+topic, and the version of the message."""
 Shape = tuple[FieldDefinition, ...]
 """The fields of a struct, in all versions."""
 _Condition = Callable[[Body, int], bool]
@@ -40,7 +40,7 @@ _TEXTS: Final = frozenset({"string", "bytes", "uuid"})
 
 
 def shape_at(shape: Shape, path: syntax.Path) -> FieldDefinition | None:
-    """The field at a path, in the first of its versions; None where no version has one."""
+    """The field at a path, in the first of its versions; None if no version has one."""
     field: FieldDefinition | None = None
     for name in path:
         field = next((one for one in shape if one.name == name), None)
@@ -58,7 +58,7 @@ def fields_at(shape: Shape, path: syntax.Path) -> Shape:
 
 
 def is_number(field: FieldDefinition | None) -> bool:
-    """Whether a field holds a number, so that where it is missing there is no word to show."""
+    """Whether a field holds a number, so that there is no word to show if it is missing."""
     return field is None or field.type not in _TEXTS
 
 
@@ -72,7 +72,7 @@ def interpreter(template: syntax.Parts, shape: Shape) -> Callable[[Body, int], s
 
 
 def _node(node: syntax.Node, shape: Shape) -> tuple[Render, str]:
-    """With what is shown where it has nothing to show, but has to."""
+    """The node's function, and its output if it has nothing to show but must show something."""
     match node:
         case syntax.Text(text):
             return (lambda _item, _topic, _version: text), ""
@@ -105,7 +105,7 @@ def _node(node: syntax.Node, shape: Shape) -> tuple[Render, str]:
 
 
 def _pieces(body: syntax.Sequence, shape: Shape) -> tuple[list[tuple[str, Render, str]], str]:
-    """Nodes, each with the text in front of it and what is shown in its place, and the text behind the last one."""
+    """Nodes, each with the text before it and its substitute, and the text after the last one."""
     found: list[tuple[str, Render, str]] = []
     before = ""
     for node in body:
@@ -118,7 +118,7 @@ def _pieces(body: syntax.Sequence, shape: Shape) -> tuple[list[tuple[str, Render
 
 
 def _flat(body: syntax.Sequence) -> syntax.Sequence:
-    """The same with the nodes of phrases in their places."""
+    """The same with phrases replaced by their nodes."""
     found: list[syntax.Node] = []
     for node in body:
         match node:
@@ -130,7 +130,7 @@ def _flat(body: syntax.Sequence) -> syntax.Sequence:
 
 
 def _sequence(body: syntax.Sequence, shape: Shape) -> Callable[[Body, str, int], str]:
-    """All nodes one behind the other. Hot."""
+    """All nodes in sequence. Hot."""
     pieces, tail = _pieces(_flat(body), shape)
     if not pieces:
         return lambda _item, _topic, _version: tail
@@ -186,7 +186,7 @@ def _choice(choice: syntax.Choice, shape: Shape) -> Render:
 
 
 def _all_of(body: syntax.Sequence, shape: Shape) -> Render:
-    """All nodes one behind the other, None where one of them has nothing to show."""
+    """All nodes in sequence, None if one of them has nothing to show."""
     pieces, tail = _pieces(body, shape)
 
     def render(item: Body, topic: str, version: int) -> str | None:
@@ -267,7 +267,7 @@ def _count(node: syntax.Count, shape: Shape) -> Render:
 
 
 def _total(value: Any, path: syntax.Path) -> int:
-    """How many elements the arrays at a path have, which leads through arrays of structs."""
+    """Total number of elements of the arrays at a path through arrays of structs."""
     value = value.get(path[0])
     if len(path) == 1:
         return len(lists(value))
@@ -320,7 +320,7 @@ def _each(node: syntax.Each, shape: Shape) -> Render:
 
 
 def _getter(path: syntax.Path | list[str]) -> Callable[[Body], Any]:
-    """What leads to the value at a path; None where a struct on the way is missing."""
+    """A function for the value at a path; None if a struct on the path is missing."""
     if len(path) == 1:
         name = path[0]
         return lambda item: item.get(name)
@@ -333,7 +333,7 @@ def _getter(path: syntax.Path | list[str]) -> Callable[[Body], Any]:
             if not isinstance(value, dict):
                 return None
         if last == "base_offset" and "batches" in value:
-            # Of records: that of their first batch.
+            # For records: that of their first batch.
             return value["batches"][0].get(last) if value["batches"] else None
         return value.get(last)
 
@@ -375,7 +375,7 @@ def _condition(test: syntax.Test) -> _Condition:
 
 
 def _is_some(item: Body, path: syntax.Path) -> bool:
-    """Whether a value at a path, which may lead through arrays, says something."""
+    """Whether a value at a path, possibly through arrays, is neither null, empty nor 0."""
     value = item.get(path[0])
     if len(path) == 1:
         return _says(value)

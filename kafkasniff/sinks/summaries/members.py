@@ -1,21 +1,21 @@
-"""Phrases for what members of classic groups tell each other: subscriptions, assignments, Connect and Streams tasks."""
+"""Phrases for data that members of classic groups exchange: subscriptions, assignments, Connect and Streams tasks."""
 
 from __future__ import annotations
 
 from kafkasniff.model import Body
-from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.phrases import few, first_words, lists, named_partitions, rows
+from kafkasniff.text.printable import word
 
 __all__ = ["assigned", "joins"]
 
 TASKS_SHOWN = 6
-"""Tasks of one kind that a line shows."""
+"""Tasks of one kind shown in a line."""
 _ITSELF = -1
-"""Stands for the connector itself among its tasks (ConnectProtocol.CONNECTOR_TASK)."""
+"""Represents the connector itself among its tasks (ConnectProtocol.CONNECTOR_TASK)."""
 
 
 def joins(read: object) -> str:
-    """`subscribes orders, owns orders-0,1` or `worker http://…` for `_metadata`; "" where the bytes were not read."""
+    """`subscribes orders, owns orders-0,1` or `worker http://…` for `_metadata`; "" if the bytes were not decoded."""
     value = _value(read)
     if value is None:
         return ""
@@ -23,13 +23,13 @@ def joins(read: object) -> str:
         return f"worker {word(value['url'])}"
     if "topics" not in value:
         return ""
-    told = f"subscribes {first_words(lists(value['topics'])) or 'nothing'}"
+    phrase = f"subscribes {first_words(lists(value['topics'])) or 'nothing'}"
     owned = named_partitions(value.get("owned_partitions"))
-    return f"{told}, owns {owned}" if owned else told
+    return f"{phrase}, owns {owned}" if owned else phrase
 
 
 def assigned(read: object) -> str | None:
-    """`orders-0,1`, `nothing`, or Connect's connectors and tasks for `_assignment`; None where it was not read."""
+    """`orders-0,1`, `nothing`, or Connect's connectors and tasks for `_assignment`; None if it was not decoded."""
     value = _value(read)
     if value is None:
         return None
@@ -64,7 +64,7 @@ def _connect(value: Body) -> str:
 
 
 def _connectors(assignment: object) -> list[str]:
-    """`connector copy`, `copy-0,1` (as Connect names its tasks)."""
+    """`connector copy`, `copy-0,1` (Connect's names for its tasks)."""
     phrases = []
     for item in rows(assignment):
         name, tasks = word(item.get("connector")), lists(item.get("tasks"))

@@ -1,4 +1,4 @@
-"""Phrases that the summaries are made of. Every value that comes from the wire goes through `word`."""
+"""Phrases for summaries. Every value from the wire goes through `word`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kafkasniff.model import Body, ErrorCode, Message
 from kafkasniff.sinks.names import error_name
-from kafkasniff.sinks.paint import Paint
-from kafkasniff.sinks.printable import word
+from kafkasniff.text.paint import Paint
+from kafkasniff.text.printable import word
 
 __all__ = [
     "NO_ID",
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The all-zero uuid, which stands for none."""
+"""The all-zero uuid, which means "none"."""
 SHOWN: Final = 3
-"""Items of a list that a line shows; of the rest it tells the number."""
+"""Items of a list shown in a line; of the rest the number is shown."""
 PARTITIONS_SHOWN: Final = 6
-"""Partition numbers of one topic that a line shows."""
+"""Partition numbers of one topic shown in a line."""
 
 _MESSAGE_WIDTH: Final = 160
 _STEP: Final = re.compile(r"([a-z_0-9]+)(?:\[(\d+)\])?")
@@ -57,14 +57,14 @@ _NAME_FIELDS: Final = (
 )
 
 
-@lru_cache(maxsize=4096)  # sizes come again and again, and formatting a float takes long
+@lru_cache(maxsize=4096)  # sizes repeat, and formatting a float takes long
 def amount(size: int) -> str:
-    """Bytes in two or three digits: `512 B`, `3.1 kB`, `42 MB` (1 kB = 1000 B)."""
+    """Bytes with two or three digits: `512 B`, `3.1 kB`, `42 MB` (1 kB = 1000 B)."""
     if size < 1000:
         return f"{size} B"
     value = size / 1000
     for unit in ("kB", "MB", "GB"):
-        # Where rounding gives 1000, the next unit says it shorter.
+        # If rounding gives 1000, the next unit is shorter.
         if value < 999.5:
             return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
         value /= 1000
@@ -72,7 +72,7 @@ def amount(size: int) -> str:
 
 
 def rate(records: float, size: float) -> str:
-    """Records and their bytes in a second: `9.2/s (810 B/s)`, `12,345/s (1.2 MB/s)`."""
+    """Records and their bytes per second: `9.2/s (810 B/s)`, `12,345/s (1.2 MB/s)`."""
     number = f"{records:,.0f}" if records >= 100 else f"{records:.2g}" if records < 10 else f"{records:.3g}"
     return f"{number}/s ({amount(round(size))}/s)"
 
@@ -83,24 +83,24 @@ def count(number: int, noun: str) -> str:
 
 
 def few(items: Sequence[str], separator: str = ", ", shown: int = SHOWN) -> str:
-    """The first items, and how many more there are."""
+    """The first items, and the number of the rest."""
     if len(items) <= shown:
         return separator.join(items)
     return separator.join(items[:shown]) + f"{separator}+{len(items) - shown} more"
 
 
 def rows(value: object) -> list[Body]:
-    """The structs of an array; none where a body that ends early, or a null, has no array."""
+    """The structs of an array; none if a truncated body, or a null, has no array."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def lists(value: object) -> list[Any]:
-    """The elements of an array; none where there is no array."""
+    """The elements of an array; none if there is no array."""
     return value if isinstance(value, list) else []
 
 
 def topic_of(item: Body) -> str:
-    """Name of the topic that a struct is about, else its id. Hot."""
+    """Name, else id, of a struct's topic. Hot."""
     value = item.get("name")
     if value is None:
         for field in ("topic", "topic_name", "_topic_name"):
@@ -148,14 +148,14 @@ def _failed(item: object) -> bool:
 
 
 def records_phrase(records: object) -> str:
-    """`12 records 3.1 kB lz4` for a `records` value; empty where it was null or left out, `no records` for none."""
+    """`12 records 3.1 kB lz4` for a `records` value; empty if it was null or skipped, `no records` for none."""
     if not isinstance(records, dict):
         return ""
     batches = records.get("batches")
     if not batches:
         return "no records"
     if len(batches) == 1:
-        # Nearly always so, and this runs for every Produce and Fetch.
+        # The usual case, and this is called for every Produce and Fetch.
         batch = batches[0]
         total, size, codec = batch.get("record_count"), batch.get("batch_length", 0) + 12, batch.get("compression")
         codecs = "" if codec == "none" else f" {codec}"
@@ -167,12 +167,12 @@ def records_phrase(records: object) -> str:
         if codecs == " none":
             codecs = ""
         codecs += f" in {len(batches)} batches"
-    records_told = "records" if total is None else "1 record" if total == 1 else f"{total} records"
-    return f"{records_told} {amount(size)}{codecs}"
+    number = "records" if total is None else "1 record" if total == 1 else f"{total} records"
+    return f"{number} {amount(size)}{codecs}"
 
 
 def label_of(item: Body) -> str | None:
-    """What a struct is about, by its best known fields; None where it has none."""
+    """Name of a struct's subject, by its best known fields; None if it has none."""
     for field in _NAME_FIELDS:
         value = item.get(field)
         if value is not None and value != NO_ID:
@@ -181,7 +181,7 @@ def label_of(item: Body) -> str | None:
 
 
 def _place(body: Body, path: str) -> tuple[str | None, Body]:
-    """What an error code at `path` is about (`orders-0`), and the struct that holds it."""
+    """The subject of an error code at `path` (`orders-0`), and the struct that contains it."""
     node: Any = body
     label: str | None = None
     steps = _STEP.findall(path)
@@ -201,11 +201,11 @@ def _place(body: Body, path: str) -> tuple[str | None, Body]:
 
 
 def _explained(node: Body, paint: Paint) -> str:
-    """What the struct with the error code adds to it: the broker's words, the new leader."""
+    """Details next to an error code: the broker's message, the new leader."""
     text = ""
-    told = node.get("error_message")
-    if isinstance(told, str | bytes) and told:
-        text += f" {paint.dim}{word(told, _MESSAGE_WIDTH)}{paint.reset}"
+    message = node.get("error_message")
+    if isinstance(message, str | bytes) and message:
+        text += f" {paint.dim}{word(message, _MESSAGE_WIDTH)}{paint.reset}"
     leader = node.get("current_leader")
     if isinstance(leader, dict) and isinstance(leader.get("leader_id"), int) and leader["leader_id"] >= 0:
         text += f", leader now {leader['leader_id']}"
@@ -213,7 +213,7 @@ def _explained(node: Body, paint: Paint) -> str:
 
 
 def error_phrase(message: Message, paint: Paint) -> str:
-    """The errors of a response by name, each with what it is about; the same error of many partitions once."""
+    """The errors of a response by name, each with its subject; the same error of many partitions once."""
     body = message.body or {}
     if len(message.errors) == 1:
         error = message.errors[0]
@@ -237,5 +237,5 @@ def error_phrase(message: Message, paint: Paint) -> str:
 
 
 def first_words(items: Iterable[object], width: int = SHOWN) -> str:
-    """The first elements of an array of names, and how many more there are."""
+    """The first names of an array, and the number of the rest."""
     return few([word(item) for item in items], shown=width)

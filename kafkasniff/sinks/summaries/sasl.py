@@ -1,28 +1,28 @@
-"""Phrases for authentication: mechanisms, and which message of one it is; never what is in it but names."""
+"""Phrases for authentication: mechanism and kind of message; of its content only names."""
 
 from __future__ import annotations
 
-from kafkasniff.sinks.printable import word
 from kafkasniff.sinks.summaries.phrases import first_words, lists
+from kafkasniff.text.printable import word
 
 __all__ = ["message_phrase"]
 
 
-def message_phrase(told: object) -> str:
-    """`SCRAM-SHA-256 client-first, user alice` for what is known of a message; "" for nothing."""
-    if not isinstance(told, dict):
+def message_phrase(described: object) -> str:
+    """`SCRAM-SHA-256 client-first, user alice` for a described message; "" if nothing is known."""
+    if not isinstance(described, dict):
         return ""
-    head = " ".join(word(told[name]) for name in ("mechanism", "message") if told.get(name) is not None)
+    head = " ".join(word(described[name]) for name in ("mechanism", "message") if described.get(name) is not None)
     parts = [head]
-    if "username" in told:
-        parts.append(f"{'delegation token' if told.get('token_auth') else 'user'} {word(told['username'])}")
-    if told.get("authzid") not in (None, told.get("username")):
-        parts.append(f"acting as {word(told['authzid'])}")
-    if "iterations" in told:
-        parts.append(f"{told['iterations']} iterations")
-    if "extensions" in told:
-        parts.append(f"extensions {first_words(lists(told['extensions']))}")
-    if "error" in told:
-        error = told["error"]
+    if "username" in described:
+        parts.append(f"{'delegation token' if described.get('token_auth') else 'user'} {word(described['username'])}")
+    if described.get("authzid") not in (None, described.get("username")):
+        parts.append(f"acting as {word(described['authzid'])}")
+    if "iterations" in described:
+        parts.append(f"{described['iterations']} iterations")
+    if "extensions" in described:
+        parts.append(f"extensions {first_words(lists(described['extensions']))}")
+    if "error" in described:
+        error = described["error"]
         parts.append(f"error {word(error.get('status') if isinstance(error, dict) else error)}")
     return ", ".join(parts)

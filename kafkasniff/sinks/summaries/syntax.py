@@ -1,4 +1,4 @@
-"""The grammar of `dissectors/summaries.txt`, which explains it to a reader: text to the nodes of templates."""
+"""The grammar of `dissectors/summaries.txt`, which documents it: text to the nodes of templates."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 Path = tuple[str, ...]
-"""Names of fields, from the struct that a template is about inwards."""
+"""Path of field names, from the struct of the template inwards."""
 
 
 class Text(msgspec.Struct, frozen=True):
-    """What stands in the template."""
+    """Literal text of the template."""
 
     text: str
 
@@ -62,7 +62,7 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How many elements an array has, or arrays within its structs have."""
+    """Number of elements of an array, or of nested arrays."""
 
     path: Path
     noun: str
@@ -77,7 +77,7 @@ class Words(msgspec.Struct, frozen=True):
 
 
 class Each(msgspec.Struct, frozen=True):
-    """A text for each struct of an array; one that is empty does not count."""
+    """A text for each struct of an array; empty ones do not count."""
 
     path: Path
     """One or two arrays."""
@@ -87,7 +87,7 @@ class Each(msgspec.Struct, frozen=True):
     shown: int
     """0: all of them."""
     noun: str
-    """What those are that are not shown; empty: `more`."""
+    """Noun for the elements that are not shown; empty: `more`."""
     prefer: str
 
 
@@ -99,13 +99,13 @@ class Partitions(msgspec.Struct, frozen=True):
 
 
 class Label(msgspec.Struct, frozen=True):
-    """The name of a topic, with `index` the name of the topic around and the number of the partition."""
+    """The name of a topic, with `index` the name of the enclosing topic and the number of the partition."""
 
     index: str
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What a function of `functions.py` makes of the struct."""
+    """The result of a function of `functions.py` for the struct."""
 
     name: str
 
@@ -118,13 +118,13 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The first alternative that can be shown."""
+    """The first alternative with a result."""
 
     options: tuple[Option, ...]
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """Those of several parts that are not empty, joined by ", "."""
+    """The non-empty ones of several parts, joined by ", "."""
 
     parts: tuple[Sequence, ...]
     phrase: str = ""
@@ -135,7 +135,7 @@ Node = Text | Value | Count | Words | Each | Partitions | Label | Call | Choice 
 Sequence = tuple[Node, ...]
 
 MAX_DEPTH: Final = 16
-"""Phrases and braces in each other; more is a phrase that holds itself."""
+"""Maximum nesting of phrases and braces; a deeper one is a phrase that contains itself."""
 
 _PATH: Final = r"_?[a-z][a-z0-9_]*(?:\._?[a-z][a-z0-9_]*)*"
 _TEST: Final = re.compile(rf"(?P<not>!)?(?P<has>has )?(?P<path>@version|{_PATH})(?:(?P<op>>=|!=|=)(?P<operand>-?\w+))?")
@@ -156,12 +156,12 @@ _END: Final = re.compile(r"\}")
 
 
 def parse(lines: tuple[str, ...], phrases: Mapping[str, tuple[str, ...]], place: str) -> Parts:
-    """The template of these lines; raises DefinitionError, with `place` in front."""
+    """The template of these lines; raises DefinitionError, prefixed with `place`."""
     return _Parser(phrases, place).parts(lines, 0)
 
 
 def is_never_empty(body: Sequence) -> bool:
-    """Whether a text is never empty, whatever the struct holds."""
+    """Whether a text is never empty, whatever the struct contains."""
     return any(isinstance(node, Text | Label) for node in body)
 
 
@@ -182,7 +182,7 @@ class _Parser:
             if self._at < len(line):
                 raise self._error(f"{line[self._at]!r} closes nothing")
             if tests:
-                raise self._error("a condition stands within [ ]")
+                raise self._error("a condition must be within [ ]")
             found.append(body)
         self._line, self._at = outer
         return Parts(tuple(found), phrase)
@@ -191,9 +191,9 @@ class _Parser:
         return DefinitionError(f"{self._place}: {detail}: {self._line[: self._at]}<here>{self._line[self._at :]}")
 
     def _sequence(self, end: str, depth: int) -> tuple[Sequence, tuple[Test, ...]]:
-        """Nodes up to one of the characters in `end`, or one that closes; with the conditions among them."""
+        """Nodes up to one of the characters in `end`, or a closing one; with the conditions among them."""
         if depth > MAX_DEPTH:
-            raise self._error("too deep, or a phrase within itself")
+            raise self._error("nested too deeply, or a recursive phrase")
         nodes: list[Node] = []
         tests: list[Test] = []
         while self._at < len(self._line):
@@ -218,13 +218,13 @@ class _Parser:
             body, tests = self._sequence("|", depth)
             options.append(Option(tests, body))
             if self._at >= len(self._line) or self._line[self._at] not in "|]":
-                raise self._error("a ] is missing")
+                raise self._error("missing ]")
             self._at += 1
             if self._line[self._at - 1] == "]":
                 return Choice(tuple(options))
 
     def _match(self, pattern: re.Pattern[str], *, closed: bool = True) -> re.Match[str] | None:
-        """Take what matches from here on, `closed`: with the brace behind it."""
+        """Consume a match at this position, `closed`: including the closing brace."""
         found = pattern.match(self._line, self._at)
         if found is None or (closed and _END.match(self._line, found.end()) is None):
             return None
@@ -271,12 +271,12 @@ class _Parser:
     def _each(self, found: re.Match[str], depth: int) -> Each:
         path = _path(found["path"])
         if len(path) > 2:
-            raise self._error("at most two arrays in each other")
+            raise self._error("at most two nested arrays")
         body, tests = self._sequence("", depth)
         if tests:
-            raise self._error("a condition stands within [ ]")
+            raise self._error("a condition must be within [ ]")
         if not self._line.startswith("}", self._at):
-            raise self._error("a } is missing")
+            raise self._error("missing }")
         self._at += 1
         return Each(
             path,

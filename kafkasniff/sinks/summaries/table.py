@@ -1,7 +1,7 @@
 """Tables of summaries for the native kernel: their parts, and the bytes that `kernel/summary_table.zig` reads.
 
-A table is a head, the fields of a layout in wire order with the slots that their values are kept in, the lists of the
-template, its nodes as words, and a pool of texts. All numbers are of the machine's byte order.
+A table is a head, the fields of a layout in wire order with the slots for their values, the lists of the template, its
+nodes as words, and a pool of texts. All numbers are in native byte order.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.kafka.enums import enum_by_name, enum_text
-from kafkasniff.kafka.layout import FORMATS, Struct, topic_fields
-from kafkasniff.kafka.program import KINDS
+from kafkasniff.kafka.schema.enums import enum_by_name, enum_text
+from kafkasniff.kafka.schema.layout import FORMATS, Struct, topic_fields
+from kafkasniff.kafka.schema.program import KINDS
 from kafkasniff.sinks.summaries import syntax
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MAX_SLOTS: Final = 64
-"""Values that a table keeps."""
+"""Kinds of values that a table keeps."""
 MAX_LISTS: Final = 16
 NONE: Final = 0xFFFF
 TEST_SIZE: Final = 4
@@ -61,14 +61,14 @@ _WORD: Final = 0xFFFF_FFFF
 
 
 class Slot:
-    """A value that is kept; its number is given at the end."""
+    """A kept value; its number is assigned at the end."""
 
     def __init__(self) -> None:
         self.number = NONE
 
 
 class Scope:
-    """Where slots and lists belong: the message, or an element of a list."""
+    """Owner of slots and lists: the message, or an element of a list."""
 
     def __init__(self) -> None:
         self.slots: list[Slot] = []
@@ -77,7 +77,7 @@ class Scope:
 
 
 Word = Any
-"""A number, or a slot, a list or an enum whose number is given at the end."""
+"""A number, or a slot, a list or an enum whose number is assigned at the end."""
 
 
 class TableList(msgspec.Struct, eq=False):
@@ -98,12 +98,12 @@ class TableList(msgspec.Struct, eq=False):
 
 
 class EnumNames(msgspec.Struct, frozen=True):
-    """The names of an enum, as summaries have them, among the words."""
+    """The names of an enum, as in summaries, among the words."""
 
     name: str
 
     def names(self) -> dict[int, str]:
-        """By their numbers; none where the values of the enum are no numbers."""
+        """By their numbers; empty if the values of the enum are not numbers."""
         table = enum_by_name(self.name)
         found: dict[int, str] = {}
         for value in () if table is None or table.kind not in _NUMBERED else table.values:
@@ -115,7 +115,7 @@ class EnumNames(msgspec.Struct, frozen=True):
 
 
 class Use:
-    """What is to be done with a field."""
+    """What to do with a field."""
 
     def __init__(self) -> None:
         self.slot: Slot | None = None
@@ -125,7 +125,7 @@ class Use:
 
 
 def node_of(kind: str, *words: Word) -> list[Word]:
-    """The words of a node: its kind, how many they are, and what it needs."""
+    """The words of a node: its kind, their number, and its operands."""
     return [_NODES.index(kind), 2 + len(words), *words]
 
 
@@ -136,7 +136,7 @@ def condition_of(kind: str, slot: Slot, operand: int | Slot = 0) -> list[Word]:
 
 
 class Table:
-    """A table that is being made: its pool of texts, and all that is written at the end."""
+    """A table under construction: its pool of texts, and everything that is written at the end."""
 
     def __init__(self, *, is_response: bool) -> None:
         self._is_response = is_response
@@ -146,7 +146,7 @@ class Table:
         self._enums: dict[str, int] = {}
 
     def text(self, text: str) -> tuple[int, int]:
-        """The place of a text in the pool, and its bytes."""
+        """The position of a text in the pool, and its size."""
         data = text.encode()
         if text not in self._texts:
             self._texts[text] = len(self._pool)
@@ -161,7 +161,7 @@ class Table:
         scope: Scope,
         session: tuple[Slot | None, Slot | None, Slot | None],
     ) -> bytes | None:
-        """The bytes of the table; None where it needs more than the kernel keeps.
+        """The bytes of the table; None if it exceeds the kernel's limits.
 
         `code`: the nodes of the message, whose slots and lists are in `scope`; `session`: the slots for the partitions
         of a fetch session, for its number and its epoch.
@@ -186,7 +186,7 @@ class Table:
         )
 
     def _placed(self, code: list[Word]) -> tuple[int, int]:
-        """Put nodes behind the words so far; where they begin and end."""
+        """Append nodes to the words; returns where they begin and end."""
         begin = len(self._words)
         for word in code:
             match word:
@@ -199,7 +199,7 @@ class Table:
         return begin, len(self._words)
 
     def _add_enums(self, code: list[Word]) -> None:
-        """Put the names that nodes ask for in front of them."""
+        """Insert the names that nodes refer to before them."""
         for word in code:
             if not isinstance(word, EnumNames) or word.name in self._enums:
                 continue
@@ -224,7 +224,7 @@ def _number(slot: Slot | None) -> int:
 
 
 def _numbered(root: Scope) -> list[TableList]:
-    """All lists, those of one scope one behind the other; from now on they and all slots have their numbers."""
+    """All lists, grouped by scope; assigns numbers to them and all slots."""
     found = list(root.lists)
     slots = 0
     waiting = [root]
@@ -260,7 +260,7 @@ class _Row(msgspec.Struct):
 
 
 def _fields(root: Struct, uses: dict[tuple[str, ...], Use]) -> Iterator[bytes]:
-    """The fields of a layout, each with what is done with it."""
+    """The fields of a layout, each with its use."""
     rows = [_Row(0, "struct", _flags(flexible=root.flexible), Use())]
     _add(root, (), uses, rows)
     waiting: list[_Row] = []
@@ -277,7 +277,7 @@ def _fields(root: Struct, uses: dict[tuple[str, ...], Use]) -> Iterator[bytes]:
 
 
 def _add(struct: Struct, path: tuple[str, ...], uses: dict[tuple[str, ...], Use], rows: list[_Row]) -> None:
-    """Add the fields of the struct whose row is the last one."""
+    """Add the fields of the struct in the last row."""
     outer = rows[-1]
     before: _Row | None = None
     topic, topic_id = topic_fields((*struct.fields, *struct.tagged))
@@ -285,7 +285,7 @@ def _add(struct: Struct, path: tuple[str, ...], uses: dict[tuple[str, ...], Use]
         place = (*path, field.name)
         is_id = topic_id is not None and field.name == topic_id
         is_used = place in uses or is_id
-        # Nothing can be wrong with such a value.
+        # Such a value is always valid.
         width = 0 if is_used or field.type not in FORMATS or field.type in {"bool", "error"} else FORMATS[field.type][1]
         if width and before is not None and not field.array and field.tag is None:
             before.width += width

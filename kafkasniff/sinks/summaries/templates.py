@@ -1,4 +1,4 @@
-"""The templates of `dissectors/summaries.txt`, each read when it is first needed."""
+"""The templates of `dissectors/summaries.txt`, each parsed on first use."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkasniff.errors import DefinitionError
-from kafkasniff.kafka import dissectors
-from kafkasniff.kafka.data_files import read_data
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema.data_files import read_data
 from kafkasniff.model import Body, Direction
 from kafkasniff.sinks.summaries.interpreter import interpreter
 from kafkasniff.sinks.summaries.syntax import Parts, parse
@@ -66,7 +66,7 @@ def phrases() -> tuple[str, ...]:
 
 
 def template(name: str, direction: str) -> Parts | None:
-    """The template of an API by its name; None where it has none. Raises DefinitionError where it does not parse."""
+    """The template of an API by its name; None if it has none. Raises DefinitionError if it does not parse."""
     shared, found = _blocks()
     lines = found.get((name, direction))
     return None if lines is None else parse(lines, shared, f"{FILE}: {name} {direction}")
@@ -74,7 +74,7 @@ def template(name: str, direction: str) -> Parts | None:
 
 @functools.lru_cache(maxsize=1024)  # keys come from the wire
 def render_of(api_key: int, direction: Direction) -> Callable[[Body, int], str] | None:
-    """What makes the summary of a body and its version; None where the API has no template."""
+    """The function for summaries of bodies with a version; None if the API has no template."""
     api = dissectors.api(api_key)
     if api is None:
         return None

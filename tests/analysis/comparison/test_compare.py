@@ -1,4 +1,4 @@
-"""Two sides: known answers by construction, and what is no difference."""
+"""Comparison of two sides: differences known by construction, and changes that must not be reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def before() -> Side:
 # -- no difference ----------------------------------------------------------------------------------------------------
 
 
-def test_the_same(before: Side) -> None:
+def test_identical_traffic(before: Side) -> None:
     found = compared(before, traffic())
     assert found.differences == dict.fromkeys(SECTIONS, 0)
     assert found.before == found.after
@@ -42,7 +42,7 @@ def test_the_same_traffic_on_another_day(seed: int, before: Side) -> None:
     assert differing(compared(before, traffic(seed))) == {}
 
 
-def test_a_capture_of_another_length(before: Side) -> None:
+def test_a_capture_of_another_duration(before: Side) -> None:
     assert differing(compared(before, traffic(3, seconds=20))) == {}
 
 
@@ -57,8 +57,8 @@ def test_rows_in_any_order_and_batches(before: Side) -> None:
     assert compared(before, *pieces) == compared(before, batch)
 
 
-def test_the_false_alarms_of_many_apis() -> None:
-    """As many tests as there are APIs, corrected together: noise makes no difference."""
+def test_many_apis_raise_no_false_alarm() -> None:
+    """One test per API, corrected for their number: noise is not reported as a difference."""
     names = ["Produce", "Fetch", "Metadata", "Heartbeat", "OffsetCommit", "OffsetFetch", "ListOffsets", "JoinGroup"]
     days = [
         [traffic(10 * number + day, api=name, api_key=number, rate=2) for number, name in enumerate(names)]
@@ -73,7 +73,7 @@ def test_the_false_alarms_of_many_apis() -> None:
 # -- latencies --------------------------------------------------------------------------------------------------------
 
 
-def test_all_of_it_is_slower(before: Side) -> None:
+def test_everything_is_slower(before: Side) -> None:
     found = compared(before, traffic(2, slower=1.5))
     assert differing(found) == {"latency": 1}
     assert found.latency is not None
@@ -91,7 +91,7 @@ def test_all_of_it_is_slower(before: Side) -> None:
     assert 0 < p50.low_us < p50.shift_us < p50.high_us
 
 
-def test_all_of_it_is_faster(before: Side) -> None:
+def test_everything_is_faster(before: Side) -> None:
     found = compared(before, traffic(2, slower=0.5), only=("latency",)).latency
     assert found is not None
     assert found[0].verdict == "faster"
@@ -108,15 +108,15 @@ def test_only_the_slowest_are_slower() -> None:
     assert produce.p99.after_us > 2 * produce.p99.before_us
 
 
-def test_a_little_slower_is_no_difference_unless_asked_for(before: Side) -> None:
-    """Chance has no part in it, but it is less than 10%."""
+def test_a_small_slowdown_is_reported_only_with_a_lower_threshold(before: Side) -> None:
+    """The slowdown is significant but smaller than 10%."""
     little = traffic(slower=1.05)
     assert differing(compared(before, little)) == {}
     assert differing(compared(before, little, min_change=0.02, significance=0.999)) == {"latency": 1}
 
 
-def test_one_bad_moment_is_no_difference(before: Side) -> None:
-    """A fifth of the exchanges are thirty times slower, all in one part of the time: that may happen on any day."""
+def test_one_slow_interval_is_no_difference(before: Side) -> None:
+    """A fifth of the exchanges are thirty times slower, all in one interval: that can happen on any day."""
     batch = traffic()
     latency = [us * 30 if row < 120 else us for row, us in enumerate(batch.column("latency_us").to_pylist())]
     place = batch.schema.get_field_index("latency_us")
@@ -127,7 +127,7 @@ def test_one_bad_moment_is_no_difference(before: Side) -> None:
     assert found.latency[0].verdict == "same"
 
 
-def test_too_few_to_tell() -> None:
+def test_too_few_exchanges_to_judge() -> None:
     few, at_once = (
         [batch_of([exchange(at=one * apart, latency_us=us) for one in range(count)]) for us in (1000, 9000)]
         for count, apart in ((MIN_EXCHANGES - 1, 1), (100, 0))
@@ -155,7 +155,7 @@ def test_versions(before: Side) -> None:
     ]
 
 
-def test_what_is_seen_too_rarely(before: Side) -> None:
+def test_rare_rows_are_not_compared(before: Side) -> None:
     once = batch_of([exchange("Metadata", 3.0)])
     assert differing(compared(before, traffic(), once)) == {"versions": 1}
     assert differing(compared(before, traffic(), once, min_count=2)) == {}
@@ -170,12 +170,12 @@ def test_rates(before: Side) -> None:
     assert (rate.before, rate.after) == (600, 900)
     assert rate.per_second.before == pytest.approx(10, rel=0.01)
     assert rate.per_second.change == pytest.approx(0.5, rel=0.02)
-    # So many records, in so many requests.
+    # The number of records, in that number of requests.
     assert found.topics[0].produced_per_second.after == pytest.approx(150, rel=0.02)
     assert found.topics[0].fetched_per_second.before == 0
 
 
-def test_what_is_fetched_by_consumers_and_followers(before: Side) -> None:
+def test_bytes_fetched_by_consumers_and_followers(before: Side) -> None:
     def fetch(at: float, client_id: str) -> dict[str, object]:
         return exchange("Fetch", at, client_id=client_id, partitions=[partition("orders", record_count=50)])
 
@@ -225,7 +225,7 @@ def test_errors(before: Side) -> None:
     found = compared(before, rows, only=("errors",)).errors
     assert found is not None
     assert {(one.code, one.after) for one in found} == {(3, 1), (6, 1)}
-    # Where the API is not called, its errors are no difference of their own.
+    # If the API is not called, its errors are not a separate difference.
     assert differing(compared(side(rows), batch_of([exchange()]), only=("errors",))) == {}
 
 
@@ -247,20 +247,20 @@ def test_brokers(before: Side) -> None:
     assert msgspec.to_builtins(found) == [
         {"differs": True, "broker_id": 1, "before": ["10.0.0.9:9092"], "after": ["10.0.0.10:9092"]}
     ]
-    # Nothing told its number there, but it is where it was.
+    # No message has the broker's number there, but the address is the same.
     unknown = traffic(2, broker_id=None)
     assert differing(compared(before, unknown)) == {}
     assert differing(compared(side(unknown), traffic())) == {}
 
 
-def test_rows_that_nobody_knows_much_of(before: Side) -> None:
+def test_rows_with_many_unknowns(before: Side) -> None:
     odd = [
         exchange(time=None, time_ns=None, latency_us=None, api_version=9, api="Produce", api_key=0),
         exchange(None, 1.0, api_key=None, api_version=None, status="orphan", request_size=None, latency_us=None),
         exchange(None, 2.0, api_key=777, api_version=0, latency_us=-5),
     ]
     found = compared(before, traffic(), batch_of(odd), only=("versions", "rates", "latency"))
-    assert found.notes == ["after: 1 exchange without a time is in no rate, latency or share"]
+    assert found.notes == ["after: 1 exchange without a time is not included in rates, latencies and shares"]
     assert (found.after.exchanges, found.before.exchanges) == (603, 600)
     assert found.versions is not None
     assert [one.api for one in found.versions if one.differs] == ["777"]

@@ -1,4 +1,4 @@
-"""Estimates and tests: against published examples, tables, closed forms, pairs counted one by one, and simulation."""
+"""Estimates and tests, checked against published examples, tables, closed forms, pairwise counts and simulation."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ PAIN = ([1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 1, 1], [3, 3, 4, 3, 1, 2, 3, 1, 1, 
 """Pain scores of two treatments (Brunner and Munzel 2000; Neubert and Brunner 2007, table 1)."""
 
 
-def alone(values: list[int], axis: list[int]) -> np.ndarray:
-    """Each value in a span of its own."""
+def one_span_each(values: list[int], axis: list[int]) -> np.ndarray:
+    """Put each value in a span of its own."""
     return np.array([[int(one == value) for one in axis] for value in values])
 
 
@@ -38,8 +38,8 @@ def scattered(random: Random, spans: int, axis: int) -> np.ndarray:
 
 
 def test_the_published_example_of_brunner_and_munzel() -> None:
-    """Statistic, estimate and p value as the authors, R's lawstat and SciPy's documentation have them."""
-    before, after = (alone(values, [1, 2, 3, 4, 5]) for values in PAIN)
+    """Statistic, estimate and p value as given by the authors, R's lawstat and SciPy's documentation."""
+    before, after = (one_span_each(values, [1, 2, 3, 4, 5]) for values in PAIN)
     found = superiority(before, after)
     assert found is not None
     assert found[0].value == pytest.approx(found[1].value)
@@ -67,9 +67,9 @@ def test_superiority_is_that_of_all_pairs() -> None:
             assert estimate.value == pytest.approx(pairs / (mine.sum() * theirs.sum()))
 
 
-def test_spans_count_and_not_exchanges() -> None:
-    """Each value ten times in its span tells no more than once; in ten spans it does."""
-    before, after = (alone(values, [1, 2, 3, 4, 5]) for values in PAIN)
+def test_spans_count_rather_than_exchanges() -> None:
+    """Repeating each value ten times within its span adds no evidence; ten times as many spans do."""
+    before, after = (one_span_each(values, [1, 2, 3, 4, 5]) for values in PAIN)
     once, often, apart = (
         superiority(before, after),
         superiority(before * 10, after * 10),
@@ -100,7 +100,7 @@ def test_student_s_t_in_closed_form() -> None:
         of_two = 0.5 - deviation / (2 * math.sqrt(2 + deviation**2))
         assert student_tail(deviation, 2) == pytest.approx(of_two, rel=1e-6, abs=1e-12)
         assert student_tail(-deviation, 2) == pytest.approx(1 - of_two)
-    # Towards the normal distribution.
+    # Converges to the normal distribution.
     assert student_tail(1.96, 1e6) == pytest.approx(0.5 * math.erfc(1.96 / math.sqrt(2)), rel=1e-4)
 
 
@@ -112,7 +112,7 @@ def test_a_ratio_of_sums() -> None:
     assert found.value == 5.0
     assert found.variance == pytest.approx(values.var(ddof=1) / 4)
     assert found.spans == 4
-    # A span with nothing in it is none; unequal ones tell less.
+    # An empty span is not counted; unequal spans carry less information.
     padded = ratio(np.append(values, 0), np.array([1, 1, 1, 1, 0]))
     assert padded == found
     heavy = ratio(np.array([100.0, 5, 5]), np.array([98, 1, 1]))
@@ -124,8 +124,8 @@ def test_a_ratio_of_sums() -> None:
     assert (alone_in_time.value, math.isnan(alone_in_time.variance)) == (2.0, True)
 
 
-def test_probability_of_what_does_not_vary() -> None:
-    """Nothing says more than a permutation of the spans could: 2 of C(10, 5) ways."""
+def test_probability_without_variance() -> None:
+    """The p value is never below that of a permutation of the spans: 2 of C(10, 5) ways."""
     before, after = Estimate(1.0, 0.0, 5), Estimate(2.0, 0.0, 5)
     assert probability(before, after) == pytest.approx(2 / 252)
     assert probability(before, before) == 1.0
@@ -134,7 +134,7 @@ def test_probability_of_what_does_not_vary() -> None:
 
 
 def test_welch_s_test() -> None:
-    """Welch's own kind of example: against the statistic worked out by hand from means and variances."""
+    """Welch's own kind of example, against the statistic computed by hand from means and variances."""
     before, after = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8]
     one, other = (ratio(np.array(values), np.ones(len(values))) for values in (before, after))
     assert one is not None
@@ -153,7 +153,7 @@ def test_quantiles_and_their_limits() -> None:
     assert abs(found.low - 40) <= 1
     assert abs(found.high - 61) <= 1
     assert quantile(np.eye(100, dtype=int), values, 0.99, 0.95) == Limits(99, 98, 100)
-    # Of one span nobody knows more than its extremes.
+    # With a single span, only its extremes are known.
     assert quantile(np.ones((1, 100), int), values, 0.5, 0.95) == Limits(50, 1, 100)
 
 
@@ -166,7 +166,7 @@ def test_limits_of_a_difference() -> None:
 
 def test_the_tail() -> None:
     before, after = np.array([[98, 1, 1, 0]]), np.array([[0, 97, 1, 2]])
-    # Both weigh the same, however many there are.
+    # Both sides have the same weight, whatever their sizes.
     assert threshold(before, after * 1000, 0.01) == 2
     assert threshold(before, after, 0.02) == 1
     share = above(after, 2)
@@ -181,8 +181,8 @@ def test_holm_s_example() -> None:
     assert holm([]) == []
 
 
-def test_nothing_is_found_in_noise_that_is_slow() -> None:
-    """Exchanges of a span share its load. What is found where there is nothing: 5%, not 40% as by exchange."""
+def test_slow_noise_yields_no_findings() -> None:
+    """Exchanges of a span share its load. Without a difference, 5% of the tests find one, not 40% as per exchange."""
     state = np.random.RandomState(7)
     by_span, by_exchange, runs = 0, 0, 200
 

@@ -1,4 +1,4 @@
-"""Spans of time: the same counts whatever the order of rows and their batches."""
+"""Spans of time: the same counts for any order of rows and batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_order_and_batches_change_nothing(seed: int) -> None:
     assert (spans.level, spans.start, spans.count) == (other.level, other.start, other.count)
     assert found == same == Counter((time >> spans.level, name) for time, name in rows)
     assert spans.count <= MAX_SPANS
-    # No longer spans than needed.
+    # Spans are no longer than needed.
     assert spans.level == 0 or spans.count > MAX_SPANS // 2 - 1
 
 
@@ -56,14 +56,14 @@ def test_seconds_add_up_to_the_time_between_first_and_last() -> None:
     assert seconds[1:-1] == pytest.approx([(1 << spans.level) / 1e9] * (spans.count - 2))
 
 
-def test_the_ends_of_time() -> None:
+def test_extreme_times() -> None:
     spans, found = counted([(-(2**63), "a"), (2**63 - 1, "b"), (0, "a")], Random(1))
     assert spans.count <= MAX_SPANS
     assert sum(found.values()) == 3
     assert len(found) == 3
 
 
-def test_one_moment_and_none() -> None:
+def test_a_single_time_and_no_time() -> None:
     spans = Spans()
     assert (spans.count, len(spans.seconds())) == (0, 0)
     spans.take(np.array([], np.int64))

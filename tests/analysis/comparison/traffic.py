@@ -1,4 +1,4 @@
-"""A producer's minute, as rows of `exchanges`: latencies with long tails, and a load that changes slowly."""
+"""A minute of a producer as rows of `exchanges`: long-tailed latencies and a slowly changing load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def traffic(
     size: int = 100,
     **values: Any,
 ) -> pa.RecordBatch:
-    """`rate` requests a second; `tail`: how much slower the slowest fiftieth are; `fail`: how many get error 6."""
+    """`rate`: requests per second;
+
+    `tail`: slowdown of the slowest fiftieth; `fail`: number of requests with error 6.
+    """
     random, load, rows = Random(seed), 0.0, []
     for number in range(seconds * rate):
         if number % rate == 0:
@@ -54,7 +57,7 @@ def traffic(
 
 
 def table(plain: Row, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    """As many rows like `plain`, but for some columns; a batch of dicts takes ten times as long to make."""
+    """Repeat the row `plain`, with some columns replaced. Ten times as fast as a batch of dicts."""
     names = ("exchange_id", "time_ns", "latency_us", "request_size", "error_code", "error_count", "partitions")
     batch = batch_of([plain])
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
@@ -81,5 +84,5 @@ def differing(answer: Answer) -> dict[str, int]:
 
 
 def compared(before: Side, *after: pa.RecordBatch, only: tuple[str, ...] = SECTIONS, **thresholds: Any) -> Answer:
-    """What is different behind the change."""
+    """What differs after the change."""
     return compare(before, side(*after), Thresholds(**thresholds), only)

@@ -32,7 +32,7 @@ def test_records_and_bytes_per_batch() -> None:
     assert pick(fetched, "topic", "records") == [("a", 9)]
 
 
-def test_what_the_codec_saves() -> None:
+def test_savings_of_the_codec() -> None:
     exchanges = [produce(1, "a", record_count=2, bytes=50, compression="zstd")]
     headers = [{"key": "h", "value": b"12345"}, {"key": "n", "value": None}]
     records = [
@@ -45,7 +45,7 @@ def test_what_the_codec_saves() -> None:
     assert found["payload_ratio"] == 2.0
 
 
-def test_records_that_are_missing_or_of_two_clients_prove_nothing() -> None:
+def test_missing_records_and_mixed_clients_are_not_compared() -> None:
     half = [produce(1, "a", record_count=2, bytes=50)]
     assert pick(answers("batching", half, [record("a")]), "payload_bytes") == [(None,)]
     two = [produce(1, "a", record_count=1, bytes=50), produce(2, "a", record_count=1, bytes=50, client_id="other")]

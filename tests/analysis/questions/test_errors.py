@@ -45,23 +45,23 @@ def test_other_codes_are_read_from_the_body() -> None:
     assert pick(found, *TOLD[:2], "topic") == [(17, "INVALID_TOPIC_EXCEPTION", "y"), (36, "TOPIC_ALREADY_EXISTS", "x")]
 
 
-def test_what_stands_beside_the_wire_is_not_counted() -> None:
+def test_fields_that_are_not_on_the_wire_are_not_counted() -> None:
     body = {"error_code": 3, "_value": {"error_code": 7}}
     found = answers("errors", [exchange("Metadata", error_code=3, error_count=1, response_body=body)])
     assert pick(found, "error_code", "errors") == [(3, 1)]
 
 
 @pytest.mark.parametrize("body", [None, "{}", '{"error_code":1}', "[]"])
-def test_without_a_body_that_fits_the_rest_is_unknown(body: str | None) -> None:
+def test_the_rest_is_unknown_without_a_matching_body(body: str | None) -> None:
     found = answers("errors", [exchange("CreateTopics", error_code=36, error_count=3, response_body=body)])
     assert pick(found, "error_code", "error", "errors") == [(None, None, 2), (36, "TOPIC_ALREADY_EXISTS", 1)]
 
 
-def test_a_code_that_is_not_known_has_no_name() -> None:
+def test_an_unknown_code_has_no_name() -> None:
     (found,) = answers("errors", [exchange("Heartbeat", error_code=30_000, error_count=1)])
     assert (found["error_code"], found["error"]) == (30_000, None)
 
 
-def test_the_topic_is_no_dimension() -> None:
+def test_the_topic_is_not_a_dimension() -> None:
     with pytest.raises(UsageError, match="topic"):
         asked("errors", by="topic")

@@ -38,7 +38,7 @@ def test_by_topic_alone() -> None:
     assert pick(found, "topic", "fetches") == [("a", 3), ("b", 3), (None, 1)]
 
 
-def test_a_topic_without_a_name_goes_by_its_id() -> None:
+def test_a_topic_without_a_name_is_listed_by_its_id() -> None:
     part = partition(None, topic_id="AAECAwQFBgcICQoLDA0ODw", bytes=5, record_count=1)
     (found,) = answers("fetch-efficiency", [exchange("Fetch", partitions=[part])])
     assert (found["topic"], found["bytes"]) == ("AAECAwQFBgcICQoLDA0ODw", 5)

@@ -30,13 +30,13 @@ def test_commits_and_fetches_against_the_end() -> None:
     ]
 
 
-def test_a_producer_tells_the_end_too() -> None:
+def test_a_producer_shows_the_end_too() -> None:
     produced = exchange("Produce", 9, partitions=[partition("orders", offset=200, record_count=5)])
     (found,) = answers("lag", [commit(1, 150), produced])
     assert [found[name] for name in ("log_end_offset", *LAGS)] == [205, 55, None, None]
 
 
-def test_only_what_was_granted_counts() -> None:
+def test_only_successful_commits_count() -> None:
     rows = [
         commit(1, 10),
         commit(2, 99, error_code=27),
@@ -46,7 +46,7 @@ def test_only_what_was_granted_counts() -> None:
     ]
     (found,) = answers("lag", rows)
     assert (found["committed_offset"], found["high_watermark"], found["commit_lag"]) == (10, None, None)
-    # What was asked for, was asked for.
+    # What was requested counts as requested.
     assert found["fetched_offset"] == 6
 
 
@@ -64,7 +64,7 @@ def test_the_last_member_that_had_the_partition() -> None:
     assert (found["client_id"], found["fetched_offset"], found["max_fetch_lag"]) == ("c2", 70, 70)
 
 
-def test_brokers_that_replicate_are_no_consumers() -> None:
+def test_replicating_brokers_are_not_consumers() -> None:
     assert answers("lag", [fetch(1, 10, 30, client="broker-1-fetcher-0")]) == []
 
 
@@ -74,5 +74,5 @@ def test_past_the_last_watermark_there_is_no_lag() -> None:
 
 
 @pytest.mark.parametrize(("at_least", "shown"), [(0, 1), (50, 1), (51, 0)])
-def test_only_large_ones(at_least: int, shown: int) -> None:
+def test_only_large_lags(at_least: int, shown: int) -> None:
     assert len(answers("lag", [fetch(1, 0, 50)], at_least=at_least)) == shown

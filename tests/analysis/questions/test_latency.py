@@ -16,7 +16,7 @@ def test_percentiles_by_api() -> None:
     assert [produce[name] for name in TOLD] == [100, 1, 50, 90, 99, 100]
     assert produce["mean_us"] == 50.5
     assert fetch["api"] == "Fetch"
-    # Alone, a value is told as it is: never outside of the extremes.
+    # A single value is reported as it is, never outside of the extremes.
     assert [fetch[name] for name in TOLD] == [1, *[500_000] * 5]
 
 
@@ -43,12 +43,12 @@ def test_by_several_dimensions_and_spans_of_time() -> None:
     ]
 
 
-def test_by_topic_an_exchange_counts_for_each() -> None:
+def test_by_topic_an_exchange_counts_for_each_topic() -> None:
     found = answers("latency", [exchange(topics=["a", "b"]), exchange(topics=["b"]), exchange()], by=["topic"])
     assert pick(found, "topic", "count") == [("a", 1), ("b", 2), (None, 1)]
 
 
-def test_an_api_without_a_name_goes_by_its_number() -> None:
+def test_an_api_without_a_name_is_listed_by_its_number() -> None:
     assert pick(answers("latency", [exchange(None, api_key=999)]), "api") == [("999",)]
 
 
@@ -57,11 +57,11 @@ def test_negative_latencies_stay_negative() -> None:
     assert [found[name] for name in TOLD] == [2, -20, -20, -10, -10, -10]
 
 
-def test_nothing_is_nothing() -> None:
+def test_no_rows() -> None:
     assert answers("latency") == []
     assert asked("latency").result().schema.names[0] == "api"
 
 
-def test_no_dimension_is_misuse() -> None:
+def test_no_dimension_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="--by"):
         asked("latency", by=())

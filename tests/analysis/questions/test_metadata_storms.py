@@ -5,7 +5,7 @@ from tests.analysis.tables import SECOND, START_NS, answers, exchange, moment, p
 ALL = {"topics": None, "allow_auto_topic_creation": True}
 
 
-def test_only_what_is_a_storm() -> None:
+def test_only_storms_are_listed() -> None:
     begin = (10 - START_NS // SECOND % 10) % 10
     rows = [exchange("Metadata", begin + number / 2, client_id="loop", request_body=ALL) for number in range(12)]
     rows += [exchange("Metadata", begin + number * 3, client_id="calm") for number in range(4)]

@@ -11,7 +11,7 @@ ROWS = [
 ]
 
 
-def test_the_longest_waiting_first() -> None:
+def test_the_longest_wait_comes_first() -> None:
     found = answers("outstanding", ROWS)
     assert pick(found, "api", "exchange_id", "age_us", "time", "broker") == [
         ("Fetch", 1, 4_000_000, moment(1), "10.0.0.9:9092"),

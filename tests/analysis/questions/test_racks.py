@@ -28,13 +28,13 @@ def test_fetches_across_zones() -> None:
     ]
 
 
-def test_describe_cluster_tells_racks_too() -> None:
+def test_describe_cluster_reports_racks_too() -> None:
     told = exchange("DescribeCluster", response_body={"brokers": [{"broker_id": 1, "rack": "east"}]})
     (found,) = answers("racks", [told, exchange("Fetch", request_body={"rack_id": "west"})])
     assert (found["broker_rack"], found["cross_zone"]) == ("east", True)
 
 
 @pytest.mark.parametrize("body", [None, "{", "[1]", '{"rack_id":{"base64":"//8="}}', '{"brokers":[7]}'])
-def test_bodies_that_make_no_sense_tell_nothing(body: str | None) -> None:
+def test_invalid_bodies_name_no_rack(body: str | None) -> None:
     rows = [exchange("Metadata", response_body=body), exchange("Fetch", request_body=body)]
     assert pick(answers("racks", rows), "client_rack", "broker_rack", "cross_zone") == [(None, None, None)]

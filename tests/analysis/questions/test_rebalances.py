@@ -71,7 +71,7 @@ def test_joins_leaves_and_losses() -> None:
     assert pick(found, "time", "duration_us")[1:4] == [(moment(2), 401_000), (moment(4), 501_000), (moment(5), 500_000)]
 
 
-def test_a_member_that_asks_for_it() -> None:
+def test_a_member_that_requests_a_rebalance() -> None:
     rows = [
         join(1, "a", 1, ["a"]),
         join(2, "a", 2, ["a"], reason="cached metadata has changed"),
@@ -90,17 +90,17 @@ def test_a_member_that_asks_for_it() -> None:
 def test_a_capture_that_begins_in_the_middle() -> None:
     found = answers("rebalances", [join(1, "a", 7, ["a", "b"]), leave(2, "b")])
     assert pick(found, *TOLD) == [
-        (7, 2, [], [], [], "the generation before was not seen"),
+        (7, 2, [], [], [], "the previous generation was not captured"),
         (None, 1, [], ["b"], [], "id-b left"),
     ]
 
 
-def test_without_the_leaders_list_nobody_is_said_to_be_lost() -> None:
+def test_without_the_leaders_list_no_member_counts_as_lost() -> None:
     found = answers("rebalances", [join(1, "a", 1), join(1, "b", 1), join(2, "a", 2)])
     assert pick(found, "generation", "members", "lost") == [(1, None, []), (2, None, [])]
 
 
-def test_a_member_that_is_told_it_is_none() -> None:
+def test_a_member_that_is_unknown_to_the_group() -> None:
     rows = [join(1, "a", 1, ["a"]), group("Heartbeat", 2, "a", {}, {}, error_code=25)]
     assert pick(answers("rebalances", rows), "generation", "lost", "cause")[1] == (
         None,
@@ -109,8 +109,8 @@ def test_a_member_that_is_told_it_is_none() -> None:
     )
 
 
-def test_a_leave_that_ends_somebody_elses_wait() -> None:
-    """The coordinator answers the join because of the leave, and before it answers the leave."""
+def test_a_leave_that_ends_another_members_wait() -> None:
+    """Because of the leave, the coordinator answers the join, and only then the leave."""
     rows = [
         join(1, "b", 1),
         join(1, "a", 1, ["a", "b"]),
@@ -139,7 +139,7 @@ def test_a_static_member_stays_the_same() -> None:
     ]
 
 
-def test_without_bodies_joins_are_told_apart_by_syncs() -> None:
+def test_without_bodies_syncs_separate_the_joins() -> None:
     rows = [join(1, "a", 1), sync(1.1, "a", 1), join(2, "b", 2), join(2.1, "a", 2), sync(2.2, "a", 2)]
     bare = [row | {"request_body": None, "response_body": None} for row in rows]
     assert pick(answers("rebalances", bare), "generation", "joined") == [(None, []), (None, ["b"])]
@@ -169,7 +169,7 @@ def test_the_newer_protocol() -> None:
     assert found[1]["duration_us"] == 501_000
 
 
-def test_bodies_that_make_no_sense_tell_nothing() -> None:
+def test_invalid_bodies_are_ignored() -> None:
     for body in (None, "", "{", "[]", '{"generation_id":"x"}', '{"members":{}}'):
         rows = [
             row | {"request_body": body, "response_body": body}

@@ -14,7 +14,7 @@ def sent(at: float, base: int, count: int = 10, producer: int = 7, **facts: Any)
     return exchange("Produce", at, exchange_id=int(at * 10), partitions=parts)
 
 
-def test_numbers_that_came_again() -> None:
+def test_repeated_sequence_numbers() -> None:
     rows = [sent(1, 0), sent(2, 10), sent(3, 10), sent(4, 20), sent(5, 15, 10), sent(6, 0, producer=8)]
     (found,) = answers("retries", rows)
     # 10-19 twice, 15-24 once more.
@@ -28,20 +28,20 @@ def test_regular_producers_cost_no_memory() -> None:
     assert question.result().num_rows == 0
 
 
-def test_numbers_go_round() -> None:
+def test_sequence_numbers_wrap_around() -> None:
     around = [sent(1, SEQUENCES - 10), sent(2, 0), sent(3, SEQUENCES - 5)]
     (found,) = answers("retries", around)
     assert found["repeated_records"] == 10
     assert answers("retries", around[:2]) == []
 
 
-def test_what_brokers_said_of_sequences() -> None:
+def test_sequence_errors_of_brokers() -> None:
     rows = [sent(1, 5, error_code=45), sent(2, 90, error_code=46)]
     (found,) = answers("retries", rows)
     assert pick([found], "repeated_records", "duplicate_errors", "out_of_order_errors") == [(0, 1, 1)]
 
 
-def test_producers_without_numbers_are_known_by_their_records() -> None:
+def test_producers_without_sequence_numbers_are_recognized_by_their_records() -> None:
     exchanges = [sent(number, -1, producer=-1) for number in range(4)]
     first = [{"value": b"a"}, {"value": b"b"}, {"value": b"b"}]
     records = [record("orders", 0, exchange_id=1, **one) for one in first]
@@ -68,7 +68,7 @@ def test_timestamps_keys_and_headers_count() -> None:
     assert len(answers("retries", (), [record(), record(**same)])) == 1
 
 
-def test_another_client_with_the_same_records_is_no_retry() -> None:
+def test_the_same_records_of_another_client_are_not_a_retry() -> None:
     exchanges = [sent(1, -1, producer=-1), sent(2, -1, producer=-1) | {"connection_id": 2, "client_id": "other"}]
     records = [record(), record(exchange_id=2, connection_id=2)]
     assert answers("retries", exchanges, records) == []

@@ -9,7 +9,7 @@ def answered(api: str, broker: int, latency: int, count: int, **values: Any) -> 
     return [exchange(api, broker_id=broker, broker_ip=f"10.0.0.{broker}", latency_us=latency, **values)] * count
 
 
-def test_against_the_median_of_the_others() -> None:
+def test_compared_with_the_median_of_the_others() -> None:
     rows = answered("Produce", 1, 100, 30) + answered("Produce", 2, 120, 30) + answered("Produce", 3, 80, 30)
     rows += answered("Produce", 4, 230, 30) + answered("Produce", 5, 9000, 3)
     found = answers("slow-brokers", rows)
@@ -25,34 +25,34 @@ def test_against_the_median_of_the_others() -> None:
     assert answers("slow-brokers", rows, at_least=3)[0]["broker_id"] == 5
 
 
-def test_waiting_is_not_slowness() -> None:
+def test_waiting_does_not_count_as_slow() -> None:
     rows = answered("Fetch", 1, 100, 30) + answered("Fetch", 2, 110, 30)
     # A few records are less than min.bytes: the fetch took its whole wait.
     waited = {"wait_us": 500_000, "waits_for": "data"}
     rows += answered("Fetch", 2, 500_000, 90, record_count=3, **waited) + answered(
         "JoinGroup", 2, 3_000_000, 30, **waited
     )
-    # What the request asks for is unknown.
+    # The bytes requested are unknown.
     rows += answered("Fetch", 2, 500_000, 90, wait_us=None) + answered("SyncGroup", 2, 500_000, 90, wait_us=None)
     found = answers("slow-brokers", rows)
     assert pick(found, "api", "broker_id", "p50_us") == [("Fetch", 2, 110), ("Fetch", 1, 100)]
 
 
-def test_quotas_and_earlier_requests_are_not_slowness() -> None:
+def test_quotas_and_earlier_requests_do_not_count_as_slow() -> None:
     rows = answered("Produce", 1, 100, 30) + answered("Produce", 2, 1_000_150, 30, muted_us=1_000_000)
     rows += answered("Metadata", 1, 100, 30) + answered("Metadata", 2, 500_100, 30, behind_us=500_000)
     found = answers("slow-brokers", rows)
     assert {row["p50_us"] for row in found} == {100, 150}
 
 
-def test_replicas_that_lag_are_slowness() -> None:
+def test_lagging_replicas_count_as_slow() -> None:
     waited = {"wait_us": 80_000, "waits_for": "replicas"}
     rows = answered("Produce", 1, 100, 30) + answered("Produce", 2, 80_000, 30, **waited)
     (slow,) = [row for row in answers("slow-brokers", rows) if row["slow"]]
     assert (slow["api"], slow["broker_id"], slow["p50_us"]) == ("Produce", 2, 80_000)
 
 
-def test_those_who_fetch_are_compared_apart() -> None:
+def test_fetching_brokers_are_compared_separately() -> None:
     rows = answered("Fetch", 1, 100, 30, sender="client") + answered("Fetch", 2, 90_000, 30, sender="quorum")
     rows += answered("Fetch", 3, 9_000, 30, sender="replica")
     found = answers("slow-brokers", rows)
@@ -63,5 +63,5 @@ def test_those_who_fetch_are_compared_apart() -> None:
     ]
 
 
-def test_alone_there_is_nobody_to_compare_with() -> None:
+def test_a_single_broker_has_no_peers() -> None:
     assert pick(answers("slow-brokers", answered("Produce", 1, 5, 50)), "ratio", "slow") == [(None, None)]

@@ -26,6 +26,6 @@ def test_bytes_and_shares() -> None:
 
 
 @pytest.mark.parametrize(("top", "shown"), [(1, 1), (20, 3), (0, 3)])
-def test_the_first_of_them(top: int, shown: int) -> None:
+def test_the_top_talkers(top: int, shown: int) -> None:
     rows = [exchange(client_id=name) for name in "abc"]
     assert [row["client_id"] for row in answers("talkers", rows, top=top)] == list("abc")[:shown]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.analysis.tables import answers, exchange, moment, pick
 
 
-def test_who_was_held_back() -> None:
+def test_throttled_clients() -> None:
     rows = [
         exchange("Produce", 1, throttle_time_ms=100),
         exchange("Produce", 2, throttle_time_ms=0),

@@ -34,6 +34,6 @@ def test_patterns() -> None:
     assert answers("topic", ROWS, topic="order") == []
 
 
-def test_a_client_of_two_groups_is_of_none() -> None:
+def test_a_client_of_two_groups_is_listed_without_a_group() -> None:
     rows = [*ROWS, exchange("OffsetCommit", 8, client_id="billing", group_id="another")]
     assert answers("topic", rows, topic="orders")[0]["group_id"] is None

@@ -6,8 +6,11 @@ from kafkasniff.errors import UsageError
 from tests.analysis.tables import answers, asked, exchange, moment, pick
 
 
-def test_what_4_0_lacks() -> None:
-    """KIP-896: Kafka 4.0 took out what clients older than 2.1 speak, and the ZooKeeper APIs between brokers."""
+def test_versions_that_4_0_removed() -> None:
+    """KIP-896:
+
+    Kafka 4.0 removed the versions that only clients older than 2.1 use, and the ZooKeeper APIs between brokers.
+    """
     rows = [
         exchange("Produce", 1, api_version=2, client_id="old"),
         exchange("Produce", 2, api_version=2, client_id="old"),
@@ -29,7 +32,7 @@ def test_what_4_0_lacks() -> None:
     assert pick(answers("versions", rows[2:3], target="3.9", all=True), "verdict") == [("supported",)]
 
 
-def test_an_api_that_is_not_there_yet() -> None:
+def test_an_api_that_is_not_released_yet() -> None:
     rows = [exchange("ShareFetch", api_version=1), exchange(None, api_key=9999, api_version=0)]
     assert pick(answers("versions", rows, target="2.0"), "api", "verdict") == [
         ("9999", "not-yet"),
@@ -38,6 +41,6 @@ def test_an_api_that_is_not_there_yet() -> None:
 
 
 @pytest.mark.parametrize("target", ["5.9", "", "four"])
-def test_a_release_that_is_not_known(target: str) -> None:
-    with pytest.raises(UsageError, match="not known"):
+def test_an_unknown_release(target: str) -> None:
+    with pytest.raises(UsageError, match="is unknown"):
         asked("versions", target=target)

@@ -29,7 +29,7 @@ __all__ = [
 
 MAX_MICROSECONDS: Final = 36.0
 """CPU time that a byte of input may take, in µs. Healthy traffic takes 0.01 to 0.5. A byte may become 4 records and 16
-headers (`kafka.record_list`), and `stats` looks at them twice."""
+headers (`records.record_list`), and `stats` looks at them twice."""
 MAX_MEMORY: Final = 1024.0
 """Bytes of memory that a byte of input may take: one may become 4 records, of some 400 bytes each, until they are rows.
 Far below the budget of `--memory` for a megabyte."""

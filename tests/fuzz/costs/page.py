@@ -1,4 +1,4 @@
-"""The table of docs/fuzzing.md: of each pair the most that a byte took, before what was found was mended and now."""
+"""The table of docs/fuzzing.md: for each pair, the highest cost of a byte in time and in memory."""
 
 from __future__ import annotations
 
@@ -15,44 +15,32 @@ __all__ = ["PAGE", "section", "write"]
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "fuzzing.md"
 
-HEAD: Final = (
-    *("pair", "most CPU time", "µs/byte before", "µs/byte now", "twice the input"),
-    *("most memory", "bytes/byte before", "bytes/byte now"),
-)
+HEAD: Final = ("pair", "most µs/byte", "with", "twice the input", "most bytes/byte", "with")
 
 
-def section(before: Results, now: Results) -> str:
-    """The table, in the order of the pairs; what was not run is empty."""
+def section(results: Results) -> str:
+    """The table, in the order of the pairs; those that were not run are missing."""
     rows = []
     for name in PAIRS:
-        had, has = before.found.get(name), now.found.get(name)
-        shown = has or had
-        if shown is None:
+        found = results.found.get(name)
+        if found is None:
             continue
-        growth = f"{shown.growth:.1f}×" if shown.growth is not None else ""
         rows.append(
             [
                 f"`{name}`",
-                _inputs(shown.seconds),
-                f"{had.seconds.cost.microseconds:,.2f}{_ended(had.seconds)}" if had else "",
-                f"{has.seconds.cost.microseconds:,.2f}{_ended(has.seconds)}" if has else "",
-                growth,
-                _inputs(shown.memory),
-                f"{had.memory.cost.memory:,.0f}{_ended(had.memory)}" if had else "",
-                f"{has.memory.cost.memory:,.0f}{_ended(has.memory)}" if has else "",
+                f"{found.seconds.cost.microseconds:,.2f}{_ended(found.seconds)}",
+                found.seconds.output,
+                f"{found.growth:.1f}×" if found.growth is not None else "",
+                f"{found.memory.cost.memory:,.0f}{_ended(found.memory)}",
+                found.memory.output,
             ]
         )
     return table(HEAD, rows)
 
 
-def write(before: Results, now: Results, page: Path = PAGE) -> None:
+def write(results: Results, page: Path = PAGE) -> None:
     """Write the table into the page, between its marks."""
-    write_section("costs", section(before, now), page)
-
-
-def _inputs(trial: Trial) -> str:
-    values = zip(PAIRS[trial.pair].quantities, trial.values, strict=True)
-    return f"{trial.output}: " + ", ".join(f"{one.name} {value:,}" for one, value in values)
+    write_section("costs", section(results), page)
 
 
 def _ended(trial: Trial) -> str:

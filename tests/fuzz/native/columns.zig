@@ -1,6 +1,6 @@
 //! Mutates records of magic 2 and sets of messages, and has the kernel measure and write them as columns.
 //!
-//! Columns have the sizes that were measured, now and then less; a byte written behind one of them ends the process.
+//! Columns have the sizes that were measured, now and then less; a byte written after one of them ends the process.
 
 const fuzz = @import("fuzz.zig");
 const kernel = @import("kernel");
@@ -41,7 +41,7 @@ const COUNTS = .{ "rows", "headers", "key_bytes", "value_bytes", "header_key_byt
 const MARK = 0xA5;
 const MARKED = 64;
 
-/// Hands out memory with marks behind each piece.
+/// Hands out memory with a guard after each piece.
 const Memory = struct {
     bytes: []u8,
     used: usize = 0,

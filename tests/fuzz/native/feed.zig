@@ -7,7 +7,7 @@ const fuzz = @import("fuzz.zig");
 const kernel = @import("kernel");
 const std = @import("std");
 
-const feed = kernel.feed;
+const feed = kernel.feed_state;
 const NONE = feed.NONE;
 
 const Run = extern struct {
@@ -355,7 +355,7 @@ const World = struct {
     judged: u64,
     call: feed.Feed,
     arena: usize,
-    /// Of messages, of rows that were left, of what is kept; of the unfinished frames of each connection.
+    /// Hashes of messages, of rows left to Python, of kept state; of the unfinished frames of each connection.
     hashes: [3 + TALKS]u64,
     found: u64,
     left_found: u64,
@@ -427,7 +427,7 @@ const World = struct {
                 stream.acked = feed.NO_TIME;
                 stream.before = random.below(100);
             }
-            if (!begins) feed.enter(call, @intCast(index));
+            if (!begins) kernel.kafkasniff_feed_enter(call, @intCast(index));
         }
     }
 
@@ -517,7 +517,7 @@ const World = struct {
         call.arena = &self.arenas[self.arena];
         call.arena_size = used;
         call.arena_used = 0;
-        if (feed.carry(call, before) != .done) fail("more is carried than was there");
+        if (kernel.kafkasniff_feed_carry(call, before) != .done) fail("more is carried than was there");
         call.messages_size = 1;
         call.messages_used = 0;
         call.left_used = 0;
@@ -527,7 +527,7 @@ const World = struct {
         call.repeated = 0;
         self.mayBegin(from, to);
         while (true) {
-            const status = feed.run(call);
+            const status = kernel.kafkasniff_feed(call);
             if (status == .done) break;
             self.grow(run, status);
         }
@@ -686,7 +686,7 @@ const World = struct {
             for (&connection.streams) |*stream| free += stream.held_count;
         }
         if (free != self.call.held_size) fail("segments are lost");
-        for (0..TALKS) |index| feed.forget(&self.call, @intCast(index));
+        for (0..TALKS) |index| kernel.kafkasniff_feed_forget(&self.call, @intCast(index));
         for (self.table) |index| if (index != NONE) fail("still known");
     }
 };
@@ -737,7 +737,7 @@ pub export fn kafkasniff_fuzz_feed(run: *Run) void {
         run.judged += one.judged;
         for (&one.connections) |*connection| for (&connection.streams) |*stream| {
             run.repeated += @intFromBool(stream.repeated > 0);
-            // One that is behind no hole now was behind one.
+            // A stream that waits for no hole now has waited for one.
             run.filled += @intFromBool(connection.count > 0 and stream.held == NONE);
         };
     }

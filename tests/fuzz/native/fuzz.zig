@@ -118,8 +118,7 @@ fn sum(field: []u8) void {
 }
 
 var unpacked: [1 << 16]u8 = undefined;
-
-/// What is given as decompressed is as hostile as the rest: a slice of the input, or a field of records that was
+/// Decompressed bytes are as hostile as the rest: a slice of the input, or a changed field of records.
 /// changed.
 fn decompressed(run: *const Run, data: []const u8, random: *Random) []const u8 {
     if (random.below(2) == 0) {
@@ -135,7 +134,7 @@ fn decompressed(run: *const Run, data: []const u8, random: *Random) []const u8 {
     return found;
 }
 
-/// Where a value of MessagePack that begins at `start` ends; past the end of the bytes where it is none.
+/// Where a value of MessagePack that begins at `start` ends; past the end of the bytes where it is invalid.
 fn oneValue(bytes: []const u8, start: usize) usize {
     if (start >= bytes.len) return bytes.len + 1;
     const head = bytes[start];
@@ -217,7 +216,7 @@ pub export fn kafkasniff_fuzz(run: *Run) void {
                 break :one @enumFromInt(if (made < 0) -made else 0);
             }
             const done = kernel.kafkasniff_body(call, program, data, 0, cut);
-            // What was cut has to be whole, too.
+            // Output that was cut must still be a whole value.
             if (done == .done and packs and oneValue(call.output[0..call.written], 0) != call.written) @panic("not a value");
             break :one done;
         } else if (packs) one: {

@@ -8,7 +8,7 @@ const exchanges = kernel.exchanges;
 const lines = kernel.lines;
 const names_of = kernel.names;
 const text_lines = kernel.text_lines;
-const Message = kernel.feed.Message;
+const Message = kernel.feed_state.Message;
 
 /// A message to begin with.
 const Seed = extern struct {
@@ -43,10 +43,12 @@ const Run = extern struct {
 
 const MOST = 8;
 
-/// Puts messages one behind the other, so that the last one ends where the room does.
+/// Puts messages one after the other, so that the last one ends where the room does.
 const Batch = struct {
     messages: [MOST]Message = undefined,
     numbers: [MOST]i64 = undefined,
+    /// What becomes of each, where a filter says so.
+    shown: [MOST]lines.Shown = @splat(.written),
     count: usize = 0,
     /// Where the first one begins.
     at: usize,
@@ -63,8 +65,9 @@ const Batch = struct {
         message.start = self.at;
         message.size = @intCast(size);
         message.flags.arena = random.below(2) == 0;
-        message.pair = kernel.feed.NONE;
+        message.pair = kernel.feed_state.NONE;
         self.numbers[self.count] = @bitCast(random.next() >> @intCast(random.below(64)));
+        if (random.below(4) == 0) self.shown[self.count] = @enumFromInt(random.below(3));
         self.count += 1;
         return true;
     }
@@ -92,7 +95,7 @@ fn disturb(message: *Message, random: *fuzz.Random) void {
 }
 
 const ENDS = "192.0.2.1:40000 → [2001:db8::2]:9092";
-const LABELS: [kernel.feed.KEYS * kernel.feed.VERSIONS]lines.Text = @splat(text("Produce v3   "));
+const LABELS: [kernel.feed_state.KEYS * kernel.feed_state.VERSIONS]lines.Text = @splat(text("Produce v3   "));
 const CONNECTIONS: [4]text_lines.Ends = @splat(.{ .request = text(ENDS), .response = text(ENDS) });
 const CAPTURES = [_]text_lines.Capture{
     .{ .name = 0, .line = text("capture a") },
@@ -165,15 +168,9 @@ fn text(comptime words: []const u8) lines.Text {
     return .{ .text = words.ptr, .size = words.len };
 }
 
-/// The same messages as text. What lines show of their bodies are bytes of theirs.
+/// The same messages as text.
 fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
     const call = run.call.call;
-    var told: [MOST]text_lines.Told = undefined;
-    for (told[0..batch.count]) |*one| one.* = .{
-        .at = random.below(run.room_size + 2),
-        .size = @truncate(random.below(64)),
-        .known = @intFromBool(random.below(2) > 0),
-    };
     var writer = text_lines.TextLines{
         .source = run.call.source,
         .connections = &CONNECTIONS,
@@ -190,9 +187,6 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             .names = if (random.below(4) == 0) null else known.begin(batch.count, random),
             .written = 0,
         },
-        .told = &told,
-        .texts = run.room,
-        .texts_size = run.room_size,
         .output = call.output,
         .output_size = call.output_size,
         .next = 0,
@@ -207,15 +201,22 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             .client_width = random.below(200),
         },
     };
+    const shown = writer.source.shown;
     while (true) {
         const before = writer.used;
         const first = writer.next;
         const outcome = kernel.kafkasniff_text_lines(&writer);
         if (outcome == .misuse) @panic("misuse");
         if (outcome == .asks and writer.summaries.names == null) @panic("asked without names");
-        if (writer.used > writer.output_size or (writer.used > before) != (writer.next > first)) @panic("not lines");
+        var written: u64 = 0;
+        for (first..writer.next) |index| {
+            const mark = if (shown) |marks| marks[index] else .written;
+            if (mark != .written and mark != .read) @panic("a line that is Python's");
+            written += @intFromBool(mark == .written);
+        }
+        if (writer.used > writer.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
         if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
-        run.texts += writer.next - first;
+        run.texts += written;
         if (outcome == .done) return;
         run.ended += 1;
         if (outcome == .asks and known.answer(writer.next, random)) continue;
@@ -233,12 +234,12 @@ fn columns(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         const asked = if (random.below(8) == 0) random.below(MOST + 1) else batch.messages[index].pair;
         pair.* = .{ .request = @truncate(asked), .response = @intCast(index) };
     }
-    call.messages = &batch.messages;
-    call.messages_size = batch.count;
-    call.buffer = run.room;
-    call.buffer_size = run.room_size;
-    call.arena = run.room;
-    call.arena_size = run.room_size;
+    call.found.rows = &batch.messages;
+    call.found.size = batch.count;
+    call.found.buffer = run.room;
+    call.found.buffer_size = run.room_size;
+    call.found.arena = run.room;
+    call.found.arena_size = run.room_size;
     call.pairs = &pairs;
     call.pairs_size = batch.count;
     call.headers = @intFromBool(random.below(8) == 0);
@@ -294,13 +295,14 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         const payload: u32 = @intCast(random.below(3));
         call.call.wants = @bitCast(form | records << 2 | shown << 4 | payload << 6);
         call.call.output_size = if (random.below(8) == 0) random.below(2000) else output_size;
-        call.source.messages = &batch.messages;
-        call.source.messages_size = batch.count;
+        call.source.found.rows = &batch.messages;
+        call.source.found.size = batch.count;
         call.source.numbers = &batch.numbers;
-        call.source.buffer = run.room;
-        call.source.buffer_size = run.room_size;
-        call.source.arena = run.room;
-        call.source.arena_size = run.room_size;
+        call.source.found.buffer = run.room;
+        call.source.found.buffer_size = run.room_size;
+        call.source.found.arena = run.room;
+        call.source.found.arena_size = run.room_size;
+        call.source.shown = if (random.below(2) == 0) null else &batch.shown;
         call.names = if (random.below(4) == 0) null else known.begin(batch.count, &random);
         call.next = 0;
         call.base = 0;
@@ -336,10 +338,16 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
             call.next += 1;
         }
         var begin: u64 = 0;
-        for (states[0..batch.count], ends[0..batch.count]) |state, end| {
+        for (states[0..batch.count], ends[0..batch.count], 0..) |state, end, index| {
             const found = call.call.output[begin..end];
+            const mark = call.source.shownOf(index);
+            if (mark == .left and state != .left) @panic("a line that is Python's");
             switch (state) {
                 .written => {
+                    if (mark == .read) {
+                        if (found.len != 0) @panic("a line that nobody is shown");
+                        continue;
+                    }
                     run.written += 1;
                     if (found.len < 200 or found[0] != '{' or found[found.len - 2] != '}') @panic("not a line");
                     if (std.mem.indexOfScalar(u8, found, '\n') != found.len - 1) @panic("not one line");

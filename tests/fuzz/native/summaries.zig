@@ -1,6 +1,6 @@
 //! Mutates bodies and has the kernel write their summaries; mutates tables, too, of which those that are taken are used.
 //!
-//! The input ends where its memory does, and a byte written behind the output ends the process.
+//! The input ends where its memory does, and a byte written after the output ends the process.
 
 const fuzz = @import("fuzz.zig");
 const kernel = @import("kernel");

@@ -1,6 +1,6 @@
-"""kafka-python: readers that wait long for records. `BOOTSTRAP TOPIC CLIENT_ID:WAIT_MS[:GROUP] …`, one each.
+"""kafka-python: readers with long polls. Arguments: `BOOTSTRAP TOPIC CLIENT_ID:WAIT_MS[:GROUP] …`, one per reader.
 
-A reader with a group is a member of it, the others read partition 0. All go on until the program is ended.
+A reader with a group joins it, the others read partition 0. All run until the program is killed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reader(threading.Thread, ConsumerRebalanceListener):
         )
 
     def run(self) -> None:
-        self.consumer.partitions_for_topic(self.topic)  # else it may join before it knows the partitions
+        self.consumer.partitions_for_topic(self.topic)  # otherwise it may join before it knows the partitions
         if self.group is None:
             self.consumer.assign([TopicPartition(self.topic, 0)])
         else:
@@ -59,7 +59,7 @@ class Reader(threading.Thread, ConsumerRebalanceListener):
                partitions=sorted(one.partition for one in assigned))  # fmt: skip
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        """Nothing is reported: no reader has to give up any."""
+        """Nothing is reported: no reader has to give up a partition."""
 
 
 report("client", name="kafka-python", version=kafka.__version__)

@@ -1,4 +1,4 @@
-"""kafka-python: topics, every codec, a classic group of two members, transactions, errors; all of it is reported."""
+"""kafka-python: topics, every codec, a classic group of two members, transactions and errors, all of them reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def send(
     records: list[tuple[bytes | None, bytes | None, list[Header], int, int]],
     codec: str = "none",
 ) -> None:
-    """Produce records (key, value, headers, partition, timestamp), wait for the answers and report."""
+    """Produce records (key, value, headers, partition, timestamp), wait for the responses and report them."""
     sent = [
         producer.send(topic, value=value, key=key, headers=headers, partition=partition, timestamp_ms=time_ms)
         for key, value, headers, partition, time_ms in records
@@ -74,7 +74,7 @@ def consumed(client_id: str, message: Any) -> None:
 
 
 def read(client_id: str, partitions: list[tuple[str, int]], records: int, **settings: Any) -> None:
-    """Read partitions from their beginning until so many records have come."""
+    """Read partitions from their beginning until this many records have arrived."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
         client_id=client_id,
@@ -96,7 +96,7 @@ def samples() -> None:
         kind = None if codec == "none" else codec
         producer = producer_of(f"python-{codec}", compression_type=kind, linger_ms=50, enable_idempotence=False)
         records = [
-            # It takes no null headers.
+            # kafka-python accepts no null headers.
             (key, value, [pair for pair in headers if pair[1] is not None], 0 if index < 5 else 1, timestamp(index))
             for index, (key, value, headers) in enumerate(RECORDS)
         ]
@@ -106,7 +106,7 @@ def samples() -> None:
 
 
 class Member(threading.Thread, ConsumerRebalanceListener):
-    """A consumer on a thread of its own that says what it owns, reads and commits, until told to leave."""
+    """A consumer on a thread of its own that reports its partitions, reads and commits, until it is asked to leave."""
 
     def __init__(self, client_id: str) -> None:
         super().__init__(name=client_id)
@@ -127,10 +127,10 @@ class Member(threading.Thread, ConsumerRebalanceListener):
         )
 
     def run(self) -> None:
-        self.consumer.partitions_for_topic("python-events")  # else it may join before it knows the partitions
+        self.consumer.partitions_for_topic("python-events")  # otherwise it may join before it knows the partitions
         self.consumer.subscribe(["python-events"], listener=self)
         while not self.leaving.is_set():
-            # Long: where a poll ends in the middle of a rebalance, kafka-python 3.0 may never take note of its end.
+            # Long, because kafka-python 3.0 may miss the end of a rebalance if a poll returns in the middle of it.
             for partition, messages in self.consumer.poll(1000).items():
                 for message in messages:
                     consumed(self.client_id, message)
@@ -152,7 +152,7 @@ class Member(threading.Thread, ConsumerRebalanceListener):
         names = {f"{one.topic}-{one.partition}" for one in partitions}
         change(names)
         if not names and not self.owned:
-            return  # it is told that nothing is taken away before it has joined
+            return  # before it joins, it is called with nothing revoked
         of = self.consumer.group_metadata()
         report(what, client_id=self.client_id, group=GROUP, member_id=of.member_id, generation=of.generation_id,
                partitions=sorted(names), owned=sorted(self.owned))  # fmt: skip
@@ -164,12 +164,12 @@ def wait(done: Callable[[], bool], what: str) -> None:
     while not done():
         if time.monotonic() > deadline:
             faulthandler.dump_traceback(all_threads=True)
-            sys.exit(f"waited in vain for {what}")
+            sys.exit(f"timed out waiting for {what}")
         time.sleep(0.02)
 
 
 def group() -> None:
-    """One member, two, one again: after each change every partition gets a record, which is awaited."""
+    """One member, two, one again; each change is followed by one record per partition, which must arrive."""
     producer = producer_of("python-events", acks=1, enable_idempotence=False)
 
     def settled(members: list[Member], number: int) -> None:
@@ -234,7 +234,7 @@ def errors(admin: KafkaAdminClient) -> None:
 
 
 def reconnect() -> None:
-    """A producer that is silent for longer than it keeps a connection, and connects anew for the second record."""
+    """A producer that is silent for longer than it keeps a connection, and reconnects for the second record."""
     producer = producer_of("python-idle", enable_idempotence=False, connections_max_idle_ms=500)
     send(producer, "python-small", [(b"k", b"before a silence", [], 0, timestamp(0))])
     time.sleep(SILENCE_S)

@@ -1,7 +1,7 @@
-"""librdkafka: a member of a group that waits long for records. `BOOTSTRAP TOPIC CLIENT_ID WAIT_MS GROUP`.
+"""librdkafka: a group member with long polls. Arguments: `BOOTSTRAP TOPIC CLIENT_ID WAIT_MS GROUP`.
 
-It makes the topic, of two partitions. For each line of stdin it produces one record to each of them, whose value is the
-line; it goes on until stdin ends.
+It creates the topic with two partitions. For each line of stdin, it produces one record to each partition with the
+line as its value. It runs until stdin ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ended = threading.Event()
 
 
 def create() -> None:
-    """With a client that is gone afterwards."""
+    """Create the topic with a client that exits afterwards."""
     admin = AdminClient({**base, "client.id": f"{client_id}-admin"})
     for future in admin.create_topics([NewTopic(topic, 2, 1)]).values():
         future.result()

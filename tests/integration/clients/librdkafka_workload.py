@@ -1,4 +1,4 @@
-"""librdkafka: topics, every codec, a classic group of two members, transactions, errors; all of it is reported."""
+"""librdkafka: topics, every codec, a classic group of two members, transactions and errors, all of them reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP = "rd-group"
 WRITER = "rd-writer"
 WAIT_S = 60.0
 SILENCE_S = 2.0
-"""librdkafka looks for idle connections once a second."""
+"""librdkafka looks for idle connections once per second."""
 
 bootstrap = sys.argv[1]
 base: dict[str, Any] = {"bootstrap.servers": bootstrap, "debug": "protocol,broker"}
@@ -35,7 +35,7 @@ def send(
     codec: str = "none",
     acks: bool = True,
 ) -> None:
-    """Hand a record over; what became of it is reported when the producer is flushed."""
+    """Queue a record; the result is reported when the producer is flushed."""
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -71,7 +71,7 @@ def consumed(client_id: str, message: Message) -> None:
 
 
 def read(client_id: str, partitions: list[tuple[str, int]], records: int, **settings: Any) -> None:
-    """Read partitions from their beginning until so many records have come."""
+    """Read partitions from their beginning until this many records have arrived."""
     own = {"client.id": client_id, "group.id": "rd-unused", "enable.auto.commit": False, "fetch.wait.max.ms": 200}
     consumer = Consumer({**base, **own, **settings})
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for topic, number in partitions])
@@ -106,7 +106,7 @@ def samples() -> None:
 
 
 class Member:
-    """A consumer that says what it owns, reads and commits."""
+    """A consumer that reports its partitions, reads and commits."""
 
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
@@ -151,11 +151,11 @@ def wait(members: list[Member], done: Callable[[], bool], what: str) -> None:
         for member in members:
             member.poll()
         if time.monotonic() > deadline:
-            sys.exit(f"waited in vain for {what}")
+            sys.exit(f"timed out waiting for {what}")
 
 
 def group() -> None:
-    """One member, two, one again: after each change every partition gets a record, which is awaited."""
+    """One member, two, one again; each change is followed by one record per partition, which must arrive."""
     producer = Producer({**base, "client.id": "rdkafka-events", "acks": 1})
 
     def settled(members: list[Member], number: int) -> None:
@@ -212,7 +212,7 @@ def errors(admin: AdminClient) -> None:
 
 
 def reconnect() -> None:
-    """A producer that is silent for longer than it keeps a connection, and connects anew for the second record."""
+    """A producer that is silent for longer than it keeps a connection, and reconnects for the second record."""
     producer = Producer({**base, "client.id": "rdkafka-idle", "connections.max.idle.ms": 500})
     send(producer, "rd-small", b"before a silence", b"k")
     producer.flush(WAIT_S)

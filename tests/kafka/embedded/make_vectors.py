@@ -22,7 +22,7 @@ TIMEOUT_S = 600
 
 
 def made() -> str:
-    """The vectors, sorted; CalledProcessError where Maven or Java fails."""
+    """The vectors, sorted; raises CalledProcessError if Maven or Java fails."""
     with tempfile.TemporaryDirectory(prefix="group-vectors-") as folder:
         for jar in JARS:
             command = ["mvn", "--quiet", "--batch-mode", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"]

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.message import Decoded, decode_response
+from kafkasniff.kafka.messages.message import Decoded, decode_response
+from kafkasniff.kafka.schema.context import DecodeOptions
 from tests.craft.kafka_bytes import NO_TAGS, compact_array, compact_string, unsigned_varint
 from tests.kafka.records_craft import Record, batch_of
 

@@ -1,4 +1,4 @@
-"""What the tests of embedded formats share: messages of shipped captures, and their clients' own accounts."""
+"""Shared by the tests of embedded formats: messages of shipped captures, and their clients' own accounts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkasniff.capture import open_captures
-from kafkasniff.inspector import Inspector
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Message, SaslToken
 
 CAPTURES = Path(__file__).resolve().parents[3] / "captures"
@@ -33,7 +33,7 @@ def messages(name: str, api: str, kind: str) -> list[Message]:
 
 
 def account(name: str, kind: str) -> list[dict[str, Any]]:
-    """What the client program said of this kind, in order."""
+    """The client program's reports of this kind, in order."""
     lines = (CAPTURES / name).with_suffix("").with_suffix(".log.jsonl").read_text(encoding="utf-8").splitlines()
     return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
 
@@ -52,7 +52,7 @@ def task(one: dict[str, Any]) -> str:
 
 
 def connectors(items: list[dict[str, Any]] | None) -> tuple[list[str], list[str]]:
-    """Connectors and tasks (`copy-0`) of what a worker of Connect is assigned."""
+    """Connectors and tasks (`copy-0`) assigned to a Connect worker."""
     found = items or []
     return (
         sorted(one["connector"] for one in found if -1 in one["tasks"]),

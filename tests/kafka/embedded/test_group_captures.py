@@ -1,4 +1,4 @@
-"""What members of real groups told each other, against what their clients report."""
+"""The embedded messages of members of real groups, compared with the clients' reports."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_workers_are_those_that_connect_reports() -> None:
     assert running <= given
 
 
-def test_members_that_leave_out_their_last_fields() -> None:
+def test_members_that_omit_their_last_fields() -> None:
     """kafka-go and @platformatic/kafka: version 1 of a subscription without `owned_partitions`."""
     name = "faults/groups-with-fields-missing.pcap"
     joined = [one.body or {} for one in messages(name, "JoinGroup", "request")]

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.embedded.group_protocol import (
     assignment,
     describe_groups_response,
@@ -23,7 +22,8 @@ from kafkasniff.kafka.embedded.group_protocol import (
     sync_group_request,
     sync_group_response,
 )
-from kafkasniff.kafka.memory import MAX_GROUPS, ConnectionMemory, GroupProtocol
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.memory import MAX_GROUPS, ConnectionMemory, GroupProtocol
 from tests.kafka.embedded.reading import connectors, partitions, task
 from tests.vectors.matching import compare
 from tests.vectors.reader import Vector, vectors
@@ -49,7 +49,7 @@ def framed(vector: Vector, version: int | None = None) -> bytes:
     return (vector.version if version is None else version).to_bytes(2, "big") + vector.data
 
 
-# What Kafka's classes wrote.
+# Bytes written by Kafka's classes.
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def as_streams_say(kind: str, read: dict[str, Any]) -> dict[str, Any]:
             for part in one.get("partition_to_offset_sum", [one])
         }
         old = {name: {task(one) for one in value.get(name, ())} for name in ("prev_tasks", "standby_tasks")}
-        # -2 is what stands for a task that the member runs (Task.LATEST_OFFSET).
+        # -2 means that the member runs the task (Task.LATEST_OFFSET).
         active = {f"{group}_{number}" for (group, number), offset in offsets.items() if offset == -2}
         standby = {f"{group}_{number}" for (group, number), offset in offsets.items() if offset != -2}
         return {
@@ -155,7 +155,7 @@ def as_workers_say(kind: str, read: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("vector", GROUP_VECTORS, ids=lambda one: f"{one['protocol']}-{one['kind']}-{one['version']}")
-def test_what_members_write(vector: dict[str, Any]) -> None:
+def test_messages_of_members(vector: dict[str, Any]) -> None:
     told = context()
     protocol = GroupProtocol(vector["type"], vector["protocol"])
     found = READERS[vector["kind"]](base64.b64decode(vector["bytes"]), protocol, told, "here")
@@ -173,7 +173,7 @@ def test_what_members_write(vector: dict[str, Any]) -> None:
         assert {name: ours[name] for name in expected if name != "user_data"} == {
             name: value for name, value in expected.items() if name != "user_data"
         }
-        # Kafka's getters answer with stand-ins for what a version lacks.
+        # Kafka's getters return defaults for fields that a version lacks.
         lacks = (
             {"endpoint": 2} if vector["kind"] == "metadata" else {"hosts": 2, "standby_hosts": 6, "error": 4, "next": 7}
         )
@@ -183,7 +183,7 @@ def test_what_members_write(vector: dict[str, Any]) -> None:
         assert ours == expected
 
 
-# What is not as it should be.
+# Invalid input.
 
 
 def test_a_newer_version_is_read_as_the_newest_known() -> None:
@@ -208,7 +208,7 @@ def test_newer_streams_user_data_is_named_at_least() -> None:
 
 
 def ends(data: bytes, kind: str) -> set[int]:
-    """Where the fields of a consumer's bytes end, the version included; read as ConsumerProtocol's schemas say."""
+    """Where the fields of a consumer's bytes end, including the version; per ConsumerProtocol's schemas."""
     at = 2
     found = {at}
 
@@ -248,7 +248,7 @@ def ends(data: bytes, kind: str) -> set[int]:
 
 
 @pytest.mark.parametrize("vector", GROUP_VECTORS[::4], ids=lambda one: f"{one['protocol']}-{one['kind']}")
-def test_cut_bytes_give_a_problem_and_what_came_before(vector: dict[str, Any]) -> None:
+def test_cut_bytes_give_a_problem_and_the_fields_before(vector: dict[str, Any]) -> None:
     data = base64.b64decode(vector["bytes"])
     read = READERS[vector["kind"]]
     whole = read(data, GroupProtocol(vector["type"], None), context(), "here")
@@ -257,7 +257,7 @@ def test_cut_bytes_give_a_problem_and_what_came_before(vector: dict[str, Any]) -
         told = context()
         found = read(data[:end], GroupProtocol(vector["type"], None), told, "there")
         if found is not None and not told.problems:
-            # Nothing was cut but whole fields at the end.
+            # Only whole fields at the end were cut.
             names = list(whole["value"])
             count = len(found["value"])
             assert vector["type"] == "consumer"
@@ -271,7 +271,7 @@ def test_cut_bytes_give_a_problem_and_what_came_before(vector: dict[str, Any]) -
             assert list(found["value"]) == list(whole["value"])[: len(found["value"])]
 
 
-# What other clients write: fields are missing at the end, and their groups work.
+# Bytes of other clients: fields are missing at the end, and their groups work.
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_cut_bytes_give_a_problem_and_what_came_before(vector: dict[str, Any]) -
         ("assignment", b"\0\1\0\0\0\0", {"assigned_partitions": []}),
         # faust: partition_assignor.py, PartitionAssignor.version is 4.
         ("metadata", b"\0\4\0\0\0\1\0\6orders\0\0\0\2{}", {"topics": ["orders"], "user_data": b"{}"}),
-        # A version alone, which kafka-go and @platformatic/kafka read as no partitions.
+        # Only a version, which kafka-go and @platformatic/kafka read as no partitions.
         ("assignment", b"\0\0", {}),
         ("metadata", b"\0\0\0\0\0\1\0\6orders", {"topics": ["orders"]}),
     ],
@@ -324,15 +324,15 @@ def test_workers_of_connect_write_all_fields() -> None:
     vector = next(one for one in GROUP_VECTORS if (one["type"], one["kind"]) == ("connect", "metadata"))
     data = base64.b64decode(vector["bytes"])
     told = context()
-    # The address of the worker alone: a consumer's bytes might end there.
+    # Only the worker's address: a consumer's bytes might end there.
     metadata(data[: 4 + int.from_bytes(data[2:4], "big")], GroupProtocol("connect", None), told, "here")
     assert {problem.kind for problem in told.problems} == {"group-protocol"}
 
 
-def test_bytes_left_over_are_told() -> None:
+def test_trailing_bytes_are_reported() -> None:
     told = context()
     assert metadata(framed(SUBSCRIPTIONS[0]) + b"xyz", CONSUMER, told, "here") is not None
-    assert [(problem.kind, "3 bytes are left over" in problem.detail) for problem in told.problems] == [
+    assert [(problem.kind, "3 surplus bytes" in problem.detail) for problem in told.problems] == [
         ("group-protocol", True)
     ]
 
@@ -355,7 +355,7 @@ def test_any_bytes(data: bytes, kind: str | None, name: str | None) -> None:
 
 
 @given(st.sampled_from(["cooperative-sticky", "sticky", "stream"]), st.binary(min_size=1, max_size=80))
-def test_user_data_that_is_something_else_is_left_alone(assignor: str, data: bytes) -> None:
+def test_other_user_data_is_left_alone(assignor: str, data: bytes) -> None:
     told = context()
     written = b"\0\1\0\0\0\0" + len(data).to_bytes(4, "big") + data + b"\0\0\0\0"
     found = metadata(written, GroupProtocol("consumer", assignor), told, "here")
@@ -364,7 +364,7 @@ def test_user_data_that_is_something_else_is_left_alone(assignor: str, data: byt
     assert told.problems == []
 
 
-# Where the protocol type comes from.
+# Sources of the protocol type.
 
 
 def join(kind: str, group: str = "g") -> dict[str, Any]:
@@ -392,7 +392,7 @@ def test_the_type_is_remembered_on_the_connection() -> None:
     assert answer["_assignment"]["version"] == 0
 
 
-def test_the_message_says_more_than_the_memory() -> None:
+def test_the_message_takes_precedence_over_the_memory() -> None:
     memory = ConnectionMemory()
     join_group_request(join("connect"), 5, context(memory))
     body = {
@@ -435,7 +435,7 @@ def test_other_types_are_left_alone() -> None:
     ],
     ids=["consumer", "more", "cut", "newer", "no topic name", "no topics", "empty", "no user data"],
 )
-def test_without_a_type_only_what_is_plainly_a_consumers(data: bytes, read: bool) -> None:
+def test_without_a_type_only_certain_consumer_messages_are_read(data: bytes, read: bool) -> None:
     body = {"assignment": data}
     told = context()
     sync_group_response(body, 3, told)
@@ -443,7 +443,7 @@ def test_without_a_type_only_what_is_plainly_a_consumers(data: bytes, read: bool
     assert told.problems == []
 
 
-def test_the_memory_is_bounded_and_keeps_what_is_spoken_of() -> None:
+def test_the_memory_is_bounded_and_keeps_recent_groups() -> None:
     memory = ConnectionMemory()
     for number in range(MAX_GROUPS):
         memory.remember_group(f"g{number}", CONSUMER)
@@ -454,7 +454,7 @@ def test_the_memory_is_bounded_and_keeps_what_is_spoken_of() -> None:
     assert memory.group_protocol("g2") == CONSUMER
 
 
-def test_bodies_that_broke_off() -> None:
+def test_truncated_bodies() -> None:
     for body in (
         {},
         {"group_id": b"\xff"},

@@ -1,4 +1,4 @@
-"""Records of the brokers' own topics that a real client fetched, against what the coordinators' classes read of them.
+"""Records of the brokers' own topics that a real client fetched, compared with what the coordinators' classes read.
 
 The sidecar has each record as those classes read it: `captures/record/clients/java-4.4/InternalRecords.java`.
 """
@@ -52,12 +52,12 @@ def records(printed: tuple[Line, ...]) -> dict[Place, dict[str, Any]]:
 
 @functools.cache
 def told() -> dict[Place, dict[str, Any]]:
-    """What Kafka's classes read, by place."""
+    """The records as Kafka's classes read them, by place."""
     return {(one["topic"], one["partition"], one["offset"]): one for one in account(NAME, "internal_record")}
 
 
 def assert_all_is_read(printed: tuple[Line, ...]) -> None:
-    """Every record that the client was given is there, and is what Kafka's classes read."""
+    """Every record that the client received is present, and equals what Kafka's classes read."""
     ours = records(printed)
     assert ours.keys() == told().keys()
     for place, entry in told().items():
@@ -79,7 +79,7 @@ def test_there_is_something_to_compare() -> None:
 
 
 def test_markers_of_transactions_are_left_as_they_are() -> None:
-    """A commit and an abort, with the offsets of a group in both; the client's reader does not show them."""
+    """A commit and an abort, both with the offsets of a group; the client's reader does not return them."""
     markers = [
         one.record
         for one in Decoded(lines(), ()).consumed
@@ -93,7 +93,7 @@ def test_markers_of_transactions_are_left_as_they_are() -> None:
     assert sum(ends.values()) == len(told()) + len(markers)
 
 
-def test_what_members_of_classic_groups_said_is_read_as_in_their_requests() -> None:
+def test_embedded_messages_of_classic_groups_are_read_as_in_requests() -> None:
     values = [record["_value"]["value"] for record in records(lines()).values() if record["_value"]]
     members = [member for value in values for member in value.get("members", ()) if isinstance(member, dict)]
     joined = {one["member_id"]: one for one in members}
@@ -113,7 +113,7 @@ def test_what_members_of_classic_groups_said_is_read_as_in_their_requests() -> N
     assert member["_subscription"] in [protocol["_metadata"] for protocol in requests]
     assert member["_subscription"]["value"]["topics"] == ["orders"]
     assert member["_assignment"] in assignments
-    # KIP-848: of a member that speaks the classic protocol the group keeps what it offered.
+    # KIP-848: for a member with the classic protocol, the group keeps what the member offered.
     offered = [
         protocol
         for value in values
@@ -142,7 +142,7 @@ def test_the_rule_of_names_is_that_of_the_vectors() -> None:
 
 
 def late(tmp_path: Path) -> Path:
-    """The capture from the reader's first Fetch request on: what told it the names is not in it."""
+    """The capture from the reader's first Fetch request: it does not contain the messages with the topics' names."""
     (first,) = {
         line["first_packet"]
         for line in Decoded(lines(), ()).messages("Fetch", "request", "state-reader")
@@ -152,27 +152,27 @@ def late(tmp_path: Path) -> Path:
 
 
 def fetched(printed: tuple[Line, ...]) -> list[dict[str, Any]]:
-    """All records of Fetch responses that are no markers, whatever their topics are called."""
+    """All records of Fetch responses without markers, for any topic name."""
     return [one.record for one in Decoded(printed, ()).consumed if "_control" not in one.record]
 
 
-def test_names_that_are_told_later_serve_the_second_of_two_passes(tmp_path: Path) -> None:
+def test_names_learnt_later_serve_the_second_of_two_passes(tmp_path: Path) -> None:
     capture = late(tmp_path)
     guesses = [record.get(part) for record in fetched(decoded(capture)) for part in ("_key", "_value")]
     assert len(guesses) == 2 * len(told())
-    # A key of type 0 looks like a schema's id: such a guess goes as soon as the name is known.
+    # A key of type 0 looks like a schema id: that guess is dropped as soon as the name is known.
     assert {guess["format"] for guess in guesses if guess is not None} == {"schema-registry"}
     assert_all_is_read(decoded(capture, "--two-pass"))
 
 
-def test_names_that_a_file_gives_serve_too(tmp_path: Path) -> None:
+def test_names_from_a_file_serve_too(tmp_path: Path) -> None:
     ids = tmp_path / "ids.txt"
     ids.write_text("".join(f"{one['topic_id']} {one['topic']}\n" for one in account(NAME, "described_topic")))
     assert_all_is_read(decoded(late(tmp_path), "--topic-ids", str(ids)))
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where there is a plain value that is not an interpretation of ours."""
+    """Places with a plain value that is not our interpretation."""
     if isinstance(value, dict) and value:
         for name, item in value.items():
             if not name.startswith("_"):
@@ -194,7 +194,7 @@ def other(value: Any) -> Any:
 
 @pytest.mark.parametrize("part", ["_key", "_value"])
 def test_the_comparison_sees_every_change(part: str) -> None:
-    """One record of each type: whatever value is another, or missing, it is told."""
+    """One record of each type: any changed or missing value is reported."""
     seen: set[tuple[str, int]] = set()
     for place, record in records(lines()).items():
         entry = told()[place]

@@ -1,4 +1,4 @@
-"""Records of the brokers' own topics, held against what Kafka's own classes say of them."""
+"""Records of the brokers' own topics, compared with what Kafka's own classes read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.context import MAX_PROBLEMS, DecodeContext, DecodeOptions
-from kafkasniff.kafka.dissectors import data_definitions
 from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS, interpret_topic
-from kafkasniff.kafka.records import decode_records
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.data_schemas import data_definitions
 from kafkasniff.model import Problem
 from tests.kafka.embedded.metadata_craft import framed, records_of
 from tests.kafka.records_craft import Record, batch_of
@@ -25,7 +25,7 @@ TOPICS = {
     "transaction_coordinator": "__transaction_state",
     "share_coordinator": "__share_group_state",
 }
-# Members' bytes of group metadata are made up in the vectors: what is wrong with them has tests of its own.
+# The vectors' member bytes in group metadata are made up; their problems have tests of their own.
 MEMBERS = {"GroupMetadataValue", "ConsumerGroupMemberMetadataValue"}
 
 
@@ -45,7 +45,7 @@ def int16(value: int) -> bytes:
 def interpreted(
     topic: str, *pairs: tuple[bytes | None, bytes | None], attributes: int = 0, records: str = "full"
 ) -> tuple[list[dict[str, Any]], list[Problem]]:
-    """The records with these keys and values as they are after the interpretation, and the problems."""
+    """The records with these keys and values after their interpretation, and the problems."""
     data = batch_of([Record(at, 0, *pair) for at, pair in enumerate(pairs)], attributes=attributes)
     decoded = decode_records(data, 0, len(data), DecodeContext(DecodeOptions(records=records)))
     problems: list[Problem] = []
@@ -122,7 +122,7 @@ def group_metadata(protocol_type: bytes, subscription: bytes, assignment: bytes)
     return int16(2) + string(b"g"), value
 
 
-def test_what_members_of_groups_say() -> None:
+def test_embedded_messages_of_members() -> None:
     pair = group_metadata(b"consumer", SUBSCRIPTION, ASSIGNMENT)
     (record,), problems = interpreted("__consumer_offsets", pair)
     assert problems == []
@@ -163,13 +163,13 @@ KEY = int16(0) + int16(2) + b"tx"
         (int16(77), None, "key type 77"),
         (int16(-1), None, "key type -1"),
         (KEY[:-1], None, "TransactionLogKey: transactional_id"),
-        (KEY + b"x", None, "1 bytes are left over behind a TransactionLogKey"),
+        (KEY + b"x", None, "1 surplus bytes after a TransactionLogKey"),
         (KEY, b"\x00", "a value of 1 bytes"),
         (KEY, int16(9), "version 9 of TransactionLogValue"),
         (KEY, int16(0) + b"\x00", "TransactionLogValue: producer_id"),
     ],
 )
-def test_what_does_not_add_up(key: bytes | None, value: bytes | None, detail: str) -> None:
+def test_inconsistent_records(key: bytes | None, value: bytes | None, detail: str) -> None:
     (record,), problems = interpreted("__transaction_state", (key, value))
     assert (record["key"], record["value"]) == (key, value)
     assert [problem.kind for problem in problems] == ["internal-record"]
@@ -186,10 +186,10 @@ def test_problems_are_bounded() -> None:
     assert "5 more" in problems[-1].detail
 
 
-def test_what_is_left_alone() -> None:
+def test_records_that_are_left_alone() -> None:
     (record,), problems = interpreted("orders", (KEY, b""))
     assert ("_key" in record, problems) == (False, [])
-    # The marker of a transaction that committed offsets.
+    # The marker of a transaction with committed offsets.
     commit = (b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x07")
     (record,), problems = interpreted("__consumer_offsets", commit, attributes=0x30)
     assert ("_key" in record, record["_control"]["name"], problems) == (False, "COMMIT", [])
@@ -197,7 +197,7 @@ def test_what_is_left_alone() -> None:
     assert ("records" in batch, problems) == (False, [])
 
 
-def test_a_guess_made_before_the_name_was_known_goes() -> None:
+def test_a_guess_is_dropped_once_the_name_is_known() -> None:
     data = batch_of([Record(0, 0, b"\x00", b"\x00\x00")])
     decoded = decode_records(data, 0, len(data), DecodeContext(DecodeOptions()))
     (record,) = records_of(decoded)

@@ -1,4 +1,4 @@
-"""Records of the metadata log in Fetch and FetchSnapshot, held against what Kafka's own classes say of them."""
+"""Records of the metadata log in Fetch and FetchSnapshot, compared with what Kafka's own classes read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff import read
-from kafkasniff.kafka.context import DecodeOptions
-from kafkasniff.kafka.dissectors import data_definitions
-from kafkasniff.kafka.message import decode_response
+from kafkasniff.kafka.messages.message import decode_response
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.schema.data_schemas import data_definitions
 from tests.craft.kafka_bytes import compact_string, unsigned_varint
 from tests.kafka.embedded.metadata_craft import (
     METADATA_ID,
@@ -64,7 +64,7 @@ def type_of(vector: Vector) -> int:
     return number
 
 
-def test_what_kafkas_classes_wrote_is_read_as_they_say() -> None:
+def test_records_of_kafkas_classes_are_read_the_same() -> None:
     found = list(metadata_vectors())
     defined = {name for name, definition in data_definitions().items() if definition.kind == "metadata"}
     assert {vector.name for vector in found} == defined - {"QuotaRecord"}
@@ -97,13 +97,14 @@ def test_real_brokers() -> None:
                             name = "control" if each["control"] else entry["_value"]["type"]
                             types[name] = types.get(name, 0) + 1
         assert message.problems == ()
-    # What captures/record did with the cluster: two brokers, two topics by hand or by need, one SCRAM user.
+    # What captures/record did with the cluster: two brokers, two topics created explicitly or on demand, one SCRAM
+    # user.
     assert types["RegisterBrokerRecord"] == 2
     assert types["UserScramCredentialRecord"] == 1
     assert types["TopicRecord"] >= 2
 
 
-def test_secrets_do_not_show_unless_asked_for() -> None:
+def test_secrets_are_hidden_by_default() -> None:
     values = (TOPIC, SCRAM, config("ssl.keystore.password", "hunter2"), config("retention.ms", "86400000"))
     for data, version, key in (
         (fetch_response(log(*values)), 17, 1),
@@ -143,12 +144,12 @@ def test_a_configuration_that_is_removed_is_no_secret() -> None:
         (framed(99, 0, b"SALT-of-carol"), "record type 99"),
         (framed(2, 7, b"SALT-of-carol"), "version 7 of TopicRecord"),
         (SCRAM[:-10], "UserScramCredentialRecord: "),
-        (SCRAM + b"SALT-of-carol", "13 bytes are left over behind a UserScramCredentialRecord"),
-        # A SCRAM credential whose type was damaged.
+        (SCRAM + b"SALT-of-carol", "13 surplus bytes after a UserScramCredentialRecord"),
+        # A SCRAM credential with a damaged type.
         (SCRAM[:1] + b"\x02" + SCRAM[2:], "TopicRecord"),
     ],
 )
-def test_what_cannot_be_read_to_its_end_is_withheld(value: bytes, detail: str) -> None:
+def test_unreadable_records_are_withheld(value: bytes, detail: str) -> None:
     decoded, records = fetched(fetch_response(log(TOPIC, value, TOPIC)))
     before, one, after = records_of(records)
     assert one["value"] == {"redacted": len(value)}
@@ -179,13 +180,13 @@ def test_keys_and_headers_that_should_not_be_there_are_withheld() -> None:
     assert records_of(records)[0]["headers"] == [{"key": "STORED", "value": b"STORED-key-of-carol"}]
 
 
-def test_control_records_that_are_none_are_withheld() -> None:
+def test_invalid_control_records_are_withheld() -> None:
     control = 0x20
     leader = Record(0, 0, b"\x00\x00\x00\x02", b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x01\x01\x00")
     _, records = fetched(fetch_response(batch_of([leader], attributes=control)))
     assert records_of(records)[0]["_control"]["name"] == "LEADER_CHANGE"
     assert records_of(records)[0]["value"] == leader.value
-    # A data batch of which one bit was damaged.
+    # A data batch with one flipped bit.
     for key in (None, b"\x00\x00\x00\x02"):
         _, records = fetched(fetch_response(batch_of([Record(0, 0, key, SCRAM)], attributes=control)))
         assert records_of(records)[0]["value"] == {"redacted": len(SCRAM)}
@@ -233,7 +234,7 @@ def test_how_far_records_are_decoded() -> None:
     assert [has_records(snapshot, mode, 59) for mode in ("full", "metadata", "batches")] == [True, True, False]
     for data, key in ((metadata, 1), (snapshot, 59)):
         assert fetched(data, 17 if key == 1 else 0, DecodeOptions(records="skip"), key=key)[1] is None
-    # Read twice, told once: problems and errors do not double.
+    # Read twice, reported once: problems and errors do not double.
     broken = fetch_response(log(b"", TOPIC))
     whole, again = (fetched(broken, 17, DecodeOptions(records=mode))[0] for mode in ("full", "metadata"))
     assert whole == again
@@ -245,7 +246,7 @@ def test_how_far_records_are_decoded() -> None:
     assert [problem.kind for problem in whole.problems] == ["internal-record", "body-truncated"][::-1]
 
 
-def test_numbers_that_are_none_are_told_as_strings() -> None:
+def test_nan_is_shown_as_a_string() -> None:
     for number, told in (("7ff8000000000000", "NaN"), ("fff0000000000000", "-Infinity"), ("3ff8000000000000", 1.5)):
         quota = framed(14, 0, unsigned_varint(1) + compact_string("rate") + bytes.fromhex(number) + b"\x00\x00")
         _, records = fetched(fetch_response(log(quota)))
@@ -272,7 +273,7 @@ def test_cut_and_damaged_responses_leak_nothing() -> None:
             changed = bytearray(data[: rng.randrange(6, len(data) + 1)])
             for _ in range(rng.randrange(3)):
                 at = rng.randrange(5, len(changed))
-                # With the topic itself gone, nothing tells that these are secrets.
+                # Without the topic, nothing shows that these are secrets.
                 if not place - 1 <= at < place + len(NAME):
                     changed[at] = rng.randrange(256)
             decoded = decode_response(bytes(changed), 0, len(changed), key, version, DecodeOptions())

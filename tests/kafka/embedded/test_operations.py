@@ -1,15 +1,15 @@
-"""Sets of authorized operations: which responses have them, and what the bits stand for."""
+"""Sets of authorized operations: which responses have them, and the meaning of the bits."""
 
 from __future__ import annotations
 
 import pytest
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.dissectors import api, api_keys
-from kafkasniff.kafka.embedded import interpreter
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.embedded.interpreters import interpreter
 from kafkasniff.kafka.embedded.operations import NOT_ASKED_FOR, operation_names, operation_places
-from kafkasniff.kafka.layout import Struct
-from kafkasniff.kafka.message import decode_response
+from kafkasniff.kafka.messages.message import decode_response
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.model import Body
 from tests.kafka.embedded.reading import account, messages
 from tests.vectors.reader import vectors
@@ -29,7 +29,7 @@ def added(key: int, version: int, body: Body) -> Body:
     return body
 
 
-def test_every_response_that_has_sets_is_looked_at() -> None:
+def test_every_response_with_sets_is_read() -> None:
     found = set()
     for key in api_keys():
         definition = api(key)
@@ -60,7 +60,7 @@ def test_names_are_those_of_kafka() -> None:
     assert len(operation_names(-1)) == 32
 
 
-def test_nothing_is_added_where_it_was_not_asked_for() -> None:
+def test_nothing_is_added_without_a_request_for_it() -> None:
     body: Body = {"topics": [{"topic_authorized_operations": NOT_ASKED_FOR}], "cluster_authorized_operations": 0}
     added(3, 8, body)
     assert body == {
@@ -71,7 +71,7 @@ def test_nothing_is_added_where_it_was_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"topics": None}, {"topics": []}, {"topics": [{}]}])
-def test_bodies_that_broke_off(body: Body) -> None:
+def test_truncated_bodies(body: Body) -> None:
     before = repr(body)
     assert repr(added(3, 12, body)) == before
 

@@ -1,4 +1,4 @@
-"""Messages of SASL mechanisms: named, with what is no secret in them, and with nothing that is one."""
+"""Messages of SASL mechanisms: named, with their public parts, and without any secret."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.embedded.sasl_messages import (
     MAX_MESSAGE,
     describe_message,
     handshake_request,
     handshake_response,
 )
-from kafkasniff.kafka.memory import ConnectionMemory
-from kafkasniff.kafka.message import decode_request, decode_response
+from kafkasniff.kafka.messages.message import decode_request, decode_response
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Direction, Message, SaslToken
-from kafkasniff.sinks.jsonl import JsonSink, event_object
+from kafkasniff.sinks.jsonl import JsonSink
 from tests.kafka.embedded.reading import account, messages, told
 
-# RFC 7677, section 3: the example of a whole SCRAM-SHA-256 authentication.
+# RFC 7677, section 3: the example of a complete SCRAM-SHA-256 authentication.
 SCRAM: list[tuple[Direction, bytes, dict[str, Any]]] = [
     ("request", b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", {"message": "client-first", "username": "user"}),
     (
@@ -49,6 +49,15 @@ BEARER = (
 BEARER_ERROR = (
     b'{"status":"invalid_token","scope":"example_scope","openid-configuration":"https://example.com/.well-known/x"}'
 )
+
+
+def json_lines(*events: Message | SaslToken) -> str:
+    stream = io.BytesIO()
+    sink = JsonSink(stream)
+    for event in events:
+        sink.write(event)
+    sink.close()
+    return stream.getvalue().decode()
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", None])
@@ -101,7 +110,7 @@ def test_mechanisms(mechanism: str, direction: Direction, data: bytes, expected:
         ("response", b"e", "nothing"),
     ],
 )
-def test_without_a_handshake_only_what_cannot_be_anything_else(
+def test_without_a_handshake_only_unambiguous_messages_are_read(
     direction: Direction, data: bytes, mechanism: str
 ) -> None:
     found = describe_message(None, direction, data)
@@ -113,7 +122,7 @@ def test_without_a_handshake_only_what_cannot_be_anything_else(
     [b"tim\0tanstaaf", b"\0\0tanstaaf", b"\0tim\0", b"\0tim\0tan\0staaf", PLAIN + b"\0" + b"x" * MAX_MESSAGE],
     ids=["two parts", "no name", "no password", "four parts", "too long"],
 )
-def test_of_malformed_credentials_nothing_is_told(data: bytes) -> None:
+def test_malformed_credentials_are_hidden(data: bytes) -> None:
     assert describe_message("PLAIN", "request", data) == {"mechanism": "PLAIN", "message": None}
 
 
@@ -127,7 +136,7 @@ def test_any_bytes(mechanism: str | None, direction: Direction, data: bytes, end
     found = describe_message(mechanism, direction, data[:end])
     assert found is None or {"mechanism", "message"} <= found.keys()
     shown = json.dumps(found)
-    # What is secret in the samples.
+    # The secrets in the samples.
     for secret in ("tanstaaf", "xipj", "vF9dft", "rOprNG", "W22Za", "biws", "dHzbZ", "6rriT"):
         assert secret not in shown
 
@@ -140,15 +149,11 @@ def test_odd_errors_of_oauthbearer(data: bytes) -> None:
 
 
 def test_half_a_surrogate_pair_in_an_error_has_a_line() -> None:
-    """Any peer may send one; it must not reach an output that has no form for it."""
+    """Any peer may send one; it must not reach an output that cannot represent it."""
     data = b'{"status":"\\ud800"}'
     token = SaslToken("response", len(data), "OAUTHBEARER", None)
     found = msgspec.structs.replace(token, meaning=describe_message("OAUTHBEARER", "response", data))
-    stream = io.BytesIO()
-    sink = JsonSink(stream)
-    sink.write(found)
-    sink.close()
-    assert json.loads(stream.getvalue())["_token"] == {"mechanism": "OAUTHBEARER", "message": None}
+    assert json.loads(json_lines(found))["_token"] == {"mechanism": "OAUTHBEARER", "message": None}
 
 
 # The mechanism.
@@ -229,19 +234,19 @@ def test_raw_tokens_are_named() -> None:
         assert one.meaning["mechanism"] == one.mechanism
         expected = ["credentials"] if one.mechanism == "PLAIN" else SIDES[one.direction]
         assert one.meaning["message"] in expected
-        assert list(event_object(one))[-2:] == ["token", "_token"]
+        assert list(json.loads(json_lines(one)))[-2:] == ["token", "_token"]
 
 
 @pytest.mark.parametrize("name", ["java-sasl.pcap", "librdkafka-sasl.pcap", "old-raw-sasl.pcap"])
-def test_no_secret_is_told(name: str) -> None:
-    shown = "".join(json.dumps(event_object(one)) for one in told(name))
+def test_no_secret_is_shown(name: str) -> None:
+    shown = json_lines(*told(name))
     secrets = set()
     for one in told(name, show_secrets=True):
         data = one.token if isinstance(one, SaslToken) else one.body and one.body.get("auth_bytes")
         if isinstance(one, Message) and one.api != "SaslAuthenticate":
             continue
         if isinstance(data, bytes) and data:
-            # What stands between the commas and zero bytes, but names, numbers and the header of the channel binding.
+            # Everything between commas and zero bytes except names, numbers and the header of the channel binding.
             for part in data.replace(b"\0", b",").split(b",")[1:]:
                 if not part.startswith((b"n=", b"i=", b"a=")) and len(part) > 6:
                     secrets.add(part.partition(b"=")[2].decode() if part[1:2] == b"=" else part.decode())
@@ -249,9 +254,9 @@ def test_no_secret_is_told(name: str) -> None:
     assert [secret for secret in secrets if secret and secret in shown] == []
 
 
-def test_no_bearer_token_is_told() -> None:
+def test_no_bearer_token_is_shown() -> None:
     name = "librdkafka-oauthbearer.pcap"
-    shown = "".join(json.dumps(event_object(one)) for one in told(name))
+    shown = json_lines(*told(name))
     tokens = set()
     for one in told(name, show_secrets=True):
         data = one.body.get("auth_bytes") if isinstance(one, Message) and one.body else None

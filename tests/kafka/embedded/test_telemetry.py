@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from kafkasniff import read
-from kafkasniff.kafka.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.embedded.otlp import MAX_PARTS
 from kafkasniff.kafka.embedded.telemetry import MAX_METRICS_BYTES, push_telemetry_request
-from kafkasniff.kafka.message import Decoded, decode_request
+from kafkasniff.kafka.messages.message import Decoded, decode_request
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from tests.craft.kafka_bytes import NO_TAGS, int8, int16, int32
 from tests.kafka.embedded.metadata_craft import compact_bytes
 from tests.kafka.records_craft import COMPRESSORS
@@ -59,7 +59,7 @@ def test_a_real_producer() -> None:
         assert body["compression_type"] == 4
         (resource,) = body["_metrics"]["resources"]
         by_name = {metric["name"]: metric for metric in resource["metrics"]}
-        # The subscription that the capture's admin client made asked for this prefix.
+        # The subscription that the capture's admin client created asked for this prefix.
         assert all(name.startswith("org.apache.kafka.producer.record") for name in by_name)
         assert len(by_name) == 11
         total = by_name["org.apache.kafka.producer.record.send.total"]
@@ -67,7 +67,7 @@ def test_a_real_producer() -> None:
         (point,) = total["points"]
         assert point["start_time_unix_nano"] < point["time_unix_nano"]
         sent += point["value"]
-    # The producer wrote three records, one a second.
+    # The producer wrote three records, one per second.
     assert sent == 3
 
 
@@ -178,7 +178,7 @@ def test_no_metrics() -> None:
         (COMPRESSORS[1](b"") + b"more", 1, "decompression-trailing"),
     ],
 )
-def test_what_cannot_be_read(metrics: bytes, codec: int, kind: str) -> None:
+def test_unreadable_metrics(metrics: bytes, codec: int, kind: str) -> None:
     decoded, body = pushed(metrics, codec)
     assert kinds(decoded) == [kind]
     assert decoded.problems[0].detail.startswith("metrics: ")
@@ -196,7 +196,7 @@ def test_parts_are_bounded() -> None:
     # A resource, a scope and a metric count, too.
     assert len(shown["points"]) == MAX_PARTS - 3
     assert kinds(decoded) == ["metrics-bound"]
-    assert "3 are left out" in decoded.problems[0].detail
+    assert "3 were skipped" in decoded.problems[0].detail
 
 
 def test_values_that_nest_too_deep() -> None:
@@ -215,7 +215,7 @@ def test_values_that_nest_too_deep() -> None:
 
 
 def bytes_of(data: bytes) -> bytes:
-    """A field's bytes with their length in front, as in protobuf."""
+    """A field's bytes prefixed with their length, as in protobuf."""
     size, out = len(data), b""
     while size > 0x7F:
         out += bytes([size & 0x7F | 0x80])
@@ -247,8 +247,8 @@ def test_damaged_metrics_never_raise(data: st.DataObject) -> None:
 def test_protobuf_is_imported_for_metrics_alone() -> None:
     code = """
 import sys
-import kafkasniff.cli.main, kafkasniff.inspector
-from kafkasniff.kafka.message import request_header, decode_request
+import kafkasniff.cli.main, kafkasniff.engine.inspector
+from kafkasniff.kafka.messages.message import request_header, decode_request
 header = bytes([0, 72, 0, 0, 0, 0, 0, 1, 255, 255, 0])
 assert request_header(header, 0, len(header), strict=True) is not None
 decode_request(header, 0, len(header))

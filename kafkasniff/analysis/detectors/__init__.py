@@ -1,0 +1,27 @@
+"""Detectors: each looks for one kind of trouble in the rows of the tables and ends in findings (docs/check.md).
+
+`registry` lists them, `detector` defines what a detector is, `finding` what it reports. `Detectors` combines several
+for callers that have rows; `run` reads captures and exports.
+"""
+
+from __future__ import annotations
+
+from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.finding import SEVERITIES, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.registry import DETECTORS, detector_names, find_detector
+from kafkasniff.analysis.detectors.running import Checked, run
+from kafkasniff.analysis.detectors.together import Detectors
+
+__all__ = [
+    "DETECTORS",
+    "SEVERITIES",
+    "Checked",
+    "Detector",
+    "Detectors",
+    "Evidence",
+    "Finding",
+    "Severity",
+    "detector_names",
+    "find_detector",
+    "run",
+]

@@ -1,0 +1,263 @@
+"""Absences of brokers, inferred from the packets of all connections to one broker.
+
+A refused connect proves that nothing listened at that moment. An unanswered one proves less, since a firewall looks the
+same. So an absence requires clients that reached the broker before or afterwards, and it ends with the next connect
+that is answered. Connections that the broker closed or reset shortly before belong to it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.columns import broker_endpoint, column
+from kafkasniff.analysis.partials import Shape
+
+__all__ = [
+    "AT_LEAST",
+    "REACH_NS",
+    "TOGETHER_NS",
+    "TRANSPORT_READING",
+    "Absence",
+    "Link",
+    "Spans",
+    "absences",
+    "add_links",
+    "links_by_broker",
+    "links_shape",
+    "usual_absences",
+]
+
+MAX_LINKS: Final = 1 << 17
+"""Maximum number of connections examined, the earliest."""
+
+REACH_NS: Final = 10_000_000_000
+TOGETHER_NS: Final = 1_000_000_000
+AT_LEAST: Final = 3
+"""Default thresholds, see `absences`."""
+IDLE_NS: Final = 10_000_000_000
+"""Clients silent for this long may have been disconnected for it: connections.max.idle.ms, or the limit of a proxy in
+between. Such limits are longer, and servers check for idle connections only now and then, so these end up to a tenth
+later.
+"""
+
+_FOREVER: Final = (1 << 63) - 1
+
+_KEYS: Final = (
+    ("connection_id", pa.int64()),
+    ("time_ns", pa.int64()),
+    ("end_time_ns", pa.int64()),
+    ("client_ip", pa.string()),
+    ("client_port", pa.int32()),
+    ("opening", pa.string()),
+    ("syns", pa.int64()),
+    ("ended_by", pa.string()),
+    ("ended_with", pa.string()),
+    ("ended_ns", pa.int64()),
+    ("quiet_ns", pa.int64()),
+    ("broker_packets", pa.int64()),
+    ("broker_data", pa.int64()),
+)
+TRANSPORT_READING: Final = Reading((*(name for name, _ in _KEYS), "broker_ip", "broker_port"), optional=True)
+"""Columns of the table `transport` that `add_links` needs."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One TCP connection, or an attempt at one. Times are ns since the epoch."""
+
+    connection_id: int
+    time_ns: int
+    end_time_ns: int
+    client_ip: str
+    client_port: int
+    opening: str | None
+    """answered, refused or unanswered; None: the capture does not have its beginning."""
+    syns: int
+    ended_by: str | None
+    """client or broker: which side closed or reset it first."""
+    ended_with: str | None
+    """fin or rst."""
+    ended_ns: int | None
+    quiet_ns: int | None
+    """How long the client had been silent by then."""
+    broker_packets: int
+    broker_data: int
+    """Payload bytes."""
+
+    @property
+    def arrives(self) -> bool:
+        """The broker accepted the connection. The kernel of a dying broker may still answer a SYN."""
+        return self.opening == "answered" and (self.broker_data > 0 or self.ended_by != "broker")
+
+    @property
+    def works(self) -> bool:
+        """It was answered, or it was open when the capture began and the broker sent data."""
+        return self.opening == "answered" or (self.opening is None and self.broker_packets > 0)
+
+    @property
+    def over_ns(self) -> int:
+        """When it was closed or reset, otherwise its last packet."""
+        return self.end_time_ns if self.ended_ns is None else self.ended_ns
+
+
+class Absence(msgspec.Struct, frozen=True):
+    """A time in which a broker accepted no connections, or in which it closed all that it had."""
+
+    first_ns: int
+    """The first dropped connection, or the first failed connect."""
+    back_ns: int | None
+    """The next connect that it answered; None: the capture has none."""
+    dropped: tuple[Link, ...]
+    """Connections that it closed or reset, by time."""
+    failed: tuple[Link, ...]
+    """Connects that were refused or unanswered, by time."""
+
+    worked: bool = True
+    """The broker had connections before."""
+
+    @property
+    def clients(self) -> list[str]:
+        """Addresses of the clients that noticed."""
+        return sorted({link.client_ip for link in (*self.dropped, *self.failed)})
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The times before and after it, for `Spans`: it surrounds everything in between."""
+        return self.first_ns - 1, _FOREVER if self.back_ns is None else self.back_ns + 1
+
+
+class Spans:
+    """Time spans that answer in O(log n) whether one of them surrounds another, since there may be many of both."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        pairs = np.array(sorted(spans), np.int64).reshape(-1, 2)
+        self._starts = pairs[:, 0]
+        self._ends = np.maximum.accumulate(pairs[:, 1])
+        """The latest end of all spans that start no later."""
+
+    def surround(self, first_ns: int, last_ns: int) -> bool:
+        """Whether a span starts before `first_ns` and ends after `last_ns`."""
+        place = int(np.searchsorted(self._starts, first_ns))
+        return place > 0 and int(self._ends[place - 1]) > last_ns
+
+
+def links_shape() -> Shape:
+    """For `Detector.shapes`: a row for each connection of the table `transport`."""
+    keys = (*_KEYS, ("broker", pa.string()))
+    return Shape(keys=keys, order=("time_ns", "connection_id"), keep="earliest", bound=MAX_LINKS)
+
+
+def add_links(detector: Accumulator[Any], name: str, batch: pa.RecordBatch) -> None:
+    """Add rows of the table `transport` to the partial answer of that name."""
+    columns = {key: column(batch, key) for key, _ in _KEYS}
+    detector.parts[name].add({**columns, "broker": broker_endpoint(batch)})
+
+
+def links_by_broker(detector: Accumulator[Any], name: str) -> dict[str, list[Link]]:
+    """The connections of a partial answer by broker, `address:port`; each list is sorted by time."""
+    found: dict[str, list[Link]] = {}
+    for row in detector.parts[name].table().to_pylist():
+        found.setdefault(row.pop("broker"), []).append(Link(**row))
+    for links in found.values():
+        links.sort(key=lambda link: (link.time_ns, link.connection_id))
+    return found
+
+
+def absences(links: Sequence[Link], *, reach_ns: int, together_ns: int, at_least: int) -> list[Absence]:
+    """Find a broker's absences from all connections to it, sorted by time.
+
+    `reach_ns`: how long before the first failed connect a dropped connection belongs to an absence. Without failed
+    connects, at least `at_least` connections of several clients, which are all that the broker had, must be dropped
+    within `together_ns`.
+    """
+    opened = np.array(sorted(link.time_ns for link in links if link.arrives), np.int64)
+    dropped = sorted(
+        (link for link in links if _is_dropped(link)), key=lambda link: (link.ended_ns, link.connection_id)
+    )
+    found = list(_failures(links, opened, dropped, reach_ns))
+    held = {link.connection_id for one in found for link in one.dropped}
+    rest = [link for link in dropped if link.connection_id not in held]
+    found += _at_once(links, opened, rest, together_ns, at_least)
+    return sorted(found, key=lambda one: one.first_ns)
+
+
+def usual_absences(links: Sequence[Link]) -> list[Absence]:
+    """`absences` with the default thresholds of broker-gone."""
+    return absences(links, reach_ns=REACH_NS, together_ns=TOGETHER_NS, at_least=AT_LEAST)
+
+
+def _is_dropped(link: Link) -> bool:
+    return link.works and link.ended_by == "broker" and link.ended_ns is not None
+
+
+def _failures(links: Sequence[Link], opened: Any, dropped: Sequence[Link], reach_ns: int) -> Iterator[Absence]:
+    """Absences that failed connects prove."""
+    reached = {link.client_ip for link in links if link.works}
+    worked_from = min((link.time_ns for link in links if link.works), default=_FOREVER)
+    ends = [_at(link.ended_ns) for link in dropped]
+    groups: dict[int, list[Link]] = {}
+    for link in links:
+        # A single SYN may have been the capture's last packet.
+        if link.opening == "refused" or (link.opening == "unanswered" and link.syns > 1):
+            groups.setdefault(int(np.searchsorted(opened, link.time_ns)), []).append(link)
+    for place, failed in groups.items():
+        back = int(opened[place]) if place < len(opened) else None
+        before = int(opened[place - 1]) if place else None
+        first = failed[0].time_ns
+        since = first - reach_ns if before is None else max(first - reach_ns, before)
+        until = len(ends) if back is None else bisect_left(ends, back)
+        gone = tuple(dropped[bisect_left(ends, since) : until])
+        # A client that never reached the broker may be blocked by a firewall.
+        proof = [link for link in failed if link.client_ip in reached]
+        refused = any(link.opening == "refused" for link in proof)
+        # Unanswered connects prove an absence only if the broker also dropped connections; otherwise it may be
+        # unreachable.
+        if refused or (proof and gone):
+            start = min(first, *(_at(link.ended_ns) for link in gone)) if gone else first
+            yield Absence(start, back, gone, tuple(failed), worked_from < start)
+
+
+def _at_once(
+    links: Sequence[Link], opened: Any, dropped: Sequence[Link], together_ns: int, at_least: int
+) -> Iterator[Absence]:
+    """Absences in which nobody tried to connect: the broker closed all connections within a moment."""
+    # When a group is over, so are its connections.
+    open_then = Spans((link.time_ns, link.over_ns) for link in links if link.works)
+    for group in _runs(dropped, together_ns):
+        first, last = _at(group[0].ended_ns), _at(group[-1].ended_ns)
+        if len(group) < at_least or len({link.client_ip for link in group}) < 2 or _is_idle(group):
+            continue
+        stays = open_then.surround(first, last)
+        place = int(np.searchsorted(opened, first, side="right"))
+        back = int(opened[place]) if place < len(opened) else None
+        if not stays and (back is None or back > last):
+            yield Absence(first, back, tuple(group), ())
+
+
+def _is_idle(group: Sequence[Link]) -> bool:
+    """Whether an idle limit ended the connections: all clients were silent, for about the same time."""
+    quiet = [0 if link.quiet_ns is None else link.quiet_ns for link in group]
+    return min(quiet) >= IDLE_NS and max(quiet) - min(quiet) <= min(quiet) // 10
+
+
+def _runs(dropped: Iterable[Link], together_ns: int) -> Iterator[list[Link]]:
+    """Drops that follow each other without a longer pause."""
+    run: list[Link] = []
+    for link in dropped:
+        if run and _at(link.ended_ns) - _at(run[-1].ended_ns) > together_ns:
+            yield run
+            run = []
+        run.append(link)
+    if run:
+        yield run
+
+
+def _at(time: int | None) -> int:
+    assert time is not None
+    return time

@@ -1,0 +1,282 @@
+"""Problems of batches that producers send: too small, too large, or without compression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
+from kafkasniff.analysis.detectors.attempts import ATTEMPT_COLUMNS, Attempts, add_attempts, attempt_shapes
+from kafkasniff.analysis.detectors.detector import Detector, united
+from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.analysis.detectors.wording import client, plural, subject
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.text.printable import word
+
+__all__ = ["OversizedMessages", "SmallBatches", "UncompressedBatches"]
+
+_TOPIC: Final = (("topic", pa.string()),)
+_READS: Final = {"exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, "partitions"), ("Produce",))}
+
+
+def _produced(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A row for each partition of each Produce exchange."""
+    batch = only(batch, in_any(batch, "api", ["Produce"]))
+    return named(exploded(batch, "partitions", [*ORDER, *CLIENT_COLUMNS]))
+
+
+def _keys(parts: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {**clients(parts), "topic": column(parts, "topic")}
+
+
+class SmallBatchThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `SmallBatches`."""
+
+    records: Annotated[float, Meta(ge=1, description="Report batches with at most this many records on average …")] = (
+        1.5
+    )
+    at_least: Annotated[int, Meta(ge=1, description="… if there are at least this many …")] = 500
+    per_second: Annotated[
+        float, Meta(ge=0, description="… and this many per second, since slow producers cannot wait.")
+    ] = 50
+
+
+class SmallBatches(Detector[SmallBatchThresholds]):
+    """Producers that send records one by one although they have many."""
+
+    name: ClassVar[str] = "small-batches"
+    summary: ClassVar[str] = "Producers that send many records, each in its own batch."
+    parameters_type = SmallBatchThresholds
+
+    _batches = Tally("batches", (*CLIENT, *_TOPIC), sums=("batches", "records", "bytes"))
+
+    def reads(self) -> Mapping[str, Reading]:
+        return _READS
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        parts = _produced(batch)
+        known = pc.and_(pc.greater(column(parts, "batch_count"), 0), pc.is_valid(column(parts, "record_count")))
+        parts = only(parts, known)
+        measures = {"batches": column(parts, "batch_count"), "records": column(parts, "record_count")}
+        self._batches.add(self, parts, _keys(parts), **measures, bytes=integers(column(parts, "bytes")))
+
+    def findings(self) -> list[Finding]:
+        found = []
+        limits = self.thresholds
+        for row, evidence in self._batches.rows(self):
+            batches, records = row["batches"], row["records"]
+            lasted = row["last"] - row["first"] if row["first"] is not None else 0
+            rate = batches * 1e9 / lasted if lasted > 0 else 0.0
+            if batches < limits.at_least or records > limits.records * batches or rate < limits.per_second:
+                continue
+            found.append(
+                self.finding(
+                    "warning",
+                    f"{client(row)} sent {plural(records, 'record')} to topic {word(row['topic'])} in "
+                    f"{plural(batches, 'batch', 'batches')}, {rate:,.0f} batches/s",
+                    meaning=(
+                        "Each batch has a 61-byte header, costs the broker and its replicas one request, and "
+                        "compresses poorly when it is small. Throughput is a fraction of what it could be."
+                    ),
+                    advice=(
+                        "Let the producer collect records: set linger.ms to 5-20 (and check batch.size), and do not "
+                        "wait for each record (no flush or get() after every send)."
+                    ),
+                    subject=subject(row, "client_id", "client_ip", "topic"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={
+                        "batches": batches,
+                        "records_per_batch": records / batches,
+                        "bytes_per_batch": row["bytes"] / batches,
+                        "batches_per_second": rate,
+                    },
+                )
+            )
+        return found
+
+
+class UncompressedThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `UncompressedBatches`."""
+
+    size: Annotated[
+        int, Meta(ge=1, description="Report a client's uncompressed data for a topic from this many bytes …")
+    ] = 10_000_000
+    batch: Annotated[
+        int, Meta(ge=0, description="… in batches of at least this many bytes on average; small ones gain little.")
+    ] = 1000
+
+
+class UncompressedBatches(Detector[UncompressedThresholds]):
+    """Producers that send a lot of data without compression."""
+
+    name: ClassVar[str] = "uncompressed-batches"
+    summary: ClassVar[str] = "Producers that send a lot of data without compression."
+    parameters_type = UncompressedThresholds
+
+    _batches = Tally("batches", (*CLIENT, *_TOPIC), sums=("batches", "bytes"))
+
+    def reads(self) -> Mapping[str, Reading]:
+        return _READS
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        parts = _produced(batch)
+        parts = only(parts, in_any(parts, "compression", ["none"]))
+        batches, size = (integers(column(parts, name)) for name in ("batch_count", "bytes"))
+        self._batches.add(self, parts, _keys(parts), batches=batches, bytes=size)
+
+    def findings(self) -> list[Finding]:
+        found = []
+        for row, evidence in self._batches.rows(self):
+            size, batches = row["bytes"], row["batches"]
+            if size < self.thresholds.size or not batches or size / batches < self.thresholds.batch:
+                continue
+            found.append(
+                self.finding(
+                    "note",
+                    f"{client(row)} sent {amount(size)} to topic {word(row['topic'])} without compression",
+                    meaning="All of it is sent over the network, stored and replicated at its full size.",
+                    advice=(
+                        "Try compression.type=lz4 or zstd on the producer, unless the records are already compressed "
+                        "or encrypted."
+                    ),
+                    subject=subject(row, "client_id", "client_ip", "topic"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"bytes": size, "bytes_per_batch": size / batches},
+                )
+            )
+        return found
+
+
+_TOO_LARGE: Final = (10, 18)
+"""MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE."""
+
+
+class OversizedThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `OversizedMessages`."""
+
+    limit: Annotated[int, Meta(ge=1, description="Largest batch in bytes that brokers accept (message.max.bytes).")] = (
+        1_048_588
+    )
+    near: Annotated[float, Meta(ge=0, description="Note batches of more than this fraction of the limit.")] = 0.9
+
+
+class OversizedMessages(Detector[OversizedThresholds]):
+    """Batches that brokers refused for their size, or that are close to the limit."""
+
+    name: ClassVar[str] = "oversized-messages"
+    summary: ClassVar[str] = "Batches that were refused for their size, or are close to the limit."
+    parameters_type = OversizedThresholds
+
+    _refused = Tally("refused", (*CLIENT, *_TOPIC, ("error_code", pa.int64())), highs=("bytes",))
+    _near = Tally("near", (*CLIENT, *_TOPIC), highs=("bytes",))
+
+    def reads(self) -> Mapping[str, Reading]:
+        return united(_READS, {"exchanges": Reading((*ORDER, *ATTEMPT_COLUMNS), ("Produce",))})
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return {**self._refused.shapes(), **self._near.shapes(), **attempt_shapes()}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        produced = only(batch, in_any(batch, "api", ["Produce"]))
+        kept = [*ORDER, *(name for name in ATTEMPT_COLUMNS if name != "partitions")]
+        parts = named(exploded(produced, "partitions", kept))
+        add_attempts(self, parts)
+        large = pc.fill_null(pc.is_in(column(parts, "error_code"), value_set=pa.array(_TOO_LARGE, pa.int32())), False)
+        refused = only(parts, large)
+        keys = {**_keys(refused), "error_code": column(refused, "error_code")}
+        self._refused.add(self, refused, keys, self._notes_of(refused), bytes=integers(column(refused, "bytes")))
+        # Requests with several batches only show their sum.
+        size = self.thresholds.limit * self.thresholds.near
+        single = pc.and_(pc.equal(column(parts, "batch_count"), 1), pc.greater_equal(column(parts, "bytes"), size))
+        near = only(parts, pc.and_(single, pc.invert(large)))
+        self._near.add(self, near, _keys(near), self._notes_of(near), bytes=integers(column(near, "bytes")))
+
+    @staticmethod
+    def _notes_of(parts: pa.RecordBatch) -> pa.Array:
+        sizes = column(parts, "bytes").to_pylist()
+        return pa.array(["" if size is None else amount(size) for size in sizes], pa.string())
+
+    def findings(self) -> list[Finding]:
+        found = [self._refused_finding(row, evidence) for row, evidence in self._refused.rows(self)]
+        for row, evidence in self._near.rows(self):
+            count = plural(row["count"], "batch", "batches")
+            found.append(
+                self.finding(
+                    "note",
+                    f"{count} of {client(row)} for topic {word(row['topic'])} near the size limit of brokers, the "
+                    f"largest {amount(row['bytes'])}",
+                    meaning=(
+                        f"By default brokers accept batches of up to {amount(self.thresholds.limit)} "
+                        "(message.max.bytes). Slightly larger ones would be refused."
+                    ),
+                    advice=(
+                        "Find out why the batches are so large: a few large records, or a batch.size near the limit."
+                    ),
+                    subject=subject(row, "client_id", "client_ip", "topic"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"bytes": row["bytes"]},
+                )
+            )
+        return found
+
+    def _refused_finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...]) -> Finding:
+        attempts = Attempts(self)
+        kept = [
+            one
+            for one in attempts.failed
+            if one.error_code == row["error_code"]
+            and (one.client_id, one.client_ip, one.topic) == (row["client_id"], row["client_ip"], row["topic"])
+        ]
+        stored = sum(one.count for one in kept if attempts.is_stored(one))
+        # Without sequence numbers, the fate of the records in a batch that can be split is unknown.
+        unknown = sum(
+            one.count for one in kept if one.producer_id < 0 and one.record_count > 1 and attempts.went_on(one)
+        )
+        lost = row["count"] - stored - unknown
+        severity: Severity = "error" if lost else "warning" if unknown else "note"
+        effect = "their records were accepted in smaller batches" if severity == "note" else ""
+        meaning = "Unless the client can split the batch, these records are lost to the topic."
+        if severity == "note":
+            meaning = "The producer split them: only time is lost."
+        elif severity == "warning":
+            meaning = "The client continued; whether it sent their records again in smaller batches is unknown."
+        elif stored or unknown:
+            meaning = (
+                f"The records of {lost:,} of these batches were not accepted later; the others were, or it is unknown."
+            )
+        count = plural(row["count"], "batch", "batches")
+        return self.finding(
+            severity,
+            f"{count} of {client(row)} for topic {word(row['topic'])} refused with {error_name(row['error_code'])}, "
+            f"the largest {amount(row['bytes'])}" + (f"; {effect}" if effect else ""),
+            meaning=(
+                f"The broker accepts no batch larger than message.max.bytes (per topic: max.message.bytes). {meaning}"
+            ),
+            advice=(
+                "Send smaller records, or store large payloads elsewhere and send references to them. Otherwise raise "
+                "max.message.bytes of the topic together with the limits of producers, consumers and replicas."
+            ),
+            subject=subject(row, "client_id", "client_ip", "topic", "error_code"),
+            count=row["count"],
+            first=row["first"],
+            last=row["last"],
+            evidence=evidence,
+            values={"bytes": row["bytes"], "stored": stored, "unknown": unknown},
+        )

@@ -1,0 +1,256 @@
+"""Brokers that were killed, stopped or restarted, as seen by their clients and the other brokers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import broker_endpoint, in_any, only
+from kafkasniff.analysis.detectors.absences import (
+    AT_LEAST,
+    REACH_NS,
+    TOGETHER_NS,
+    TRANSPORT_READING,
+    Absence,
+    Link,
+    absences,
+    add_links,
+    links_by_broker,
+    links_shape,
+)
+from kafkasniff.analysis.detectors.broker_facts import BODIES, EXCHANGES, add_facts, fact_shapes
+from kafkasniff.analysis.detectors.broker_history import BrokerHistory
+from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.tally import BROKER
+from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, some
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.model import Endpoint
+from kafkasniff.tables.exports.transport import TABLE
+from kafkasniff.text.times import clock_time
+
+__all__ = ["BrokerGone"]
+
+_HOW: Final = {"refused": "refused", "unanswered": "unanswered"}
+SLACK_NS: Final = 30_000_000_000
+"""How long after an absence the first message with the new epoch may follow."""
+
+
+class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `BrokerGone`."""
+
+    reach: Annotated[
+        Duration,
+        Meta(ge=1, description="Connections dropped within this time before a failed connect belong to the absence."),
+    ] = REACH_NS
+    together: Annotated[
+        Duration, Meta(ge=1, description="Without failed connects: the longest pause between two dropped connections.")
+    ] = TOGETHER_NS
+    connections: Annotated[
+        int,
+        Meta(
+            ge=2,
+            description="Without failed connects: at least this many connections, all there are, must be dropped.",
+        ),
+    ] = AT_LEAST
+
+
+class BrokerGone(Detector[BrokerGoneThresholds]):
+    """Brokers that drop their connections and then refuse or ignore new ones (only captures show this).
+
+    Also reports brokers that register again with their controller, as they do when they start.
+    """
+
+    name: ClassVar[str] = "broker-gone"
+    summary: ClassVar[str] = "Brokers that were killed, stopped or restarted."
+    parameters_type = BrokerGoneThresholds
+    bodies: ClassVar[Bodies] = BODIES
+    not_in_exports = "failed connects and who closed first: restarts show only as new broker epochs"
+    parts_clusters = True
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {
+            "exchanges": EXCHANGES,
+            "connections": Reading(("broker_ip", "broker_port", "verdict")),
+            TABLE: TRANSPORT_READING,
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        count: Any = (("count", pa.int64(), "sum"),)
+        return {
+            "links": links_shape(),
+            "brokers": Shape(keys=BROKER, measures=count, weight="count"),
+            **fact_shapes(),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == TABLE:
+            add_links(self, "links", batch)
+        elif table == "connections":
+            batch = only(batch, in_any(batch, "verdict", ("kafka",)))
+            self.parts["brokers"].add({"broker": broker_endpoint(batch), "count": np.ones(batch.num_rows, np.int64)})
+        else:
+            add_facts(self, batch)
+
+    def findings(self) -> list[Finding]:
+        brokers = {row["broker"] for row in self.parts["brokers"].table().to_pylist()}
+        limits = self.thresholds
+        history = BrokerHistory(self)
+        found: list[Finding] = []
+        unknown: list[int] = []
+        """When brokers of unknown number were gone."""
+        explained: set[tuple[str | None, int, int]] = set()
+        """Clusters, nodes and epochs whose beginning an absence explains."""
+        for broker, links in sorted(links_by_broker(self, "links").items()):
+            if broker not in brokers:
+                continue
+            number = history.node_at(broker)
+            cluster = self.clusters.group(broker)
+            for gone in absences(
+                links, reach_ns=limits.reach, together_ns=limits.together, at_least=limits.connections
+            ):
+                if number is None:
+                    unknown.append(gone.first_ns)
+                    found.append(self._finding(broker, gone, None, None, {}))
+                    continue
+                node = (cluster, number)
+                until = None if gone.back_ns is None else gone.back_ns + SLACK_NS
+                again = history.new_epoch(node, gone.first_ns, until)
+                if again is not None:
+                    explained.add((*node, again["epoch"]))
+                listed = None
+                if gone.back_ns is None and again is None:
+                    listed = history.listed_again(node, gone.first_ns)
+                moved = history.new_leaders(node, gone.first_ns, gone.back_ns)
+                found.append(self._finding(broker, gone, again, listed, moved))
+        return [*found, *self._restarts(history, explained, sorted(unknown))]
+
+    def _finding(
+        self,
+        broker: str,
+        gone: Absence,
+        again: dict[str, Any] | None,
+        listed: int | None,
+        moved: dict[int, int] | None,
+    ) -> Finding:
+        """The finding for one absence.
+
+        `again` is the epoch in which the broker registered afterwards, `listed` when metadata listed it again; None if
+        unknown. `moved` are the new leaders of its partitions with partition counts; None if too many absences need
+        them.
+        """
+        back, how = gone.back_ns, ""
+        if back is None and again is not None:
+            back, how = again["first"], ", according to its new epoch"
+        elif back is None and listed is not None:
+            back, how = listed, ", according to the metadata of other brokers"
+        first = clock_time(gone.first_ns)[:-3]
+        if back is None:
+            span = f"since {first}, not back by the end of the capture"
+        else:
+            span = f"from {first} to {clock_time(back)[:-3]} ({elapsed(back - gone.first_ns)}{how})"
+        what = "gone" if gone.worked else "not up yet"
+        facts = [plural(len(gone.dropped), "connection") + " dropped"] if gone.dropped else []
+        for opening, result in _HOW.items():
+            count = sum(link.opening == opening for link in gone.failed)
+            if count:
+                facts.append(f"{plural(count, 'connect')} {result}")
+        facts.append(f"{plural(len(gone.clients), 'client')} ({some(gone.clients)})")
+        if moved:
+            moves = [f"{plural(count, 'partition')} to broker {leader}" for leader, count in sorted(moved.items())]
+            facts.append(f"leaders moved: {', '.join(moves)}")
+        if again is not None:
+            facts.append(f"restarted (broker epoch {again['epoch']})")
+        links = sorted((*gone.dropped, *gone.failed), key=_time)
+        severity: Severity = "error" if back is None else "warning" if gone.worked else "note"
+        return self.finding(
+            severity,
+            f"broker {broker} {what} {span}: {', '.join(facts)}",
+            meaning=_meaning(gone),
+            advice=(
+                "Compare the time with the broker's log and with anything that restarts brokers (deployments, the "
+                "kernel's OOM killer, health checks). A planned restart moves the leaders first (controlled "
+                "shutdown)."
+            ),
+            subject={"broker": broker},
+            count=len(links),
+            first=gone.first_ns,
+            last=max(_time(link) for link in links),
+            evidence=tuple(
+                Evidence(link.connection_id, None, link.time_ns, _note(link)) for link in links[:MAX_EVIDENCE]
+            ),
+            values={
+                "dropped": len(gone.dropped),
+                "refused": sum(link.opening == "refused" for link in gone.failed),
+                "unanswered": sum(link.opening == "unanswered" for link in gone.failed),
+                "clients": gone.clients,
+                "back": back is not None,
+                "leaders_moved": None if moved is None else {str(leader): moved[leader] for leader in sorted(moved)},
+                "broker_epoch": None if again is None else again["epoch"],
+            },
+        )
+
+    def _restarts(
+        self, history: BrokerHistory, explained: set[tuple[str | None, int, int]], unknown: Sequence[int]
+    ) -> Iterator[Finding]:
+        """Findings for brokers with a new epoch whose absence no connection shows. `unknown`: ascending times."""
+        for (cluster, node), rows in history.epochs.items():
+            for before, after in pairwise(rows):
+                if (cluster, node, after["epoch"]) in explained or after["first"] < before["last"]:
+                    continue  # two clusters if epochs overlap
+                place = bisect_left(unknown, before["last"])
+                seen = place < len(unknown) and unknown[place] <= after["first"]
+                span = f"between {clock_time(before['last'])[:-3]} and {clock_time(after['first'])[:-3]}"
+                yield self.finding(
+                    "note",
+                    f"broker {node}{in_cluster(self.clusters, cluster)} restarted {span}: "
+                    f"broker epoch {before['epoch']} became {after['epoch']}",
+                    meaning=(
+                        "A broker gets a new epoch when it registers with the controller, which it does when it "
+                        "starts." + ("" if seen else " No client connection in the capture shows when it was gone.")
+                    ),
+                    advice="Compare the time with the broker's log and with anything that restarts brokers.",
+                    subject={"broker": str(node)},
+                    count=1,
+                    first=before["last"],
+                    last=after["first"],
+                    values={"epochs": [before["epoch"], after["epoch"]]},
+                )
+
+
+def _meaning(gone: Absence) -> str:
+    if not gone.worked:
+        return (
+            "The broker accepted no connections until then: the client was started before it, or it had stopped "
+            "before the capture began."
+        )
+    if gone.failed:
+        return (
+            "The broker accepted no connections in this time: it, or a proxy in front of it, was stopped, killed or "
+            "restarted. Its clients retry until it is back or other brokers lead its partitions."
+        )
+    return (
+        "The broker closed all its connections within a moment, and nobody tried to connect until it accepted new "
+        "ones. It restarted, or a proxy in front of it ended them."
+    )
+
+
+def _time(link: Link) -> int:
+    return link.time_ns if link.ended_ns is None or not link.works else link.ended_ns
+
+
+def _note(link: Link) -> str:
+    if link.works:
+        return f"broker {'reset' if link.ended_with == 'rst' else 'closed'} the connection"
+    who = Endpoint(link.client_ip, link.client_port)
+    if link.opening == "refused":
+        return f"connect from {who} refused"
+    return f"connect from {who} unanswered, {plural(link.syns, 'SYN')}"

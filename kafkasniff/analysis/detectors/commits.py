@@ -1,0 +1,182 @@
+"""Offset commits that are too frequent, or that arrive too late, in a rebalance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, only
+from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.finding import Finding
+from kafkasniff.analysis.detectors.tally import (
+    CLIENT,
+    CLIENT_COLUMNS,
+    CLUSTER,
+    CLUSTER_COLUMNS,
+    Tally,
+    clients,
+    clusters,
+)
+from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, subject
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.text.printable import word
+
+__all__ = ["FrequentCommits", "RefusedCommits"]
+
+_GROUP: Final = (*CLUSTER, ("group_id", pa.string()))
+
+
+def _keys(batch: pa.RecordBatch) -> dict[str, Any]:
+    return {**clients(batch), **clusters(batch), "group_id": column(batch, "group_id")}
+
+
+class FrequentCommitThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `FrequentCommits`."""
+
+    every: Annotated[Duration, Meta(ge=1, description="Time span in which commits are counted.")] = 10_000_000_000
+    at_least: Annotated[
+        int, Meta(ge=1, description="Report a client from this many OffsetCommit requests in a span.")
+    ] = 100
+
+
+class FrequentCommits(Detector[FrequentCommitThresholds]):
+    """Clients that commit offsets many times a second. Commits within transactions (TxnOffsetCommit) do not count."""
+
+    name: ClassVar[str] = "frequent-commits"
+    summary: ClassVar[str] = "Clients that commit offsets many times a second."
+    parameters_type = FrequentCommitThresholds
+    parts_clusters = True
+
+    _commits = Tally("commits", (*CLIENT, *_GROUP, ("span", pa.int64())))
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {"exchanges": Reading((*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS), ("OffsetCommit",))}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, in_any(batch, "api", ["OffsetCommit"]))
+        span = floor_divided(column(batch, "time_ns"), self.thresholds.every)
+        self._commits.add(self, batch, {**_keys(batch), "span": span})
+
+    def findings(self) -> list[Finding]:
+        by_client: dict[tuple[Any, ...], list[tuple[dict[str, Any], Any]]] = {}
+        for row, evidence in self._commits.rows(self):
+            if row["count"] >= self.thresholds.at_least:
+                key = (row["client_id"], row["client_ip"], row["cluster"], row["group_id"])
+                by_client.setdefault(key, []).append((row, evidence))
+        found = []
+        for rows in by_client.values():
+            worst, evidence = max(rows, key=lambda one: (one[0]["count"], -(one[0]["span"] or 0)))
+            every = elapsed(self.thresholds.every)
+            where = in_cluster(self.clusters, worst["cluster"])
+            found.append(
+                self.finding(
+                    "warning",
+                    f"{client(worst)} committed offsets of group {word(worst['group_id'])}{where} "
+                    f"{plural(worst['count'], 'time')} within {every}",
+                    meaning=(
+                        "Each commit is written to __consumer_offsets and replicated. Committing after every record "
+                        "slows the consumer down and loads the group's coordinator."
+                    ),
+                    advice=(
+                        "Commit once per poll or every few seconds, asynchronously, and synchronously before shutdown."
+                    ),
+                    subject=subject(worst, "client_id", "client_ip", "group_id"),
+                    count=sum(row["count"] for row, _ in rows),
+                    first=min((row["first"] for row, _ in rows if row["first"] is not None), default=None),
+                    last=max((row["last"] for row, _ in rows if row["last"] is not None), default=None),
+                    evidence=evidence,
+                    values={"commits": worst["count"], "spans": len(rows)},
+                )
+            )
+        return found
+
+
+REBALANCE_IN_PROGRESS: Final = 27
+_REFUSED: Final = (22, 25, REBALANCE_IN_PROGRESS, 82, 110, 113)
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345), FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH
+(KIP-848)."""
+_COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit")
+
+
+class RefusedCommitThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `RefusedCommits`."""
+
+    at_least: Annotated[int, Meta(ge=1, description="Report a client from this many commits refused in this way.")] = 1
+
+
+class RefusedCommits(Detector[RefusedCommitThresholds]):
+    """Commits that the coordinator refused because the group had moved on: the member, generation or epoch is stale."""
+
+    name: ClassVar[str] = "refused-commits"
+    summary: ClassVar[str] = "Commits sent during a rebalance, or by former members."
+    parameters_type = RefusedCommitThresholds
+    parts_clusters = True
+
+    _refused = Tally("refused", (*CLIENT, *_GROUP, ("error_code", pa.int64())), sums=("partitions",))
+
+    def reads(self) -> Mapping[str, Reading]:
+        return {
+            "exchanges": Reading(
+                (*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions"), _COMMITS
+            )
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, pc.and_(in_any(batch, "api", _COMMITS), pc.greater(column(batch, "error_count"), 0)))
+        rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
+        parts = exploded(rows, "partitions", ["row"])
+        parts = only(parts, pc.is_in(column(parts, "error_code"), value_set=pa.array(_REFUSED, pa.int32())))
+        if not parts.num_rows:
+            return
+        # The coordinator judges the member, so all partitions of a request have the same code.
+        places, firsts, counts = np.unique(column(parts, "row").to_numpy(), return_index=True, return_counts=True)
+        batch = batch.take(pa.array(places))
+        keys = {
+            **_keys(batch),
+            "error_code": column(parts, "error_code").take(pa.array(firsts)),
+        }
+        self._refused.add(self, batch, keys, partitions=counts)
+
+    def findings(self) -> list[Finding]:
+        found = []
+        for row, evidence in self._refused.rows(self):
+            if row["count"] < self.thresholds.at_least:
+                continue
+            name, passing = error_name(row["error_code"]), row["error_code"] == REBALANCE_IN_PROGRESS
+            found.append(
+                self.finding(
+                    "note" if passing else "warning",
+                    f"{plural(row['count'], 'commit')} of {client(row)} to group {word(row['group_id'])}"
+                    f"{in_cluster(self.clusters, row['cluster'])} refused with {name}",
+                    meaning=(
+                        "The group was rebalancing. The member can commit after it has rejoined."
+                        if passing
+                        else (
+                            "The group had moved on without this member. The new owner of its partitions reads and "
+                            "processes everything since its last commit again."
+                        )
+                    ),
+                    advice=(
+                        "Nothing if it is rare; otherwise find out why the group rebalances (rebalance-storms)."
+                        if passing
+                        else (
+                            "Do less work between polls, or raise max.poll.interval.ms; commit when partitions are "
+                            "revoked; make processing idempotent."
+                        )
+                    ),
+                    subject=subject(row, "client_id", "client_ip", "group_id", "error_code"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"commits": row["count"], "partitions": row["partitions"]},
+                )
+            )
+        return found

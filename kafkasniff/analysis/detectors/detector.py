@@ -1,0 +1,211 @@
+"""The base of all detectors: an accumulator of rows that ends in findings.
+
+    class Slow(Detector[SlowThresholds]):
+        name = "slow"
+        summary = "One sentence."
+        parameters_type = SlowThresholds
+        bodies = {("request", "Fetch"): None}
+
+        def reads(self): …            # tables and columns
+        def shapes(self): …           # partial answers: `Shape`s, evidence among them
+        def update(self, batch, table="exchanges"): …
+        def findings(self): …
+
+As with questions, the rows alone decide the result: the order and batches in which they arrive and the way in which
+partial answers are merged have no effect. Rows come from exports or are staged from captures (`exports.counted`).
+Staged rows may lack `broker_id`, software and the topics of fetch sessions, and may know topics only by id. So subjects
+are endpoints and client ids, and topics are `coalesce(topic, topic_id)` in a key column `topic`, which `resolved`
+replaces with names. If two clusters may use the same name, add a key column `cluster`: it holds the broker's endpoint,
+which `resolved` replaces with the cluster. `questions()` returns questions of `analysis.questions` whose counts are
+needed; their partial answers travel with the detector's own.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, column
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
+from kafkasniff.analysis.partials import Partials, Shape
+from kafkasniff.model import Direction, Message
+from kafkasniff.tables.rows.resolve import Names
+
+__all__ = ["Bodies", "Detector", "evidence_columns", "evidence_shape", "united"]
+
+MAX_WITNESSES: Final = 1 << 17
+"""Maximum number of exchanges that a detector keeps as evidence for all its subjects, the earliest."""
+
+Bodies = Mapping[tuple[Direction, str], Callable[[Message], bool] | None]
+"""Direction and API of the messages whose bodies are needed as JSON, and which of them; None: all."""
+
+P = TypeVar("P", bound=Parameters)
+_EVIDENCE: Final[Any] = (*((name, pa.int64()) for name in ORDER), ("note", pa.string()))
+
+
+class Detector(Accumulator[P]):
+    """Looks for one kind of trouble."""
+
+    bodies: ClassVar[Bodies] = {}
+    """Other bodies are null in the rows of captures."""
+    error_bodies: ClassVar[bool] = False
+    """Bodies of responses with error codes are needed, too."""
+    not_in_exports: ClassVar[str] = ""
+    """What exports do not contain of it, as the end of a sentence; empty: they contain all."""
+    parts_clusters: ClassVar[bool] = False
+    """It needs to know which brokers are of one cluster."""
+    tallies: ClassVar[tuple[Any, ...]] = ()
+    """The `Tally`s among the attributes of its class."""
+    names: Names | None = None
+    """Names learned from captures that were read to their end; None: rows already have all known names."""
+
+    def __init__(self, parameters: P | None = None) -> None:
+        """Raises UsageError for thresholds that are invalid."""
+        super().__init__(parameters)
+        self.asked = dict(self.questions())
+        """The questions whose counts it needs."""
+        for name, question in self.asked.items():
+            self.parts |= {f"{name}.{part}": partials for part, partials in question.parts.items()}
+
+    @property
+    def thresholds(self) -> P:
+        """Thresholds above which something is a finding."""
+        return self.parameters
+
+    def questions(self) -> Mapping[str, Accumulator[Any]]:
+        """Questions to ask, by name; `update` has to give them their rows."""
+        return {}
+
+    def reads(self) -> Mapping[str, Reading]:
+        """Tables with their needed columns; by default those of its questions."""
+        return united(*(question.reads() for question in self.asked.values()))
+
+    def shapes(self) -> Mapping[str, Shape]:
+        """The detector's own partial answers by name: those of its tallies, unless it says more."""
+        return {name: shape for tally in self.tallies for name, shape in tally.shapes().items()}
+
+    @abstractmethod
+    def findings(self) -> list[Finding]:
+        """Takes rows in any order."""
+
+    def result(self) -> pa.Table:
+        """The findings as a table, worst first; the column `finding` has each in full as JSON."""
+        found = worst_first(self.findings())
+        return pa.table(
+            {
+                "severity": pa.array([one.severity for one in found], pa.string()),
+                "title": pa.array([one.title for one in found], pa.string()),
+                "count": pa.array([one.count for one in found], pa.int64()),
+                "finding": pa.array([msgspec.json.encode(one).decode() for one in found], pa.string()),
+            }
+        )
+
+    def resolved(self, name: str) -> pa.Table:
+        """Rows of a partial answer with topics replaced by the names known so far, and equal rows combined.
+
+        Brokers in a column `cluster` become clusters if there are several; null: unknown, or there is only one.
+        """
+        part = self.parts[name]
+        table = part.table()
+        columns: dict[str, Any] = {}
+        if self.names is not None and table.num_rows and "topic" in table.column_names:
+            topics = table.column("topic").combine_chunks().dictionary_encode()
+            names = [self.names.topic(one) or one for one in topics.dictionary.to_pylist()]
+            columns["topic"] = pa.array(names, pa.string()).take(topics.indices)
+        if table.num_rows and "cluster" in table.column_names:
+            columns["cluster"] = self.clusters.groups(table.column("cluster"))
+        if not columns:
+            return table
+        again = Partials(part.shape)
+        again.add({**{field: table.column(field) for field in table.column_names}, **columns})
+        return again.table()
+
+    def evidence(self, name: str) -> dict[tuple[Any, ...], tuple[Evidence, ...]]:
+        """The contents of a partial answer of `evidence_shape`, by its keys, the earliest first."""
+        table = self.resolved(name)
+        if not table.num_rows:
+            return {}
+        keys = [field for field, _ in self.parts[name].shape.keys if field not in (*ORDER, "note")]
+        order = [(field, "ascending") for field in (*ORDER, "note")]
+        found: dict[tuple[Any, ...], list[Evidence]] = {}
+        for row in table.take(pc.sort_indices(table, sort_keys=order)).to_pylist():
+            one = Evidence(row["connection_id"], row["exchange_id"], row["time_ns"], row["note"])
+            found.setdefault(tuple(row[key] for key in keys), []).append(one)
+        return {key: tuple(rows[:MAX_EVIDENCE]) for key, rows in found.items()}
+
+    def finding(
+        self,
+        severity: Severity,
+        title: str,
+        *,
+        meaning: str,
+        advice: str,
+        subject: dict[str, Any],
+        count: int,
+        first: int | None,
+        last: int | None,
+        evidence: tuple[Evidence, ...] = (),
+        values: dict[str, Any] | None = None,
+    ) -> Finding:
+        """A finding of this detector."""
+        return Finding(
+            detector=self.name,
+            severity=severity,
+            title=title,
+            meaning=meaning,
+            advice=advice,
+            subject=subject,
+            count=count,
+            first=first,
+            last=last,
+            evidence=evidence,
+            values=values or {},
+        )
+
+
+def united(*readings: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The combined needs of all readings: columns and APIs. A table is optional if all treat it as optional."""
+    found: dict[str, Reading] = {}
+    for reading in readings:
+        for table, wanted in reading.items():
+            known = found.get(table)
+            if known is None:
+                found[table] = wanted
+                continue
+            apis = None
+            if known.apis is not None and wanted.apis is not None:
+                apis = tuple(dict.fromkeys((*known.apis, *wanted.apis)))
+            found[table] = Reading((*known.columns, *wanted.columns), apis, known.optional and wanted.optional)
+    return found
+
+
+def evidence_shape(keys: tuple[tuple[str, pa.DataType], ...]) -> Shape:
+    """A partial answer that keeps the first exchanges of each subject; `keys` identify a subject."""
+    return Shape(
+        keys=(*keys, *_EVIDENCE),
+        order=(*ORDER, "note"),
+        keep="earliest",
+        group=tuple(name for name, _ in keys),
+        each=MAX_EVIDENCE,
+        bound=MAX_WITNESSES,
+    )
+
+
+def evidence_columns(batch: pa.RecordBatch, keys: Mapping[str, Any], note: str | pa.Array = "") -> dict[str, Any]:
+    """Rows for it: each row of `batch`, which needs the columns of `ORDER`, shows the subject in `keys`.
+
+    A row of the table `connections` stands for the whole connection. `note` must be safe to print.
+    """
+    notes = pa.array([note]).take(pa.array(np.zeros(batch.num_rows, np.int64))) if isinstance(note, str) else note
+    whole = "exchange_id" not in batch.schema.names
+    places = {name: column(batch, name) for name in ORDER if not (whole and name == "exchange_id")}
+    if whole:
+        places["exchange_id"] = pa.nulls(batch.num_rows, pa.int64())
+    return {**keys, **places, "note": notes}

@@ -1,0 +1,236 @@
+"""Advertised broker addresses that clients cannot reach."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
+from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.analysis.detectors.wording import client, plural, some, subject
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.model import Endpoint
+from kafkasniff.tables.exports.transport import TABLE
+from kafkasniff.text.printable import printable, word
+
+__all__ = ["UnreachedListeners"]
+
+MAX_BROKERS: Final = 1000
+"""Maximum number of brokers of one answer that are examined."""
+MAX_ADVERTISED: Final = 1 << 17
+"""Maximum number of advertised brokers, counted per client."""
+NAMING: Final = ("Metadata", "DescribeCluster")
+"""APIs whose responses name brokers."""
+OPENING: Final = (*NAMING, "ApiVersions", "SaslHandshake", "SaslAuthenticate", "FindCoordinator")
+"""APIs that clients use before they know which brokers to contact."""
+
+_BROKERS: Final = re.compile(r'"brokers":(\[[^\]]*\])')
+_NEVER: Final[Mapping[str, str]] = {"refused": "refused", "unanswered": "unanswered"}
+
+
+class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `UnreachedListeners`."""
+
+    attempts: Annotated[int, Meta(ge=1, description="Report from this many attempts that all failed.")] = 1
+    asks: Annotated[
+        int, Meta(ge=1, description="Report clients that asked for metadata this often and sent nothing else.")
+    ] = 3
+
+
+class UnreachedListeners(Detector[UnreachedThresholds]):
+    """Advertised listeners that a client never reaches.
+
+    If responses name addresses: those to which all attempts of the client failed (only captures have attempts).
+    Otherwise clients that repeatedly ask for metadata and nothing else, and the names they receive.
+    """
+
+    name: ClassVar[str] = "unreached-listeners"
+    summary: ClassVar[str] = "Advertised listeners that clients never reach."
+    parameters_type = UnreachedThresholds
+    bodies: ClassVar[Bodies] = {("response", api): None for api in NAMING}
+
+    _asks = Tally("asks", (*CLIENT, *BROKER))
+    _failed = Tally("failed", (("client_ip", pa.string()), *BROKER, ("opening", pa.string())))
+
+    def reads(self) -> Mapping[str, Reading]:
+        ends = ("client_ip", "broker_ip", "broker_port")
+        return {
+            "exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")),
+            "connections": Reading((*ends, "broker_bytes")),
+            TABLE: Reading((*ends, "connection_id", "time_ns", "opening"), optional=True),
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        one: Any = (("count", pa.int64(), "sum"),)
+        keys = (*CLIENT, ("host", pa.string()), ("port", pa.int32()))
+        return {
+            **self._asks.shapes(),
+            **self._failed.shapes(),
+            "advertised": Shape(keys=keys, measures=one, weight="count", bound=MAX_ADVERTISED),
+            "others": Shape(keys=CLIENT, measures=one, weight="count"),
+            "reached": Shape(keys=(("client_ip", pa.string()), *BROKER), measures=one, weight="count"),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            batch = only(batch, pc.greater(column(batch, "broker_bytes"), 0))
+            self.parts["reached"].add({**_pair(batch), "count": _ones(batch)})
+        elif table == TABLE:
+            batch = only(batch, in_any(batch, "opening", tuple(_NEVER)))
+            self._failed.add(self, batch, {**_pair(batch), "opening": column(batch, "opening")})
+        else:
+            self._exchanges(batch)
+
+    def _exchanges(self, batch: pa.RecordBatch) -> None:
+        other = only(batch, pc.invert(in_any(batch, "api", OPENING)))
+        self.parts["others"].add({**clients(other), "count": _ones(other)})
+        batch = only(batch, in_any(batch, "api", NAMING))
+        self._asks.add(self, batch, clients(batch, broker=True))
+        batch = only(batch, pc.is_valid(column(batch, "response_body")))
+        rows = pa.table({**clients(batch), "body": column(batch, "response_body")})
+        found: dict[str, list[Any]] = {name: [] for name in (*CLIENT_COLUMNS, "host", "port", "count")}
+        # Many requests get the same response, so each text is read only once.
+        read: dict[str, list[tuple[str, int]]] = {}
+        for row in rows.group_by([*CLIENT_COLUMNS, "body"]).aggregate([([], "count_all")]).to_pylist():
+            brokers = read.get(row["body"])
+            if brokers is None:
+                brokers = read[row["body"]] = _brokers(row["body"])
+            for host, port in brokers:
+                values = (row["client_id"], row["client_ip"], host, port, row["count_all"])
+                for name, value in zip(found, values, strict=True):
+                    found[name].append(value)
+        self.parts["advertised"].add(found)
+
+    def findings(self) -> list[Finding]:
+        advertised: dict[tuple[str | None, str | None], list[tuple[str, int]]] = {}
+        for row in self.parts["advertised"].table().to_pylist():
+            advertised.setdefault((row["client_id"], row["client_ip"]), []).append((row["host"], row["port"]))
+        reached = {(row["client_ip"], row["broker"]) for row in self.parts["reached"].table().to_pylist()}
+        return [*self._failures(advertised, reached), *self._stuck(advertised, reached)]
+
+    def _failures(
+        self, advertised: dict[Any, list[tuple[str, int]]], reached: set[tuple[str | None, str]]
+    ) -> Iterator[Finding]:
+        endpoints = {(ip, _endpoint(*broker)) for (_, ip), brokers in advertised.items() for broker in brokers}
+        for row, evidence in self._failed.rows(self):
+            pair = (row["client_ip"], row["broker"])
+            if pair not in endpoints or pair in reached or row["count"] < self.thresholds.attempts:
+                continue
+            yield self._finding(
+                "error",
+                f"{plural(row['count'], 'connection')} from {word(row['client_ip'])} to {row['broker']}, as advertised "
+                f"by brokers, {_NEVER[row['opening']]}; none succeeded",
+                {"client_id": None, "client_ip": row["client_ip"], "broker": row["broker"]},
+                row,
+                evidence,
+                {"attempts": row["count"], "opening": row["opening"]},
+            )
+
+    def _stuck(
+        self, advertised: dict[Any, list[tuple[str, int]]], reached: set[tuple[str | None, str]]
+    ) -> Iterator[Finding]:
+        others = {(row["client_id"], row["client_ip"]) for row in self.parts["others"].table().to_pylist()}
+        for row, evidence in self._asks.rows(self):
+            key = (row["client_id"], row["client_ip"])
+            brokers = sorted(advertised.get(key, ()))
+            if key in others or row["count"] < self.thresholds.asks or not brokers:
+                continue
+            endpoints = [_endpoint(host, port) for host, port in brokers]
+            if any((row["client_ip"], one) in reached for one in endpoints):
+                continue
+            local = [one for one, (host, _) in zip(endpoints, brokers, strict=True) if _is_loopback(host)]
+            away = bool(local) and not _is_loopback(row["client_ip"] or "")
+            addresses = all(_address(host) is not None for host, _ in brokers)
+            severity: Severity = "error" if away else "warning" if addresses else "note"
+            names = some(endpoints)
+            what = "its own machine: " if away else ""
+            yield self._finding(
+                severity,
+                f"{client(row)} asked {row['broker']} {plural(row['count'], 'time')} for metadata and nothing else; "
+                f"brokers send it to {what}{names}",
+                subject(row, "client_id", "client_ip", "broker"),
+                row,
+                evidence,
+                {"asks": row["count"], "advertised": endpoints},
+            )
+
+    def _finding(  # noqa: PLR0917 - what both kinds have in common
+        self,
+        severity: Severity,
+        title: str,
+        about: dict[str, Any],
+        row: dict[str, Any],
+        evidence: tuple[Evidence, ...],
+        values: dict[str, Any],
+    ) -> Finding:
+        return self.finding(
+            severity,
+            title,
+            meaning=(
+                "The first response of a cluster names the addresses of its brokers (advertised.listeners), and "
+                "clients use only these from then on. If an address cannot be resolved or reached from where the "
+                "client is, the client keeps asking forever."
+            ),
+            advice=(
+                "Set advertised.listeners to names and ports that clients can reach from where they are: with "
+                "containers, NAT or clouds, one listener for each network. Try the name and the port from the client."
+            ),
+            subject=about,
+            count=row["count"],
+            first=row["first"],
+            last=row["last"],
+            evidence=evidence,
+            values=values,
+        )
+
+
+def _brokers(body: str) -> list[tuple[str, int]]:
+    """Hosts and ports that a response names; none if it is not valid."""
+    # The body of a large cluster is long; the brokers precede the topics.
+    match = _BROKERS.search(body)
+    try:
+        found = msgspec.json.decode(match.group(1)) if match is not None else []
+    except msgspec.DecodeError:
+        return []
+    brokers = []
+    for one in found[:MAX_BROKERS]:
+        host, port = (one.get("host"), one.get("port")) if isinstance(one, dict) else (None, None)
+        if isinstance(host, str) and isinstance(port, int) and host:
+            brokers.append((host, port))
+    return brokers
+
+
+def _endpoint(host: str, port: int) -> str:
+    """The form of `broker_endpoint`, if the host is an address; `localhost` is one."""
+    return str(Endpoint(str(_address(host) or printable(host)), port))
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def _pair(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
+
+
+def _ones(batch: pa.RecordBatch) -> Any:
+    return np.ones(batch.num_rows, np.int64)

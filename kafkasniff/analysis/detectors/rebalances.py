@@ -1,0 +1,273 @@
+"""Groups that rebalance over and over, and members that disappear without leaving."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final
+
+import pyarrow as pa
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Accumulator, Parameters
+from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
+from kafkasniff.analysis.detectors.wording import in_cluster, plural, some, span, subject
+from kafkasniff.analysis.group_events import GROUP_APIS
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.questions.rebalances import Rebalances
+from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.text.printable import word
+
+__all__ = ["LostMembers", "RebalanceStorms"]
+
+_BODIES: Final[Bodies] = {
+    (direction, api): None for api in GROUP_APIS if api != "Heartbeat" for direction in ("request", "response")
+}
+POLL_TIMEOUT: Final = "poll timeout"
+"""Part of the reason that Kafka's consumer gives when it leaves because its program did not poll (KIP-800,
+`AbstractCoordinator.maybeLeaveGroup`).
+"""
+
+Row = dict[str, Any]
+_Group = tuple[str | None, str]
+"""Its cluster, if there are several, and its id."""
+
+
+class _Groups(Detector[Any]):
+    """Common base: the generations of groups, and the exchanges that show them."""
+
+    bodies = _BODIES
+    parts_clusters = True
+    # Heartbeats are reported only if they were refused.
+    error_bodies = True
+
+    def questions(self) -> Mapping[str, Accumulator[Any]]:
+        return {"rebalances": Rebalances()}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self.asked["rebalances"].update(batch)
+
+    def _question(self) -> Rebalances:
+        question = self.asked["rebalances"]
+        assert isinstance(question, Rebalances)
+        question.clusters = self.clusters
+        return question
+
+    def _rebalances(self) -> dict[_Group, list[Row]]:
+        """Rebalances by group, in order; those without a time last."""
+        found: dict[_Group, list[Row]] = {}
+        for row in self._question().generations():
+            if row["time_ns"] is not None:
+                # Answers are in microseconds.
+                row["time_ns"] = row["time_ns"] // 1000 * 1000
+            found.setdefault((row["cluster"], row["group_id"]), []).append(row)
+        return found
+
+    def _events(self) -> dict[_Group, list[Row]]:
+        """Exchanges of each group, in order."""
+        found: dict[_Group, list[Row]] = {}
+        for row in sorted(self._question().events(), key=_when):
+            found.setdefault((row["cluster"], row["group_id"]), []).append(row)
+        return found
+
+    def _named(self, group: _Group) -> str:
+        return f"group {word(group[1])}{in_cluster(self.clusters, group[0])}"
+
+
+def _when(event: Row) -> tuple[bool, int, int, int]:
+    return (event["time_ns"] is None, event["time_ns"] or 0, event["connection_id"], event["exchange_id"])
+
+
+def _subject(group: _Group) -> dict[str, Any]:
+    return subject({"cluster": group[0], "group_id": group[1]}, "group_id")
+
+
+def _names(events: Sequence[Row]) -> dict[str, str]:
+    """Client ids by member id."""
+    found: dict[str, str] = {}
+    for event in events:
+        if event["member_id"] and event["client_id"]:
+            found.setdefault(event["member_id"], event["client_id"])
+    return found
+
+
+def _evidence(events: Sequence[Row]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(event["connection_id"], event["exchange_id"], event["time_ns"], _note(event))
+        for event in events[:MAX_EVIDENCE]
+    )
+
+
+def _note(event: Row) -> str:
+    who = word(event["client_id"] or event["member_id"] or "a member")
+    if event["error_code"]:
+        return f"{event['api']} of {who}: {error_name(event['error_code']) or event['error_code']}"
+    if event["reason"]:
+        return f"{event['api']} of {who}: {word(event['reason'], 120)}"
+    return f"{event['api']} of {who}"
+
+
+def _leaves(event: Row) -> bool:
+    return event["api"] == "LeaveGroup" or (event["asked"] is not None and event["asked"] < 0)
+
+
+class RebalanceStormThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `RebalanceStorms`."""
+
+    every: Annotated[Duration, Meta(ge=1, description="Time span in which rebalances are counted.")] = 60_000_000_000
+    at_least: Annotated[
+        int, Meta(ge=1, description="This many rebalances of a group in a span because members left or were lost.")
+    ] = 3
+    rejoins: Annotated[
+        int, Meta(ge=1, description="Or this many, including those in which members only joined again.")
+    ] = 10
+
+
+class RebalanceStorms(_Groups):
+    """Groups with one generation after another: who left, was lost or joined, and why.
+
+    A generation that members only joined does not count: that is how groups start and grow.
+    """
+
+    name: ClassVar[str] = "rebalance-storms"
+    summary: ClassVar[str] = "Groups that rebalance over and over: who left, and why."
+    parameters_type = RebalanceStormThresholds
+
+    def findings(self) -> list[Finding]:
+        events = self._events()
+        found = []
+        for group, rows in self._rebalances().items():
+            counted = [
+                row
+                for row in rows
+                if row["time_ns"] is not None
+                and row["generation"] is not None
+                and (row["left"] or row["lost"] or not row["joined"])
+            ]
+            gone = [row for row in counted if row["left"] or row["lost"]]
+            for some_rows, enough in ((counted, self.thresholds.rejoins), (gone, self.thresholds.at_least)):
+                first, after = _densest([row["time_ns"] for row in some_rows], self.thresholds.every)
+                if after - first >= enough:
+                    found.append(self._finding(group, some_rows[first:after], events.get(group, [])))
+                    break
+        return found
+
+    def _finding(self, group: _Group, rows: list[Row], events: list[Row]) -> Finding:
+        names = _names(events)
+        first, last = rows[0]["time_ns"], rows[-1]["time_ns"]
+        reasons = []
+        for key, verb in (("left", "left"), ("lost", "disappeared without leaving"), ("joined", "joined")):
+            who = Counter(names.get(one, one) for row in rows for one in row[key])
+            if who:
+                reasons.append(
+                    f"{some([name for name, _ in who.most_common()])} {verb} ({plural(who.total(), 'time')})"
+                )
+        again = sum(not (row["left"] or row["lost"]) for row in rows)
+        if again:
+            reasons.append(f"{again:,} of them because members joined again")
+        causes = list(dict.fromkeys(row["cause"] for row in rows if row["cause"]))
+        why = "; ".join(reasons)
+        # Times of rebalances are microseconds, rounded down.
+        over = last + 1000 * ((rows[-1]["duration_us"] or 0) + 1)
+        inside = [event for event in events if event["time_ns"] is not None and first <= event["time_ns"] < over]
+        shown = [event for event in inside if _leaves(event) or event["error_code"] or event["reason"]] or inside
+        return self.finding(
+            "warning",
+            f"{self._named(group)} rebalanced {plural(len(rows), 'time')}{span(first, last)}: {why}",
+            meaning=(
+                "In each rebalance members stop or give up partitions, partitions are reassigned, and records with "
+                "uncommitted offsets are read again."
+            ),
+            advice=(
+                "Find out why members leave: a poll interval or session timeout too short for the work, crashes, or "
+                "rolling restarts. Static membership (group.instance.id), cooperative assignment or the newer "
+                "protocol (KIP-848) make rebalances cheap."
+            ),
+            subject=_subject(group),
+            count=len(rows),
+            first=first,
+            last=last,
+            evidence=_evidence(shown),
+            values={"rebalances": len(rows), "causes": causes[:MAX_EVIDENCE]},
+        )
+
+
+def _densest(times: Sequence[int], every: int) -> tuple[int, int]:
+    """Start and end index of the span with the most of these ascending times; the first such span."""
+    best, low = (0, 0), 0
+    for high, time in enumerate(times, 1):
+        while time - times[low] > every:
+            low += 1
+        if high - low > best[1] - best[0]:
+            best = (low, high)
+    return best
+
+
+class LostMemberThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `LostMembers`."""
+
+    at_least: Annotated[int, Meta(ge=1, description="Report a group from this many losses.")] = 1
+
+
+class LostMembers(_Groups):
+    """Members that a group lost without a LeaveGroup, or that left because their program did not poll in time.
+
+    The coordinator drops a member that has not sent a heartbeat for `session.timeout.ms`. This is known if a later
+    response to the member says so, or if the leader's list of members lacks it.
+    """
+
+    name: ClassVar[str] = "lost-members"
+    summary: ClassVar[str] = "Members of groups that timed out: session or poll interval."
+    parameters_type = LostMemberThresholds
+
+    def findings(self) -> list[Finding]:
+        found = []
+        rebalances = self._rebalances()
+        for group, events in self._events().items():
+            late = [event for event in events if _leaves(event) and POLL_TIMEOUT in (event["reason"] or "")]
+            lost = [(row, member) for row in rebalances.get(group, ()) for member in row["lost"]]
+            if len(lost) + len(late) >= self.thresholds.at_least:
+                found.append(self._finding(group, lost, late, events))
+        return found
+
+    def _finding(self, group: _Group, lost: list[tuple[Row, str]], late: list[Row], events: list[Row]) -> Finding:
+        names = _names(events)
+        members = {member for _, member in lost}
+        generations = {row["generation"] for row, _ in lost}
+        shown = [
+            event
+            for event in events
+            if event in late
+            or (event["member_id"] in members and event["error_code"])
+            or (event["everybody"] and event["generation"] in generations)
+        ]
+        times = [row["time_ns"] for row, _ in lost if row["time_ns"] is not None]
+        times += [event["time_ns"] for event in late if event["time_ns"] is not None]
+        reasons = []
+        if lost:
+            who = some(list(dict.fromkeys(names.get(member, member) for _, member in lost)))
+            reasons.append(f"lost {plural(len(lost), 'member')} that had not left ({who})")
+        if late:
+            who = some(list(dict.fromkeys(event["client_id"] or event["member_id"] for event in late)))
+            reasons.append(f"was left {plural(len(late), 'time')} by members that did not poll in time ({who})")
+        return self.finding(
+            "warning",
+            f"{self._named(group)} {' and '.join(reasons)}",
+            meaning=(
+                "The coordinator removed these members (no heartbeat within session.timeout.ms), or they left by "
+                "themselves (no poll within max.poll.interval.ms). Their partitions waited that long, and other "
+                "members read everything uncommitted again."
+            ),
+            advice=(
+                "If processing takes long, poll fewer records (max.poll.records) or raise max.poll.interval.ms. "
+                "Otherwise check whether the members crashed, were paused (garbage collection, CPU limits), or lost "
+                "their network."
+            ),
+            subject=_subject(group),
+            count=len(lost) + len(late),
+            first=min(times, default=None),
+            last=max(times, default=None),
+            evidence=_evidence(shown),
+            values={"lost": len(lost), "poll_timeouts": len(late)},
+        )

@@ -1,0 +1,66 @@
+"""The detectors by name; each module is imported only when one of its detectors is needed."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from typing import Any, Final
+
+from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.errors import UsageError
+
+__all__ = ["DETECTORS", "detector_names", "find_detector"]
+
+DETECTORS: Final[tuple[tuple[str, str], ...]] = (
+    ("undecoded-traffic", "kafkasniff.analysis.detectors.undecoded"),
+    ("broker-gone", "kafkasniff.analysis.detectors.broker_gone"),
+    ("unanswered-requests", "kafkasniff.analysis.detectors.waiting"),
+    ("late-answers", "kafkasniff.analysis.detectors.waiting"),
+    ("hidden-errors", "kafkasniff.analysis.detectors.errors_inside"),
+    ("not-leader", "kafkasniff.analysis.detectors.leaders"),
+    ("metadata-storms", "kafkasniff.analysis.detectors.metadata"),
+    ("all-topics", "kafkasniff.analysis.detectors.metadata"),
+    ("rebalance-storms", "kafkasniff.analysis.detectors.rebalances"),
+    ("lost-members", "kafkasniff.analysis.detectors.rebalances"),
+    ("frequent-commits", "kafkasniff.analysis.detectors.commits"),
+    ("refused-commits", "kafkasniff.analysis.detectors.commits"),
+    ("oversized-messages", "kafkasniff.analysis.detectors.batches"),
+    ("small-batches", "kafkasniff.analysis.detectors.batches"),
+    ("uncompressed-batches", "kafkasniff.analysis.detectors.batches"),
+    ("repeated-sequences", "kafkasniff.analysis.detectors.producers"),
+    ("acks-zero", "kafkasniff.analysis.detectors.producers"),
+    ("lost-records", "kafkasniff.analysis.detectors.lost_records"),
+    ("hanging-transactions", "kafkasniff.analysis.detectors.transactions"),
+    ("fenced-producers", "kafkasniff.analysis.detectors.transactions"),
+    ("throttled-clients", "kafkasniff.analysis.detectors.throttling"),
+    ("empty-fetches", "kafkasniff.analysis.detectors.fetching"),
+    ("unreached-listeners", "kafkasniff.analysis.detectors.listeners"),
+    ("mixed-broker-versions", "kafkasniff.analysis.detectors.broker_versions"),
+    ("connection-churn", "kafkasniff.analysis.detectors.churn"),
+    ("sasl-failures", "kafkasniff.analysis.detectors.refusals"),
+    ("wrong-protocol", "kafkasniff.analysis.detectors.wrong_protocol"),
+    ("tls-failures", "kafkasniff.analysis.detectors.tls_failures"),
+    ("slow-broker", "kafkasniff.analysis.detectors.slow_broker"),
+    ("transport-trouble", "kafkasniff.analysis.detectors.transport_trouble"),
+    ("skewed-partitions", "kafkasniff.analysis.detectors.skew"),
+)
+"""Name and module, in the order of listings."""
+
+
+def detector_names() -> tuple[str, ...]:
+    """All names."""
+    return tuple(name for name, _ in DETECTORS)
+
+
+def find_detector(name: str) -> type[Detector[Any]]:
+    """The detector of a name. Raises UsageError, with a suggestion, if there is none."""
+    wanted = name.strip().replace("_", "-").lower()
+    module = dict(DETECTORS).get(wanted)
+    if module is None:
+        close = [one for one in detector_names() if wanted and one.startswith(wanted)]
+        close = close or difflib.get_close_matches(wanted, detector_names(), n=1, cutoff=0.5)
+        raise UsageError(f"no detector is called {name!r}" + (f"; {close[0]}?" if close else ""))
+    for value in vars(import_module(module)).values():
+        if isinstance(value, type) and issubclass(value, Detector) and getattr(value, "name", None) == wanted:
+            return value
+    raise LookupError(f"{module} has no detector {wanted}")

@@ -1,0 +1,208 @@
+"""Runs several detectors together: rows in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.clusters import Clusters
+from kafkasniff.analysis.columns import column
+from kafkasniff.analysis.detectors.detector import Detector, united
+from kafkasniff.analysis.detectors.finding import Finding, worst_first
+from kafkasniff.analysis.detectors.registry import detector_names, find_detector
+from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
+from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.known_clusters import ALONE
+from kafkasniff.analysis.parameters import make_parameters
+from kafkasniff.analysis.visibility import VisibleTraffic
+from kafkasniff.errors import UsageError
+from kafkasniff.model import Message
+from kafkasniff.tables.rows.resolve import Names
+
+__all__ = ["MAX_FINDINGS", "Detectors"]
+
+MAX_THRESHOLD: Final = 1 << 56
+"""Largest value of a threshold: two years in nanoseconds. Twice that still fits where it is compared."""
+MAX_FINDINGS: Final = 100
+"""Maximum number of findings of one detector, since thousands of clients may do the same thing."""
+
+
+class Detectors:
+    """Takes rows of the tables, from exports or staged (`exports.counted`), and returns findings.
+
+    `only` and `skip` name detectors, by default all are used; `settings` are thresholds, each as
+    `DETECTOR.FIELD=VALUE`. Raises UsageError for invalid names and values.
+    """
+
+    def __init__(self, only: Iterable[str] = (), skip: Iterable[str] = (), settings: Iterable[str] = ()) -> None:
+        given = _settings(settings)
+        wanted = [find_detector(name).name for name in only] or list(detector_names())
+        left_out = {find_detector(name).name for name in skip}
+        chosen = [name for name in detector_names() if name in wanted and name not in left_out]
+        unused = [name for name in given if name not in chosen]
+        if unused:
+            raise UsageError(f"--set {unused[0]}: this detector is not selected")
+        self.detectors: tuple[Detector[Any], ...] = tuple(_made(name, given.get(name, {})) for name in chosen)
+        # How much was decoded is known whichever detectors are selected.
+        named = any(isinstance(detector, UndecodedTraffic) for detector in self.detectors)
+        self._beside = () if named else (UndecodedTraffic(),)
+        self._clusters = Clusters() if any(one.parts_clusters for one in self.detectors) else None
+        readers: list[Accumulator[Any]] = [*self._all, *([self._clusters] if self._clusters else [])]
+        readings = [one.reads() for one in readers]
+        self._reads = united(*readings)
+        self._readings = list(zip(readers, readings, strict=True))
+        self._bodies: dict[tuple[str, str], list[Any]] = {}
+        wanted_bodies = [one.bodies for one in self.detectors] + ([Clusters.wanted()] if self._clusters else [])
+        for bodies in wanted_bodies:
+            for place, which in bodies.items():
+                self._bodies.setdefault(place, []).append(which)
+        self._error_bodies = any(detector.error_bodies for detector in self.detectors)
+        self._notes: dict[str, None] = {}
+        self._of_exports: dict[str, None] = {}
+
+    @property
+    def _all(self) -> tuple[Detector[Any], ...]:
+        return (*self.detectors, *self._beside)
+
+    def visible(self) -> VisibleTraffic:
+        """How much of the traffic could be decoded, by the rows so far."""
+        return next(one for one in self._all if isinstance(one, UndecodedTraffic)).visibility.visible()
+
+    def reads(self) -> dict[str, Reading]:
+        """Tables with their needed columns."""
+        return self._reads
+
+    def wants_body(self, message: Message) -> bool:
+        """Whether the body's JSON is needed. Called for every message."""
+        if self._error_bodies and message.errors:
+            return True
+        wanted = self._bodies.get((message.type, message.api or ""))
+        return wanted is not None and any(which is None or which(message) for which in wanted)
+
+    def has(self, table: str) -> None:
+        """Note that a table exists, though it may have no rows; detectors need not know."""
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Take rows of a table."""
+        # Most detectors look at a few APIs, and most batches of small captures have none of them.
+        there = set(pc.unique(column(batch, "api")).to_pylist()) if "api" in batch.schema.names else None
+        for detector, readings in self._readings:
+            reading = readings.get(table)
+            if reading is not None and (there is None or reading.apis is None or not there.isdisjoint(reading.apis)):
+                detector.update(batch, table)
+
+    def read(self, export: Export, since_ns: int | None = None, until_ns: int | None = None) -> None:
+        """Take the rows of an export. Detectors whose tables it lacks do without, as reported in `notes`.
+
+        Raises CaptureError if a file cannot be read, UsageError if another version wrote it.
+        """
+        wanted: dict[tuple[str, tuple[str, ...] | None], list[Accumulator[Any]]] = {}
+        unread = [detector.name for detector in self.detectors if detector.bodies and not export.has_json]
+        if unread:
+            self._notes[f"skipped: {', '.join(unread)}: {export.folder} was exported without bodies"] = None
+        if not export.has_bodies:
+            self._notes[f"{export.folder} has only headers (--no-bodies), which hide most other problems"] = None
+        lacking: dict[str, list[str]] = {}
+        if "connections" not in export.tables:
+            self._notes[f"{export.folder} has no table connections: how much of the traffic was decoded is unknown"] = (
+                None
+            )
+        for detector in self._all:
+            if detector.name in unread:
+                continue
+            needed = [table for table, reading in detector.reads().items() if not reading.optional]
+            absent = [table for table in needed if table not in export.tables]
+            if absent and detector in self._beside:
+                continue
+            if absent:
+                lacking.setdefault(absent[0], []).append(detector.name)
+                continue
+            try:
+                left_out = export.missing(detector)
+            except UsageError as error:
+                self._notes[str(error)] = None
+                continue
+            for table, reading in detector.reads().items():
+                if table not in left_out:
+                    wanted.setdefault((table, reading.apis), []).append(detector)
+        for one in self.detectors:
+            if one.not_in_exports and one.name not in unread:
+                self._of_exports[f"{one.name}: exports do not contain {one.not_in_exports}"] = None
+        for table, names in lacking.items():
+            self._notes[f"skipped: {', '.join(names)}: {export.folder} has no table {table}"] = None
+        if self._clusters is not None and not export.has_json:
+            self._notes[
+                f"{export.folder} was exported without bodies: its brokers are assumed to belong to one cluster"
+            ] = None
+        elif self._clusters is not None:
+            for table, reading in self._clusters.reads().items():
+                wanted.setdefault((table, reading.apis), []).append(self._clusters)
+        # Detectors that look at the same rows share one read.
+        for (table, _), some in wanted.items():
+            together = united(*(reader.reads() for reader in some))[table]
+            for batch in export.batches(table, together, since_ns, until_ns):
+                for reader in some:
+                    reader.update(batch, table)
+
+    def merge(self, other: Detectors) -> None:
+        """Merge another's rows. Raises ValueError if it has other detectors or thresholds."""
+        if [type(one) for one in self.detectors] != [type(one) for one in other.detectors]:
+            raise ValueError("only the same detectors can be merged")
+        for mine, theirs in zip(self._all, other._all, strict=True):
+            mine.merge(theirs)
+        if self._clusters is not None and other._clusters is not None:
+            self._clusters.merge(other._clusters)
+        self._notes |= other._notes
+        self._of_exports |= other._of_exports
+
+    def findings(self, names: Names | None = None) -> list[Finding]:
+        """The findings in the rows so far, worst first. `names`: names learned from captures among the sources."""
+        found: list[Finding] = []
+        clusters = ALONE if self._clusters is None else self._clusters.known()
+        for detector in self.detectors:
+            detector.names, detector.clusters = names, clusters
+            some = worst_first(detector.findings())
+            if len(some) > MAX_FINDINGS:
+                self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are not shown"] = None
+            found += some[:MAX_FINDINGS]
+        return worst_first(found)
+
+    def notes(self, *, of_exports: bool = True) -> list[str]:
+        """Caveats for the reader of the findings: what is unknown, and what memory bounds have dropped.
+
+        `of_exports`: include those that hold for any export, which a page that only mentions findings can omit.
+        """
+        return [
+            *self._notes,
+            *(self._of_exports if of_exports else ()),
+            *(f"{one.name}: {note}" for one in self.detectors for note in one.notes()),
+        ]
+
+
+def _settings(settings: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Values by detector and field."""
+    found: dict[str, dict[str, str]] = {}
+    for setting in settings:
+        place, equals, value = setting.partition("=")
+        name, dot, field = place.partition(".")
+        if not equals or not dot:
+            raise UsageError(f"--set {setting!r}: give DETECTOR.FIELD=VALUE")
+        found.setdefault(find_detector(name).name, {})[field.strip().replace("-", "_")] = value.strip()
+    return found
+
+
+def _made(name: str, given: dict[str, str]) -> Detector[Any]:
+    detector = find_detector(name)
+    if not given:
+        return detector()
+    thresholds = make_parameters(detector, given)
+    for field, text in given.items():
+        value = getattr(thresholds, field)
+        # Written this way so that NaN is refused, too.
+        if isinstance(value, int | float) and not abs(value) <= MAX_THRESHOLD:
+            raise UsageError(f"--set {name}.{field}: {text!r} is too large")
+    return detector(thresholds)

@@ -1,0 +1,257 @@
+"""Transactions that never end, and producers that fence each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only, order_columns
+from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
+from kafkasniff.analysis.detectors.tally import (
+    CLIENT,
+    CLIENT_COLUMNS,
+    CLUSTER,
+    CLUSTER_COLUMNS,
+    Tally,
+    clients,
+    clusters,
+)
+from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, subject
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.questions.errors import error_codes
+from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.text.printable import word
+
+__all__ = ["FencedProducers", "HangingTransactions"]
+
+_NAME: Final = ("transactional_id", pa.string())
+MAX_SECONDS: Final = 1 << 18
+"""Maximum number of seconds of transactional ids in which something began or ended, the earliest."""
+_SECOND: Final = 1_000_000_000
+_BEGINS: Final = ("AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit")
+"""APIs that are only used within a transaction. Since KIP-890 partitions need not be added first."""
+_ENDS: Final = ("EndTxn", "InitProducerId")
+"""InitProducerId aborts an open transaction of its predecessor (KIP-98)."""
+
+
+class HangingThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `HangingTransactions`."""
+
+    timeout: Annotated[
+        Duration,
+        Meta(
+            ge=1,
+            description="Assumed timeout of a transaction whose InitProducerId, which contains it, was not captured.",
+        ),
+    ] = 60_000_000_000
+
+
+class HangingTransactions(Detector[HangingThresholds]):
+    """Transactions that were open for longer than their timeout (`transaction.timeout.ms`).
+
+    They begin with the first request that belongs to one, and end with EndTxn or the next InitProducerId of the same
+    transactional id. A transaction that is open when the capture ends counts only if it has timed out by then. Times
+    are kept to the second.
+    """
+
+    name: ClassVar[str] = "hanging-transactions"
+    summary: ClassVar[str] = "Transactions that did not end within their timeout."
+    parameters_type = HangingThresholds
+    bodies: ClassVar[Bodies] = {("request", "InitProducerId"): None}
+    parts_clusters = True
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("api", "transactional_id", "error_code", "request_body", *CLIENT_COLUMNS, *CLUSTER_COLUMNS)
+        return {"exchanges": Reading((*ORDER, *own)), "connections": Reading(("end_time_ns",), optional=True)}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        number = pa.int64()
+        keys = (*CLUSTER, _NAME, ("ends", pa.bool_()), ("second", number))
+        who: Any = tuple((name, kind, "first") for name, kind in CLIENT)
+        place: Any = tuple((name, number, "first") for name in ORDER)
+        # The same in reverse order: the last event.
+        turned: Any = (("before", number, "first"), *place[1:])
+        return {
+            "firsts": Shape(keys=keys, measures=(*place, *who), order=ORDER, keep="earliest", bound=MAX_SECONDS),
+            "lasts": Shape(
+                keys=keys, measures=(*turned, *who), order=("before", *ORDER[1:]), keep="earliest", bound=MAX_SECONDS
+            ),
+            "timeouts": Shape(keys=(*CLUSTER, _NAME), measures=(("timeout_ms", number, "max"),)),
+            "end": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", number, "max"),)),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        time = column(batch, "end_time_ns" if table == "connections" else "time_ns")
+        self.parts["end"].add({"one": [0], "end_ns": [pc.max(time).as_py()]})
+        if table == "connections":
+            return
+        mask = pc.and_(in_any(batch, "api", [*_BEGINS, *_ENDS]), pc.is_valid(column(batch, "transactional_id")))
+        # Requests that the coordinator refused began and ended nothing.
+        fine = pc.equal(pc.fill_null(column(batch, "error_code"), 0), 0)
+        batch = only(batch, pc.and_(pc.and_(mask, fine), pc.is_valid(column(batch, "time_ns"))))
+        name = column(batch, "transactional_id")
+        found = pc.struct_field(
+            pc.extract_regex(column(batch, "request_body"), r'"transaction_timeout_ms":(?P<number>-?\d{1,10})[,}]'),
+            "number",
+        )
+        self.parts["timeouts"].add({**clusters(batch), "transactional_id": name, "timeout_ms": found.cast(pa.int64())})
+        keys = {
+            **clusters(batch),
+            "transactional_id": name,
+            "ends": in_any(batch, "api", _ENDS),
+            "second": floor_divided(column(batch, "time_ns"), _SECOND),
+        }
+        rest = {**order_columns(batch), **clients(batch)}
+        self.parts["firsts"].add({**keys, **rest})
+        self.parts["lasts"].add({**keys, **rest, "before": pa.array(-integers(rest.pop("time_ns")))})
+
+    def findings(self) -> list[Finding]:
+        timeouts = {
+            (row["cluster"], row["transactional_id"]): row["timeout_ms"]
+            for row in self.resolved("timeouts").to_pylist()
+        }
+        end = pc.max(self.parts["end"].table().column("end_ns")).as_py()
+        by_name: dict[tuple[str | None, str], list[dict[str, Any]]] = {}
+        for row in [*self.resolved("firsts").to_pylist(), *self.resolved("lasts").to_pylist()]:
+            if "before" in row:
+                row["time_ns"] = -row["before"]
+            by_name.setdefault((row["cluster"], row["transactional_id"]), []).append(row)
+        found = []
+        for place, rows in by_name.items():
+            known = timeouts.get(place)
+            timeout = self.thresholds.timeout if known is None else known * 1_000_000
+            long = [one for one in _spans(rows, end) if one[1] - one[0]["time_ns"] > timeout]
+            if long:
+                found.append(self._finding(place, long, timeout, known is not None))
+        return found
+
+    def _finding(
+        self, place: tuple[str | None, str], long: list[tuple[dict[str, Any], int, bool]], timeout: int, known: bool
+    ) -> Finding:
+        cluster, name = place
+        begin, over, _ = max(long, key=lambda one: one[1] - one[0]["time_ns"])
+        open_ones = sum(not ended for _, _, ended in long)
+        lasted = over - begin["time_ns"]
+        never = f"; {open_ones:,} still open at the end of the capture" if open_ones else ""
+        return self.finding(
+            "error",
+            f"{plural(len(long), 'transaction')} of {word(name)}{in_cluster(self.clusters, cluster)} open for longer "
+            f"than {elapsed(timeout)}, the longest for {elapsed(lasted)}{never}",
+            meaning=(
+                "The coordinator aborts a transaction that times out, and read_committed consumers never get its "
+                "records. Until then they get nothing after its first record, from any producer."
+            ),
+            advice=(
+                "Check whether the producer died, or works too long between begin and commit; raise "
+                "transaction.timeout.ms if necessary. kafka-transactions.sh finds transactions that the coordinator "
+                "itself does not end (KIP-664)."
+            ),
+            subject={"transactional_id": name, **subject(begin, "client_id", "client_ip")},
+            count=len(long),
+            first=min(one[0]["time_ns"] for one in long),
+            last=max(one[0]["time_ns"] for one in long),
+            evidence=tuple(
+                Evidence(
+                    one["connection_id"],
+                    one["exchange_id"],
+                    one["time_ns"],
+                    f"open for {elapsed(to - one['time_ns'])}",
+                )
+                for one, to, _ in sorted(long, key=lambda one: one[0]["time_ns"])[:MAX_EVIDENCE]
+            ),
+            values={
+                "open_ms": lasted / 1e6,
+                "timeout_ms": timeout / 1e6,
+                "timeout_told": known,
+                "not_ended": open_ones,
+            },
+        )
+
+
+def _spans(rows: list[dict[str, Any]], end: int | None) -> Iterator[tuple[dict[str, Any], int, bool]]:
+    """Transactions: their beginning and end, and whether they were ended explicitly."""
+    began: dict[str, Any] | None = None
+    for row in sorted(rows, key=lambda row: (row["time_ns"], row["connection_id"], row["exchange_id"])):
+        if not row["ends"]:
+            began = began or row
+        elif began is not None:
+            yield began, row["time_ns"], True
+            began = None
+    if began is not None and end is not None:
+        yield began, end, False
+
+
+_FENCED: Final = (47, 90)
+"""INVALID_PRODUCER_EPOCH, PRODUCER_FENCED."""
+
+
+class FencedThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `FencedProducers`."""
+
+    at_least: Annotated[int, Meta(ge=1, description="This many fenced requests are a warning; fewer are a note.")] = 3
+
+
+class FencedProducers(Detector[FencedThresholds]):
+    """Producers that are refused because another one has taken over their transactional id."""
+
+    name: ClassVar[str] = "fenced-producers"
+    summary: ClassVar[str] = "Producers fenced by others with the same transactional id."
+    parameters_type = FencedThresholds
+    error_bodies = True
+
+    _fenced = Tally("fenced", (*CLIENT, _NAME, ("error_code", pa.int64())))
+
+    def reads(self) -> Mapping[str, Reading]:
+        own = ("api", "api_key", "transactional_id", *CLIENT_COLUMNS)
+        more = ("error_code", "error_count", "partitions", "response_body")
+        return {"exchanges": Reading((*ORDER, *own, *more))}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, pc.greater(column(batch, "error_count"), 0))
+        found: list[tuple[int, int]] = []
+        names = ("api_key", "error_code", "error_count", "partitions", "response_body")
+        rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
+        for row, (api_key, first, count, partitions, body) in enumerate(rows):
+            codes = {code for code, _ in error_codes(api_key, first, count, partitions or [], body)}
+            found += [(row, code) for code in _FENCED if code in codes]
+        batch = batch.take(pa.array([row for row, _ in found], pa.int64()))
+        keys = {
+            **clients(batch),
+            "transactional_id": column(batch, "transactional_id"),
+            "error_code": pa.array([code for _, code in found], pa.int64()),
+        }
+        self._fenced.add(self, batch, keys, column(batch, "api"))
+
+    def findings(self) -> list[Finding]:
+        found = []
+        for row, evidence in self._fenced.rows(self):
+            name = "" if row["transactional_id"] is None else f" ({word(row['transactional_id'])})"
+            found.append(
+                self.finding(
+                    "warning" if row["count"] >= self.thresholds.at_least else "note",
+                    f"{plural(row['count'], 'request')} of {client(row)}{name} refused with "
+                    f"{error_name(row['error_code'])}",
+                    meaning=(
+                        "Another producer started with the same transactional id, or the coordinator aborted a "
+                        "transaction that timed out. This producer can no longer write."
+                    ),
+                    advice=(
+                        "Nothing if an instance replaced one that was assumed dead. Otherwise two programs share a "
+                        "transactional.id, or transactions last longer than transaction.timeout.ms."
+                    ),
+                    subject=subject(row, "client_id", "client_ip", "transactional_id", "error_code"),
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"requests": row["count"]},
+                )
+            )
+        return found

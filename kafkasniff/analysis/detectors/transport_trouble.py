@@ -1,0 +1,271 @@
+"""Network trouble below Kafka: retransmissions, closed windows and long round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only
+from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.tally import BROKER, Tally
+from kafkasniff.analysis.detectors.wording import elapsed, percent, plural
+from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, may_have_waited
+from kafkasniff.tables.exports.transport import TABLE
+from kafkasniff.text.printable import word
+
+__all__ = ["TransportTrouble"]
+
+MAX_THROTTLED: Final = 1 << 17
+"""Maximum number of connections whose throttle times are added up, those that were throttled most."""
+PAIR: Final = (("client_ip", pa.string()), *BROKER)
+"""A client's address and a broker."""
+_PACKETS: Final = ("packets", "again")
+_CLOSED: Final = ("client_closed", "broker_closed", "client_closed_us", "broker_closed_us")
+
+
+class TransportThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `TransportTrouble`."""
+
+    share: Annotated[float, Meta(ge=0, le=1, description="Retransmissions as a fraction of all packets.")] = 0.01
+    at_least: Annotated[int, Meta(ge=1, description="Minimum number of retransmissions between two hosts.")] = 5
+    slow: Annotated[
+        Duration,
+        Meta(ge=0, description="An exchange with retransmissions that took at least this long was affected by them."),
+    ] = 200_000_000
+    closed: Annotated[Duration, Meta(ge=0, description="Report windows closed for this long in total.")] = 500_000_000
+    way: Annotated[
+        Duration, Meta(ge=0, description="A round trip to the broker of at least this duration is long.")
+    ] = 5_000_000
+    way_share: Annotated[
+        float, Meta(gt=0, le=1, description="… if it is at least this fraction of the median latency.")
+    ] = 0.5
+
+
+class TransportTrouble(Detector[TransportThresholds]):
+    """Retransmissions, closed windows and long round trips between a client's address and a broker.
+
+    Windows and round trips are known only from captures; exports have the retransmissions.
+    """
+
+    name: ClassVar[str] = "transport-trouble"
+    summary: ClassVar[str] = "Retransmissions, closed windows and long round trips that slow down exchanges."
+    parameters_type = TransportThresholds
+
+    _hit = Tally("hit", PAIR, sums=("again", "unanswered"), highs=("worst_us",))
+    _shut = Tally("shut", (*PAIR, ("whole_id", pa.int64())), sums=_CLOSED)
+    """By connection (`whole_id`), since quotas mute connections."""
+
+    def reads(self) -> Mapping[str, Reading]:
+        ends = ("client_ip", "broker_ip", "broker_port")
+        own = ("retransmits", "duration_us", "latency_us", "status", "throttle_time_ms", *WAIT_COLUMNS)
+        return {
+            "exchanges": Reading((*ORDER, *ends, *own)),
+            "connections": Reading(("connection_id", "time_ns", *ends, "packets", "retransmits", "verdict")),
+            TABLE: Reading(("connection_id", "time_ns", *ends, "broker_round_trip_us", *_CLOSED), optional=True),
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        sums: Any = tuple((name, pa.int64(), "sum") for name in _PACKETS)
+        least: Any = (("way_us", pa.int64(), "min"),)
+        return {
+            **self._hit.shapes(),
+            **self._shut.shapes(),
+            "packets": Shape(keys=PAIR, measures=sums, weight="again"),
+            "ways": Shape(keys=PAIR, measures=least),
+            "latencies": distribution_shape(PAIR),
+            "throttled": Shape(
+                keys=(("whole_id", pa.int64()),),
+                measures=(("throttle_us", pa.int64(), "sum"),),
+                weight="throttle_us",
+                bound=MAX_THROTTLED,
+            ),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            batch = only(batch, in_any(batch, "verdict", ["kafka"]))
+            counts = {"packets": integers(column(batch, "packets")), "again": integers(column(batch, "retransmits"))}
+            self.parts["packets"].add({**_pair(batch), **counts})
+        elif table == TABLE:
+            ways = only(batch, pc.is_valid(column(batch, "broker_round_trip_us")))
+            self.parts["ways"].add({**_pair(ways), "way_us": column(ways, "broker_round_trip_us")})
+            shut = pc.greater(pc.add(column(batch, "client_closed"), column(batch, "broker_closed")), 0)
+            batch = only(batch, shut)
+            keys = {**_pair(batch), "whole_id": column(batch, "connection_id")}
+            self._shut.add(self, batch, keys, **{name: integers(column(batch, name)) for name in _CLOSED})
+        else:
+            self._exchanges(batch)
+
+    def _exchanges(self, batch: pa.RecordBatch) -> None:
+        throttled = only(batch, pc.greater(column(batch, "throttle_time_ms"), 0))
+        self.parts["throttled"].add(
+            {
+                "whole_id": column(throttled, "connection_id"),
+                "throttle_us": integers(column(throttled, "throttle_time_ms")) * 1000,
+            }
+        )
+        waits = may_have_waited(batch)
+        answered = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(waits)))
+        self.parts["latencies"].add(distribution_rows(_pair(answered), column(answered, "latency_us")))
+        took = integers(column(batch, "duration_us"))
+        lost = in_any(batch, "status", ("unanswered", "open")).to_numpy(zero_copy_only=False)
+        # A requested wait or a quota may take this long without any retransmission.
+        slow = (took - excused_us(batch)) * 1000 >= self.thresholds.slow
+        again = integers(column(batch, "retransmits"))
+        hit = (again > 0) & (lost | slow)
+        batch = only(batch, pa.array(hit))
+        notes = [
+            f"{plural(int(count), 'segment')} retransmitted, {'no response' if gone else elapsed(int(us) * 1000)}"
+            for count, gone, us in zip(again[hit], lost[hit], took[hit], strict=True)
+        ]
+        measures = {"again": again[hit], "unanswered": lost[hit].astype(np.int64), "worst_us": took[hit]}
+        self._hit.add(self, batch, _pair(batch), pa.array(notes, pa.string()), **measures)
+
+    def findings(self) -> list[Finding]:
+        return [*self._sent_again(), *self._closed(), *self._far()]
+
+    def _sent_again(self) -> Iterator[Finding]:
+        limits = self.thresholds
+        hit = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._hit.rows(self)}
+        for row in self.parts["packets"].table().to_pylist():
+            share = row["again"] / row["packets"] if row["packets"] else 0.0
+            if row["again"] < limits.at_least or share < limits.share:
+                continue
+            trouble, evidence = hit.get((row["client_ip"], row["broker"]), ({}, ()))
+            count = trouble.get("count", 0)
+            severity: Severity = "warning" if count else "note"
+            effect = "no exchange was slowed down"
+            if count:
+                effect = f"{plural(count, 'exchange')} slowed down or unanswered"
+            yield self.finding(
+                severity,
+                f"{row['again']:,} of {row['packets']:,} packets ({percent(share)}) between {word(row['client_ip'])} "
+                f"and {row['broker']} retransmitted; {effect}",
+                meaning=(
+                    "Packets are lost, or acknowledged too late. Each loss costs at least a round trip, and usually "
+                    "200 ms or more, during which everything after it on the connection waits."
+                ),
+                advice=(
+                    "Look for saturated links, policers, duplex and MTU mismatches and overloaded virtual switches "
+                    "between the two; `kafkasniff timing --exchange N` shows on which side of the capture point "
+                    "packets were lost."
+                ),
+                subject={"client_ip": row["client_ip"], "broker": row["broker"], "trouble": "retransmits"},
+                count=max(count, 1),
+                first=trouble.get("first"),
+                last=trouble.get("last"),
+                evidence=evidence,
+                values={
+                    "retransmits": row["again"],
+                    "packets": row["packets"],
+                    "share": share,
+                    "unanswered": trouble.get("unanswered", 0),
+                    "worst_ms": trouble.get("worst_us", 0) / 1000,
+                },
+            )
+
+    def _shut_pairs(self) -> list[tuple[dict[str, Any], tuple[Evidence, ...]]]:
+        """Closed windows by pair, without the time for which quotas muted each connection (KIP-219)."""
+        muted = {row["whole_id"]: row["throttle_us"] for row in self.parts["throttled"].table().to_pylist()}
+        pairs: dict[tuple[Any, Any], tuple[dict[str, Any], list[Evidence]]] = {}
+        for row, evidence in self._shut.rows(self):
+            row["broker_closed_us"] = max(row["broker_closed_us"] - muted.get(row["whole_id"], 0), 0)
+            if not row["broker_closed_us"]:
+                row["broker_closed"] = 0
+            if not (row["broker_closed"] or row["client_closed"]):
+                continue
+            pair = row["client_ip"], row["broker"]
+            if pair not in pairs:
+                pairs[pair] = row, [*evidence]
+                continue
+            known, named = pairs[pair]
+            for name in (*_CLOSED, "count"):
+                known[name] += row[name]
+            known["first"] = min((one for one in (known["first"], row["first"]) if one is not None), default=None)
+            known["last"] = max((one for one in (known["last"], row["last"]) if one is not None), default=None)
+            named += evidence
+        return [(row, tuple(sorted(named, key=_place)[:MAX_EVIDENCE])) for row, named in pairs.values()]
+
+    def _closed(self) -> Iterator[Finding]:
+        for row, evidence in self._shut_pairs():
+            for whose, meaning, advice in _CLOSED_SAID:
+                closed_us, count = row[f"{whose}_closed_us"], row[f"{whose}_closed"]
+                if not count or closed_us * 1000 < self.thresholds.closed:
+                    continue
+                end = word(row["client_ip"]) if whose == "client" else row["broker"]
+                yield self.finding(
+                    "warning",
+                    f"{end} accepted no data for {elapsed(closed_us * 1000)}: its window was closed "
+                    f"{plural(count, 'time')} ({word(row['client_ip'])} and {row['broker']})",
+                    meaning=meaning,
+                    advice=advice,
+                    subject={"client_ip": row["client_ip"], "broker": row["broker"], "trouble": f"{whose}-window"},
+                    count=row["count"],
+                    first=row["first"],
+                    last=row["last"],
+                    evidence=evidence,
+                    values={"closed": count, "closed_ms": closed_us / 1000},
+                )
+
+    def _far(self) -> Iterator[Finding]:
+        keys, found = distributions(self.parts["latencies"], ("client_ip", "broker"), {"p50": 0.5})
+        ways = {(row["client_ip"], row["broker"]): row["way_us"] for row in self.parts["ways"].table().to_pylist()}
+        rows = zip(keys.to_pylist(), found["p50"].to_pylist(), found["count"].to_pylist(), strict=True)
+        for key, median, count in rows:
+            way = ways.get((key["client_ip"], key["broker"]))
+            limits = self.thresholds
+            if way is None or way * 1000 < limits.way or way < limits.way_share * median:
+                continue
+            yield self.finding(
+                "note",
+                f"round trip from {word(key['client_ip'])} to {key['broker']}: at least {elapsed(way * 1000)} of a "
+                f"median latency of {elapsed(median * 1000)}",
+                meaning=(
+                    "Most of the time, the client waits for the network between it and the broker. No broker setting "
+                    "makes that faster."
+                ),
+                advice=(
+                    "Transfer more per request (linger.ms and batch.size of producers, fetch.min.bytes of consumers, "
+                    "more requests in flight), read from a nearby replica (client.rack), or move client and broker "
+                    "closer together."
+                ),
+                subject={**key, "trouble": "distance"},
+                count=count,
+                first=None,
+                last=None,
+                values={"round_trip_ms": way / 1000, "p50_ms": median / 1000},
+            )
+
+
+_CLOSED_SAID: Final = (
+    (
+        "client",
+        "The client does not read the broker's data: it is busy with earlier data, or hangs. Its responses look slow, "
+        "but the broker is not the cause.",
+        "Check what the client does between two polls, its garbage collection, and receive.buffer.bytes.",
+    ),
+    (
+        "broker",
+        "The broker does not read the client's data: its network threads are busy, it hangs, or the client sends "
+        "faster than requests are handled. Throttle times (KIP-219) are subtracted.",
+        "Check the broker's request queue, num.network.threads, garbage collection and disks.",
+    ),
+)
+
+
+def _place(one: Evidence) -> tuple[int, int]:
+    return one.time_ns or 0, one.connection_id
+
+
+def _pair(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}

@@ -1,0 +1,349 @@
+"""Connections on which client and broker do not speak the same protocol, or the same versions of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
+from kafkasniff.analysis.detectors.absences import (
+    TRANSPORT_READING,
+    Link,
+    Spans,
+    add_links,
+    links_by_broker,
+    links_shape,
+    usual_absences,
+)
+from kafkasniff.analysis.detectors.connections_known import (
+    CONNECTIONS,
+    add_connections,
+    connections_by_id,
+    connections_shape,
+)
+from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.finding import Finding, Severity
+from kafkasniff.analysis.detectors.problems_known import (
+    PROBLEMS,
+    REJECTED,
+    add_problems,
+    cause_of,
+    problem_evidence,
+    problem_times,
+    problems_by_time,
+    problems_shape,
+)
+from kafkasniff.analysis.detectors.tally import BROKER
+from kafkasniff.analysis.detectors.wording import client, plural, subject
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.kafka.apis.dissectors import api_by_name
+from kafkasniff.kafka.apis.releases import dropped_in
+from kafkasniff.kafka.connection.opening import MAX_REFUSAL_NS
+from kafkasniff.tables.exports.transport import TABLE as TRANSPORT
+from kafkasniff.text.printable import word
+from kafkasniff.tls.wording import NO_ANSWER, is_about_tls
+
+__all__ = ["WrongProtocol"]
+
+VERSION_NOT_TAKEN: Final = "version-not-taken"
+"""A rejected connection on which the client used a version that newer releases have dropped."""
+SASL_MISSING: Final = "sasl-missing"
+"""A rejected connection without SASL to a listener on which others authenticate."""
+CLOSED_EARLY: Final = "closed-early"
+"""A rejected connection to a listener that speaks Kafka with others; the cause is unknown."""
+UNANSWERED: Final = "tls-unanswered"
+
+MAX_VERSIONS: Final = 1 << 16
+"""Versions of APIs that brokers answered, by endpoint."""
+MAX_WAITING: Final = 1 << 16
+"""Maximum number of connections that ended with an unanswered request, the earliest."""
+
+_LISTENERS: Final = (
+    "Compare the client's bootstrap.servers and security.protocol with the broker's listeners and "
+    "listener.security.protocol.map; check who else may use the port (probes, proxies, scanners)."
+)
+_KNOWN: Final[Mapping[str, tuple[Severity, str, str]]] = {
+    "answer-not-kafka": (
+        "error",
+        "The client speaks Kafka, but something else answers: another service on the port, a proxy, or a listener "
+        "that expects TLS.",
+        _LISTENERS,
+    ),
+    UNANSWERED: (
+        "error",
+        "The client begins with TLS and the broker does not answer: the listener probably has no TLS.",
+        _LISTENERS,
+    ),
+    VERSION_NOT_TAKEN: (
+        "error",
+        "The client uses a version of a request that the broker does not support, so the broker closes the "
+        "connection. Such clients are too old to ask for supported versions (ApiVersions), or are set to a fixed "
+        "broker version.",
+        "Upgrade the client (KIP-896: Java clients from 2.1 on work with brokers of 4.0), or remove its fixed version "
+        "(api.version.request, broker.version.fallback, api_version).",
+    ),
+    SASL_MISSING: (
+        "error",
+        "Others authenticate with SASL on this listener. A broker closes the connection of a client that sends any "
+        "other request first.",
+        "Set the client's security.protocol to SASL_PLAINTEXT or SASL_SSL, as on the listener.",
+    ),
+    REJECTED: (
+        "error",
+        "The broker closed the connection before it answered anything but ApiVersions. Brokers do that if a client "
+        "connects to a listener with another security protocol.",
+        _LISTENERS,
+    ),
+    CLOSED_EARLY: (
+        "warning",
+        "The broker closed the connection before it answered anything but ApiVersions, while the listener speaks "
+        "Kafka with other clients. The packets do not show the cause. It may be a connection limit "
+        "(max.connections.per.ip), a proxy or a firewall.",
+        "Check the broker's log at this time, and its connection limits.",
+    ),
+    "not-kafka": (
+        "warning",
+        "Something that is not Kafka connects to a broker: a probe, a scanner, a browser, or a client with the wrong "
+        "port or security.protocol.",
+        _LISTENERS,
+    ),
+}
+"""Severity, meaning and advice by kind, the most specific first."""
+_BY_CLOSING: Final = frozenset({REJECTED, CLOSED_EARLY, SASL_MISSING, UNANSWERED, VERSION_NOT_TAKEN})
+"""Kinds that only show that the broker closed the connection."""
+_NEVER: Final = 1 << 63
+_TLS_ANSWER: Final = "is answered with an alert of TLS"
+"""The wording of kafka.other_protocols."""
+_NOT_TAKEN: Final = re.compile(r"its answer to ApiVersions (?:has|does not have)")
+"""The wording of kafka.opening."""
+_CAUSES: Final = re.compile(r"(, before any authentication)?: probably .*$")
+"""The judgement of kafka.opening on a single connection; other connections may refute it."""
+_KINDS: Final = ("answer-not-kafka", "not-kafka", "tls-not-decrypted", REJECTED)
+
+
+class WrongProtocolThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `WrongProtocol`."""
+
+    at_least: Annotated[int, Meta(ge=1, description="Report from this many connections of an address to a broker.")] = 1
+
+
+class _Listeners(msgspec.Struct):
+    """Facts about the brokers' endpoints, learned from connections."""
+
+    kafka: dict[str, int]
+    """When each was first seen to speak Kafka."""
+    works: dict[str, set[str | None]]
+    """Endpoints that answered Kafka, with the SASL mechanisms on these connections; None: without SASL."""
+    tls: set[str]
+    """Endpoints that answered a ClientHello."""
+
+
+class WrongProtocol(Detector[WrongProtocolThresholds]):
+    """Connections whose two ends do not speak the same protocol, by their problems (docs/problems.md).
+
+    Connections that a stopping broker dropped (broker-gone) are not reported, nor those that the client closed first.
+    """
+
+    name: ClassVar[str] = "wrong-protocol"
+    summary: ClassVar[str] = "Connections on which client and broker do not speak the same protocol."
+    parameters_type = WrongProtocolThresholds
+
+    def reads(self) -> Mapping[str, Reading]:
+        exchanges = Reading((*ORDER, "api", "api_version", "status", "broker_ip", "broker_port"), optional=True)
+        return {
+            "exchanges": exchanges,
+            "problems": PROBLEMS,
+            "connections": CONNECTIONS,
+            TRANSPORT: TRANSPORT_READING,
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        version = (*BROKER, ("api", pa.string()), ("version", pa.int64()))
+        count: Any = (("count", pa.int64(), "sum"),)
+        return {
+            "answered": Shape(keys=version, measures=count, weight="count", bound=MAX_VERSIONS),
+            "waiting": Shape(
+                keys=(*((name, pa.int64()) for name in ORDER), ("api", pa.string()), ("version", pa.int64())),
+                order=ORDER,
+                keep="earliest",
+                group=("connection_id",),
+                each=1,
+                bound=MAX_WAITING,
+            ),
+            "problems": problems_shape(),
+            "connections": connections_shape(),
+            "links": links_shape(),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == TRANSPORT:
+            add_links(self, "links", batch)
+        elif table == "connections":
+            add_connections(self, "connections", batch)
+        elif table == "problems":
+            add_problems(self, batch, _KINDS)
+        else:
+            self._exchanges(batch)
+
+    def _exchanges(self, batch: pa.RecordBatch) -> None:
+        version = column(batch, "api_version").cast(pa.int64())
+        asked = {"api": column(batch, "api"), "version": version}
+        rows = pa.RecordBatch.from_pydict(
+            {**{name: column(batch, name) for name in (*ORDER, "status")}, **asked, "broker": broker_endpoint(batch)}
+        )
+        answered = only(rows, in_any(rows, "status", ("answered",)))
+        names = ("broker", "api", "version")
+        ones = np.ones(answered.num_rows, np.int64)
+        self.parts["answered"].add({**{name: answered.column(name) for name in names}, "count": ones})
+        waiting = only(rows, in_any(rows, "status", ("unanswered",)))
+        self.parts["waiting"].add({name: waiting.column(name) for name in (*ORDER, "api", "version")})
+
+    def findings(self) -> list[Finding]:
+        known = connections_by_id(self, "connections")
+        problems = problems_by_time(self)
+        listeners = _listeners(known, problems)
+        links = {link.connection_id: link for some in self._links.values() for link in some}
+        problems += self._old_versions(known, links)
+        excused = self._excused()
+        chosen: dict[int, tuple[int, str, dict[str, Any]]] = {}
+        """The most specific problem of each connection."""
+        for problem in problems:
+            connection = known.get(problem["connection_id"])
+            kind = None if connection is None else _kind(problem, connection, listeners)
+            if kind is None or (kind in _BY_CLOSING and problem["connection_id"] in excused):
+                continue
+            rank = list(_KNOWN).index(kind)
+            before = chosen.get(problem["connection_id"])
+            if before is None or rank < before[0]:
+                chosen[problem["connection_id"]] = rank, kind, problem
+        found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for key, (_, kind, problem) in chosen.items():
+            connection = known[key]
+            # Without any Kafka the roles are a guess: the side that received Kafka is the broker.
+            turned = connection["client"] in listeners.kafka and connection["broker"] not in listeners.kafka
+            broker = connection["client"] if turned else connection["broker"]
+            address = connection["broker"].rpartition(":")[0] if turned else connection["client_ip"]
+            found.setdefault((connection["client_id"], address, broker, kind), []).append(problem)
+        return [
+            self._finding(dict(zip(("client_id", "client_ip", "broker", "kind"), key, strict=True)), rows)
+            for key, rows in found.items()
+            if len(rows) >= self.thresholds.at_least
+        ]
+
+    @property
+    def _links(self) -> dict[str, list[Link]]:
+        return links_by_broker(self, "links")
+
+    def _old_versions(self, known: Mapping[int, dict[str, Any]], links: Mapping[int, Link]) -> Iterator[dict[str, Any]]:
+        """Connections closed after a request in a version that newer releases do not support, as problems.
+
+        Only the first unanswered request counts, since brokers answer in order.
+        """
+        answered = {(row["broker"], row["api"], row["version"]) for row in self.parts["answered"].table().to_pylist()}
+        for row in self.parts["waiting"].table().to_pylist():
+            connection, link = known.get(row["connection_id"]), links.get(row["connection_id"])
+            found = None if row["api"] is None else api_by_name(row["api"])
+            dropped = None if found is None or row["version"] is None else dropped_in(found.key, row["version"])
+            if connection is None or dropped is None or connection["ended"] not in ("fin", "rst"):
+                continue
+            # If this broker answered others in this version, it closed the connection for another reason.
+            if (connection["broker"], row["api"], row["version"]) in answered:
+                continue
+            ended = connection["end_time_ns"] if link is None or link.ended_ns is None else link.ended_ns
+            if None in (row["time_ns"], ended) or not 0 <= ended - row["time_ns"] <= MAX_REFUSAL_NS:
+                continue
+            yield {
+                "connection_id": row["connection_id"],
+                "time_ns": row["time_ns"],
+                "kind": VERSION_NOT_TAKEN,
+                "detail": (
+                    f"closed after {row['api']} v{row['version']}, which Kafka {dropped[0]} and newer do not "
+                    f"support: v{dropped[1]} is the lowest there"
+                ),
+                "ends": None,
+            }
+
+    def _excused(self) -> set[int]:
+        """Connections whose end proves nothing: the client closed first, or the broker was about to stop."""
+        found: set[int] = set()
+        for links in self._links.values():
+            gone = Spans(one.span for one in usual_absences(links))
+            for link in links:
+                if link.ended_by == "client" or gone.surround(link.over_ns, link.over_ns):
+                    found.add(link.connection_id)
+        return found
+
+    def _finding(self, row: dict[str, Any], rows: list[dict[str, Any]]) -> Finding:
+        severity, meaning, advice = _KNOWN[row["kind"]]
+        cause = cause_of(rows[0])
+        if row["kind"] == CLOSED_EARLY:
+            cause = f"{_CAUSES.sub('', cause)}; cause unknown"
+        elif row["kind"] == SASL_MISSING:
+            cause = f"{_CAUSES.sub('', cause)}, where other clients authenticate with SASL first"
+        elif row["kind"] == UNANSWERED:
+            cause = "the client begins with TLS, and the connection is closed without an answer"
+        elif _TLS_ANSWER in cause:
+            meaning = "The listener expects TLS, and the client does not use it."
+        who = client(row) if row["client_id"] is not None else word(row["client_ip"])
+        return self.finding(
+            severity,
+            f"{plural(len(rows), 'connection')} of {who} to {row['broker']}: {cause}",
+            meaning=meaning,
+            advice=advice,
+            subject=subject(row, "client_id", "client_ip", "broker", "kind"),
+            count=len(rows),
+            **problem_times(rows),
+            evidence=problem_evidence(rows),
+            values={"connections": len(rows)},
+        )
+
+
+def _listeners(known: Mapping[int, dict[str, Any]], problems: list[dict[str, Any]]) -> _Listeners:
+    found = _Listeners({}, {}, set())
+    refused = {one["connection_id"] for one in problems if one["kind"] == REJECTED}
+    for one in known.values():
+        if one["verdict"] != "kafka":
+            continue
+        broker = one["broker"]
+        if one["time_ns"] is not None:
+            found.kafka[broker] = min(found.kafka.get(broker, one["time_ns"]), one["time_ns"])
+        if one["broker_bytes"] and one["connection_id"] not in refused:
+            found.works.setdefault(broker, set()).add(one["sasl_mechanism"])
+    for problem in problems:
+        connection = known.get(problem["connection_id"])
+        if connection is not None and problem["kind"] == "tls-not-decrypted" and NO_ANSWER not in problem["detail"]:
+            found.tls.add(connection["broker"])
+    return found
+
+
+def _kind(problem: dict[str, Any], connection: dict[str, Any], listeners: _Listeners) -> str | None:
+    """The kind of a problem; None: another kind, or nothing is wrong."""
+    kind: str = problem["kind"]
+    broker = connection["broker"]
+    if kind == "tls-not-decrypted" or is_about_tls(cause_of(problem)):
+        silent = not connection["broker_bytes"] and connection["ended"] in ("fin", "rst")
+        # With only one direction in the capture, missing data proves nothing.
+        silent = silent and connection["captured"] == "both"
+        if not silent or NO_ANSWER not in problem["detail"]:
+            return None  # no known problem, or reported by tls-failures
+        return CLOSED_EARLY if broker in listeners.tls else UNANSWERED
+    if kind == "not-kafka" and problem["ends"] is not None:
+        # Rows of captures have all such connections; exports only those at an endpoint that spoke Kafka.
+        ends = (broker, connection["client"])
+        return kind if any(listeners.kafka.get(end, _NEVER) < (problem["time_ns"] or 0) for end in ends) else None
+    if kind != REJECTED:
+        return kind  # also VERSION_NOT_TAKEN
+    if _NOT_TAKEN.search(problem["detail"]) is not None:
+        return VERSION_NOT_TAKEN
+    if connection["sasl_mechanism"] is not None:
+        return None  # reported by sasl-failures
+    if broker not in listeners.works:
+        return REJECTED
+    return CLOSED_EARLY if None in listeners.works[broker] else SASL_MISSING

@@ -1,0 +1,251 @@
+"""Sources of a capture's bytes: regular files, pipes, and compressed ones of both; always in order, in pieces."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import stat
+from typing import Any, BinaryIO, Final, Protocol
+
+import msgspec
+
+from kafkasniff.capture.formats.compressed import MAGIC_SIZE, Inflater, inflater_for
+from kafkasniff.errors import CaptureError
+
+__all__ = ["EMPTY", "ByteStream", "Compressed", "Failure", "open_path", "open_pipe"]
+
+PIPE_READ: Final = 1 << 20
+"""Bytes requested from a pipe at a time: the most that Linux lets a pipe hold without privileges."""
+
+COMPRESSED_READ: Final = 256 << 10
+"""Compressed bytes read at a time; not the chunk size, which must not affect how much is lost at a corrupt place."""
+
+
+EMPTY: Final = "is empty; was the capture stopped before its first packet was written?"
+"""Message for an empty capture, after its name."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a stream ended early."""
+
+    kind: str
+    """Kind of the problem: `capture-cut` or `capture-broken`."""
+    reason: str
+    """To be read after the capture's name."""
+
+
+class ByteStream(Protocol):
+    """Plain bytes of a capture, in order."""
+
+    failure: Failure | None
+    """Set when the stream ended too early."""
+    again: bool
+    """It can be closed and reopened from the start (a regular file)."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the file or pipe read so far (compressed ones if it is compressed)."""
+
+    def extend(self, tail: bytes, need: int, size: int) -> bytes:
+        """`tail`, the end of earlier data, and the data that follows: about `size` bytes, at least `need`.
+
+        Returns just `tail` at the end. A pipe returns the available bytes as soon as they are `need`.
+        """
+
+    def close(self) -> None:
+        """Release the file, if it was opened here."""
+
+
+class RegularFile:
+    """A plain file, read by position: the tail is read again rather than joined, so nothing is copied."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.failure: Failure | None = None
+        self.bytes_read = 0
+        self.again = True
+        self._descriptor = descriptor
+
+    def extend(self, tail: bytes, need: int, size: int) -> bytes:
+        """See `ByteStream`."""
+        kept = len(tail)
+        wanted = kept + max(size, need - kept)
+        try:
+            data = os.pread(self._descriptor, wanted, self.bytes_read - kept)
+            if kept and len(data) == kept:
+                # The end, or an unreadable place: a read that reaches it returns the bytes before it.
+                data += os.pread(self._descriptor, wanted - kept, self.bytes_read)
+        except OSError as error:
+            self.failure = Failure("capture-broken", f"reading it failed: {error.strerror}")
+            return tail
+        if len(data) < kept:
+            self.failure = Failure("capture-cut", "it was truncated while it was read")
+            return tail
+        self.bytes_read += len(data) - kept
+        return data
+
+    def close(self) -> None:
+        """See `ByteStream`."""
+        os.close(self._descriptor)
+
+
+class Pipe:
+    """A pipe or any other binary stream: available bytes are returned immediately."""
+
+    def __init__(self, stream: BinaryIO, *, owned: bool) -> None:
+        self.failure: Failure | None = None
+        self.bytes_read = 0
+        self.again = False
+        self._stream = stream
+        self._owned = owned
+        self._returned = b""
+        self._read: Any = getattr(stream, "read1", stream.read)
+        self._waiting: select.poll | None = None
+        try:
+            descriptor = stream.fileno()
+        except (OSError, AttributeError, ValueError):
+            return  # an object in memory: all its bytes are available
+        self._waiting = select.poll()
+        self._waiting.register(descriptor, select.POLLIN)
+
+    def some(self, most: int) -> bytes:
+        """Between 1 and `most` bytes; b"" at the end."""
+        if self._returned:
+            data, self._returned = self._returned[:most], self._returned[most:]
+            return data
+        if self.failure is not None:
+            return b""
+        try:
+            data = self._read(min(most, PIPE_READ)) or b""
+        except (OSError, ValueError) as error:
+            self.failure = Failure("capture-broken", f"reading it failed: {error}")
+            return b""
+        self.bytes_read += len(data)
+        return data
+
+    def extend(self, tail: bytes, need: int, size: int) -> bytes:
+        """See `ByteStream`."""
+        pieces = [tail]
+        have = len(tail)
+        most = max(need, have + size)
+        while have < most and (data := self.some(most - have)):
+            pieces.append(data)
+            have += len(data)
+            if have >= need and not self.ready():
+                break
+        return b"".join(pieces) if len(pieces) > 1 else tail
+
+    def put_back(self, head: bytes) -> None:
+        """Bytes that were read for inspection; they come first in the next read."""
+        self._returned = head
+
+    def ready(self) -> bool:
+        """Whether reading now would not block."""
+        if self._returned:
+            return True
+        if self._waiting is None:
+            return False
+        return any(event & select.POLLIN for _, event in self._waiting.poll(0))
+
+    def close(self) -> None:
+        """See `ByteStream`."""
+        if self._owned:
+            self._stream.close()
+
+
+class Compressed:
+    """The plain bytes of a compressed file or pipe."""
+
+    def __init__(self, source: ByteStream, head: bytes, inflater: Inflater) -> None:
+        self.failure: Failure | None = None
+        self.again = source.again
+        self._source = source
+        self._inflater = inflater
+        self._given = head
+        self._ended = False
+
+    @property
+    def bytes_read(self) -> int:
+        """See `ByteStream`."""
+        return self._source.bytes_read
+
+    def extend(self, tail: bytes, need: int, size: int) -> bytes:
+        """See `ByteStream`."""
+        pieces = [tail]
+        have = len(tail)
+        most = max(need, have + size)
+        while have < most:
+            data = self._inflater.take()
+            if data:
+                pieces.append(data)
+                have += len(data)
+            elif self._inflater.failure is not None or self._ended or (have >= need and self._must_wait()):
+                break
+            else:
+                self._feed()
+        if self._inflater.failure is not None and self.failure is None:
+            self.failure = Failure("capture-cut" if self._inflater.cut else "capture-broken", self._inflater.failure)
+        return b"".join(pieces) if len(pieces) > 1 else tail
+
+    def _must_wait(self) -> bool:
+        return not self._given and isinstance(self._source, Pipe) and not self._source.ready()
+
+    def _feed(self) -> None:
+        """Feed one more block of the source to the inflater."""
+        data, self._given = self._given, b""
+        if not data:
+            if isinstance(self._source, Pipe):
+                data = self._source.some(COMPRESSED_READ)
+            else:
+                data = self._source.extend(b"", 1, COMPRESSED_READ)
+        if data:
+            self._inflater.give(data)
+            return
+        self._ended = True
+        self.failure = self._source.failure
+        self._inflater.finish()
+
+    def close(self) -> None:
+        """See `ByteStream`."""
+        self._source.close()
+
+
+def _plain_or_compressed(source: RegularFile | Pipe, name: str) -> ByteStream:
+    """Look at the first bytes and stack a decompressor on the source if they need it."""
+    head = source.extend(b"", MAGIC_SIZE, COMPRESSED_READ)
+    if source.failure is not None:
+        reason = source.failure.reason
+        source.close()
+        raise CaptureError(f"{name}: cannot be read ({reason})")
+    if not head:
+        source.close()
+        raise CaptureError(f"{name}: {EMPTY}")
+    inflater = inflater_for(head)
+    if inflater is not None:
+        return Compressed(source, head, inflater)
+    if isinstance(source, RegularFile):
+        source.bytes_read = 0
+        return source
+    source.put_back(head)
+    return source
+
+
+def open_path(path: str) -> ByteStream:
+    """Open a capture by its path. Raises CaptureError if it cannot be opened or is empty."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CaptureError(f"{path}: cannot be opened ({reason})") from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(mode):
+        os.close(descriptor)
+        raise CaptureError(f"{path}: is a folder; name the capture files in it")
+    if stat.S_ISREG(mode):
+        return _plain_or_compressed(RegularFile(descriptor), path)
+    return _plain_or_compressed(Pipe(io.FileIO(descriptor), owned=True), path)
+
+
+def open_pipe(stream: BinaryIO, name: str) -> ByteStream:
+    """Use a binary stream, which its owner closes, as a capture. Raises CaptureError if it is empty."""
+    return _plain_or_compressed(Pipe(stream, owned=False), name)

@@ -1,0 +1,1 @@
+"""From link layer to TCP: link types, VLANs, tunnels, IP fragments, as columns of segments."""

@@ -1,0 +1,1 @@
+"""Packets from an interface: sockets, rings, privileges."""

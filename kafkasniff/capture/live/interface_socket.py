@@ -1,0 +1,232 @@
+"""One captured interface: its packet socket and its ring."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import socket
+import struct
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.capture.formats.raw import IGNORED_LINK, Interface, RawPackets
+from kafkasniff.capture.live.bpf import attach, compile_filter
+from kafkasniff.capture.live.frames import COOKED_SIZE, Frames
+from kafkasniff.capture.live.interfaces import ANY, hardware_type
+from kafkasniff.capture.live.privileges import advice, standing
+from kafkasniff.capture.live.ring import SOL_PACKET, Block, Ring
+from kafkasniff.errors import CaptureError, MissingPartError, UsageError
+from kafkasniff.model import Problem
+
+__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "InterfaceSocket", "end_problems", "fresh_loss"]
+
+DEFAULT_SNAPLEN: Final = 262_144
+"""Maximum number of bytes kept of a packet: all of it."""
+
+MAX_BUFFER: Final = 4_096
+"""Maximum size of a ring in MiB: no machine has more to spare for unread packets."""
+
+ETH_P_ALL: Final = 3
+PACKET_ADD_MEMBERSHIP: Final = 1
+PACKET_MR_PROMISC: Final = 1
+PACKET_IGNORE_OUTGOING: Final = 23
+PACKET_OUTGOING: Final = 4
+
+ARPHRD_ETHER: Final = 1
+ARPHRD_LOOPBACK: Final = 772
+"""Its packets have Ethernet headers too."""
+
+LINK_ETHERNET: Final = 1
+LINK_RAW: Final = 101
+LINK_COOKED: Final = 276
+"""Link type in files for packets without link headers: LINKTYPE_LINUX_SLL2."""
+DLT_RAW: Final = 12
+"""The link type in libpcap's compiler for packets that begin with IP."""
+
+IP_TYPES: Final = (0x0800, 0x86DD)
+
+
+class InterfaceSocket:
+    """Packets of one interface, number `capture` of a run.
+
+    `buffer`: MiB of the ring, None: the usual size. Raises CaptureError if the interface cannot be opened, UsageError
+    for an invalid filter, MissingPartError without privileges or (for a filter) libpcap.
+    """
+
+    look_again_s: Final = None
+    """Readable when the kernel has packets."""
+
+    def __init__(
+        self, name: str, capture: int, *, bpf: str | None, snaplen: int, buffer: int | None, promiscuous: bool
+    ) -> None:
+        self.name = name
+        self.error: str | None = None
+        """Why the capture ended by itself."""
+        self.packets = 0
+        """Packets captured so far."""
+        self._capture = capture
+        self._received = self._dropped = 0
+        self._reported = (0, 0)
+        """The kernel's count when losses were last reported."""
+        everywhere = name == ANY
+        if everywhere and promiscuous:
+            raise UsageError(f"no promiscuous mode on {ANY}: name the interface")
+        hardware = None if everywhere else hardware_type(name)
+        self._cooked = hardware not in {ARPHRD_ETHER, ARPHRD_LOOPBACK}
+        self.decoded = Interface(LINK_RAW if self._cooked else LINK_ETHERNET, capture, name)
+        """Link type for the engine."""
+        self.written = Interface(
+            LINK_COOKED if self._cooked else LINK_ETHERNET,
+            capture,
+            name,
+            snaplen + COOKED_SIZE if self._cooked else snaplen,
+        )
+        """Link type in files."""
+        code = b""
+        if bpf or snaplen < DEFAULT_SNAPLEN:
+            code = compile_filter(bpf or "", DLT_RAW if self._cooked else LINK_ETHERNET, snaplen)
+        try:
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM if self._cooked else socket.SOCK_RAW, 0)
+        except PermissionError:
+            raise MissingPartError(advice(name, standing())) from None
+        ring: Ring | None = None
+        try:
+            # Until it is bound the socket receives nothing, so no packet escapes the filter.
+            if code:
+                attach(self.socket, code)
+            if hardware == ARPHRD_LOOPBACK:
+                _ignore_outgoing(self.socket)
+            ring = self._ring = Ring(self.socket, None if buffer is None else buffer << 20)
+            if everywhere:
+                _bind_everywhere(self.socket)
+            else:
+                # Not promiscuous unless requested: on a broker's host its own traffic is what matters.
+                if promiscuous:
+                    _be_promiscuous(self.socket, name)
+                self.socket.bind((name, ETH_P_ALL))
+        except OSError as error:
+            if ring is not None:
+                ring.close()
+            self.socket.close()
+            reason = error.strerror or str(error)
+            if error.errno == errno.ENOMEM and buffer is not None:
+                reason = f"no memory for a ring of {buffer} MiB"
+            raise CaptureError(f"{name}: cannot be captured ({reason})") from None
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the ring."""
+        return self._ring.blocks
+
+    @property
+    def backlog(self) -> float:
+        """Waiting fraction of the ring, 0 to 1; 0 if that is little."""
+        return self._ring.backlog()
+
+    def fileno(self) -> int:
+        """Becomes readable when there are packets."""
+        return self.socket.fileno()
+
+    def take(self) -> Frames | None:
+        """The packets of the next block that the kernel has released; None if there is none yet."""
+        block = self._ring.take()
+        return None if block is None else self._frames(block)
+
+    def check(self) -> bool:
+        """Whether the capture continues after an error reported by the kernel; otherwise `error` has the reason."""
+        code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self.error = f"{self.name}: the capture ended by itself ({os.strerror(code)})"
+        return not code
+
+    def counts(self) -> tuple[int, int]:
+        """(packets, lost packets among them) since the start, as counted by the kernel."""
+        with contextlib.suppress(OSError):
+            received, dropped = self._ring.statistics()
+            self._received += received
+            self._dropped += dropped
+        return self._received, self._dropped
+
+    def fresh_loss(self) -> Problem | None:
+        """New losses since the last call, if any."""
+        before, self._reported = self._reported, self.counts()
+        return fresh_loss(self.name, before, self._reported)
+
+    def problems(self) -> list[Problem]:
+        """Reports at the end."""
+        return end_problems(self.name, self.error, self.packets, self.counts())
+
+    def close(self) -> None:
+        """Release the interface."""
+        self.counts()
+        self._ring.close()
+        self.socket.close()
+
+    def _frames(self, block: Block) -> Frames:
+        """A block's packets; on all interfaces without the copies that loopback sends, since it receives them, too."""
+        twice = (block.kind == PACKET_OUTGOING) & (block.hardware == ARPHRD_LOOPBACK)
+        if twice.any():
+            kept = ~twice
+            block = Block(block.buffer, *(column[kept] for column in block[1:]))
+        link: NDArray[np.int32] | int = LINK_ETHERNET
+        if self._cooked:
+            # Without link headers only the kernel knows a packet's type.
+            link = np.where(np.isin(block.protocol, IP_TYPES), LINK_RAW, IGNORED_LINK).astype(np.int32)
+        packets = RawPackets.build(
+            block.buffer,
+            block.start,
+            block.captured,
+            block.wire,
+            block.time_ns,
+            link=link,
+            capture=self._capture,
+            first_number=self.packets + 1,
+        )
+        self.packets += len(packets.start)
+        return Frames.cooked(packets, block.heads) if self._cooked else Frames.ethernet(packets, block.heads)
+
+
+def end_problems(name: str, error: str | None, packets: int, counts: tuple[int, int]) -> list[Problem]:
+    """Reports at the end of a capture: why it ended by itself, and the number of lost packets."""
+    found = []
+    if error is not None:
+        found.append(Problem("capture-cut", error, capture=name, packet=packets or None))
+    received, dropped = counts
+    if dropped:
+        found.append(_loss(name, f"in total, {dropped:,} of {received:,} packets"))
+    return found
+
+
+def fresh_loss(name: str, before: tuple[int, int], now: tuple[int, int]) -> Problem | None:
+    """The report of packets lost between two counts (`CapturedInterface.counts`)."""
+    received, dropped = now[0] - before[0], now[1] - before[1]
+    return _loss(name, f"{dropped:,} of {received:,} packets since the last report") if dropped else None
+
+
+def _loss(name: str, packets: str) -> Problem:
+    text = f"{name}: {packets} were lost because they were not read from the kernel in time"
+    return Problem("capture-loss", text, capture=name)
+
+
+def _bind_everywhere(target: socket.socket) -> None:
+    """Bind to interface 0, which is all of them; Python's own `bind` takes only names of interfaces."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    address = struct.pack("=HHiHBB8x", socket.AF_PACKET, socket.htons(ETH_P_ALL), 0, 0, 0, 0)
+    if libc.bind(target.fileno(), address, len(address)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _be_promiscuous(target: socket.socket, name: str) -> None:
+    """As long as the socket is open (struct packet_mreq)."""
+    request = struct.pack("=iHH8x", socket.if_nametoindex(name), PACKET_MR_PROMISC, 0)
+    target.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
+
+
+def _ignore_outgoing(target: socket.socket) -> None:
+    # Loopback shows each packet as sent and as received; kernels before 4.20 cannot omit one, so `take` does.
+    with contextlib.suppress(OSError):
+        target.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)

@@ -1,0 +1,320 @@
+"""Live capture from interfaces: the same batches as from a file, within some 50 ms.
+
+On Linux through packet sockets and their rings (`interface_socket`), elsewhere through libpcap (`libpcap_capture`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.capture.formats.raw import Interface, RawPackets
+from kafkasniff.capture.link.decode import PacketDecoder
+from kafkasniff.capture.live.frames import Frames
+from kafkasniff.capture.live.interface_socket import DEFAULT_SNAPLEN, MAX_BUFFER, InterfaceSocket
+from kafkasniff.capture.live.interfaces import interface_name
+from kafkasniff.capture.live.ring import RETIRE_MS
+from kafkasniff.capture.live.time_merge import TimeMerge
+from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.model import Problem
+from kafkasniff.tcp.packets import Note, PacketBatch
+
+__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "CapturedInterface", "LiveSource", "open_live"]
+
+LAST_BLOCKS_S: Final = 3 * RETIRE_MS / 1000
+"""Seconds after `stop` for the kernel to release earlier packets."""
+
+JOIN_BYTES: Final = 2 << 20
+"""Waiting packets are combined up to this many bytes, but no more, since load shedding is decided once per batch."""
+
+LOSS_S: Final = 1.0
+"""Seconds between two checks for lost packets."""
+
+MERGE_S: Final = 2 * RETIRE_MS / 1000
+"""Seconds that packets of several interfaces wait for those of the others."""
+
+
+class CapturedInterface(Protocol):
+    """One captured interface."""
+
+    name: str
+    error: str | None
+    """Why the capture ended by itself."""
+    decoded: Interface
+    """Link type for the engine."""
+    written: Interface
+    """Link type in files."""
+
+    @property
+    def blocks(self) -> int:
+        """How often `take` may have to be called to read everything that the kernel holds at one time."""
+
+    @property
+    def backlog(self) -> float:
+        """Waiting fraction of the kernel's buffer, 0 to 1: at 1 packets are lost."""
+
+    @property
+    def look_again_s(self) -> float | None:
+        """Seconds after which there may be packets although `fileno` has not become readable."""
+
+    def fileno(self) -> int:
+        """Becomes readable when there are packets."""
+
+    def take(self) -> Frames | None:
+        """The next packets, possibly none; None if there is nothing to read yet."""
+
+    def check(self) -> bool:
+        """Whether the capture continues after an error reported by the system; otherwise `error` has the reason."""
+
+    def counts(self) -> tuple[int, int]:
+        """(packets, lost packets among them) since the start."""
+
+    def fresh_loss(self) -> Problem | None:
+        """New losses since the last call, if any."""
+
+    def problems(self) -> list[Problem]:
+        """Reports at the end."""
+
+    def close(self) -> None:
+        """Release the interface."""
+
+
+class LiveSource:
+    """Iterable of `PacketBatch` from interfaces, until `stop`; a context manager. It can be iterated once."""
+
+    bytes_total: Final = None
+
+    def __init__(self, sockets: Sequence[CapturedInterface], *, idle_seconds: float | None = None) -> None:
+        self.captures: tuple[str, ...] = tuple(one.name for one in sockets)
+        self.interfaces: tuple[Interface, ...] = tuple(one.written for one in sockets)
+        """The interface descriptions for a file with `frames`."""
+        self.frames: Frames = Frames.plain(_no_packets())
+        """All packets that the last batch covers."""
+        self.fragments: NDArray[np.int64] = np.empty(0, np.int64)
+        """Which of `frames` are IP fragments."""
+        self.bytes_read = 0
+        """Bytes of packets captured so far."""
+        self.broken = False
+        """A capture ended by itself: the interface disappeared."""
+        self._sockets = tuple(sockets)
+        self._idle = idle_seconds
+        self._stopped = False
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        self._closed = False
+        self._iterated = False
+
+    def __iter__(self) -> Iterator[PacketBatch]:
+        if self._iterated:
+            raise UsageError("a live capture can be read only once; open it again")
+        self._iterated = True
+        return self._batches()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def stop(self) -> None:
+        """End the iteration after everything captured so far; callable from any thread or a signal handler."""
+        self._stopped = True
+        if not self._closed:
+            with contextlib.suppress(BlockingIOError):  # a full pipe wakes it as well
+                os.write(self._wake_write, b"x")
+
+    @property
+    def backlog(self) -> float:
+        """Waiting fraction of the fullest ring, 0 to 1: at 1 packets are lost."""
+        return max((one.backlog for one in self._sockets), default=0.0) if not self._closed else 0.0
+
+    def counts(self) -> list[tuple[int, int]]:
+        """(packets, lost packets among them) of each interface since the start, as counted by the kernel."""
+        return [one.counts() for one in self._sockets]
+
+    def close(self) -> None:
+        """Stop capturing and release the interfaces."""
+        if not self._closed:
+            self._closed = True
+            self._stopped = True
+            for one in self._sockets:
+                one.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+
+    def _batches(self) -> Iterator[PacketBatch]:
+        decoder = PacketDecoder(self.captures, lambda capture, _index: self._sockets[capture].decoded)
+        order = 0
+        look_at = time.monotonic() + LOSS_S
+        for frames in self._taken():
+            packets = frames.packets
+            losses: list[Note] = []
+            if time.monotonic() >= look_at and not self._closed:
+                # Packets of this block were waiting while others were lost, or came after that.
+                look_at = time.monotonic() + LOSS_S
+                losses = [Note(order, loss) for one in self._sockets if (loss := one.fresh_loss()) is not None]
+            batch = decoder.decode(packets, order, losses)
+            order = batch.end_order
+            self.frames = frames
+            fragments = decoder.fragment_rows
+            self.fragments = np.unique(np.concatenate(fragments)) if fragments else _NONE
+            self.bytes_read += int(packets.captured.sum())
+            yield batch
+        problems = [problem for capture in range(len(self._sockets)) for problem in decoder.finish(capture)]
+        problems += decoder.close()
+        if not self._closed:
+            problems += [problem for one in self._sockets for problem in one.problems()]
+        if problems:
+            self.frames, self.fragments = Frames.plain(_no_packets()), _NONE
+            yield decoder.decode(_no_packets(), order, [Note(order, problem) for problem in problems])
+
+    def _taken(self) -> Iterator[Frames]:
+        """Packets in order until `stop`, and then the rest; an empty batch after some time without any."""
+        alone = len(self._sockets) == 1
+        merge = TimeMerge(len(self._sockets), 0.0 if alone else MERGE_S)
+        waiting = select.poll()
+        for one in self._sockets:
+            waiting.register(one.fileno(), select.POLLIN | select.POLLERR)
+        waiting.register(self._wake_read, select.POLLIN)
+        live = dict(enumerate(self._sockets))
+        quiet_since = time.monotonic()
+        deadline: float | None = None
+        left = max(one.blocks for one in self._sockets)
+        looks = [one.look_again_s for one in self._sockets if one.look_again_s is not None]
+        while not self._closed:
+            unread = []
+            for capture, one in live.items():
+                found = one.take()
+                if found is not None:
+                    unread.append(capture)
+                    if not found.total:
+                        continue
+                    if alone:
+                        yield _with_what_waits(one, found)
+                    else:
+                        merge.add(found, time.monotonic())
+            now = time.monotonic()
+            ready = merge.due(now, unread)
+            if ready is not None:
+                yield ready
+            if self._closed:
+                return
+            if self._stopped and deadline is None:
+                deadline = time.monotonic() + LAST_BLOCKS_S
+                waiting.unregister(self._wake_read)
+            if not live:
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                # Most packets in the rings were captured before the stop, and the rings bound their number.
+                left -= 1
+                if not unread or left < 0:
+                    break
+            if unread or ready is not None:
+                quiet_since = time.monotonic()
+                continue
+            now = time.monotonic()
+            idle_until = None if self._idle is None or deadline is not None else quiet_since + self._idle
+            due = merge.due_in(now)
+            ends = [at for at in (deadline, idle_until, None if due is None else now + due) if at is not None]
+            ends += [now + look for look in looks]
+            events = dict(waiting.poll(max(0, int((min(ends) - now) * 1000) + 1) if ends else None))
+            if not events and idle_until is not None and time.monotonic() >= idle_until:
+                quiet_since = time.monotonic()
+                yield Frames.plain(_no_packets())
+            for capture, one in list(live.items()):
+                failed = events.get(one.fileno(), 0) & select.POLLERR
+                if one.error is not None or (failed and not one.check()):
+                    self.broken = True
+                    waiting.unregister(one.fileno())
+                    del live[capture]
+        last = merge.rest()
+        if last is not None:
+            yield last
+
+
+def _with_what_waits(one: CapturedInterface, found: Frames) -> Frames:
+    """These packets and further available ones: large batches cost less per packet."""
+    parts, size = [found], len(found.packets.buffer)
+    while size < JOIN_BYTES:
+        more = one.take()
+        if more is None:
+            break
+        if more.total:
+            parts.append(more)
+            size += len(more.packets.buffer)
+    return Frames.merge(parts)
+
+
+_NONE: Final = np.empty(0, np.int64)
+
+
+def _no_packets() -> RawPackets:
+    empty = np.empty(0, np.int64)
+    return RawPackets.build(b"", empty, empty, empty, empty, link=0, capture=0, first_number=1)
+
+
+def open_live(
+    interface: str | Sequence[str],
+    *,
+    bpf: str | None = None,
+    snaplen: int = DEFAULT_SNAPLEN,
+    buffer: int | None = None,
+    promiscuous: bool = False,
+    idle_seconds: float | None = None,
+    on_ready: Callable[[], None] | None = None,
+) -> LiveSource:
+    """Capture from an interface, from several, or from all with `any`; `on_ready` is called once they are open.
+
+    An interface may be given by its number in `interfaces.list_interfaces`, too. `bpf` is a filter expression of
+    tcpdump, `snaplen` the most bytes kept of a packet, `buffer` the MiB that the kernel keeps for each interface until
+    they are read. With `idle_seconds` an empty batch is yielded after each such time without packets, for callers with
+    other work. Raises CaptureError if an interface cannot be opened, UsageError for an invalid filter or number,
+    MissingPartError without privileges, or libpcap (on Linux only for a filter), or (elsewhere) scapy.
+    """
+    given = [interface] if isinstance(interface, str) else list(interface)
+    if snaplen < 1:
+        raise UsageError("snaplen must be positive")
+    if buffer is not None and not 1 <= buffer <= MAX_BUFFER:
+        raise UsageError(f"a buffer has 1 to {MAX_BUFFER} MiB")
+    names = [interface_name(name) for name in given]
+    if not names or len(set(names)) < len(names):
+        raise UsageError("name each interface once")
+    open_one = _way_to_capture()
+    sockets: list[CapturedInterface] = []
+    try:
+        for capture, name in enumerate(names):
+            sockets.append(open_one(name, capture, bpf=bpf, snaplen=snaplen, buffer=buffer, promiscuous=promiscuous))
+        source = LiveSource(sockets, idle_seconds=idle_seconds)
+    except BaseException:
+        for one in sockets:
+            one.close()
+        raise
+    if on_ready is not None:
+        try:
+            on_ready()
+        except BaseException:
+            source.close()
+            raise
+    return source
+
+
+def _way_to_capture() -> Callable[..., CapturedInterface]:
+    """The capture implementation of this system. Raises MissingPartError if there is none."""
+    if hasattr(socket, "AF_PACKET"):
+        return InterfaceSocket
+    if os.name != "posix":
+        raise MissingPartError("live capture needs Linux, macOS or a BSD; elsewhere, decode the output of dumpcap")
+    from kafkasniff.capture.live.libpcap_capture import LibpcapInterface
+
+    return LibpcapInterface

@@ -1,0 +1,224 @@
+"""CaptureSource: one or more captures as one timeline of `PacketBatch`.
+
+The order is that of (running maximum of the time within its capture, index of the capture): packets of one capture are
+never reordered, whatever their time stamps; ties are ordered by argument. It does not depend on the chunk size.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.capture.formats.bytestream import open_path, open_pipe
+from kafkasniff.capture.formats.raw import Interface, NoteValue, RawPackets
+from kafkasniff.capture.formats.reader import CaptureReader
+from kafkasniff.capture.link.decode import PacketDecoder
+from kafkasniff.capture.timeline.cursor import Cursor
+from kafkasniff.capture.timeline.folders import with_folders
+from kafkasniff.errors import UsageError
+from kafkasniff.tcp.packets import Note, PacketBatch
+
+__all__ = ["CHUNK_SIZE", "CaptureSource", "open_captures", "with_pauses"]
+
+CHUNK_SIZE: Final = 16 << 20
+"""Bytes of captures in memory at a time, by default."""
+
+SMALLEST_SHARE: Final = 64 << 10
+"""Bytes read at a time from each of many captures that overlap."""
+
+EMPTY: Final = np.empty(0, np.int64)
+
+
+class CaptureSource:
+    """Iterable of `PacketBatch` over captures; a context manager. It can be iterated once."""
+
+    def __init__(self, cursors: list[Cursor], chunk_size: int, bytes_total: int | None) -> None:
+        self.captures: tuple[str, ...] = tuple(cursor.name for cursor in cursors)
+        """Names of the captures, by index."""
+        self.bytes_total = bytes_total
+        """Bytes of all files (compressed ones as they are); None if a pipe is among them."""
+        self._cursors = cursors
+        self._chunk_size = chunk_size
+        self._iterated = False
+        self.packets = _nothing()
+        """All packets that the last batch covers, TCP or not."""
+        self.fragments = EMPTY
+        """Rows of those that are IP fragments, which contribute to rows of other packets, or to none."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of all files read so far."""
+        return sum(cursor.bytes_read for cursor in self._cursors)
+
+    @property
+    def broken(self) -> bool:
+        """A capture turned out to be truncated or damaged."""
+        return any(cursor.broken for cursor in self._cursors)
+
+    def __iter__(self) -> Iterator[PacketBatch]:
+        self._begin()
+        return (batch for batch, _ in self._batches())
+
+    def _begin(self) -> None:
+        if self._iterated:
+            raise UsageError("captures were read already; open them again")
+        self._iterated = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all files."""
+        for cursor in self._cursors:
+            cursor.close()
+
+    def interface(self, capture: int, index: int) -> Interface:
+        """A capture's description of an interface of its packets."""
+        return self._cursors[capture].interface(index)
+
+    def _batches(self, *, pauses: bool = False) -> Iterator[tuple[PacketBatch, list[int] | None]]:
+        decoder = PacketDecoder(self.captures, self.interface)
+        order = 0
+        notes: list[Note] = []
+        waiting = deque(sorted(self._cursors, key=lambda cursor: (cursor.first_key, cursor.capture)))
+        active: list[Cursor] = []
+        begun = False
+        while True:
+            share = max(self._chunk_size // max(1, len(active)), min(self._chunk_size, SMALLEST_SHARE))
+            for cursor in [cursor for cursor in active if cursor.empty]:
+                cursor.fill(share)
+                if cursor.ended:
+                    active.remove(cursor)
+                    notes.extend(Note(order, value) for value in cursor.rest())
+                    notes.extend(Note(order, problem) for problem in decoder.finish(cursor.capture))
+            if waiting and not active:
+                if begun and pauses:
+                    batch, notes, begun = decoder.decode(_nothing(), order, notes), [], False
+                    self.packets, self.fragments = _nothing(), EMPTY
+                    yield batch, [cursor.capture for cursor in self._cursors if cursor.ended]
+                active.append(waiting.popleft())
+                continue
+            if not active:
+                break
+            key, capture = min((cursor.last_key, cursor.capture) for cursor in active)
+            if waiting and (waiting[0].first_key, waiting[0].capture) <= (key, capture):
+                active.append(waiting.popleft())
+                active.sort(key=lambda cursor: cursor.capture)
+                continue
+            # Every active capture has a packet not before this place or after it, so everything up to it can be
+            # emitted.
+            packets, clock, found = _merged(active, key, capture)
+            notes.extend(Note(order + row, value) for row, value in found)
+            batch = decoder.decode(packets, order, notes, clock)
+            notes, begun = [], True
+            order = batch.end_order
+            self.packets = packets
+            self.fragments = np.concatenate(decoder.fragment_rows) if decoder.fragment_rows else EMPTY
+            yield batch, None
+        notes.extend(Note(order, problem) for problem in decoder.close())
+        self.packets, self.fragments = _nothing(), EMPTY
+        if notes:
+            yield decoder.decode(_nothing(), order, notes), None
+
+
+def with_pauses(source: CaptureSource) -> Iterator[tuple[PacketBatch, list[int] | None]]:
+    """The batches of a source, each with None; and empty ones at places where a run may stop and resume later.
+
+    There no capture is partially read, everything before has been in the batches so far, and the list has the indices
+    of the finished captures. Raises UsageError like iterating does.
+    """
+    source._begin()
+    return source._batches(pauses=True)
+
+
+def _nothing() -> RawPackets:
+    return RawPackets.build(b"", EMPTY, EMPTY, EMPTY, EMPTY, link=0, capture=0, first_number=1)
+
+
+def _merged(
+    active: list[Cursor], key: int, capture: int
+) -> tuple[RawPackets, NDArray[np.int64], list[tuple[int, NoteValue]]]:
+    """The waiting packets of these captures up to (key, capture), in order, their keys, notes with their rows.
+
+    Sorted by key, packets form the packet clock of the run: a key is the highest time so far.
+    """
+    taken = [cursor.take(count) for cursor in active if (count := cursor.up_to(key, capture))]
+    if len(taken) == 1:
+        return taken[0]
+    # The captures are in ascending order: a stable sort by key orders ties by capture.
+    keys_together = np.concatenate([keys for _, keys, _ in taken])
+    order = np.argsort(keys_together, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    notes: list[tuple[int, NoteValue]] = []
+    base = 0
+    for _, keys, found in taken:
+        notes.extend((int(place[base + row]), value) for row, value in found)
+        base += len(keys)
+    notes.sort(key=lambda note: note[0])
+    return RawPackets.merge([packets for packets, _, _ in taken], order), keys_together[order], notes
+
+
+def open_captures(
+    paths: Sequence[str | os.PathLike[str]], *, stdin: BinaryIO | None = None, chunk_size: int = CHUNK_SIZE
+) -> CaptureSource:
+    """Open capture files as one timeline; `-` is `stdin` (default: the process's), which may be a live pipe.
+
+    Reads pcap and pcapng, plain or compressed with gzip, zstd, LZ4, xz or bzip2; a folder means the captures in it, by
+    name. Raises CaptureError if one cannot be opened, is empty or invalid, UsageError if there is no path or `-` is
+    repeated.
+    """
+    names = with_folders([os.fspath(path) for path in paths])
+    if not names:
+        raise UsageError("name at least one capture, or - for stdin")
+    if names.count("-") > 1:
+        raise UsageError("- (stdin) can be read only once")
+    if chunk_size < 1:
+        raise UsageError("chunk_size must be positive")
+    cursors: list[Cursor] = []
+    try:
+        for capture, path in enumerate(names):
+            cursors.append(_cursor(capture, path, stdin))
+            if len(names) > 1:
+                cursors[-1].probe()
+    except BaseException:
+        for cursor in cursors:
+            cursor.close()
+        raise
+    return CaptureSource(cursors, chunk_size, _total(names))
+
+
+def _cursor(capture: int, path: str, stdin: BinaryIO | None) -> Cursor:
+    if path == "-":
+        stream = open_pipe(sys.stdin.buffer if stdin is None else stdin, "stdin")
+        return Cursor(capture, "stdin", CaptureReader(stream, "stdin", capture), None)
+    reader = CaptureReader(open_path(path), path, capture)
+    if not reader.stream.again:
+        return Cursor(capture, path, reader, None)
+    return Cursor(capture, path, reader, lambda: CaptureReader(open_path(path), path, capture))
+
+
+def _total(paths: list[str]) -> int | None:
+    """Bytes of all files; None if one is not a regular file."""
+    total = 0
+    for path in paths:
+        if path == "-":
+            return None
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        total += found.st_size
+    return total

@@ -1,0 +1,1 @@
+"""Writing captures: pcapng, rotation."""

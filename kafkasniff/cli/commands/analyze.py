@@ -1,0 +1,273 @@
+"""`kafkasniff analyze`: questions about the tables of an export, or about captures."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.hosts_option import HOSTS_HELP, take_hosts
+from kafkasniff.cli.options.option_groups import framing_options, topic_ids_option
+from kafkasniff.cli.running.asked_captures import exported
+from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from click.shell_completion import CompletionItem
+
+    from kafkasniff.analysis import Accumulator
+    from kafkasniff.analysis.export import Export
+    from kafkasniff.analysis.parameters import Parameter
+
+__all__ = ["analyze_command"]
+
+DEFAULT_WIDTH: Final = 10_000
+"""Table width where the output is not a terminal: a row stays on one line, however long."""
+
+_PARQUET_ENDS: Final = (".parquet", ".pq")
+
+
+class _Questions(click.Group):
+    """One command per question, made from its parameters."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from kafkasniff.analysis import question_names
+
+        return list(question_names())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from kafkasniff.analysis import find_question
+
+        command = _command(find_question(cmd_name))
+        if ctx.resilient_parsing:
+            # Shell completion.
+            from kafkasniff.cli.commands.completion import know_values
+
+            return know_values(command)
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Click's own implementation would import all questions to get their summaries.
+        from click.shell_completion import CompletionItem
+
+        named = [CompletionItem(name) for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from kafkasniff.analysis import questions
+
+        with formatter.section("Questions"):
+            formatter.write_dl([(question.name, question.summary) for question in questions()])
+
+
+@click.group(
+    "analyze",
+    cls=_Questions,
+    invoke_without_command=True,
+    subcommand_metavar="QUESTION CAPTURE...|DIR [OPTIONS]",
+    options_metavar="",
+)
+@click.option("--list", "listed", is_flag=True, help="List the questions, one per line.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Format of --list.", show_default=True
+)
+@click.pass_context
+def analyze_command(context: click.Context, /, listed: bool, form: str) -> int:
+    """Answer a question about captures, or about the tables of an export (DIR).
+
+    QUESTION --help shows the options of a question.
+    """
+    environment: Environment = context.obj
+    if listed:
+        _list(environment, form)
+        context.exit(Exit.OK)
+    if context.invoked_subcommand is None:
+        raise UsageError("analyze: which question? `kafkasniff analyze --list` lists them")
+    return Exit.OK
+
+
+def _list(environment: Environment, form: str) -> None:
+    from kafkasniff.analysis import parameters_of, questions
+
+    if form == "json":
+        import orjson
+
+        for question in questions():
+            parameters = [
+                {"name": one.name, "help": one.help, "default": one.default_text} for one in parameters_of(question)
+            ]
+            line = {"question": question.name, "summary": question.summary, "parameters": parameters}
+            environment.stdout.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        return
+    width = max(len(question.name) for question in questions())
+    lines = [f"{question.name:<{width}}  {question.summary}\n" for question in questions()]
+    environment.stdout.write("".join(lines).encode(environment.encoding, "replace"))
+
+
+def _command(question: type[Accumulator[Any]]) -> click.Command:
+    from kafkasniff.analysis import parameters_of
+
+    parameters: list[click.Parameter] = [click.Argument(["sources"], nargs=-1, required=True, metavar="CAPTURE...|DIR")]
+    parameters += [_option(one) for one in parameters_of(question)]
+    times = "RFC 3339, HH:MM:SS (UTC), or +10s after the first exchange."
+    parameters += [
+        click.Option(["--since"], metavar="TIME", help=f"Only rows from this time on: {times}"),
+        click.Option(["--until"], metavar="TIME", help="Only rows up to and including this time; same formats."),
+        click.Option(
+            ["--format", "form"],
+            type=click.Choice(["text", "json", "parquet"]),
+            help="A table, JSON lines, or Parquet [default: text; parquet for FILE.parquet].",
+        ),
+        click.Option(["-o", "--output"], metavar="FILE", help="Write to FILE instead of stdout."),
+        *([click.Option(["--hosts"], metavar="FILE", help=HOSTS_HELP)] if question.asks_hosts else []),
+        click.Option(
+            ["--engine"],
+            type=click.Choice(["local", "spark"]),
+            default="local",
+            help="Engine that reads the tables [default: local].",
+        ),
+        click.Option(["--master"], metavar="URL", help="Spark master, with --engine spark [default: local[*]]."),
+        click.Option(
+            ["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text."
+        ),
+        click.Option(["-v", "--verbose"], count=True, help="Show the traceback of an internal error."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="No notes on stderr."),
+    ]
+
+    @click.pass_obj
+    def ask(environment: Environment, /, **options: Any) -> int:
+        return _ask(environment, question, options)
+
+    text = (question.__doc__ or "").split("\n\n")[0]
+    # These options are for captures; the decorators prepend them to `params`.
+    asked = framing_options(topic_ids_option(ask))
+    parameters += reversed(getattr(asked, "__click_params__", []))
+    return click.Command(question.name, callback=ask, params=parameters, short_help=question.summary, help=text)
+
+
+def _option(parameter: Parameter) -> click.Option:
+    default = parameter.default_text
+    text = parameter.help.rstrip(".")
+    if parameter.choices:
+        text += f": {', '.join(parameter.choices)}"
+    text += f" [default: {default}]." if default else "."
+    name = f"--{parameter.name.replace('_', '-')}"
+    if parameter.kind == "flag":
+        return click.Option([name, parameter.name], is_flag=True, default=None, help=text)
+    metavar = {"integer": "N", "number": "X", "duration": "DURATION"}.get(parameter.kind, "NAME")
+    return click.Option([name, parameter.name], metavar=metavar, multiple=parameter.many, help=text)
+
+
+def _ask(environment: Environment, question: type[Accumulator[Any]], options: dict[str, Any]) -> int:
+    environment.verbosity = options.pop("verbose")
+    sources, engine, master = options.pop("sources"), options.pop("engine"), options.pop("master")
+    since, until, quiet = options.pop("since"), options.pop("until"), options.pop("quiet")
+    output, colour = options.pop("output"), options.pop("color")
+    form = _form(options.pop("form"), output)
+    hosts = take_hosts(options) if question.asks_hosts else None
+    if master is not None and engine != "spark":
+        raise UsageError("--master needs --engine spark")
+    framing = {name: options.pop(name) for name in ("ports", "max_frame", "keylog", "memory", "topic_ids")}
+    captures, folders = divide_sources(environment, sources, filtered=False)
+    if folders and len(sources) > 1:
+        raise UsageError(f"analyze takes captures or one export: {folders[0]} is an export")
+    if captures and engine == "spark":
+        raise UsageError("--engine spark needs an export: make one with `kafkasniff export --engine spark`")
+    if not captures and any(value not in (None, ()) for value in framing.values()):
+        named = "--port, --max-frame, --keylog, --memory and --topic-ids"
+        raise UsageError(f"{named} are for captures; {sources[0]} is an export")
+
+    if engine == "spark":
+        from kafkasniff.cli.running.without_pandas import allow_pandas
+
+        allow_pandas()
+    from kafkasniff.analysis import make_parameters
+    from kafkasniff.analysis.export import Export, answer
+    from kafkasniff.cli.output import Output
+
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    accumulator = question(make_parameters(question, given))
+    left_out: list[str] = []
+    broken = False
+    with contextlib.ExitStack() as around:
+        directory = sources[0]
+        if captures:
+            directory, broken = around.enter_context(exported(environment, captures, accumulator, framing, quiet=quiet))
+        export = Export.open(directory)
+        bounds = [_moment(text, export) for text in (since, until)]
+        left_out = export.missing(accumulator)
+        if engine == "spark":
+            from kafkasniff.spark.queries import answer_export
+            from kafkasniff.spark.shipping import ready_session
+
+            accumulator = answer_export(ready_session(master), export, accumulator, *bounds)
+        else:
+            answer(export, accumulator, *bounds)
+    accumulator.hosts = hosts
+    result = accumulator.result()
+    if captures:
+        from kafkasniff.cli.render.captured_numbers import with_numbers
+
+        result = with_numbers(environment, result, captures, framing, text=form == "text")
+    with Output(environment, output, inputs=captures) as stream:
+        for data in _rendered(environment, result, form, colour, to_stdout=stream.is_stdout):
+            stream.write(data)
+    if not quiet:
+        for table in left_out:
+            what = "keys and values" if table in export.tables else f"table {table}"
+            environment.say(f"the export has no {what}: results that need them are missing")
+        for note in accumulator.notes():
+            environment.say(note)
+        if form == "text" and not result.num_rows:
+            environment.say(f"{question.name}: nothing found")
+    return Exit.BROKEN if broken else Exit.OK
+
+
+def _form(wanted: str | None, output: str | None) -> Literal["text", "json", "parquet"]:
+    to_file = output is not None and output != "-"
+    if wanted is None and to_file and str(output).endswith(_PARQUET_ENDS):
+        return "parquet"
+    if wanted == "parquet" and not to_file:
+        raise UsageError("--format parquet needs a file: -o FILE.parquet")
+    match wanted:
+        case "json" | "parquet":
+            return wanted
+    return "text"
+
+
+def _moment(text: str | None, export: Export) -> int | None:
+    """Nanoseconds since 1970 of --since or --until. Raises UsageError."""
+    if text is None:
+        return None
+    from kafkasniff.filters.time_parsing import Moment, parse_moment
+
+    moment = parse_moment(text)
+    if not isinstance(moment, Moment):
+        return moment
+    found = moment.resolve(export.start_ns())
+    if found is None:
+        raise UsageError(f"{text}: the export has no timestamps to count from")
+    return found
+
+
+def _rendered(environment: Environment, result: pa.Table, form: str, colour: str, *, to_stdout: bool) -> Any:
+    from kafkasniff.cli.render.result_table import json_lines, parquet_bytes, text_table
+
+    terminal = to_stdout and environment.stdout_tty
+    if form == "json":
+        from kafkasniff.text.printable import visible_json
+
+        lines = json_lines(result)
+        yield from map(visible_json, lines) if terminal else lines
+    elif form == "parquet":
+        yield parquet_bytes(result)
+    elif result.num_rows:
+        text = text_table(
+            result,
+            width=max(environment.width, 40) if terminal else DEFAULT_WIDTH,
+            coloured=environment.colour(colour, to_stdout=to_stdout),
+        )
+        yield text.encode(environment.encoding if to_stdout else "utf-8", "replace")

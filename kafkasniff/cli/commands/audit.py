@@ -1,0 +1,145 @@
+"""`kafkasniff audit`: clients that use API versions a Kafka release does not support."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.memory_option import MEMORY
+from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.offers import Offers
+    from kafkasniff.analysis.questions.versions import Versions
+
+__all__ = ["audit_command"]
+
+
+@click.command("audit")
+@click.argument("paths", nargs=-1, required=True, metavar="CAPTURE|DIR...")
+@click.option("--target", required=True, metavar="RELEASE", help="Release that the brokers will run, such as 4.0.")
+@click.option(
+    "--from",
+    "older",
+    metavar="RELEASE",
+    help="Also list what the target adds since this release and no client uses yet.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="In captures, decode these ports as Kafka and ignore others (repeatable). Default: detect Kafka by content.",
+)
+@click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE format).")
+@MEMORY
+@hosts_option
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, summary or notes on stderr.")
+@click.pass_obj
+def audit_command(environment: Environment, /, paths: tuple[str, ...], **options: Any) -> int:
+    """Find clients that use API versions a Kafka release no longer has, and what they need.
+
+    Reads captures and folders of `kafkasniff export` together; `-` is a capture on stdin. The exit code is 1 if a
+    client would or might be refused.
+    """
+    environment.verbosity, quiet = options["verbose"], options["quiet"]
+    hosts = take_hosts(options)
+    captures, folders = divide_sources(environment, paths, filtered=False)
+
+    from kafkasniff.analysis.audit import audit
+    from kafkasniff.analysis.export import Export, answer
+    from kafkasniff.analysis.offers import Offers
+    from kafkasniff.analysis.questions.versions import VersionParameters, Versions
+    from kafkasniff.analysis.upgrades import new_versions
+    from kafkasniff.cli.output import Output
+    from kafkasniff.cli.render.audit_text import Audited, json_line, text
+
+    versions, offers = Versions(VersionParameters(target=options["target"], all=True)), Offers()
+    older = None if options["older"] is None else _older(options["older"], versions.release)
+    broken = False
+    for folder in folders:
+        export = Export.open(folder)
+        answer(export, versions)
+        answer(export, offers)
+    if captures:
+        broken = _read(environment, captures, options, versions, offers, quiet=quiet)
+    found = audit(versions, offers)
+    new = None if older is None else new_versions(versions.release, older, found.used)
+    audited = Audited(versions.release, older, found, new)
+    with Output(environment, options["output"], inputs=captures) as output:
+        terminal = output.is_stdout and environment.stdout_tty
+        if options["form"] == "json":
+            output.write(json_line(audited, visible=terminal))
+        else:
+            coloured = environment.colour(options["color"], to_stdout=output.is_stdout)
+            encoding = environment.encoding if output.is_stdout else "utf-8"
+            output.write(text(audited, coloured=coloured, hosts=hosts).encode(encoding, "replace"))
+    if not quiet:
+        for note in (*versions.notes(), *offers.notes()):
+            environment.say(note)
+        if not found.clients:
+            environment.say("audit: no client was seen")
+    if found.has_findings:
+        return Exit.FINDINGS
+    return Exit.BROKEN if broken else Exit.OK
+
+
+def _older(text: str, target: str) -> str:
+    """The release of --from. Raises UsageError if it is unknown or not older than the target."""
+    from kafkasniff.kafka.apis.releases import find_release, releases
+
+    found, order = find_release(text), releases()
+    if found is None:
+        raise UsageError(f"--from: unknown release {text!r}: known are {order[0]} to {order[-1]}")
+    if order.index(found) >= order.index(target):
+        raise UsageError(f"--from {found} is not older than --target {target}")
+    return found
+
+
+def _read(
+    environment: Environment,
+    captures: Sequence[str],
+    options: dict[str, Any],
+    versions: Versions,
+    offers: Offers,
+    *,
+    quiet: bool,
+) -> bool:
+    """Read captures into both; returns whether one of them is broken."""
+    from kafkasniff.capture import open_captures
+    from kafkasniff.cli.options.option_groups import key_arguments
+    from kafkasniff.cli.running.capture_usage import CaptureUsage
+    from kafkasniff.cli.running.pipeline import shown_parts, summary_line
+    from kafkasniff.cli.running.progress import Progress, wants_progress
+    from kafkasniff.engine.inspector import Inspector
+
+    inspector = Inspector(
+        ports=options["ports"],
+        records="skip",
+        headers=True,
+        connections=True,
+        memory=options["memory"],
+        **key_arguments(options),
+    )
+    usage = CaptureUsage(inspector, versions, offers)
+    with open_captures(captures, stdin=environment.stdin) as source:
+        shows = wants_progress(environment, to_terminal=False, quiet=quiet)
+        for part in shown_parts(source, Progress(environment, source) if shows else None):
+            usage.feed(part)
+        usage.close()
+        broken: bool = source.broken
+    if not quiet:
+        for note in usage.notes():
+            environment.say(note)
+        environment.say(summary_line(inspector.summary))
+    return broken

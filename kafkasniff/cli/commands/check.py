@@ -1,0 +1,179 @@
+"""`kafkasniff check`: problems in captures and exports, with evidence and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.option_groups import (
+    FilterOptions,
+    filter_options,
+    framing_options,
+    make_predicate,
+    split_options,
+    topic_ids_option,
+)
+from kafkasniff.cli.running.sources import divide_sources
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.detectors import Detectors, Finding
+    from kafkasniff.analysis.visibility import VisibleTraffic
+
+__all__ = ["check_command"]
+
+FILE_WIDTH: Final = 120
+"""Width in columns if the output is a file."""
+MIN_WIDTH: Final = 60
+MAX_WIDTH: Final = 120
+"""Maximum width: longer lines are hard to read."""
+FAIL_ON: Final = ("error", "warning", "note", "never")
+"""`detectors.SEVERITIES` and `never`, repeated here so that the detectors are imported only when needed."""
+
+
+@click.command("check")
+@click.argument("sources", nargs=-1, metavar="CAPTURE|DIR...")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="warning",
+    show_default=True,
+    help="Exit with code 1 if a finding is at least this severe.",
+)
+@click.option("--only", multiple=True, metavar="DETECTOR", help="Run only these detectors (repeatable, comma lists).")
+@click.option("--skip", multiple=True, metavar="DETECTOR", help="Skip these detectors (repeatable, comma lists).")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="DETECTOR.FIELD=VALUE",
+    help="Change a threshold, such as late-answers.late=5s (repeatable); --list shows all.",
+)
+@click.option("--list", "listed", is_flag=True, help="List the detectors and their thresholds.")
+@framing_options
+@filter_options
+@topic_ids_option
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@click.pass_obj
+def check_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
+    """Find problems in captures or exports (folders): findings by severity, with evidence and advice.
+
+    Several captures form one timeline, as in decode. Filters apply to captures only. The exit code is 1 if a finding
+    is at least as severe as --fail-on.
+    """
+    environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    predicate = make_predicate(split_options(FilterOptions, options))
+    names = {key: [name for one in options.pop(key) for name in one.split(",")] for key in ("only", "skip")}
+
+    from kafkasniff.analysis.detectors import SEVERITIES, Detectors
+    from kafkasniff.cli.output import Output
+
+    detectors = Detectors(**names, settings=options.pop("settings"))
+    if options.pop("listed"):
+        return _list(environment, detectors, options)
+    if not sources:
+        raise click.UsageError("Missing argument 'CAPTURE|DIR...'.")
+    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+
+    from kafkasniff.analysis.detectors.numbers import Numbers
+    from kafkasniff.analysis.detectors.running import tables_for
+    from kafkasniff.analysis.export import Export
+    from kafkasniff.cli.running.counted_captures import Captures
+    from kafkasniff.tables.exports.transport import TABLE as TRANSPORT_TABLE
+
+    numbers = Numbers()
+    with Output(environment, options["output"], inputs=captures) as stream:
+        reading = Captures(
+            environment,
+            detectors,
+            options,
+            predicate,
+            quiet=quiet,
+            tables=tables_for(detectors),
+            events=numbers.feed,
+            transport=TRANSPORT_TABLE in detectors.reads(),
+        )
+        for folder in folders:
+            detectors.read(Export.open(folder))
+        if captures:
+            reading.read(captures)
+        findings = numbers.numbered(detectors.findings(reading.names))
+        notes, visible = detectors.notes(), detectors.visible()
+        terminal = stream.is_stdout and environment.stdout_tty
+        if options["form"] == "json":
+            stream.write(_json(findings, notes, sources, visible, broken=reading.broken, terminal=terminal))
+        else:
+            from kafkasniff.cli.render.check_text import check_text
+
+            width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
+            coloured = environment.colour(options["color"], to_stdout=stream.is_stdout)
+            text = check_text(
+                findings,
+                sources,
+                visible,
+                captures=bool(captures),
+                filtered=predicate is not None,
+                width=width,
+                coloured=coloured,
+            )
+            stream.write(text.encode(environment.encoding if stream.is_stdout else "utf-8", "replace"))
+    if not quiet:
+        from kafkasniff.analysis.detectors.visible_wording import undecoded_line
+
+        for note in (*notes, *map(undecoded_line, visible.unmeasured)):
+            environment.say(note)
+    reading.end()
+    failing = SEVERITIES[: FAIL_ON.index(options["fail_on"]) + 1] if options["fail_on"] != "never" else ()
+    if any(finding.severity in failing for finding in findings):
+        return Exit.FINDINGS
+    return Exit.BROKEN if reading.broken else Exit.OK
+
+
+def _list(environment: Environment, detectors: Detectors, options: dict[str, Any]) -> int:
+    """`--list`: the selected detectors, with their current thresholds."""
+    from kafkasniff.cli.output import Output
+    from kafkasniff.cli.render.check_text import list_json, list_text
+
+    with Output(environment, options["output"]) as stream:
+        if options["form"] == "json":
+            stream.write(list_json(detectors))
+        else:
+            width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
+            coloured = environment.colour(options["color"], to_stdout=stream.is_stdout)
+            stream.write(list_text(detectors, width=width, coloured=coloured).encode(environment.encoding, "replace"))
+    return Exit.OK
+
+
+def _json(
+    findings: Sequence[Finding],
+    notes: Sequence[str],
+    sources: Sequence[str],
+    visible: VisibleTraffic,
+    *,
+    broken: bool,
+    terminal: bool,
+) -> bytes:
+    import msgspec
+    import orjson
+
+    from kafkasniff.analysis.detectors import SEVERITIES
+    from kafkasniff.cli.render.check_text import finding_object
+    from kafkasniff.tables.rows.exchanges import capture_name
+    from kafkasniff.text.printable import visible_json
+
+    result = {
+        "sources": [capture_name(one) for one in sources],
+        "broken": broken,
+        "counts": {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES},
+        "findings": [finding_object(one) for one in findings],
+        "notes": list(notes),
+        "visibility": msgspec.to_builtins(visible),
+    }
+    data = orjson.dumps(result, option=orjson.OPT_APPEND_NEWLINE)
+    return visible_json(data) if terminal else data

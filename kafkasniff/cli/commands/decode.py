@@ -1,0 +1,226 @@
+"""`kafkasniff decode`: captures to text or JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from collections import ChainMap
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.option_groups import (
+    FilterOptions,
+    OutputOptions,
+    filter_options,
+    framing_arguments,
+    inspector_arguments,
+    inspector_options,
+    key_arguments,
+    make_catalog,
+    make_predicate,
+    make_renderer,
+    make_selector,
+    make_sink,
+    output_options,
+    reads_twice,
+    records_wanted,
+    split_options,
+    topic_ids_option,
+    verbosity_options,
+)
+from kafkasniff.cli.options.payload_options import payload_options, take_payload
+from kafkasniff.cli.running.line_making import begin_lines
+from kafkasniff.cli.running.sources import take_captures
+from kafkasniff.cli.running.write_matching import (
+    Selected,
+    check_writing,
+    write_matching_option,
+    write_selected,
+    written_line,
+)
+
+if TYPE_CHECKING:
+    from kafkasniff.capture import CaptureSource
+    from kafkasniff.capture.timeline.read_ahead import ReadAhead
+    from kafkasniff.cli.running.pipeline import LineSink, Sink
+    from kafkasniff.engine.lines_ahead import LinesAhead
+
+__all__ = ["decode_command"]
+
+SWITCH_SECONDS: Final = 0.0005
+"""How long a thread waits for the interpreter's lock before it is asked for: calls of the kernel take about as long."""
+
+
+@click.command("decode")
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@output_options
+@inspector_options
+@payload_options
+@filter_options
+@click.option(
+    "--two-pass", is_flag=True, help="Read the captures twice, so that names learned late apply from the start."
+)
+@topic_ids_option
+@hosts_option
+@click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=1,
+    metavar="N",
+    help="Use N threads; the output is the same. More than two speed up JSON lines without filters only. Pipes are "
+    "read by one. [default: 1]",
+)
+@write_matching_option
+@verbosity_options
+@click.pass_obj
+def decode_command(environment: Environment, /, captures: tuple[str, ...], **options: Any) -> int:
+    """Decode pcap and pcapng files, also compressed, or folders of them; `-` reads stdin as data arrives.
+
+    Several files form one timeline: connections continue from one file to the next.
+    """
+    environment.verbosity = options["verbose"]
+    captures = take_captures(environment, captures)
+    payload = take_payload(options)
+    wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
+    filters = split_options(FilterOptions, options)
+    predicate = make_predicate(filters)
+    limit, two_pass, jobs = options.pop("count"), options.pop("two_pass"), options.pop("jobs")
+    writing = options.pop("write_matching")
+    if writing is not None:
+        check_writing(writing, captures, payload)
+    # Packets from a pipe arrive slowly, and their lines should be printed at once.
+    has_threads = jobs > 1 and writing is None and reads_twice(None, captures)
+    two_pass = reads_twice(two_pass, captures)
+    hosts = take_hosts(options)
+    catalog, framing = make_catalog(options), framing_arguments(options)
+    frames = dict(framing)
+    framing["memory"] = options["memory"]
+    # Read once more only where `--connection` selects nothing.
+    explains = bool(filters.connection) and not quiet and reads_twice(None, captures)
+    again = {**framing, **key_arguments(options)} if explains else {}
+    if two_pass:
+        framing |= key_arguments(options)
+    arguments = inspector_arguments(options, records_wanted(wanted, predicate), exchanges=predicate is not None)
+
+    from kafkasniff.capture import open_captures
+    from kafkasniff.cli.output import Output
+    from kafkasniff.cli.running.pipeline import Pipeline, learn_names, summary_line
+    from kafkasniff.cli.running.progress import Progress, wants_progress
+    from kafkasniff.engine.inspector import Inspector
+    from kafkasniff.enrich import Enricher
+
+    if predicate is None and writing is None:
+        arguments["renderer"] = make_renderer(wanted, payload)
+    # The end of a connection decides whether its packets are written.
+    inspector = Inspector(**arguments, connections=writing is not None)
+    with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
+        source: CaptureSource | ReadAhead = opened
+        with Output(environment, wanted.output, inputs=captures) as output:
+            names: Mapping[str, str] = inspector.names
+            if hosts is not None:
+                names = ChainMap(dict(hosts.names), inspector.names)
+            sink = make_sink(environment, output, wanted, captures=len(captures) > 1, names=names, payload=payload)
+            to_terminal = output.is_stdout and environment.stdout_tty
+            # Someone may be waiting: at a pipe's other end, or at the terminal.
+            flush = sink.flush if "-" in captures or to_terminal else None
+            selected: Selected | None = None
+            target: Sink = sink
+            if writing is not None:
+                selected = target = Selected(None if quiet and wanted.output is None else sink, limit)
+            enricher = Enricher(catalog, summary=inspector.summary)
+            selector = make_selector(predicate)
+            ahead: LinesAhead | None = None
+            if has_threads:
+                source = _read_ahead(threads, opened)
+                # Packets that are taken ahead count, though a limited run may not come to them.
+                if limit is None:
+                    # In text each line depends on those before it. With a filter, messages are selected when reported.
+                    count = jobs - 1 if wanted.form == "json" and predicate is None else 0
+                    ahead = _lines_ahead(threads, count)
+            lines: LineSink | None = None
+            if writing is None and begin_lines(
+                inspector,
+                sink,
+                enricher,
+                wanted,
+                payload,
+                renderer=arguments.get("renderer"),
+                captures=len(captures) > 1,
+                terminal=to_terminal,
+                filtered=None if predicate is None or selector is None else (predicate, selector),
+                limited=limit is not None,
+                ahead=ahead,
+            ):
+                lines = sink
+            run = Pipeline(
+                environment,
+                inspector,
+                target,
+                enricher=enricher,
+                selector=selector,
+                limit=None if selected else limit,
+                flush=flush,
+                ended=selected.ended if selected else None,
+                lines=lines,
+            )
+            shows = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
+            try:
+                if two_pass:
+                    learn_names(environment, catalog, captures, framing, progress=shows)
+                run.run(source, Progress(environment, source) if shows else None)
+                run.close()
+            except Interrupted:
+                # The decoded lines are complete; write them before reporting the interruption.
+                sink.close()
+                if not quiet:
+                    environment.say(f"interrupted: {summary_line(inspector.summary)}")
+                raise
+        prefix = ""
+        if writing is not None and selected is not None:
+            written = write_selected(
+                environment,
+                writing,
+                captures,
+                selected,
+                frames,
+                catalog=catalog,
+                secrets=arguments["show_secrets"],
+                payload=not payload.hides,
+                memory=inspector.memory,
+                progress=shows,
+            )
+            prefix = f"{written_line(environment, written, writing)}: "
+        if not quiet:
+            shown = None if predicate is None and limit is None else run.shown if selected is None else selected.shown
+            environment.say(prefix + summary_line(inspector.summary, shown))
+            if explains and not shown:
+                from kafkasniff.cli.render.connection_note import connection_notes
+
+                seen = inspector.summary.connections
+                for note in connection_notes(environment, filters.connection, captures, again, seen):
+                    environment.say(note)
+        return Exit.BROKEN if source.broken else Exit.OK
+
+
+def _read_ahead(within: ExitStack, source: CaptureSource) -> ReadAhead:
+    """Have a thread read captures ahead."""
+    from kafkasniff.capture.timeline.read_ahead import ReadAhead
+    from kafkasniff.runtime.threads import Threads
+
+    within.callback(sys.setswitchinterval, sys.getswitchinterval())
+    sys.setswitchinterval(SWITCH_SECONDS)
+    return ReadAhead(source, within.enter_context(Threads(1, "reading")))
+
+
+def _lines_ahead(within: ExitStack, count: int) -> LinesAhead:
+    """A thread that takes packets ahead, and `count` that make lines."""
+    from kafkasniff.engine.lines_ahead import LinesAhead
+    from kafkasniff.runtime.threads import Threads
+
+    feeding = within.enter_context(Threads(1, "feeding"))
+    return LinesAhead(within.enter_context(Threads(count, "lines")), feeding)

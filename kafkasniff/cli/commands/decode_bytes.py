@@ -1,0 +1,146 @@
+"""`kafkasniff decode-bytes`: one message pasted from a log, field by field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.kafka.schema.walker import Span
+    from kafkasniff.model import Message
+    from kafkasniff.text.paint import Paint
+
+__all__ = ["decode_bytes_command"]
+
+
+@click.command("decode-bytes")
+@click.argument("data", nargs=-1, required=True, metavar="HEX|BASE64|-")
+@click.option("--response", is_flag=True, help="Decode a response, which needs --api and --version.")
+@click.option("--api", "api_name", metavar="NAME|KEY", help="API of the response.")
+@click.option("--version", type=click.IntRange(0, 0x7FFF), metavar="N", help="Version of the response.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
+@click.option(
+    "--bytes",
+    "bytes_form",
+    type=click.Choice(["auto", "base64", "hex"]),
+    default="auto",
+    help="How JSON shows bytes; auto: as text if they are UTF-8, else base64.",
+)
+@click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and other secrets.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Also show the body as a tree.")
+@click.pass_obj
+def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **options: Any) -> int:
+    """Decode one message: a request, or with --response, --api and --version a response.
+
+    The bytes are hex (plain, with separators, or a hexdump) or base64. With `-` they come from stdin, in these forms
+    or raw. A leading length prefix is recognised.
+    """
+    environment.verbosity = options["verbose"]
+    from kafkasniff.cli.options.pasted_bytes import without_prefix
+    from kafkasniff.cli.output import Output
+
+    kind: Literal["request", "response"] = "response" if options["response"] else "request"
+    key = _api_key(kind, options["api_name"], options["version"])
+    content, prefixed = without_prefix(_read(environment, " ".join(data)))
+    message = _decode(kind, content, key, options["version"], options["show_secrets"])
+    from kafkasniff.cli.render.hexdump import dump_lines, spans_of
+    from kafkasniff.sinks.tree import body_tree
+    from kafkasniff.text.paint import COLOUR, PLAIN
+
+    spans = spans_of(message, content, options["show_secrets"])
+    with Output(environment, options["output"]) as output:
+        if options["form"] == "json":
+            from kafkasniff.text.printable import visible_json
+
+            line = _json(message, spans, options["bytes_form"])
+            output.write(visible_json(line) if output.is_stdout and environment.stdout_tty else line)
+        else:
+            paint = COLOUR if environment.colour(options["color"], to_stdout=output.is_stdout) else PLAIN
+            lines = _head(message, paint, " after the length prefix" if prefixed else "")
+            lines += ["", *dump_lines(message, spans, content, paint)]
+            if options["verbose"]:
+                lines += ["", *body_tree(message, paint, records=True, width=environment.width)]
+            encoding = environment.encoding if output.is_stdout else "utf-8"
+            output.write("".join(f"{line}\n" for line in lines).encode(encoding, "backslashreplace"))
+    return Exit.OK
+
+
+def _api_key(kind: str, name: str | None, version: int | None) -> int | None:
+    if kind == "request":
+        if name is not None or version is not None:
+            raise UsageError("--api and --version are for --response: a request carries its own")
+        return None
+    if name is None or version is None:
+        raise UsageError("a response does not carry its API and version: give --api and --version")
+    if name.isdecimal():
+        return int(name)
+    from kafkasniff.kafka.apis import dissectors
+
+    found = dissectors.api_by_name(name)
+    if found is None:
+        raise UsageError(f"no API is called {name!r}; `kafkasniff api` lists them")
+    return found.key
+
+
+def _read(environment: Environment, data: str) -> bytes:
+    from kafkasniff.cli.options.pasted_bytes import MAX_INPUT, bytes_from_stdin, bytes_from_text
+
+    if data != "-":
+        return bytes_from_text(data)
+    content = environment.stdin.read(MAX_INPUT + 1)
+    if len(content) > MAX_INPUT:
+        raise UsageError(f"stdin holds more than {MAX_INPUT >> 20} MiB")
+    return bytes_from_stdin(content)
+
+
+def _decode(
+    kind: Literal["request", "response"], content: bytes, key: int | None, version: int | None, show_secrets: bool
+) -> Message:
+    import msgspec
+
+    from kafkasniff.kafka.messages.message import DecodeOptions, decode_request, decode_response
+    from kafkasniff.model import Message
+
+    options = DecodeOptions(show_secrets=show_secrets)
+    if key is None or version is None:
+        decoded = decode_request(content, 0, len(content), options)
+    else:
+        decoded = decode_response(content, 0, len(content), key, version, options)
+    return msgspec.structs.replace(
+        Message(kind, len(content)),
+        **{name: getattr(decoded, name) for name in decoded.__struct_fields__ if name in Message.__struct_fields__},
+    )
+
+
+def _json(message: Message, spans: list[Span], form: Literal["auto", "base64", "hex"]) -> bytes:
+    import orjson
+
+    from kafkasniff.sinks.jsonl import message_object
+
+    item = message_object(message, form=form)
+    # Offsets count from the first byte of the message, as in problems.
+    item["spans"] = [{"start": one.start, "end": one.end, "type": one.type, "path": one.path} for one in spans]
+    return orjson.dumps(item, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _head(message: Message, paint: Paint, prefixed: str) -> list[str]:
+    """Name and size of the message, and its problems."""
+    from kafkasniff.sinks.summaries import summary
+    from kafkasniff.text.printable import printable
+
+    name = message.api or (f"API {message.api_key}" if message.api_key is not None else "not a Kafka message:")
+    version = "" if message.api_version is None else f" v{message.api_version}"
+    lines = [f"{paint.api}{name}{version}{paint.reset} {message.type}, {message.size} bytes{prefixed}"]
+    line = summary(message, paint)
+    if line:
+        lines.append(line)
+    for problem in message.problems:
+        place = "" if problem.offset is None else f" (at byte {problem.offset:#06x})"
+        lines.append(f"{paint.warn}{problem.kind}: {printable(problem.detail)}{place}{paint.reset}")
+    return lines

@@ -1,0 +1,253 @@
+"""`kafkasniff diff`: compares two captures or exports, such as before and after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.option_groups import (
+    FilterOptions,
+    filter_options,
+    framing_options,
+    make_predicate,
+    split_options,
+    topic_ids_option,
+)
+from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkasniff.analysis.comparison.answer import Answer
+    from kafkasniff.analysis.comparison.side import Side
+    from kafkasniff.filters import Predicate
+    from kafkasniff.model import Message
+
+__all__ = ["diff_command"]
+
+TOP: Final = 20
+"""Rows per list on the screen."""
+FILE_WIDTH: Final = 120
+"""Width in columns if the output is a file."""
+MIN_WIDTH: Final = 60
+MAX_WIDTH: Final = 160
+_TIMES: Final = ("first", "last")
+
+
+@click.command("diff")
+@click.argument("before", metavar="CAPTURE|DIR")
+@click.argument("after", metavar="CAPTURE|DIR")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="LIST",
+    help="Compare only these lists: versions, rates, latency, sizes, errors, topics, batching, clients, brokers "
+    "(repeatable, comma lists).",
+)
+@click.option(
+    "--min-change",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Report numbers that change by at least this much.",
+)
+@click.option(
+    "--min-count",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Report entries that only one side has if they occur at least N times.",
+)
+@click.option(
+    "--significance",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    metavar="P",
+    help="Accepted probability of a false difference, per list.",
+)
+@click.option("--all", "everything", is_flag=True, help="Also show what did not change (json always does).")
+@click.option("--top", type=click.IntRange(1), metavar="N", help=f"Rows per list [default: {TOP}; with json, all].")
+@framing_options
+@filter_options
+@topic_ids_option
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@click.pass_obj
+def diff_command(environment: Environment, /, before: str, after: str, **options: Any) -> int:
+    """Compare two captures or exports (folders), such as before and after a change.
+
+    Reports differences that are statistically significant and large enough to matter: versions, rates, latencies,
+    sizes, errors, topics, batching, clients and brokers. The exit code is 1 if there are any. Filters apply to captures
+    only.
+    """
+    environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    predicate = make_predicate(split_options(FilterOptions, options))
+    both = [divide_sources(environment, (source,), filtered=predicate is not None) for source in (before, after)]
+    if before == after == "-":
+        raise UsageError("stdin can be read only once: name one capture")
+    sections = _sections(options.pop("only"))
+
+    from kafkasniff.analysis.comparison.compare import compare
+    from kafkasniff.analysis.comparison.family import Thresholds
+    from kafkasniff.cli.output import Output
+
+    thresholds = Thresholds(
+        min_change=options["min_change"] / 100,
+        significance=options["significance"],
+        min_count=options["min_count"],
+    )
+    captures = [one for sources in both for one in sources.captures]
+    with Output(environment, options["output"], inputs=captures) as output:
+        sides = [
+            _read(environment, source, sources.captures, options, predicate, quiet=quiet)
+            for source, sources in zip((before, after), both, strict=True)
+        ]
+        answer = compare(
+            sides[0].side,
+            sides[1].side,
+            thresholds,
+            [name for name in sections if all(name in one.known for one in sides)],
+            [note for one in sides for note in one.notes(sections)],
+        )
+        broken = any(one.broken for one in sides)
+        terminal = output.is_stdout and environment.stdout_tty
+        if options["form"] == "json":
+            output.write(_json(answer, (before, after), thresholds, options["top"], broken=broken, terminal=terminal))
+        else:
+            from kafkasniff.cli.render.diff_text import diff_text
+
+            text = diff_text(
+                answer,
+                (before, after),
+                top=options["top"] or TOP,
+                everything=options["everything"],
+                width=min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if output.is_stdout else FILE_WIDTH,
+                coloured=environment.colour(options["color"], to_stdout=output.is_stdout),
+            )
+            output.write(text.encode(environment.encoding if output.is_stdout else "utf-8", "replace"))
+    if not quiet:
+        for note in answer.notes:
+            environment.say(note)
+    if any(answer.differences.values()):
+        return Exit.FINDINGS
+    return Exit.BROKEN if broken else Exit.OK
+
+
+def _sections(given: Sequence[str]) -> tuple[str, ...]:
+    """The lists of --only, in their order; all lists without it. Raises UsageError."""
+    from kafkasniff.analysis.comparison.answer import SECTIONS
+
+    wanted = [name.strip() for one in given for name in one.split(",")]
+    for name in wanted:
+        if name not in SECTIONS:
+            raise UsageError(f"--only: no list is called {name!r}; the lists are {', '.join(SECTIONS)}")
+    return tuple(name for name in SECTIONS if not wanted or name in wanted)
+
+
+class _Read:
+    """One side, read."""
+
+    def __init__(self, side: Side, source: str, *, broken: bool, bodies: bool) -> None:
+        self.side = side
+        self.broken = broken
+        self._source = source
+        self._bodies = bodies
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Lists that can be compared."""
+        from kafkasniff.analysis.comparison.answer import SECTIONS
+        from kafkasniff.analysis.comparison.compare import OF_BODIES
+
+        return SECTIONS if self._bodies else tuple(name for name in SECTIONS if name not in OF_BODIES)
+
+    def notes(self, sections: Sequence[str]) -> list[str]:
+        """Notes on lists that were requested and cannot be compared."""
+        unknown = [name for name in sections if name not in self.known]
+        if not unknown:
+            return []
+        return [f"not compared: {', '.join(unknown)}: {self._source} was exported with headers alone (--no-bodies)"]
+
+
+def _read(
+    environment: Environment,
+    source: str,
+    captures: tuple[str, ...],
+    options: dict[str, Any],
+    predicate: Predicate | None,
+    *,
+    quiet: bool,
+) -> _Read:
+    """Read one side: captures, or else the export `source`. Raises CaptureError, UsageError."""
+    from kafkasniff.analysis.comparison.side import Side
+
+    side = Side()
+    if not captures:
+        from kafkasniff.analysis.export import Export
+
+        export = Export.open(source)
+        if "exchanges" not in export.tables:
+            raise UsageError(f"{source} has no table exchanges, which diff compares")
+        for batch in export.batches("exchanges", side.reads()):
+            side.update(batch)
+        return _Read(side, source, broken=False, bodies=export.has_bodies)
+    from kafkasniff.cli.running.counted_captures import Captures
+
+    reading = Captures(environment, _Rows(side), options, predicate, quiet=quiet, tables=("exchanges",))
+    reading.read(captures)
+    if reading.interrupt is not None:
+        # Half a side would differ in everything: no result.
+        raise reading.interrupt
+    side.names = reading.names
+    return _Read(side, source, broken=reading.broken, bodies=True)
+
+
+class _Rows:
+    """Passes rows of captures to a side."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+
+    def has(self, table: str) -> None:
+        """Everything compared comes from one table."""
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Add rows."""
+        self._side.update(batch, table)
+
+    def wants_body(self, message: Message) -> bool:
+        """Bodies are not needed."""
+        return False
+
+
+def _json(
+    answer: Answer, sources: Sequence[str], thresholds: Any, top: int | None, *, broken: bool, terminal: bool
+) -> bytes:
+    import msgspec
+    import orjson
+
+    from kafkasniff.tables.rows.exchanges import capture_name
+    from kafkasniff.text.printable import visible_json
+    from kafkasniff.text.times import rfc3339
+
+    result: dict[str, Any] = msgspec.to_builtins(answer)
+    for name, source in zip(("before", "after"), sources, strict=True):
+        side = {key: rfc3339(value) if key in _TIMES else value for key, value in result[name].items()}
+        result[name] = {"source": capture_name(source), **side}
+    if top is not None:
+        result = {
+            key: value[:top] if isinstance(value, list) and key != "notes" else value for key, value in result.items()
+        }
+    result = {"broken": broken, **msgspec.to_builtins(thresholds), **result}
+    data = orjson.dumps(result, option=orjson.OPT_APPEND_NEWLINE)
+    return visible_json(data) if terminal else data

@@ -1,0 +1,227 @@
+"""`kafkasniff export`: captures to Parquet tables."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.export_options import TABLES, make_export_options, rows_line
+from kafkasniff.cli.options.option_groups import (
+    FilterOptions,
+    discard_state_option,
+    filter_options,
+    framing_arguments,
+    inspector_options,
+    key_arguments,
+    make_catalog,
+    make_predicate,
+    reads_twice,
+    split_options,
+    topic_ids_option,
+    verbosity_options,
+)
+from kafkasniff.cli.options.payload_options import payload_options, take_payload
+from kafkasniff.cli.running.sources import take_captures
+from kafkasniff.cli.running.usual_jobs import usual_jobs
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.cli.running.progress import Progress
+    from kafkasniff.enrich import Catalog
+    from kafkasniff.filters import Predicate
+    from kafkasniff.tables.exports.options import ExportOptions
+    from kafkasniff.tables.exports.run import Result
+
+__all__ = ["export_command"]
+
+
+@click.command("export")
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Folder for the tables.")
+@click.option(
+    "--tables",
+    default=",".join(TABLES),
+    metavar="NAMES",
+    help=f"Tables to write, separated by commas [default: {', '.join(TABLES)}].",
+)
+@click.option(
+    "--records/--no-records", default=False, help="Also include records in the bodies; they have a table of their own."
+)
+@click.option("--no-bodies", is_flag=True, help="Do not decode bodies; columns that need them are null.")
+@click.option("--no-json", is_flag=True, help="Leave the columns request_body and response_body null.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    help="Engine that writes the tables [default: local].",
+)
+@click.option("--master", metavar="URL", help="Spark master, with --engine spark [default: this machine, all cores].")
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Spark property, with --engine spark (repeatable).")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Number of processes; the rows are the same [default: by size and cores].",
+)
+@discard_state_option
+@inspector_options
+@payload_options
+@filter_options
+@topic_ids_option
+@verbosity_options
+@click.pass_obj
+def export_command(environment: Environment, /, captures: tuple[str, ...], output: str, **options: Any) -> int:
+    """Decode captures into a folder of Parquet tables, partitioned by day.
+
+    Run it again when there are new captures: it skips captures that are already exported and continues their
+    connections. An interrupted run resumes where it stopped.
+    """
+    environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    filters = split_options(FilterOptions, options)
+    predicate = make_predicate(filters)
+    wanted = make_export_options(
+        options["tables"],
+        options,
+        filters,
+        predicate,
+        bodies=not (options["no_bodies"] or options["no_json"]),
+        headers=options["no_bodies"],
+        records=options["records"],
+        payload=take_payload(options),
+    )
+    from kafkasniff.tables.exports.folder import local_folder
+
+    directory = local_folder(output)  # refuse an unwritable folder before Spark starts
+    jobs: int | None = options.pop("jobs")
+    discard_state: bool = options.pop("discard_state")
+    engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
+    if engine == "spark":
+        if predicate is not None:
+            raise UsageError("filters are for --engine local; with Spark, filter the tables")
+        if jobs is not None:
+            raise UsageError("--jobs is for --engine local; with Spark, set the number of cores with --master")
+        if "-" in captures:
+            raise UsageError("stdin is for --engine local: Spark reads captures in several places at once")
+        properties = _properties(conf)
+        keys = key_arguments(options).get("keys")
+        from kafkasniff.cli.running.progress import wants_progress
+        from kafkasniff.cli.running.tasks_progress import TaskProgress
+        from kafkasniff.cli.running.without_pandas import allow_pandas
+
+        allow_pandas()
+        from kafkasniff.spark import export as spark_export
+        from kafkasniff.spark.session import tracker_of
+        from kafkasniff.spark.shipping import ready_session
+
+        given = make_catalog(options).given
+        # The session ends with this process.
+        spark = ready_session(master, **properties)
+        watched = wants_progress(environment, to_terminal=False, quiet=quiet)
+        with TaskProgress(environment, tracker_of(spark) if watched else None):
+            result = spark_export.export(
+                spark,
+                captures,
+                directory,
+                wanted,
+                given=given,
+                keys=keys,
+                memory=options["memory"],
+                discard_state=discard_state,
+            )
+        for notice in result.notices:
+            environment.say(notice)
+        if not quiet:
+            environment.say(_summary(result, output))
+        return Exit.BROKEN if result.broken else Exit.OK
+    if master is not None or conf:
+        raise UsageError("--master and --conf are for --engine spark")
+    captures = take_captures(environment, captures)
+    key_arguments(options)  # report an unreadable file before the folder is made
+    # A filter on topics needs their names when it is evaluated: then captures are read twice, if they can be.
+    names_first = _asks_for_topics(predicate) and reads_twice(None, captures)
+
+    from kafkasniff.cli.running.pipeline import learn_names
+    from kafkasniff.cli.running.progress import Progress, wants_progress
+    from kafkasniff.tables.exports.run import export
+    from kafkasniff.tables.exports.shard import Hooks
+
+    shows = wants_progress(environment, to_terminal=False, quiet=quiet)
+    shown: list[Progress] = []
+
+    def part() -> None:
+        for progress in shown:
+            progress.update()
+
+    def learn(catalog: Catalog, paths: Sequence[str]) -> None:
+        learn_names(
+            environment,
+            catalog,
+            paths,
+            {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]},
+            progress=shows,
+        )
+
+    hooks = Hooks(
+        opened=(lambda source: shown.append(Progress(environment, source))) if shows else None,
+        part=part,
+        stdin=environment.stdin,
+    )
+    # The search for cycles before tables are finalised need not go through all that was imported.
+    gc.freeze()
+    try:
+        result = export(
+            captures,
+            directory,
+            wanted,
+            given=make_catalog(options).given,
+            predicate=predicate,
+            learn=learn if names_first else None,
+            jobs=_usual(captures, wanted) if jobs is None else jobs,
+            hooks=hooks,
+            keylog=options["keylog"],
+            discard_state=discard_state,
+            memory=options["memory"],
+        )
+    finally:
+        for progress in shown:
+            progress.clear()
+    for notice in result.notices:
+        environment.say(notice)
+    if not quiet:
+        environment.say(_summary(result, output))
+    return Exit.BROKEN if result.broken else Exit.OK
+
+
+def _usual(captures: Sequence[str], wanted: ExportOptions) -> int:
+    """Each process reads all captures, which is most of the work if no bodies are decoded."""
+    return 1 if wanted.reads_headers else usual_jobs(captures)
+
+
+def _asks_for_topics(predicate: Predicate | None) -> bool:
+    if predicate is None:
+        return False
+    from kafkasniff.filters import needs_topic_names
+
+    return needs_topic_names(predicate)
+
+
+def _properties(conf: tuple[str, ...]) -> dict[str, str]:
+    """Spark properties by name. Raises UsageError."""
+    pairs = [one.partition("=") for one in conf]
+    wrong = [text for text, (name, separator, _) in zip(conf, pairs, strict=True) if not separator or not name]
+    if wrong:
+        raise UsageError(f"--conf: {wrong[0]} is not of the form NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _summary(result: Result, output: str) -> str:
+    from kafkasniff.cli.running.pipeline import summary_line
+
+    if not result.new:
+        return f"nothing to do: {output} already has these captures"
+    resumed = "resumed an interrupted run; " if result.resumed else ""
+    return f"{resumed}{rows_line(result.rows, output)}: {summary_line(result.summary)}"

@@ -1,0 +1,415 @@
+"""`kafkasniff live`: decodes an interface to text, JSON lines and tables until it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.options.capture_options import (
+    capture_options,
+    interface_table,
+    kept,
+    kept_line,
+    make_keeper,
+    take_capturing,
+    take_interfaces,
+    take_writing,
+    write_options,
+)
+from kafkasniff.cli.options.export_options import TABLES, make_export_options, rows_line
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.option_groups import (
+    FilterOptions,
+    OutputOptions,
+    discard_state_option,
+    filter_options,
+    inspector_options,
+    key_arguments,
+    make_catalog,
+    make_inspector,
+    make_predicate,
+    make_renderer,
+    make_selector,
+    make_sink,
+    output_options,
+    records_wanted,
+    split_options,
+    topic_ids_option,
+    verbosity_options,
+)
+from kafkasniff.cli.options.payload_options import payload_options, take_payload
+from kafkasniff.cli.running.line_making import begin_lines
+from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
+from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.capture.live.live import LiveSource
+    from kafkasniff.cli.options.capture_options import Writing
+    from kafkasniff.cli.output import Output
+    from kafkasniff.cli.running.pipeline import Event, LineSink, Sink
+    from kafkasniff.engine.inspector import Inspector
+    from kafkasniff.filters import Predicate
+    from kafkasniff.live.load_shedding import Pressure
+    from kafkasniff.live.packet_filter import Keeper
+    from kafkasniff.redact.payload import Payload
+    from kafkasniff.tables.exports.live import LiveExport
+    from kafkasniff.tcp.packets import PacketBatch
+
+__all__ = ["live_command"]
+
+LOOK_SECONDS: Final = 1.0
+"""If no packets arrive: how often to check whether a commit of tables is due."""
+MIN_EVERY_SECONDS: Final = 1.0
+"""Minimum of `--export-every`: each commit starts a process and makes some files."""
+
+
+@click.command("live")
+@capture_options
+@user_options
+@click.argument("bpf", nargs=-1, metavar="[BPF FILTER]")
+@output_options
+@inspector_options
+@payload_options
+@filter_options
+@topic_ids_option
+@hosts_option
+@click.option("--duration", metavar="S", help="Stop after this time (seconds, or 500ms, 5m).")
+@click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
+@click.option(
+    "--export",
+    "directory",
+    metavar="DIR",
+    help="Also write tables to DIR, as `export` does. With -q, messages are printed only if -o is given.",
+)
+@click.option("--export-every", "every", metavar="DURATION", help="Time between commits of the tables [default: 10m].")
+@click.option("--tables", metavar="NAMES", help=f"Tables to write, separated by commas [default: {', '.join(TABLES)}].")
+@click.option("--no-bodies", is_flag=True, help="Do not decode bodies; table columns that need them are null.")
+@click.option("--no-json", is_flag=True, help="Leave the columns request_body and response_body null.")
+@discard_state_option
+@write_options
+@watch_options
+@verbosity_options
+@click.pass_obj
+def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: Any) -> int:
+    """Decode live traffic until Ctrl-C, --duration or --count. Needs root or CAP_NET_RAW.
+
+    A BPF filter, in tcpdump's syntax, selects packets: `kafkasniff live -i eth0 host 10.0.0.9`.
+    """
+    environment.verbosity = options["verbose"]
+    if options.pop("list_interfaces"):
+        environment.stdout.write(interface_table().encode())
+        return Exit.OK
+    interfaces, capturing = take_interfaces(options), take_capturing(options)
+    rights = take_rights(options, environment)
+    writing, expression = take_writing(options, _seconds), " ".join(bpf) or None
+    wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
+    payload = take_payload(options)
+    filters = split_options(FilterOptions, options)
+    predicate = make_predicate(filters)
+    limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
+    exporting = _export_arguments(options, filters, predicate, records=bool(wanted.records), payload=payload)
+    catalog, hosts = make_catalog(options), take_hosts(options)
+    watching = WatchOptions(environment, options)
+    # The screen of --top takes the place of messages.
+    shows = wanted.output is not None and not (watching.top and wanted.output == "-")
+    if not watching.top:
+        shows = shows or not quiet or (exporting is None and writing is None and not watching)
+    table_keys = {} if exporting is None else key_arguments(options, grows=True)
+    memory: int | None = options["memory"]
+    renderer = make_renderer(wanted, payload) if shows and predicate is None and not watching else None
+    inspector = make_inspector(
+        options,
+        records_wanted(wanted, predicate, shown=shows),
+        exchanges=predicate is not None or bool(watching),
+        connections=bool(watching),
+        grows=True,
+        renderer=renderer,
+    )
+    if exporting is not None and len(interfaces) > 1:
+        raise UsageError("--export takes one interface, or any")
+    folders = [] if exporting is None else [str(exporting["directory"])]
+    if writing is not None and writing.rotates:
+        folders.append(writing.folder)
+    rights.settle(environment, folders)
+
+    from kafkasniff.capture.live.live import open_live
+    from kafkasniff.cli.running.delays import TimedSink
+    from kafkasniff.cli.running.pipeline import Pipeline, summary_line
+    from kafkasniff.enrich import Enricher
+    from kafkasniff.kafka.connection.detail import Level
+    from kafkasniff.live.load_shedding import left_out_line
+
+    def ready() -> None:
+        if not (quiet or watching.top):
+            environment.say(f"listening on {', '.join(interfaces)}{rights.suffix}, Ctrl-C to stop")
+
+    with contextlib.ExitStack() as around:
+        around.enter_context(rights.explained())
+        tables: LiveExport | None = None
+        if exporting is not None:
+            from kafkasniff.runtime.memory_limits import checked_memory
+            from kafkasniff.tables.exports.live import LiveExport
+
+            # Messages and tables are decoded by separate inspectors, which share the budget.
+            whole = checked_memory(memory)
+            inspector.limit_memory(whole // 2)
+            exporting = {**exporting, "given": catalog.given, "predicate": predicate}
+            exporting |= {"memory": whole // 2, "whole": whole}
+            with rights.acting():
+                tables = around.enter_context(LiveExport(interface=interfaces[0], **exporting))
+            if "keys" in table_keys:
+                tables.inspector.follow_key_log(table_keys["keys"])
+        idle = None if tables is None else LOOK_SECONDS
+        if watching:
+            idle = IDLE_SECONDS
+        with (
+            open_live(
+                interfaces[0] if len(interfaces) == 1 else interfaces,
+                bpf=expression,
+                idle_seconds=idle,
+                on_ready=ready,
+                **capturing,
+            ) as source,
+            watching.listening(),
+            _output(environment, wanted.output, rights) as output,
+            _keeper(environment, writing, source, inspector, expression, rights=rights) as keeper,
+            _given_up(rights),
+            _timer(seconds, source.stop),
+            Watch(
+                environment,
+                watching,
+                source,
+                inspector,
+                catalog=catalog,
+                selects=predicate is not None,
+                quiet=quiet,
+            ) as watch,
+        ):
+            sink: Sink = _NoSink()
+            enricher = Enricher(catalog, summary=inspector.summary)
+            selector = make_selector(predicate)
+            timed: TimedSink | None = None
+            lines: LineSink | None = None
+            flush: Callable[[], None] | None = None
+            if shows:
+                several = len(interfaces) > 1
+                inner = make_sink(
+                    environment,
+                    output,
+                    wanted,
+                    captures=several,
+                    names=None if hosts is None else hosts.names,
+                    payload=payload,
+                )
+                sink = timed = TimedSink(inner)
+                flush = inner.flush
+                if not watching and begin_lines(
+                    inspector,
+                    inner,
+                    enricher,
+                    wanted,
+                    payload,
+                    renderer=renderer,
+                    captures=several,
+                    terminal=output.is_stdout and environment.stdout_tty,
+                    filtered=None if predicate is None or selector is None else (predicate, selector),
+                    limited=limit is not None,
+                ):
+                    lines = timed
+            pipeline = Pipeline(
+                environment,
+                inspector,
+                watch.sink(sink),
+                enricher=enricher,
+                selector=selector,
+                limit=limit,
+                flush=flush,
+                ended=watch.ended if watching else None,
+                lines=lines,
+            )
+            decodes = shows or limit is not None or bool(watching)
+            runs = decodes or writing is not None
+            pressure = _pressure(source, inspector if decodes else None, tables)
+            if not decodes:
+                # --write only needs to know which connections are Kafka.
+                inspector.level = Level.NO_MESSAGES
+            batches = pressure.batches(source)
+            if tables is not None:
+                batches = _exported(environment, batches, tables)
+            if keeper is not None:
+                around.callback(keeper.close)
+                batches = written = kept(environment, source, batches, keeper)
+                around.callback(written.close)
+            try:
+                with environment.interrupts.stopping(source.stop):
+                    if runs:
+                        pipeline.run(watch.batches(batches))
+                    else:
+                        for _ in batches:
+                            pass
+            except Interrupted:
+                # Second signal: do not even wait for what was captured before the first.
+                environment.say("stopped immediately")
+                if tables is not None and tables.torn:
+                    raise
+            pipeline.close()
+            files = ""
+            if writing is not None and keeper is not None:
+                written.close()
+                files = f"{kept_line(environment, keeper, writing.name)}: "
+        rows = "" if tables is None else f"{_finished(environment, tables)}: "
+        if not quiet:
+            selected = predicate is not None or limit is not None
+            line = summary_line(inspector.summary, pipeline.shown if selected else None)
+            more = [left_out_line(pressure.left_out()), "" if timed is None else timed.line()]
+            environment.say(", ".join([files + rows + line, *(one for one in more if one)]))
+    return Exit.OK if keeper is None or not keeper.files.broken else Exit.UNAVAILABLE
+
+
+class _NoSink:
+    """Discards events: messages are not printed."""
+
+    def write(self, event: Event) -> None:
+        """Discard an event."""
+
+    def close(self) -> None:
+        """Nothing to finish."""
+
+
+def _export_arguments(
+    options: dict[str, Any], filters: FilterOptions, predicate: Predicate | None, *, records: bool, payload: Payload
+) -> dict[str, Any] | None:
+    """Arguments of `LiveExport` from the options for tables, removed from `options`; None without `--export`.
+
+    Raises UsageError.
+    """
+    directory, every = options.pop("directory"), options.pop("every")
+    tables, no_bodies, no_json = options.pop("tables"), options.pop("no_bodies"), options.pop("no_json")
+    discard_state = options.pop("discard_state")
+    if directory is None:
+        given_options = (
+            ("--discard-state", discard_state),
+            ("--export-every", every),
+            ("--tables", tables),
+            ("--no-bodies", no_bodies),
+            ("--no-json", no_json),
+        )
+        for name, given in given_options:
+            if given:
+                raise UsageError(f"{name} is for tables: it needs --export DIR")
+        return None
+    arguments: dict[str, Any] = {"directory": Path(directory), "discard_state": discard_state}
+    seconds = _seconds(every)
+    if seconds is not None:
+        if seconds < MIN_EVERY_SECONDS:
+            raise UsageError(f"--export-every: at least {MIN_EVERY_SECONDS:g} s")
+        arguments["every_seconds"] = seconds
+    arguments["options"] = make_export_options(
+        ",".join(TABLES) if tables is None else tables,
+        options,
+        filters,
+        predicate,
+        bodies=not (no_bodies or no_json),
+        headers=no_bodies,
+        records=records,
+        payload=payload,
+    )
+    return arguments
+
+
+def _pressure(source: LiveSource, inspector: Inspector | None, tables: LiveExport | None) -> Pressure:
+    """Load shedding, for a run that cannot keep up with its source. Rows of exchanges are never dropped."""
+    from kafkasniff.kafka.connection.detail import Level
+    from kafkasniff.live.load_shedding import Pressure
+
+    inspectors = [] if inspector is None else [(inspector, Level.NO_MESSAGES)]
+    if tables is not None:
+        inspectors.append((tables.inspector, Level.NO_BODIES))
+    return Pressure(lambda: source.backlog, inspectors)
+
+
+def _exported(environment: Environment, batches: Iterator[PacketBatch], tables: LiveExport) -> Iterator[PacketBatch]:
+    """The batches of a source, each after it was added to the tables. Signals are deferred meanwhile."""
+    for batch in batches:
+        with environment.interrupts.held():
+            tables.feed(batch)
+        yield batch
+
+
+def _finished(environment: Environment, tables: LiveExport) -> str:
+    """Commit the remaining rows; returns their count as text. A first signal is ignored, a second one aborts."""
+    try:
+        with environment.interrupts.stopping(lambda: None):
+            result = tables.close()
+    except Interrupted:
+        environment.say(f"stopped immediately: {tables.directory} lacks the last rows")
+        raise
+    for notice in result.notices:
+        environment.say(notice)
+    return rows_line(result.rows, str(tables.directory))
+
+
+def _output(environment: Environment, path: str | None, rights: Rights) -> Output:
+    """The output for messages. Raises OutputError."""
+    from kafkasniff.cli.output import Output
+
+    with rights.opening():
+        return Output(environment, path)
+
+
+@contextlib.contextmanager
+def _keeper(
+    environment: Environment,
+    writing: Writing | None,
+    source: LiveSource,
+    inspector: Inspector,
+    bpf: str | None,
+    *,
+    rights: Rights,
+) -> Iterator[Keeper | None]:
+    """The writer of packet files, with the first file open; None without `--write`. The caller closes it."""
+    if writing is None:
+        yield None
+        return
+    # Files that rotate, the first one included, are made as the user that the run continues as.
+    with rights.acting() if writing.rotates else rights.opening():
+        keeper = make_keeper(environment, writing, source, inspector, bpf)
+    yield keeper
+
+
+@contextlib.contextmanager
+def _given_up(rights: Rights) -> Iterator[None]:
+    """Within the block the run has only the privileges of an ordinary user."""
+    rights.give_up()
+    yield
+
+
+@contextlib.contextmanager
+def _timer(seconds: float | None, stop: Callable[[], None]) -> Iterator[None]:
+    """Calls `stop` after some seconds, unless the block ends before."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _seconds(text: str | None) -> float | None:
+    """A duration option in seconds: here a number without a unit is in seconds."""
+    if text is None:
+        return None
+    from kafkasniff.filters import parse_duration
+
+    return parse_duration(f"{text}s" if text[-1:].isdigit() else text) / 1e9

@@ -1,0 +1,95 @@
+"""`kafkasniff report`: an HTML page about captures and exports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.option_groups import (
+    FilterOptions,
+    filter_options,
+    framing_options,
+    make_predicate,
+    split_options,
+    topic_ids_option,
+)
+from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.errors import MissingPartError, UsageError
+
+__all__ = ["report_command"]
+
+
+@click.command("report")
+@click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
+@click.option("-o", "--output", required=True, metavar="FILE", help="Write the page to FILE; `-` is stdout.")
+@framing_options
+@filter_options
+@topic_ids_option
+@hosts_option
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@click.pass_obj
+def report_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
+    """Write an HTML report of captures or exports (folders).
+
+    The page needs no network and no other file. It shows an overview, findings, latencies and errors over time,
+    topics, clients, groups, and the messages of single connections. Several captures form one timeline, as in decode.
+    Filters apply to captures only.
+    """
+    environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    predicate = make_predicate(split_options(FilterOptions, options))
+    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+    output, hosts = options.pop("output"), take_hosts(options)
+    if output == "-" and environment.stdout_tty:
+        raise UsageError("the report cannot be written to a terminal: name a file with -o")
+    _need_parts()
+
+    from kafkasniff.analysis.detectors.numbers import Numbers
+    from kafkasniff.analysis.export import Export
+    from kafkasniff.cli.output import Output, WholeFile
+    from kafkasniff.cli.running.counted_captures import Captures
+    from kafkasniff.report.contents import Gathering
+    from kafkasniff.report.page import page_of
+    from kafkasniff.tables.rows.exchanges import capture_name
+
+    exports = [Export.open(folder) for folder in folders]
+    for export in exports:
+        if "exchanges" not in export.tables:
+            raise UsageError(f"{export.folder} has no table exchanges, which the report needs")
+    file = None if output == "-" else WholeFile(output, inputs=captures)
+    gathering = Gathering()
+    numbers = Numbers()
+    reading = Captures(
+        environment, gathering, {**options, "no_records": False}, predicate, quiet=quiet, events=numbers.feed
+    )
+    for export in exports:
+        gathering.read(export)
+    if captures:
+        reading.read(captures)
+    contents = gathering.contents(reading.names)
+    names = [capture_name(one) or "" for one in sources]
+    page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers)
+    if file is not None:
+        file.write(page)
+    else:
+        with Output(environment) as stream:
+            stream.write(page)
+    if not quiet:
+        from kafkasniff.analysis.detectors.visible_wording import undecoded_line
+
+        for note in (*contents.notes, *map(undecoded_line, contents.answer.visibility.unmeasured)):
+            environment.say(note)
+    reading.end()
+    return Exit.BROKEN if reading.broken else Exit.OK
+
+
+def _need_parts() -> None:
+    """Raise MissingPartError if a library of the page is missing: before hours of reading, not after them."""
+    from importlib.util import find_spec
+
+    for module, package in (("jinja2", "jinja2"), ("vl_convert", "vl-convert-python")):
+        if find_spec(module) is None:
+            raise MissingPartError(f"report needs the package {package}: pip install 'kafkasniff[report]'")

@@ -1,0 +1,173 @@
+"""`kafkasniff stats`: a summary of captures and exports on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.option_groups import (
+    FilterOptions,
+    filter_options,
+    framing_options,
+    make_predicate,
+    split_options,
+    topic_ids_option,
+)
+from kafkasniff.cli.running.counted_captures import Captures
+from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkasniff.analysis.detectors import Detectors, Finding
+    from kafkasniff.analysis.overview import Answer, Overview
+    from kafkasniff.model import Message
+
+__all__ = ["stats_command"]
+
+TOP: Final = 10
+"""Rows per list on the screen."""
+FILE_WIDTH: Final = 120
+"""Width in columns if the output is a file."""
+MIN_WIDTH: Final = 60
+MAX_WIDTH: Final = 160
+
+_TIMES: Final = ("first", "last")
+_FINDING_FIELDS: Final = ("severity", "detector", "title", "subject", "count", "first", "last")
+"""Fields of a finding that are shown; `check` shows the rest."""
+
+
+@click.command("stats")
+@click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option("--top", type=click.IntRange(1), metavar="N", help=f"Rows per list [default: {TOP}; with json, all].")
+@click.option("--no-records", is_flag=True, help="Do not decode records: faster, but without record sizes.")
+@framing_options
+@filter_options
+@topic_ids_option
+@hosts_option
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@click.pass_obj
+def stats_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
+    """Summarize captures or exports (folders): brokers, clients, APIs, topics, groups, errors, problems.
+
+    Several captures form one timeline, as in decode. Filters apply to captures only. The summary ends with findings;
+    `check` explains them.
+    """
+    environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    filters = split_options(FilterOptions, options)
+    predicate = make_predicate(filters)
+    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+    hosts = take_hosts(options)
+    form, top = options.pop("form"), options.pop("top")
+    output, colour = options.pop("output"), options.pop("color")
+
+    from kafkasniff.analysis.detectors import Detectors
+    from kafkasniff.analysis.overview import Overview
+    from kafkasniff.cli.output import Output
+
+    overview, detectors = Overview(), Detectors()
+    if options["no_records"]:
+        overview.has("records")  # do not report it as missing
+    with Output(environment, output, inputs=captures) as stream:
+        reading = Captures(environment, _Both(overview, detectors), options, predicate, quiet=quiet)
+        for folder in folders:
+            _read_export(overview, detectors, folder, records=not options["no_records"])
+        if captures:
+            reading.read(captures)
+        answer = overview.answer(names=reading.names, **_rows(form, top))
+        findings = detectors.findings(reading.names)
+        answer.notes += [f"findings: {note}" for note in detectors.notes(of_exports=False)]
+        shown = _rows(form, top).get("top", len(findings))
+        answer.more["findings"] = max(len(findings) - shown, 0)
+        findings = findings[:shown]
+        terminal = stream.is_stdout and environment.stdout_tty
+        if form == "json":
+            stream.write(_json(answer, findings, sources, broken=reading.broken, terminal=terminal))
+        else:
+            from kafkasniff.cli.render.stats_text import stats_text
+
+            width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
+            coloured = environment.colour(colour, to_stdout=stream.is_stdout)
+            text = stats_text(answer, findings, sources, width=width, coloured=coloured, hosts=hosts)
+            stream.write(text.encode(environment.encoding if stream.is_stdout else "utf-8", "replace"))
+        if not quiet:
+            from kafkasniff.analysis.detectors.visible_wording import undecoded_line
+
+            for note in (*answer.notes, *map(undecoded_line, answer.visibility.unmeasured)):
+                environment.say(note)
+    reading.end()
+    return Exit.BROKEN if reading.broken else Exit.OK
+
+
+def _rows(form: str, top: int | None) -> dict[str, int]:
+    """The argument `top` of `Overview.answer`: for JSON all rows, up to its own bound."""
+    if top is None:
+        return {} if form == "json" else {"top": TOP}
+    return {"top": top}
+
+
+class _Both:
+    """Passes the same rows to an overview and to detectors."""
+
+    def __init__(self, overview: Overview, detectors: Detectors) -> None:
+        self._overview = overview
+        self._detectors = detectors
+
+    def has(self, table: str) -> None:
+        self._overview.has(table)
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self._overview.update(batch, table)
+        self._detectors.update(batch, table)
+
+    def wants_body(self, message: Message) -> bool:
+        return self._overview.wants_body(message) or self._detectors.wants_body(message)
+
+
+def _read_export(overview: Overview, detectors: Detectors, folder: str, *, records: bool) -> None:
+    """Pass the rows of an export to an overview and detectors. Raises CaptureError, UsageError."""
+    from kafkasniff.analysis.export import Export
+
+    export = Export.open(folder)
+    if "exchanges" not in export.tables:
+        raise UsageError(f"{folder} has no table exchanges, which stats needs")
+    for table, reading in overview.reads().items():
+        # Without keys and values there are no sizes, and with hashes wrong ones.
+        if table in export.tables and (table != "records" or (records and export.has_payload)):
+            overview.has(table)
+            for batch in export.batches(table, reading):
+                overview.update(batch, table)
+    detectors.read(export)
+
+
+def _json(
+    answer: Answer, findings: Sequence[Finding], sources: Sequence[str], *, broken: bool, terminal: bool
+) -> bytes:
+    import msgspec
+    import orjson
+
+    from kafkasniff.tables.rows.exchanges import capture_name
+    from kafkasniff.text.printable import visible_json
+
+    result = {"sources": [capture_name(one) for one in sources], "broken": broken, **msgspec.to_builtins(answer)}
+    result["findings"] = [{name: getattr(one, name) for name in _FINDING_FIELDS} for one in findings]
+    data = orjson.dumps(_with_times(result), option=orjson.OPT_APPEND_NEWLINE)
+    return visible_json(data) if terminal else data
+
+
+def _with_times(value: Any) -> Any:
+    """The same value with times as RFC 3339."""
+    from kafkasniff.text.times import rfc3339
+
+    if isinstance(value, dict):
+        return {name: rfc3339(one) if name in _TIMES else _with_times(one) for name, one in value.items()}
+    return [_with_times(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,262 @@
+"""`kafkasniff timing`: where the time of exchanges was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.options.option_groups import (
+    FilterOptions,
+    filter_options,
+    framing_arguments,
+    framing_options,
+    key_arguments,
+    make_catalog,
+    make_predicate,
+    reads_twice,
+    split_options,
+    topic_ids_option,
+)
+from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.timing import Timing
+    from kafkasniff.cli.output import Output
+    from kafkasniff.cli.render.timing_answer import TimingAnswer
+    from kafkasniff.filters import Predicate
+    from kafkasniff.timing import Timed
+
+__all__ = ["BY", "timing_command"]
+
+SLOWEST: Final = 5
+"""Exchanges listed in the text, without --slowest."""
+MAX_SLOWEST: Final = 1000
+MIN_WIDTH: Final = 60
+MAX_WIDTH: Final = 160
+FILE_WIDTH: Final = 120
+BY: Final = ("api", "version", "broker", "client", "address", "topic", "connection")
+
+
+@click.command("timing")
+@click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
+@click.option(
+    "--by", multiple=True, metavar="WHAT", help=f"Break down by {', '.join(BY)} (repeatable, comma lists) [api]."
+)
+@click.option("--each", is_flag=True, help="Show each exchange; implied by --exchange N.")
+@click.option(
+    "--slowest", type=click.IntRange(0, MAX_SLOWEST), default=SLOWEST, metavar="N", help="List the N slowest exchanges."
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@framing_options
+@filter_options
+@topic_ids_option
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@click.pass_obj
+def timing_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
+    """Show where time went: client, network, broker, throttling, and waits that requests ask for.
+
+    Shows totals, or one exchange with --exchange N (numbers as in decode). Exports (folders) hold less detail than
+    captures. Filters apply to captures only.
+    """
+    environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    filters = split_options(FilterOptions, options)
+    predicate = make_predicate(filters)
+    each = options.pop("each") or bool(filters.exchange)
+    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+    if folders and each:
+        raise UsageError(f"--each is for captures, and {folders[0]} is a folder")
+    by = _dimensions(options.pop("by"))
+    form, output, colour, slowest = (options.pop(name) for name in ("form", "output", "color", "slowest"))
+
+    from kafkasniff.analysis.timing import Timing, TimingParameters
+    from kafkasniff.cli.output import Output
+    from kafkasniff.cli.render.timing_answer import TimingAnswer
+
+    timing = Timing(TimingParameters(by=by))
+    answer = TimingAnswer(timing, slowest=slowest)
+    with Output(environment, output, inputs=captures) as stream:
+        for folder in folders:
+            answer.exports += 1
+            answer.no_bodies += not _read_export(timing, folder)
+        reading = _Captures(environment, answer, options, predicate, quiet=quiet)
+        page = _Page(environment, stream, form, colour)
+        if captures:
+            reading.read(captures, page.each if each else None)
+        if not each:
+            page.whole(answer, sources, broken=reading.broken)
+        elif not page.shown and not quiet:
+            environment.say("no exchange was selected")
+    if not quiet:
+        for note in answer.notes():
+            environment.say(note)
+    if reading.interrupt is not None:
+        if not quiet:
+            environment.say("interrupted: the result covers only what was read")
+        raise reading.interrupt
+    return Exit.BROKEN if reading.broken else Exit.OK
+
+
+def _dimensions(given: Iterable[str]) -> Any:
+    """The values of --by. Raises UsageError."""
+    names = [word.strip() for one in given for word in one.split(",") if word.strip()] or ["api"]
+    for name in names:
+        if name not in BY:
+            raise UsageError(f"--by: {name!r} is not one of {', '.join(BY)}")
+    return tuple(dict.fromkeys(names))
+
+
+def _read_export(timing: Timing, folder: str) -> bool:
+    """Read the rows of an export; returns whether they have bodies. Raises CaptureError, UsageError."""
+    from kafkasniff.analysis.columns import column
+    from kafkasniff.analysis.export import Export
+
+    export = Export.open(folder)
+    if "exchanges" not in export.tables:
+        raise UsageError(f"{folder} has no table exchanges, which timing needs")
+    has_bodies = rows = False
+    for table, reading in timing.reads().items():
+        for batch in export.batches(table, reading):
+            bodies = column(batch, "request_body")
+            rows = rows or bool(len(bodies))
+            has_bodies = has_bodies or bodies.null_count < len(bodies)
+            timing.update(batch, table)
+    return has_bodies or not rows
+
+
+class _Page:
+    """The output, as text or JSON."""
+
+    def __init__(self, environment: Environment, stream: Output, form: str, colour: str) -> None:
+        self._environment = environment
+        self._stream = stream
+        self._json = form == "json"
+        self._coloured = environment.colour(colour, to_stdout=stream.is_stdout)
+        self._width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
+        self._terminal = stream.is_stdout and environment.stdout_tty
+        self.shown = 0
+        """Number of exchanges written individually."""
+
+    def each(self, timed: Timed) -> None:
+        """Write one exchange."""
+        from kafkasniff.cli.render.waterfall import exchange_object, waterfall
+
+        if self._json:
+            self._write_object(exchange_object(timed))
+        else:
+            self._write_text(("\n" if self.shown else "") + waterfall(timed, self._width, coloured=self._coloured))
+        self.shown += 1
+
+    def whole(self, answer: TimingAnswer, sources: tuple[str, ...], *, broken: bool) -> None:
+        """Write the aggregate."""
+        if self._json:
+            from kafkasniff.tables.rows.exchanges import capture_name
+
+            names = [capture_name(one) for one in sources]
+            self._write_object({"sources": names, "broken": broken, **answer.json()})
+            return
+        from kafkasniff.cli.render.timing_text import timing_text
+
+        self._write_text(timing_text(answer, sources, width=self._width, coloured=self._coloured))
+
+    def _write_object(self, value: Mapping[str, Any]) -> None:
+        import orjson
+
+        from kafkasniff.text.printable import visible_json
+
+        data = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+        self._stream.write(visible_json(data) if self._terminal else data)
+
+    def _write_text(self, text: str) -> None:
+        encoding = self._environment.encoding if self._stream.is_stdout else "utf-8"
+        self._stream.write(text.encode(encoding, "replace"))
+
+
+class _Captures:
+    """Measures the exchanges of captures."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        answer: TimingAnswer,
+        options: dict[str, Any],
+        predicate: Predicate | None,
+        *,
+        quiet: bool,
+    ) -> None:
+        self._environment = environment
+        self._answer = answer
+        self._options = options
+        self._predicate = predicate
+        self._quiet = quiet
+        self.broken = False
+        self.interrupt: Interrupted | None = None
+        """The interrupt that ended the reading early."""
+
+    def read(self, captures: tuple[str, ...], each: Any) -> None:
+        """Read all captures, or until a signal; `each`: receives each exchange. Raises CaptureError, UsageError."""
+        from kafkasniff.capture import open_captures
+        from kafkasniff.cli.running.pipeline import learn_names, shown_parts
+        from kafkasniff.cli.running.progress import Progress, wants_progress
+        from kafkasniff.engine.inspector import Inspector
+        from kafkasniff.enrich import Enricher
+        from kafkasniff.filters import Selector, needs_records, needs_topic_names
+        from kafkasniff.model import Exchange
+        from kafkasniff.timing import ExchangeTimes, LinkWatch
+
+        environment, predicate = self._environment, self._predicate
+        shows = wants_progress(environment, to_terminal=False, quiet=self._quiet)
+        catalog = make_catalog(self._options)
+        framing, keys = framing_arguments(self._options), key_arguments(self._options)
+        framing["memory"] = self._options["memory"]
+        by_name = self._answer.by_topic or (predicate is not None and needs_topic_names(predicate))
+        if by_name and reads_twice(None, captures):
+            learn_names(environment, catalog, captures, {**framing, **keys}, progress=shows)
+            keys = key_arguments(self._options)
+        records = "full" if predicate is not None and needs_records(predicate) else "batches"
+        inspector = Inspector(records=records, exchanges=True, connections=True, **framing, **keys)  # type: ignore[arg-type]
+        enricher = Enricher(catalog)
+        selector = Selector(predicate)
+        times = ExchangeTimes(LinkWatch(ports=framing["ports"], memory=inspector.memory))
+        enricher.limit_memory(inspector.memory)
+        inspector.count_beside(enricher)
+
+        def take(events: list[Any]) -> None:
+            enricher.feed(events)
+            timed = list(times.events(events))
+            if predicate is not None:
+                chosen = {one.exchange for one in selector.feed(events) if isinstance(one, Exchange)}
+                timed = [one for one in timed if one.exchange.exchange in chosen]
+            if each is None:
+                self._answer.take(timed)
+            else:
+                for one in timed:
+                    each(one)
+
+        with open_captures(captures, stdin=environment.stdin) as source:
+            try:
+                for part in shown_parts(source, Progress(environment, source) if shows else None):
+                    with environment.interrupts.held():
+                        if selector.start_ns is None:
+                            selector.start_ns = _first_time(part)
+                        times.packets(part)
+                        for events in inspector.feed_slices(part):
+                            take(events)
+            except Interrupted as interrupt:
+                self.interrupt = interrupt
+            self.broken = source.broken and self.interrupt is None
+        take(inspector.close())
+        self._answer.close(catalog, forgotten=times.watch.forgotten)
+
+
+def _first_time(batch: Any) -> int | None:
+    from kafkasniff.tcp.packets import NO_TIME
+
+    times = batch.time_ns[batch.time_ns != NO_TIME]
+    return int(times[0]) if len(times) else None

@@ -1,0 +1,466 @@
+"""Options shared by several commands, and the objects made from them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import click
+import msgspec
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.memory_option import MEMORY
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.cli.output import Output
+    from kafkasniff.engine.inspector import Inspector
+    from kafkasniff.enrich import Catalog
+    from kafkasniff.filters import Predicate, Selector
+    from kafkasniff.kafka.messages.rendered import Renderer
+    from kafkasniff.redact.payload import Payload
+    from kafkasniff.sinks.jsonl import JsonSink
+    from kafkasniff.sinks.text import TextSink
+
+__all__ = [
+    "FilterOptions",
+    "OutputOptions",
+    "discard_state_option",
+    "filter_options",
+    "framing_arguments",
+    "framing_options",
+    "inspector_arguments",
+    "inspector_options",
+    "key_arguments",
+    "make_catalog",
+    "make_inspector",
+    "make_predicate",
+    "make_renderer",
+    "make_selector",
+    "make_sink",
+    "output_options",
+    "reads_twice",
+    "split_options",
+    "topic_ids_option",
+    "verbosity_options",
+]
+
+DEFAULT_WIDTH: Final = 120
+"""Width of the tree if the output is not a terminal."""
+MAX_FRAME_LIMIT: Final = 2**31 - 1
+"""The length prefix is an int32."""
+
+MAX_TOPIC_IDS: Final = 64 << 20
+"""Maximum size of a file with topic ids: some 80 bytes per kept id, and as much again for text that is ignored."""
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class FilterOptions(msgspec.Struct, frozen=True):
+    """Filters as given: expressions and short forms."""
+
+    filter: tuple[str, ...] = ()
+    api: tuple[str, ...] = ()
+    topic: tuple[str, ...] = ()
+    client_id: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    errors: bool = False
+    slower_than: str | None = None
+    connection: tuple[int, ...] = ()
+    exchange: tuple[int, ...] = ()
+    correlation_id: tuple[int, ...] = ()
+    since: str | None = None
+    until: str | None = None
+
+
+class OutputOptions(msgspec.Struct, frozen=True):
+    """How messages are written."""
+
+    form: Literal["text", "json"] = "text"
+    output: str | None = None
+    records: bool | None = None
+    """None: as the format needs."""
+    bytes_form: Literal["auto", "base64", "hex"] = "auto"
+    color: Literal["auto", "always", "never"] = "auto"
+    verbose: int = 0
+
+
+def _stack(command: _Command, options: list[Callable[[_Command], _Command]]) -> _Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _numbers(name: str, text: str) -> Callable[[_Command], _Command]:
+    """An option for a comma list of numbers, also in the notation of text output: `9,12`, `#9`."""
+
+    def parsed(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[int, ...]:
+        words = [word.strip().removeprefix("#") for one in given for word in one.split(",")]
+        wrong = next((word for word in words if not re.fullmatch(r"-?[0-9]{1,19}", word)), None)
+        if wrong is not None:
+            raise click.BadParameter(f"{wrong!r} is not a number")
+        return tuple(map(int, words))
+
+    return click.option(name, multiple=True, metavar="N", callback=parsed, help=text)
+
+
+def filter_options(command: _Command) -> _Command:
+    """Expressions and short forms: a repeated short form is ORed, everything else is ANDed."""
+    return _stack(
+        command,
+        [
+            click.option(
+                "--filter",
+                multiple=True,
+                metavar="EXPR",
+                help="Only exchanges that match, such as 'api == \"Fetch\" and latency_ms > 100' (docs/filters.md).",
+            ),
+            click.option("--api", multiple=True, metavar="NAME|KEY", help="Only these APIs (repeatable, comma lists)."),
+            click.option(
+                "--topic",
+                multiple=True,
+                metavar="NAME",
+                help="Only exchanges that name this topic; *, ? and [] are wildcards.",
+            ),
+            click.option(
+                "--client-id",
+                multiple=True,
+                metavar="ID",
+                help="Only exchanges of this client; *, ? and [] are wildcards.",
+            ),
+            click.option(
+                "--host",
+                multiple=True,
+                metavar="ADDRESS[:PORT]",
+                help="Only exchanges of the client or broker at this address.",
+            ),
+            click.option("--errors", is_flag=True, help="Only exchanges whose response has an error code."),
+            click.option(
+                "--slower-than", metavar="DURATION", help="Only exchanges slower than this: 10ms, 1.5s (no unit: ms)."
+            ),
+            _numbers("--connection", "Only connection N, as `conn N` in any output (repeatable, comma lists)."),
+            _numbers("--exchange", "Only exchange N, as `#N` in any output (repeatable, comma lists)."),
+            _numbers("--correlation-id", "Only correlation id N, as `corr N` in any output (repeatable, comma lists)."),
+            click.option(
+                "--since",
+                metavar="TIME",
+                help="Only from this time on: RFC 3339, HH:MM:SS (UTC), or +10s after the first packet.",
+            ),
+            click.option("--until", metavar="TIME", help="Only up to and including this time; same formats."),
+        ],
+    )
+
+
+_PORT: Final = click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="Decode these ports as Kafka and ignore others (repeatable). Default: detect Kafka on any port by content.",
+)
+_SECRETS: Final = click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and other secrets.")
+_FRAME: Final = click.option(
+    "--max-frame",
+    type=click.IntRange(1, MAX_FRAME_LIMIT),
+    metavar="BYTES",
+    help="Largest message accepted [default: 100 MiB].",
+)
+_KEYLOG: Final = click.option(
+    "--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE format)."
+)
+
+
+def framing_options(command: _Command) -> _Command:
+    """Options that decide what is decoded as Kafka."""
+    return _stack(command, [_PORT, _FRAME, _KEYLOG, MEMORY])
+
+
+def inspector_options(command: _Command) -> _Command:
+    """Framing options, and what is shown of messages."""
+    return _stack(command, [_PORT, _SECRETS, _FRAME, _KEYLOG, MEMORY])
+
+
+def topic_ids_option(command: _Command) -> _Command:
+    """Names for topic ids that do not appear in the capture."""
+    text = "Read names of topic ids from FILE: JSON, lines `ID NAME`, or the output of kafka-topics.sh --describe."
+    return click.option("--topic-ids", metavar="FILE", help=text)(command)
+
+
+def discard_state_option(command: _Command) -> _Command:
+    """For folders whose state cannot or should not be used."""
+    text = "Do not resume connections that were open when the last run into DIR ended; keep their rows as they are."
+    return click.option("--discard-state", is_flag=True, help=text)(command)
+
+
+def output_options(command: _Command) -> _Command:
+    """How messages are written."""
+    return _stack(
+        command,
+        [
+            click.option(
+                "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON lines."
+            ),
+            click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout."),
+            click.option(
+                "--records/--no-records",
+                default=None,
+                help="Include or skip records [default: included with json and -vv].",
+            ),
+            click.option(
+                "--bytes",
+                "bytes_form",
+                type=click.Choice(["auto", "base64", "hex"]),
+                default="auto",
+                help="How JSON shows bytes; auto: as text if they are UTF-8, else base64.",
+            ),
+            click.option(
+                "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text."
+            ),
+        ],
+    )
+
+
+def verbosity_options(command: _Command) -> _Command:
+    """-v, -vv, -q."""
+    return _stack(
+        command,
+        [
+            click.option("-v", "--verbose", count=True, help="Show bodies; -vv: records as well."),
+            click.option("-q", "--quiet", is_flag=True, help="No progress and no summary on stderr."),
+        ],
+    )
+
+
+_Options = TypeVar("_Options", FilterOptions, OutputOptions)
+
+
+def split_options(kind: type[_Options], options: dict[str, Any]) -> _Options:
+    """Remove the options of one kind from a command's options."""
+    return kind(**{name: options.pop(name) for name in kind.__struct_fields__})
+
+
+def make_predicate(options: FilterOptions) -> Predicate | None:
+    """The predicate tree of the filter options; None without filters. Raises UsageError."""
+    if options == FilterOptions():
+        return None
+    from kafkasniff import filters
+    from kafkasniff.filters import Compare
+
+    def numbers(field: Literal["connection", "exchange", "correlation_id"]) -> Predicate | None:
+        return filters.any_of(Compare(field, "==", number) for number in getattr(options, field))
+
+    return filters.all_of(
+        [
+            *map(_expression, options.filter),
+            filters.api_filter(options.api) if options.api else None,
+            filters.topic_filter(options.topic),
+            filters.client_filter(options.client_id),
+            filters.any_of(filters.host_filter(one) for one in options.host),
+            filters.error_filter() if options.errors else None,
+            Compare("latency_ms", ">", filters.parse_duration(options.slower_than)) if options.slower_than else None,
+            numbers("connection"),
+            numbers("exchange"),
+            numbers("correlation_id"),
+            Compare("time", ">=", filters.parse_moment(options.since)) if options.since else None,
+            Compare("time", "<=", filters.parse_moment(options.until)) if options.until else None,
+        ]
+    )
+
+
+def make_selector(predicate: Predicate | None) -> Selector | None:
+    """A selector for a predicate; None if everything is selected."""
+    if predicate is None:
+        return None
+    # Imported only if there is a filter: otherwise the first line appears sooner.
+    from kafkasniff.filters import Selector
+
+    return Selector(predicate)
+
+
+def _expression(text: str) -> Predicate:
+    # Imported only if there is an expression: most runs have none.
+    from kafkasniff.filters.expression import parse_filter
+
+    try:
+        return parse_filter(text)
+    except UsageError as error:
+        raise UsageError(f"--filter: {error}") from None
+
+
+def make_inspector(
+    options: dict[str, Any],
+    records: Literal["full", "metadata", "batches", "skip"],
+    *,
+    exchanges: bool,
+    connections: bool = False,
+    grows: bool = False,
+    renderer: Renderer | None = None,
+) -> Inspector:
+    """An inspector by `inspector_options`, which are removed from `options`.
+
+    `grows`: the key log is still being written; `renderer`: see `make_renderer`.
+    """
+    from kafkasniff.engine.inspector import Inspector
+
+    arguments = inspector_arguments(options, records, exchanges=exchanges, grows=grows)
+    return Inspector(**arguments, connections=connections, renderer=renderer)
+
+
+def inspector_arguments(
+    options: dict[str, Any],
+    records: Literal["full", "metadata", "batches", "skip"],
+    *,
+    exchanges: bool,
+    grows: bool = False,
+) -> dict[str, Any]:
+    """The arguments of an `Inspector` by `inspector_options`, which are removed from `options`.
+
+    `grows`: the key log is still being written. Raises UsageError.
+    """
+    arguments = {**framing_arguments(options), **key_arguments(options, grows=grows)}
+    arguments["memory"] = options.pop("memory")
+    del options["ports"], options["max_frame"], options["keylog"]
+    return {"records": records, "exchanges": exchanges, "show_secrets": options.pop("show_secrets"), **arguments}
+
+
+def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
+    """The renderer for bodies that are only needed as JSON; None if they are needed as dicts, or without the kernel."""
+    if options.form != "json":
+        return None
+    from kafkasniff.native import kernel
+
+    found = kernel()
+    if found is None:
+        return None
+    from kafkasniff.enrich.plan import shows_nothing
+    from kafkasniff.kafka.messages.rendered import Renderer
+
+    return Renderer(found, options.bytes_form, shows_nothing, payload.hiding)
+
+
+def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The `inspector_options` that decide which bytes are messages, as arguments of `Inspector`."""
+    arguments = {"ports": options["ports"]}
+    if options["max_frame"] is not None:
+        arguments["max_frame"] = options["max_frame"]
+    return arguments
+
+
+def key_arguments(options: Mapping[str, Any], *, grows: bool = False) -> dict[str, Any]:
+    """The `inspector_options` that provide secrets, as arguments of `Inspector`. Raises UsageError.
+
+    Each call reads the key log again; `grows`: it is still being written.
+    """
+    path = options["keylog"]
+    if path is None:
+        return {}
+    if importlib.util.find_spec("cryptography") is None:
+        raise UsageError("--keylog needs the package cryptography: pip install 'kafkasniff[tls]'")
+    from kafkasniff.capture.timeline.key_log_file import open_key_log
+
+    return {"keys": open_key_log(path, grows=grows)}
+
+
+def make_catalog(options: dict[str, Any]) -> Catalog:
+    """A catalog with the names of `topic_ids_option`, which is removed from `options`. Raises UsageError."""
+    from kafkasniff.enrich import Catalog
+
+    path = options.pop("topic_ids")
+    if path is None:
+        return Catalog()
+    from kafkasniff.enrich.topic_ids import parse_topic_ids
+
+    return Catalog(parse_topic_ids(_text_of(path), path))
+
+
+def reads_twice(wanted: bool | None, captures: tuple[str, ...]) -> bool:
+    """Whether to read captures twice; None: if possible. Raises UsageError if it is required and impossible."""
+    if wanted is False:
+        return False
+    from kafkasniff.library import can_be_read_twice
+
+    once = next((name for name in captures if not can_be_read_twice(name)), None)
+    if wanted and once is not None:
+        raise UsageError(f"--two-pass: {'stdin' if once == '-' else once} can be read only once")
+    return once is None
+
+
+def _text_of(path: str) -> str:
+    """Contents of a text file named by an option. Raises UsageError."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_TOPIC_IDS + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise UsageError(f"cannot read {path}: {reason or error}") from error
+    if len(data) > MAX_TOPIC_IDS:
+        raise UsageError(f"{path} is longer than {MAX_TOPIC_IDS >> 20} MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: not UTF-8") from None
+
+
+def records_wanted(
+    options: OutputOptions, predicate: Predicate | None, *, shown: bool = True
+) -> Literal["full", "metadata", "batches"]:
+    """How far records have to be decoded for the output, if messages are `shown`, and for the filter.
+
+    Raises UsageError if the output excludes records that the filter needs.
+    """
+    wanted = options.records
+    if predicate is not None:
+        from kafkasniff.filters import needs_records
+
+        if needs_records(predicate):
+            if wanted is False:
+                raise UsageError("--filter refers to records, which --no-records skips")
+            return "full"
+    if not shown:
+        return "metadata"
+    if wanted is None:
+        if options.form == "text" and options.verbose <= 1:
+            return "metadata"  # lines show the metadata log, and names are learned from it
+        wanted = True
+    return "full" if wanted else "batches"
+
+
+def make_sink(
+    environment: Environment,
+    output: Output,
+    options: OutputOptions,
+    *,
+    captures: bool = False,
+    names: Mapping[str, str] | None = None,
+    payload: Payload | None = None,
+) -> TextSink | JsonSink:
+    """The sink for text or JSON lines.
+
+    `captures`: there are several, so show which one; `names`: address → name, for text;
+    `payload`: how payload is shown.
+    """
+    from kafkasniff.redact.payload import SHOWN
+
+    payload = SHOWN if payload is None else payload
+    if options.form == "json":
+        from kafkasniff.sinks.jsonl import JsonSink
+
+        terminal = output.is_stdout and environment.stdout_tty
+        return JsonSink(output, form=options.bytes_form, capture=captures, payload=payload, terminal=terminal)
+    from kafkasniff.sinks.text import TextSink
+
+    return TextSink(
+        output,
+        # `--records` requests them as `-vv` does.
+        verbosity=2 if options.records and options.verbose else options.verbose,
+        colour=environment.colour(options.color, to_stdout=output.is_stdout),
+        encoding=environment.encoding if output.is_stdout else "utf-8",
+        width=environment.width if output.is_stdout and environment.stdout_tty else DEFAULT_WIDTH,
+        captures=captures,
+        names=names,
+        payload=payload,
+    )

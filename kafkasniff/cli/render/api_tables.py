@@ -1,0 +1,234 @@
+"""Tables of `kafkasniff api` as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kafkasniff.kafka.apis.coverage import Count, Proof, version_ranges
+from kafkasniff.kafka.apis.dissectors import Api
+from kafkasniff.kafka.apis.releases import Spoken, first_release, is_stable, removed_in
+from kafkasniff.kafka.schema.definition import DataDefinition, FieldDefinition, Versions
+from kafkasniff.kafka.schema.enums import enum_by_name
+from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.schema import Schema
+
+__all__ = ["api_list", "coverage_table", "definition_page", "release_counts", "release_table", "version_page"]
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def api_list(apis: Sequence[Api]) -> Table:
+    """All APIs, one per line."""
+    table = _table("key", "API", "versions", "flexible", "releases", right=["key"])
+    # Summaries get the remaining width and are truncated to it: one line per API.
+    table.expand = True
+    table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
+    for found in apis:
+        since = first_release(found.key, found.min_version) or ""
+        end = removed_in(found.key)
+        table.add_row(
+            str(found.key),
+            Text(found.name, style="bold"),
+            str(found.definition.versions),
+            "" if found.flexible_since is None else f"{found.flexible_since}+",
+            f"{since} until {end}" if end else since,
+            Text(found.summary, style="dim"),
+        )
+    return table
+
+
+def _head(found: Api | DataDefinition) -> Iterator[RenderableType]:
+    """Name, summary, and what all versions have in common."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    if isinstance(found, Api):
+        yield Text.assemble((found.name, "bold"), f"  key {found.key}")
+        yield Text(found.summary)
+        table.add_row("versions", str(found.definition.versions))
+        table.add_row("flexible", str(found.definition.flexible))
+        table.add_row("listeners", ", ".join(found.listeners))
+        if found.former_names:
+            table.add_row("formerly", ", ".join(found.former_names))
+        if (end := removed_in(found.key)) is not None:
+            table.add_row("removed in", end)
+    else:
+        yield Text.assemble((found.message.name, "bold"), f"  {found.kind}")
+        yield Text(found.summary)
+        if found.id is not None:
+            table.add_row("id", str(found.id))
+        table.add_row("versions", str(found.message.versions))
+        table.add_row("flexible", str(found.message.flexible))
+        if any(found.releases):
+            table.add_row("releases", "-".join(found.releases))
+    yield table
+
+
+def definition_page(found: Api | DataDefinition) -> Iterator[RenderableType]:
+    """One API or structure, over all its versions."""
+    yield from _head(found)
+    messages = [("", found.message)] if isinstance(found, DataDefinition) else []
+    if isinstance(found, Api):
+        releases = groupby(found.versions, key=lambda version: first_release(found.key, version) or "no release")
+        known = [f"{Versions(versions[0], versions[-1])} in {name}" for name, [*versions] in releases]
+        yield Text("first released  " + ", ".join(known))
+        messages = [("request", found.definition.request), ("response", found.definition.response)]
+    enums: dict[str, None] = {}
+    for title, message in messages:
+        yield ""
+        if title:
+            yield Text(title, style="bold")
+        if not message.fields:
+            yield Text("  no fields")
+            continue
+        table = _table("  field", "type", "versions", "")
+        for depth, field in _flat(message.fields):
+            table.add_row(
+                Text("  " * (depth + 1) + field.name),
+                _type(field.type, field.array, field.nullable.low <= field.nullable.high),
+                str(field.versions),
+                _notes(field, "" if field.nullable in (field.versions, _NEVER) else f"null in {field.nullable}"),
+            )
+            if field.enum:
+                enums[field.enum] = None
+        yield table
+    yield from _enums(enums)
+
+
+_NEVER = Versions(0, -1)
+
+
+def version_page(found: Api | DataDefinition, version: int, schemas: Sequence[Schema]) -> Iterator[RenderableType]:
+    """One version: its fields in wire order, tagged ones last."""
+    name = found.name if isinstance(found, Api) else found.message.name
+    yield Text.assemble((name, "bold"), f"  version {version}")
+    yield Text(found.summary)
+    if isinstance(found, Api):
+        release = first_release(found.key, version)
+        since = "in no release" if release is None else f"first release {release}"
+        stable = "" if release is None or is_stable(found.key, version) else " (never stable)"
+        yield Text(f"{since}{stable}, {'flexible' if schemas[0].flexible else 'not flexible'}")
+    enums: dict[str, None] = {}
+    titles = ["request", "response"] if isinstance(found, Api) else [""]
+    for title, schema in zip(titles, schemas, strict=True):
+        yield ""
+        if isinstance(found, Api):
+            header = found.request_header(version) if title == "request" else found.response_header(version)
+            yield Text.assemble((title, "bold"), f"  header {header}")
+        if not (schema.root.fields or schema.root.tagged):
+            yield Text("  no fields")
+            continue
+        table = _table("  field", "type", "")
+        for depth, field in _flat_layout(schema.root):
+            table.add_row(
+                Text("  " * (depth + 1) + field.name), _type(field.type, field.array, field.nullable), _notes(field, "")
+            )
+            if field.enum:
+                enums[field.enum] = None
+        yield table
+    yield from _enums(enums)
+
+
+def _flat(fields: Sequence[FieldDefinition], depth: int = 0) -> Iterator[tuple[int, FieldDefinition]]:
+    for field in fields:
+        yield depth, field
+        yield from _flat(field.fields, depth + 1)
+
+
+def _flat_layout(struct: Struct, depth: int = 0) -> Iterator[tuple[int, Field]]:
+    for field in (*struct.fields, *struct.tagged):
+        yield depth, field
+        if field.struct is not None:
+            yield from _flat_layout(field.struct, depth + 1)
+
+
+def _type(name: str, array: bool, nullable: bool) -> str:
+    """The type in the notation of the definition files."""
+    text = ("[]" if array else "{}") if name == "struct" else ("[]" if array else "") + name
+    return text + "?" if nullable else text
+
+
+def _notes(field: FieldDefinition | Field, null: str) -> Text:
+    notes = [null] if null else []
+    if field.tag is not None:
+        notes.append(f"tag {field.tag}")
+    if field.entity:
+        notes.append(field.entity)
+    if field.entity_by is not None:
+        names = " or ".join(entity for _, entity in field.entity_by.entities)
+        notes.append(f"{names} by {field.entity_by.field}")
+    if field.enum:
+        notes.append(f"enum {field.enum}")
+    if field.default is not None:
+        notes.append(f"default {field.default or 'empty'}")
+    if field.payload or field.type == "records":
+        notes.append("payload")
+    if field.nests is not None:
+        notes.append(f"nests {field.nests}")
+    if field.unaligned:
+        notes.append("unaligned")
+    if field.whole:
+        notes.append("whole")
+    if field.secret != "no":
+        notes.append("secret" if field.secret == "value" else "secret by its name")
+    return Text(", ".join(notes), style="dim")
+
+
+def _enums(names: dict[str, None]) -> Iterator[RenderableType]:
+    """The enums that fields refer to, one per line."""
+    if not names:
+        return
+    yield ""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name in names:
+        enum = enum_by_name(name)
+        if enum is not None:
+            values = (v.name if v.text == v.name else f"{v.text} {v.name}" for v in enum.values)
+            table.add_row(f"enum {name}", ", ".join(values))
+    yield table
+
+
+def release_table(release: str, rows: Sequence[tuple[int, str, Spoken]]) -> Table:
+    """API versions of a release: rows of key, name and versions."""
+    table = _table("key", "API", f"versions in {release}", "", right=["key"])
+    for key, name, versions in rows:
+        note = "" if versions.unstable is None else f"version {versions.unstable} needs an opt-in"
+        table.add_row(str(key), Text(name, style="bold"), str(versions), Text(note, style="dim"))
+    return table
+
+
+def coverage_table(rows: Sequence[tuple[Api, Sequence[Proof | None]]]) -> Table:
+    """Rows of an API and the proof of each of its versions; None if a version is not proven."""
+    table = _table(
+        "key", "API", "defined", "proven", "vectors", "captures", "not proven", right=["key", "defined", "proven"]
+    )
+    for found, proofs in rows:
+        by_version = list(zip(found.versions, proofs, strict=True))
+        table.add_row(
+            str(found.key),
+            Text(found.name, style="bold"),
+            str(len(proofs)),
+            str(sum(proof is not None for proof in proofs)),
+            version_ranges(version for version, proof in by_version if proof is not None and proof.vectors),
+            version_ranges(version for version, proof in by_version if proof is not None and proof.captures),
+            version_ranges(version for version, proof in by_version if proof is None),
+        )
+    return table
+
+
+def release_counts(counts: Sequence[Count]) -> Table:
+    """How many of the pairs that each release added are proven."""
+    table = _table(*(columns := ("pairs since", "defined", "proven", "vectors", "captures")), right=columns[1:])
+    for since, *numbers in counts:
+        table.add_row(since, *map(str, numbers))
+    return table

@@ -1,0 +1,73 @@
+"""Numbers as in `decode`, for answers about captures that have the keys of tables instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, reads_twice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkasniff.engine.inspector import Output
+
+__all__ = ["with_numbers"]
+
+
+def with_numbers(
+    environment: Environment, answer: pa.Table, captures: tuple[str, ...], options: Mapping[str, Any], *, text: bool
+) -> pa.Table:
+    """The answer with columns `connection` and `exchange` in place of the keys of the tables.
+
+    `options`: those of framing; `text`: write `#17` and `conn 3`. The captures are read again; the columns are null if
+    that is not possible. Raises CaptureError, UsageError, Interrupted.
+    """
+    import pyarrow as pa
+
+    names = answer.schema.names
+    if "connection_id" not in names:
+        return answer
+    again = reads_twice(None, captures)
+    if text and not again:
+        return answer
+    from kafkasniff.analysis.detectors.numbers import Numbers
+
+    numbers = Numbers()
+    if again and answer.num_rows:
+        arguments = {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
+        for events in read_again(environment, captures, arguments, exchanges="exchange_id" in names):
+            numbers.feed(events)
+    ids = answer.column("connection_id").to_pylist()
+    found: dict[str, list[int | None]] = {"connection": [numbers.connection(one) for one in ids]}
+    if "exchange_id" in names:
+        ordinals = answer.column("exchange_id").to_pylist()
+        found["exchange"] = [numbers.exchange(one, ordinal) for one, ordinal in zip(ids, ordinals, strict=True)]
+    if not text:
+        for name, values in found.items():
+            answer = answer.append_column(name, pa.array(values, pa.int64()))
+        return answer
+    for name, mark in (("connection", "conn "), ("exchange", "#")):
+        if name in found:
+            shown = [None if value is None else f"{mark}{value}" for value in found[name]]
+            place = names.index(f"{name}_id")
+            answer = answer.set_column(place, name, pa.array(shown, pa.string()))
+    return answer
+
+
+def read_again(
+    environment: Environment, captures: tuple[str, ...], arguments: Mapping[str, Any], *, exchanges: bool = True
+) -> Iterator[list[Output]]:
+    """Events of captures that are read a second time, without bodies and records; `arguments`: those of `Inspector`.
+
+    Raises CaptureError, Interrupted.
+    """
+    from kafkasniff.capture import open_captures
+    from kafkasniff.engine.inspector import Inspector
+
+    inspector = Inspector(exchanges=exchanges, connections=True, headers=True, records="skip", **arguments)
+    with open_captures(captures, stdin=environment.stdin) as source:
+        for batch in source:
+            yield from inspector.feed_slices(batch)
+    yield from inspector.close_slices()

@@ -1,0 +1,296 @@
+"""The screen of `kafkasniff diff`: both sides, the number of differences, then a table for each list that has some.
+
+All text from the wire goes through `word`. Percentages are shown only for numbers that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkasniff.analysis.comparison.answer import (
+    SECTIONS,
+    Answer,
+    Batching,
+    Change,
+    Client,
+    Compared,
+    Error,
+    Latency,
+    Shift,
+    Software,
+)
+from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.sinks.summaries.phrases import amount, few
+from kafkasniff.text.printable import printable, word
+from kafkasniff.text.times import clock_time, date_of, duration
+
+__all__ = ["diff_text"]
+
+MIDDLE: Final = 92
+WIDE: Final = 108
+HUGE: Final = 132
+VAST: Final = 156
+"""Width from which optional columns are shown: API names have up to 28 characters, a percentile takes 22."""
+MAX_NAMES: Final = 4
+"""Versions, codecs, addresses or kinds of software shown per row and side."""
+
+_VERDICTS: Final = {
+    "slower": "slower",
+    "faster": "faster",
+    "slower-tail": "slower tail",
+    "faster-tail": "faster tail",
+    "same": "same",
+    "unclear": "too few",
+}
+
+
+class _Column(NamedTuple):
+    """A column of a table."""
+
+    heading: str
+    cell: Callable[[Any], str]
+    number: bool = False
+    least: int = 0
+    """Minimum width of the screen for this column."""
+    most: int = 1 << 16
+    """Width from which another column replaces this one."""
+
+
+def diff_text(answer: Answer, sources: Sequence[str], *, top: int, everything: bool, width: int, coloured: bool) -> str:
+    """The screen, `width` columns wide, with ANSI codes if `coloured`; `everything`: also rows that do not differ."""
+    from rich.console import RenderableType
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    lines = [*_side("before", sources[0], answer.before), *_side("after ", sources[1], answer.after), _found(answer)]
+    shown: list[RenderableType] = [Text(line, overflow="fold") for line in lines]
+    for name in SECTIONS:
+        rows = [row for row in getattr(answer, name) or [] if everything or row.differs]
+        if not rows:
+            continue
+        columns = [one for one in _TABLES[name] if one.least <= width < one.most]
+        columns = [one for one in columns if any(one.cell(row) for row in rows[:top])]
+        if everything:
+            columns = [_Column("", lambda row: "*" if row.differs else ""), *columns]
+        table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+        for column in columns:
+            if column.number:
+                table.add_column(column.heading, justify="right", no_wrap=True, overflow="ellipsis")
+            else:
+                table.add_column(column.heading, overflow="fold")
+        for row in rows[:top]:
+            table.add_row(*(Text(column.cell(row)) for column in columns))
+        shown += [Text(), Text(name.capitalize(), style="bold"), Padding(table, (0, 0, 0, 2))]
+        if len(rows) > top:
+            shown.append(Text(f"  and {len(rows) - top:,} more (--top)"))
+    return as_text(shown, width=width, coloured=coloured)
+
+
+def _side(name: str, source: str, side: Compared) -> Iterable[str]:
+    yield f"{name}  {printable(source)}"
+    line = f"{side.exchanges:,} exchange{'' if side.exchanges == 1 else 's'}"
+    if side.first is not None and side.last is not None:
+        ends = clock_time(side.last)
+        if date_of(side.first) != date_of(side.last):
+            ends = f"{date_of(side.last)} {ends}"
+        span = f"{date_of(side.first)} {clock_time(side.first)} to {ends} UTC"
+        line = f"{span}, {duration(side.last - side.first)}, {line}"
+    yield f"        {line}"
+
+
+def _found(answer: Answer) -> str:
+    counts = {name: number for name, number in answer.differences.items() if number}
+    if not counts:
+        return f"no differences in {', '.join(answer.differences)}" if answer.differences else "nothing was compared"
+    whole = sum(counts.values())
+    parts = ", ".join(f"{number} in {name}" for name, number in counts.items())
+    return f"{whole} difference{'' if whole == 1 else 's'}: {parts}"
+
+
+# -- cells ------------------------------------------------------------------------------------------------------------
+
+
+def _pair(before: str, after: str) -> str:
+    return before if before == after else f"{before or '-'} → {after or '-'}"
+
+
+def _counts(row: Any) -> str:
+    return f"{row.before:,} → {row.after:,}"
+
+
+def _only(before: object, after: object) -> str:
+    """Text for an entry that only one side has."""
+    if before and not after:
+        return "gone"
+    return "new" if after and not before else ""
+
+
+def _percent(change: float | None) -> str:
+    if change is None:
+        return "from 0"
+    return f"{change:+.0%}" if change < 10 else f"{1 + change:.0f}-fold"
+
+
+def _change(name: str, shown: Callable[[float], str]) -> Callable[[Any], str]:
+    def cell(row: Any) -> str:
+        change: Change = getattr(row, name)
+        if change.before is None and change.after is None:
+            return ""
+        before, after = ("-" if one is None else shown(one) for one in (change.before, change.after))
+        if before == after == shown(0.0):
+            return ""
+        text = _pair(before, after)
+        return f"{text} ({_percent(change.change)})" if change.differs else text
+
+    return cell
+
+
+def _rate(value: float) -> str:
+    return f"{_number(value)}/s"
+
+
+def _number(value: float) -> str:
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.2g}" if value < 10 else f"{value:.3g}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.2%}" if 0 < value < 0.1 else f"{value:.0%}"
+
+
+def _bytes(value: float) -> str:
+    return amount(round(value))
+
+
+def _percentile(name: str, *, percent: bool = True) -> Callable[[Latency], str]:
+    def cell(row: Latency) -> str:
+        shift: Shift = getattr(row, name)
+        before, after = duration(shift.before_us * 1000), duration(shift.after_us * 1000)
+        # A unit that both share is shown once.
+        number, _, unit = before.rpartition(" ")
+        text = f"{number if after.endswith(f' {unit}') else before} → {after}"
+        return f"{text} ({_percent(shift.change)})" if percent and shift.differs and row.differs else text
+
+    return cell
+
+
+def _limits(row: Latency) -> str:
+    if row.p50.low_us is None or row.p50.high_us is None:
+        return ""
+    return f"{_signed(row.p50.low_us)} to {_signed(row.p50.high_us)}"
+
+
+def _signed(microseconds: float) -> str:
+    text = duration(round(microseconds * 1000))
+    return text if microseconds < 0 else f"+{text}"
+
+
+def _slower(row: Latency) -> str:
+    return "" if row.slower is None else f"{row.slower:.0%}"
+
+
+def _p(row: Latency) -> str:
+    p = row.tail_p if row.verdict in ("slower-tail", "faster-tail") else row.p
+    if p is None:
+        return ""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _spans(versions: Sequence[int]) -> str:
+    """`0, 4-9`."""
+    spans: list[list[int]] = []
+    for version in versions:
+        if spans and version == spans[-1][1] + 1:
+            spans[-1][1] = version
+        else:
+            spans.append([version, version])
+    return few([str(low) if low == high else f"{low}-{high}" for low, high in spans], shown=MAX_NAMES)
+
+
+def _codecs(row: Batching) -> str:
+    return _pair(*(few([word(one) for one in side], shown=MAX_NAMES) for side in (row.codecs_before, row.codecs_after)))
+
+
+def _software(row: Client) -> str:
+    return _pair(*(_names(side) for side in (row.software_before, row.software_after)))
+
+
+def _names(kinds: Sequence[Software]) -> str:
+    names = [
+        " ".join(word(part) for part in (one.software_name, one.software_version) if part is not None) for one in kinds
+    ]
+    return few(names, shown=MAX_NAMES)
+
+
+def _addresses(side: Sequence[str]) -> str:
+    return few([printable(one) for one in side], shown=MAX_NAMES)
+
+
+def _error(row: Error) -> str:
+    return word(row.name) if row.name is not None else "(unknown)"
+
+
+_API: Final = _Column("API", lambda row: word(row.api))
+_TOPIC: Final = _Column("topic", lambda row: word(row.topic))
+_SIDES: Final = _Column("", lambda row: _only(row.before, row.after))
+
+_TABLES: Final[dict[str, list[_Column]]] = {
+    "versions": [_API, _SIDES, _Column("spoken", lambda row: _pair(_spans(row.before), _spans(row.after)))],
+    "rates": [
+        _API,
+        _SIDES,
+        _Column("exchanges", _counts, number=True),
+        _Column("a second", _change("per_second", _rate), number=True),
+    ],
+    "latency": [
+        _API,
+        _Column("", lambda row: _VERDICTS[row.verdict]),
+        _Column("p50", _percentile("p50", percent=False), number=True, most=MIDDLE),
+        _Column("p50", _percentile("p50"), number=True, least=MIDDLE),
+        _Column("shift of p50", _limits, number=True, least=HUGE),
+        _Column("p90", _percentile("p90"), number=True, least=VAST),
+        _Column("p99", _percentile("p99", percent=False), number=True, most=MIDDLE),
+        _Column("p99", _percentile("p99"), number=True, least=MIDDLE),
+        _Column("slower", _slower, number=True, least=WIDE),
+        _Column("p", _p, number=True, least=WIDE),
+    ],
+    "sizes": [
+        _API,
+        _Column("requests", _change("request_bytes", _bytes), number=True),
+        _Column("responses", _change("response_bytes", _bytes), number=True),
+    ],
+    "errors": [
+        _API,
+        _Column("code", lambda row: str(row.code), number=True),
+        _Column("error", _error),
+        _SIDES,
+        _Column("exchanges", _counts, number=True),
+        _Column("share", _change("share", _share), number=True),
+    ],
+    "topics": [
+        _TOPIC,
+        _Column("produced", _change("produced_per_second", _rate), number=True),
+        _Column("fetched", _change("fetched_per_second", _rate), number=True),
+    ],
+    "batching": [
+        _TOPIC,
+        _Column("batches", _counts, number=True, least=MIDDLE),
+        _Column("records per batch", _change("records_per_batch", _number), number=True),
+        _Column("bytes per batch", _change("bytes_per_batch", _bytes), number=True),
+        _Column("codecs", _codecs),
+    ],
+    "clients": [
+        _Column("client id", lambda row: word(row.client_id)),
+        _SIDES,
+        _Column("exchanges", _counts, number=True),
+        _Column("software", _software),
+    ],
+    "brokers": [
+        _Column("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
+        _SIDES,
+        _Column("address", lambda row: _pair(_addresses(row.before), _addresses(row.after))),
+    ],
+}

@@ -1,0 +1,32 @@
+"""Rich's tables as plain text, for files as well as terminals."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["as_text"]
+
+
+def as_text(parts: Iterable[RenderableType], *, width: int, coloured: bool) -> str:
+    """Renderables, one below the other, as lines of at most `width` columns."""
+    from rich.console import Console
+
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        width=width,
+        force_terminal=coloured,
+        color_system="standard" if coloured else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    for one in parts:
+        console.print(one)
+    # Rich pads columns to their width, which is only noise in a file.
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"

@@ -1,0 +1,187 @@
+"""The aggregate result of `kafkasniff timing`: groups, the slowest exchanges, and where captures were made."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from kafkasniff.analysis.detectors.numbers import Numbers
+from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows
+from kafkasniff.cli.render.waterfall import exchange_object
+from kafkasniff.enrich import Catalog
+from kafkasniff.model import Endpoint
+from kafkasniff.timing import PARTS, Timed
+from kafkasniff.timing.vantage import Span, Vantages
+
+__all__ = ["Group", "Measure", "TimingAnswer", "slowness"]
+
+ROWS: Final = 1024
+"""Exchanges that are counted together."""
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """One part of the time, over the exchanges in which it took any."""
+
+    count: int
+    total_us: int
+    p50_us: int
+    p90_us: int
+    p99_us: int
+    max_us: int
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The exchanges of one API, client, or other dimension."""
+
+    keys: dict[str, Any]
+    exchanges: int
+    timed: int
+    """Exchanges with both messages and their times."""
+    duration: Measure
+    latency: Measure
+    parts: dict[str, Measure]
+    """Parts by name, without those that took no time."""
+    trouble: dict[str, int]
+    """Transport trouble by whose packets and kind, without zero counts."""
+
+
+def slowness(timed: Timed) -> int | None:
+    """Duration of an exchange without the wait that it asked for, in ns; None if unknown."""
+    marks, parts = timed.marks, timed.parts
+    if marks is None or parts.broker is None:
+        return None
+    return marks.response_done - marks.request_first - (parts.wait or 0)
+
+
+class TimingAnswer:
+    """Collects exchanges of captures; rows of exports go to `timing` directly."""
+
+    def __init__(self, timing: Timing, *, slowest: int) -> None:
+        self.timing = timing
+        self.no_bodies = 0
+        """Some exports have no bodies, so the waits that requests asked for are unknown."""
+        self.exports = 0
+        self.captured = False
+        """Captures were read."""
+        self.vantages = Vantages()
+        self._numbers = Numbers()
+        self._slowest = slowest
+        self._heap: list[tuple[int, int, Timed]] = []
+        self._rows: list[Timed] = []
+        self._catalog: Catalog | None = None
+        self._forgotten = 0
+
+    @property
+    def by_topic(self) -> bool:
+        """Whether topic names are needed."""
+        return "topic" in self.timing.parameters.by
+
+    def take(self, timed: Iterable[Timed]) -> None:
+        """Add exchanges of captures, in order."""
+        by_connection = "connection" in self.timing.parameters.by
+        for one in timed:
+            self._rows.append(one)
+            self.vantages.take(one)
+            if by_connection:
+                self._numbers.note(one.exchange.connection_id, one.exchange.connection)
+            slow = slowness(one)
+            if slow is not None and self._slowest:
+                # Among equally slow ones the first wins.
+                entry = (slow, -one.exchange.exchange, one)
+                if len(self._heap) < self._slowest:
+                    heapq.heappush(self._heap, entry)
+                elif entry[:2] > self._heap[0][:2]:
+                    heapq.heapreplace(self._heap, entry)
+        if len(self._rows) >= ROWS:
+            self._count()
+
+    def _count(self) -> None:
+        if self._rows:
+            self.timing.update(timed_rows(self._rows, topics=self.by_topic), "timed")
+            self._rows = []
+
+    def close(self, catalog: Catalog, *, forgotten: int) -> None:
+        """End of captures; `catalog`: names learned from them; `forgotten`: connections that the watch evicted."""
+        self._count()
+        self.captured = True
+        self._catalog = catalog
+        self._forgotten = forgotten
+
+    @property
+    def slowest(self) -> list[Timed]:
+        """The slowest exchanges, slowest first."""
+        return [timed for _, _, timed in sorted(self._heap, key=lambda entry: entry[:2], reverse=True)]
+
+    def groups(self) -> list[Group]:
+        """Groups, those with the most time first."""
+        return [self._group(row) for row in self.timing.result().to_pylist()]
+
+    def _group(self, row: dict[str, Any]) -> Group:
+        measures = {name: self._measure(row, name) for name in MEASURES}
+        keys = {name: row[name] for name, _ in self.timing.dimensions.fields}
+        if keys.get("broker") is not None and keys["broker_id"] is None:
+            keys["broker_id"] = self._broker_id(keys["broker"])
+        if "connection_id" in keys:
+            keys["connection"] = self._numbers.connection(keys["connection_id"])
+        parts = {name: measures[name] for name in ("transfer", *PARTS, "throttled", "may_wait") if measures[name].count}
+        trouble = {"retransmits": row["retransmits"]}
+        trouble |= {name: row[name] for name in (one.replace("_ns", "_us") for one in TROUBLE)}
+        return Group(
+            keys,
+            row["exchanges"],
+            row["timed"],
+            measures["duration"],
+            measures["latency"],
+            parts,
+            {name: value for name, value in trouble.items() if value},
+        )
+
+    @staticmethod
+    def _measure(row: dict[str, Any], name: str) -> Measure:
+        durations = (row[f"{name}_{one}_us"] for one in ("total", "p50", "p90", "p99", "max"))
+        return Measure(row[f"{name}_count"], *durations)
+
+    def _broker_id(self, broker: str) -> int | None:
+        address, _, port = broker.rpartition(":")
+        if self._catalog is None:
+            return None
+        return self._catalog.broker_id(Endpoint(address.strip("[]"), int(port)))
+
+    def notes(self) -> list[str]:
+        """Caveats that a reader of the result must know."""
+        found = self.timing.notes()
+        if self.exports:
+            found.append(
+                "exports lack packets between exchanges and round trips, so think times and network times are "
+                "unknown (captures have them)"
+            )
+        if self.no_bodies:
+            found.append("exports without bodies: waits that requests ask for count as broker time")
+        if self._forgotten:
+            found.append(f"the packets of {self._forgotten:,} connections were forgotten before the end")
+        return found
+
+    def json(self) -> dict[str, Any]:
+        """The result as JSON (docs/timing.md)."""
+        vantages = self.vantages
+        seen = None
+        if self.captured:
+            near: dict[str, int] = {**vantages.counts, "unknown": vantages.unknown}  # type: ignore[dict-item]
+            seen = {
+                "connections": vantages.connections,
+                "near": near,
+                "broker_round_trip": _span(vantages.to_broker),
+                "client_round_trip": _span(vantages.to_client),
+            }
+        return {
+            "captured": seen,
+            "groups": [msgspec.to_builtins(group) for group in self.groups()],
+            "slowest": [exchange_object(timed) for timed in self.slowest],
+        }
+
+
+def _span(span: Span | None) -> dict[str, int] | None:
+    return None if span is None else {"min_us": span.low // 1000, "max_us": span.high // 1000}

@@ -1,0 +1,158 @@
+"""The screen of `kafkasniff timing`: shares of the parts per group, and the slowest exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.cli.render.timing_answer import Group, TimingAnswer, slowness
+from kafkasniff.cli.render.waterfall import largest, who
+from kafkasniff.text.printable import cut, printable, word
+from kafkasniff.text.times import duration
+from kafkasniff.timing.vantage import Span
+
+__all__ = ["timing_text"]
+
+MAX_ROWS: Final = 60
+"""Groups shown; JSON has all."""
+MAX_NAME: Final = 60
+"""Maximum width of a group's name."""
+NAME_WIDTH: Final = 20
+"""Minimum width of a group's name, if it is that long."""
+
+_HEADINGS: Final = {
+    "transfer": "transfer",
+    "request": "request",
+    "resent": "lost",
+    "behind": "in line",
+    "muted": "muted",
+    "held": "held",
+    "network": "network",
+    "wait": "asked wait",
+    "broker": "broker",
+    "may_wait": "maybe wait",
+    "response": "response",
+}
+"""Parts between the first byte of a request and the last byte of its response; `may_wait` is a part of `broker`."""
+_TITLES: Final = {"api": "API", "api_version": "version", "client_id": "client", "client_ip": "address"}
+_NEAR: Final = {
+    "client": "near the client",
+    "broker": "near the broker",
+    "between": "between the two",
+    "anywhere": "with both ends next to each other",
+}
+
+
+def timing_text(answer: TimingAnswer, sources: Sequence[str], *, width: int, coloured: bool) -> str:
+    """The screen, `width` columns wide, with ANSI codes if `coloured`."""
+    from rich.console import RenderableType
+    from rich.padding import Padding
+    from rich.text import Text
+
+    groups = answer.groups()
+    shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, groups, sources)]
+    if groups:
+        shown += [Text(), Text("Shares of the time from a request's first byte to its response's last", style="bold")]
+        shown.append(Padding(_groups(groups[:MAX_ROWS]), (0, 0, 0, 2)))
+        if len(groups) > MAX_ROWS:
+            shown.append(Text(f"  and {len(groups) - MAX_ROWS:,} more (--format json)"))
+    slowest = answer.slowest
+    if slowest:
+        shown += [Text(), Text("Slowest exchanges, without the waits that they asked for (--exchange N)", style="bold")]
+        shown.append(Padding(_slowest(slowest), (0, 0, 0, 2)))
+    return as_text(shown, width=width, coloured=coloured)
+
+
+def _heading(answer: TimingAnswer, groups: Sequence[Group], sources: Sequence[str]) -> list[str]:
+    lines = [", ".join(printable(one) for one in sources)]
+    timed = sum(group.timed for group in groups)
+    whole = sum(group.duration.total_us for group in groups)
+    exchanges = sum(group.exchanges for group in groups)
+    counted = "" if not answer.by_topic else " (an exchange with several topics counts for each)"
+    lines.append(f"{exchanges:,} exchanges{counted}, {timed:,} of them timed: {duration(whole * 1000)} in all")
+    vantages = answer.vantages
+    if vantages.connections:
+        places = [f"{vantages.counts[name]:,} {_NEAR[name]}" for name in _NEAR if name in vantages.counts]
+        if vantages.unknown:
+            places.append(f"{vantages.unknown:,} without a handshake")
+        lines.append(f"captured: {vantages.connections:,} connections, {', '.join(places)}")
+        if vantages.to_broker is not None and vantages.to_client is not None:
+            lines.append(
+                f"round trips from there, by handshakes: to brokers {_range(vantages.to_broker)}, "
+                f"to clients {_range(vantages.to_client)}"
+            )
+    return lines
+
+
+def _range(span: Span) -> str:
+    low, high = duration(span.low), duration(span.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def _groups(groups: Sequence[Group]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    parts = [name for name in _HEADINGS if any(_percent(group, name) >= 1 for group in groups)]
+    thinks = any("think" in group.parts for group in groups)
+    rows = [_names(group) for group in groups]
+    for name in rows[0]:
+        # Long names wrap, but not into narrow stripes.
+        longest = max(len(row[name]) for row in rows)
+        table.add_column(name, overflow="fold", min_width=min(longest, NAME_WIDTH))
+    for heading in ("count", "p50", "p99", "max", *(_HEADINGS[name] for name in parts)):
+        table.add_column(heading, justify="right", no_wrap=True, overflow="ellipsis")
+    if thinks:
+        table.add_column("client p50", justify="right", no_wrap=True, overflow="ellipsis")
+    for group, names in zip(groups, rows, strict=True):
+        cells = [cut(value, MAX_NAME) for value in names.values()]
+        whole = group.duration
+        cells.append(f"{group.exchanges:,}")
+        cells += [duration(value * 1000) if whole.count else "" for value in (whole.p50_us, whole.p99_us, whole.max_us)]
+        for name in parts:
+            percent = _percent(group, name)
+            cells.append(f"{percent:.0f}%" if percent >= 1 else "<1%" if percent else "")
+        if thinks:
+            think = group.parts.get("think")
+            cells.append("" if think is None else duration(think.p50_us * 1000))
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _percent(group: Group, name: str) -> float:
+    """Percentage of a part in the group's time."""
+    part = group.parts.get(name)
+    return 0.0 if part is None or not group.duration.total_us else 100 * part.total_us / group.duration.total_us
+
+
+def _names(group: Group) -> dict[str, str]:
+    """The columns that identify the group, escaped."""
+    keys = dict(group.keys)
+    number = keys.pop("broker_id", None)
+    if number is not None and "broker" in keys:
+        keys["broker"] = f"{number} ({keys['broker']})"
+    id_ = keys.pop("connection_id", None)
+    if "api" in keys and keys["api"] is None:
+        keys["api"] = "(request not seen)"
+    shown = {name: "" if value is None else word(value) for name, value in keys.items()}
+    if keys.get("broker") is not None:
+        shown["broker"] = printable(keys["broker"])
+    if id_ is not None:
+        # Rows of an export only have the key of its tables.
+        shown["connection"] = f"connection_id {id_}" if keys["connection"] is None else f"conn {keys['connection']}"
+    return {_TITLES.get(name, name): value for name, value in shown.items()}
+
+
+def _slowest(slowest: Sequence[Any]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading, right in (("exchange", True), ("what", False), ("time", True), ("most of it", False)):
+        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    for timed in slowest:
+        cells = (f"#{timed.exchange.exchange}", who(timed), duration(slowness(timed) or 0), largest(timed))
+        table.add_row(*(Text(cell) for cell in cells))
+    return table

@@ -1,0 +1,1 @@
+"""What commands run with: inputs, progress, jobs, outputs, live screens."""

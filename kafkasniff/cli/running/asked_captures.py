@@ -1,0 +1,87 @@
+"""Questions about captures: they are exported into a temporary folder, which the question then reads.
+
+So the answer equals that for an export, however late names are learned, and memory does not grow with the captures.
+Only the tables that the question reads are written, and bodies are decoded only if it reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog
+from kafkasniff.cli.running.usual_jobs import usual_jobs
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis import Accumulator
+    from kafkasniff.cli.running.progress import Progress
+
+__all__ = ["exported"]
+
+_BODIES: Final = frozenset({"request_body", "response_body"})
+
+
+@contextlib.contextmanager
+def exported(
+    environment: Environment,
+    captures: Sequence[str],
+    question: Accumulator[Any],
+    options: dict[str, Any],
+    *,
+    quiet: bool,
+) -> Iterator[tuple[str, bool]]:
+    """A temporary export of the tables that a question reads, and whether a capture is broken.
+
+    `options` are those of framing and topic ids. Raises CaptureError, OutputError, UsageError.
+    """
+    from kafkasniff.cli.running.pipeline import summary_line
+    from kafkasniff.cli.running.progress import Progress, wants_progress
+    from kafkasniff.tables.exports.options import ExportOptions
+    from kafkasniff.tables.exports.run import export
+    from kafkasniff.tables.exports.shard import Hooks
+
+    reads = question.reads()
+    arguments = framing_arguments(options)
+    wanted = ExportOptions(
+        tables=tuple(reads),
+        bodies=any(not _BODIES.isdisjoint(reading.columns) for reading in reads.values()),
+        ports=tuple(sorted(set(arguments.pop("ports")))),
+        **arguments,
+    )
+    key_arguments(options)  # report an unreadable file before anything is written
+    given = make_catalog(options).given
+    shown: list[Progress] = []
+    shows = wants_progress(environment, to_terminal=False, quiet=quiet)
+
+    def part() -> None:
+        for progress in shown:
+            progress.update()
+
+    hooks = Hooks(
+        opened=(lambda source: shown.append(Progress(environment, source))) if shows else None,
+        part=part,
+        stdin=environment.stdin,
+    )
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-") as folder:
+        place = Path(folder) / "tables"
+        try:
+            result = export(
+                captures,
+                place,
+                wanted,
+                given=given,
+                jobs=usual_jobs(captures),
+                hooks=hooks,
+                keylog=options["keylog"],
+                memory=options["memory"],
+            )
+        finally:
+            for progress in shown:
+                progress.clear()
+        if not quiet:
+            environment.say(summary_line(result.summary))
+        yield str(place), result.broken

@@ -1,0 +1,141 @@
+"""Reads the captures of a command line into a consumer of rows (`exports.counted`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafkasniff.cli.environment import Environment, Interrupted
+from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog, reads_twice
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkasniff.engine.inspector import Output
+    from kafkasniff.filters import Predicate
+    from kafkasniff.model import Message
+    from kafkasniff.tables.exports.options import ExportOptions
+    from kafkasniff.tables.rows.resolve import Names
+
+__all__ = ["Captures", "Taker"]
+
+_TABLES: Final = ("exchanges", "records", "connections", "problems")
+
+
+class Taker(Protocol):
+    """Consumer of rows: an `Overview`, or several consumers."""
+
+    def has(self, table: str) -> None:
+        """There is such a table, though it may have no rows."""
+
+    def update(self, batch: pa.RecordBatch, table: str = ...) -> None:
+        """Take rows of a table."""
+
+    def wants_body(self, message: Message) -> bool:
+        """Whether the body's JSON is needed."""
+
+
+class Captures:
+    """Passes the rows of captures to an overview or another taker.
+
+    `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events`: also receives
+    the inspector's events; `transport`: rows of that table are needed as well (`exports.transport`).
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        overview: Taker,
+        options: Mapping[str, Any],
+        predicate: Predicate | None,
+        *,
+        quiet: bool,
+        tables: tuple[str, ...] = _TABLES,
+        events: Callable[[Sequence[Output]], object] | None = None,
+        transport: bool = False,
+    ) -> None:
+        self._environment = environment
+        self._overview = overview
+        self._options = dict(options)
+        self._predicate = predicate
+        self._quiet = quiet
+        self._tables = tables
+        self._events = events
+        self._transport = transport
+        self.names: Names | None = None
+        """Names learned from the captures, after reading."""
+        self.broken = False
+        self.interrupt: Interrupted | None = None
+        """What interrupted the reading."""
+
+    def read(self, captures: tuple[str, ...]) -> None:
+        """Read all captures, or until a signal. Raises CaptureError, UsageError."""
+        from kafkasniff.capture import open_captures
+        from kafkasniff.cli.running.pipeline import shown_parts
+        from kafkasniff.cli.running.progress import Progress, wants_progress
+        from kafkasniff.tables.exports.counted import CountedRows
+
+        environment, overview, predicate = self._environment, self._overview, self._predicate
+        options, shows = self._export_options(), wants_progress(environment, to_terminal=False, quiet=self._quiet)
+        catalog = make_catalog(self._options)
+        if self._names_first(captures):
+            from kafkasniff.cli.running.pipeline import learn_names
+
+            arguments = {**framing_arguments(self._options), **key_arguments(self._options)}
+            arguments["memory"] = self._options["memory"]
+            learn_names(environment, catalog, captures, arguments, progress=shows)
+        rows = CountedRows(
+            options,
+            overview.update,
+            catalog=catalog,
+            wants_body=overview.wants_body,
+            predicate=predicate,
+            keys=key_arguments(self._options).get("keys"),
+            events=self._events,
+            transport=self._transport,
+            memory=self._options["memory"],
+        )
+        for table in options.tables:
+            overview.has(table)
+        with open_captures(captures, stdin=environment.stdin) as source:
+            try:
+                for part in shown_parts(source, Progress(environment, source) if shows else None):
+                    with environment.interrupts.held():
+                        rows.feed(part)
+            except Interrupted as interrupt:
+                self.interrupt = interrupt
+            self.broken = source.broken and self.interrupt is None
+        self.names = rows.end()
+
+    def end(self) -> None:
+        """The answer is written: re-raise the interrupt that ended the reading. Raises Interrupted."""
+        if self.interrupt is not None:
+            if not self._quiet:
+                self._environment.say("interrupted: the result covers only what was read")
+            raise self.interrupt
+
+    def _export_options(self) -> ExportOptions:
+        from kafkasniff.tables.exports.options import ExportOptions
+
+        asks = False
+        if self._predicate is not None:
+            from kafkasniff.filters import needs_records
+
+            asks = needs_records(self._predicate)
+        tables = self._tables
+        if self._options.get("no_records"):
+            if asks:
+                raise UsageError("--filter refers to records, which --no-records skips")
+            tables = tuple(one for one in tables if one != "records")
+        arguments = framing_arguments(self._options)
+        # Filters on records look at those in bodies.
+        return ExportOptions(tables=tables, records=asks, ports=tuple(sorted(set(arguments.pop("ports")))), **arguments)
+
+    def _names_first(self, captures: tuple[str, ...]) -> bool:
+        """A filter on topics needs their names when it is evaluated; otherwise names are added at the end."""
+        if self._predicate is None:
+            return False
+        from kafkasniff.filters import needs_topic_names
+
+        return needs_topic_names(self._predicate) and reads_twice(None, captures)

@@ -1,0 +1,235 @@
+"""The pipeline of decode, live and export: packets from a source through an inspector to a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.running.progress import Progress
+from kafkasniff.engine.inspector import Inspector, Shown
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.model import Connection, Exchange, Lines, Message, Problem, SaslToken, Summary
+from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+
+if TYPE_CHECKING:
+    from kafkasniff.capture import CaptureSource
+    from kafkasniff.filters import Selector
+
+__all__ = ["Event", "LineSink", "Parts", "Pipeline", "Sink", "learn_names", "shown_parts", "summary_line"]
+
+Event = Message | SaslToken | Exchange | Problem
+
+FIRST_ROWS: Final = 512
+MAX_ROWS: Final = 65_536
+MAX_BYTES: Final = 8 << 20
+"""A batch is processed in parts. The first is small, so that the first lines appear at once. All are bounded in packets
+and payload bytes, since the events of a part are held until they are written, and signals are deferred meanwhile."""
+
+
+class Sink(Protocol):
+    """Consumer of events."""
+
+    def write(self, event: Event) -> None:
+        """Take an event."""
+
+    def close(self) -> None:
+        """End of events."""
+
+
+class LineSink(Sink, Protocol):
+    """Consumer of events and lines."""
+
+    def write_lines(self, lines: Lines) -> None:
+        """Take finished lines, in turn with events."""
+
+
+class Parts:
+    """Cuts batches into parts that are small at first and grow."""
+
+    def __init__(self) -> None:
+        self._rows = FIRST_ROWS
+
+    def of(self, batch: PacketBatch) -> Iterator[PacketBatch]:
+        """The parts of the next batch."""
+        while len(batch) > 1:
+            rows = int(np.searchsorted(np.cumsum(batch.length[: self._rows], dtype=np.int64), MAX_BYTES)) + 1
+            if rows >= len(batch):
+                break
+            part, batch = batch.split(rows)
+            self._rows = min(2 * self._rows, MAX_ROWS)
+            yield part
+        yield batch
+
+
+def shown_parts(source: Iterable[PacketBatch], progress: Progress | None) -> Iterator[PacketBatch]:
+    """The packets of a source in such parts. Progress is shown after each of them, and cleared at the end."""
+    small = Parts()
+    try:
+        for batch in source:
+            for part in small.of(batch):
+                yield part
+                if progress is not None:
+                    progress.update()
+    finally:
+        if progress is not None:
+            progress.clear()
+
+
+class Pipeline:
+    """Feeds packets to an inspector and its events to a sink: those that `selector` selects, up to `limit` messages.
+
+    `enricher`: adds names to events before they are selected. `flush`: called after events were written, for a reader
+    who watches; `lines`: the sink, if the inspector makes lines for it; `ended`: called with each `Connection` that the
+    inspector yields, after the events of the same batch.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        inspector: Inspector,
+        sink: Sink,
+        *,
+        enricher: Enricher,
+        selector: Selector | None = None,
+        limit: int | None = None,
+        flush: Callable[[], None] | None = None,
+        ended: Callable[[Connection], None] | None = None,
+        lines: LineSink | None = None,
+    ) -> None:
+        self._environment = environment
+        self._inspector = inspector
+        self._enricher = enricher
+        enricher.limit_memory(inspector.memory)
+        inspector.count_beside(enricher)
+        self._sink = sink
+        self._lines = lines
+        self._selector = selector
+        self._limit = limit
+        self._flush = flush
+        self._ended = ended
+        self.shown = 0
+        """Messages passed to the sink."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the limit is reached."""
+        return self._limit is not None and self.shown >= self._limit
+
+    def feed(self, batch: PacketBatch) -> None:
+        """Process a batch. Signals are deferred until its events are written, so that no line is cut."""
+        selector = self._selector
+        if selector is not None and selector.start_ns is None and len(batch):
+            times = batch.time_ns[batch.time_ns != NO_TIME]
+            if len(times):
+                selector.start_ns = int(times[0])
+        with self._environment.interrupts.held():
+            for events in self._feed(batch):
+                self._take(self._enricher.feed(events))
+                del events  # before the next ones are decoded
+
+    def _feed(self, batch: PacketBatch) -> Iterator[Sequence[Shown]]:
+        return self._inspector.feed_slices(batch) if self._lines is None else self._inspector.feed_lines(batch)
+
+    def close(self) -> None:
+        """End of packets: process what was still open."""
+        with self._environment.interrupts.held():
+            if not self.full:
+                for events in self._inspector.close_slices() if self._lines is None else self._inspector.close_lines():
+                    self._take(self._enricher.feed(events))
+                    del events
+            self._sink.close()
+
+    def run(self, source: Iterable[PacketBatch], progress: Progress | None = None) -> None:
+        """Process all batches of a source, or as many as the limit needs."""
+        for part in shown_parts(source, progress):
+            self.feed(part)
+            if self.full:
+                return
+
+    def _take(self, events: Sequence[Any]) -> None:
+        ended: list[Connection] = []
+        if self._ended is not None:
+            # Connections are neither selected nor written.
+            ended = [event for event in events if type(event) is Connection]
+            if ended:
+                events = [event for event in events if type(event) is not Connection]
+        if self._selector is not None:
+            events = self._selector.feed(events)
+        write = self._sink.write
+        if self._limit is None:
+            for event in events:
+                if type(event) is Lines:
+                    assert self._lines is not None
+                    self._lines.write_lines(event)
+                    self.shown += event.count
+                else:
+                    write(event)
+            # No subclass is yielded; counted together, since asking each event costs as much as a part of its line.
+            self.shown += list(map(type, events)).count(Message)
+        else:
+            for event in events:
+                if self.shown >= self._limit:
+                    break
+                write(event)
+                if isinstance(event, Message):
+                    self.shown += 1
+        if self._ended is not None:
+            for connection in ended:
+                self._ended(connection)
+        if self._flush is not None and events:
+            self._flush()
+
+
+def learn_names(
+    environment: Environment,
+    catalog: Catalog,
+    captures: Sequence[str],
+    arguments: Mapping[str, Any],
+    *,
+    progress: bool,
+) -> None:
+    """Read captures for names before reading them for messages; `arguments` are those of the `Inspector`."""
+    from kafkasniff.capture import open_captures
+    from kafkasniff.library import learn
+
+    def parts(source: CaptureSource) -> Iterator[PacketBatch]:
+        return shown_parts(source, Progress(environment, source) if progress else None)
+
+    learn(catalog, lambda: open_captures(captures, stdin=environment.stdin), arguments, parts=parts)
+
+
+def summary_line(summary: Summary, shown: int | None = None) -> str:
+    """Summary of a run in one line; `shown`: number of messages shown, if they were selected."""
+    connections = _number(summary.connections, "connection")
+    if summary.connections:
+        connections += f" ({summary.kafka_connections:,} Kafka"
+        if summary.not_kafka:
+            connections += f", {summary.not_kafka:,} not Kafka"
+        if summary.undecided:
+            connections += f", {summary.undecided:,} undecided"
+        connections += ")"
+    messages = _number(summary.requests + summary.responses, "message")
+    if shown is not None:
+        messages += f", {shown:,} shown"
+    parts = [
+        _number(summary.packets, "packet"),
+        connections,
+        messages,
+        _number(summary.problems, "problem"),
+        _number(summary.bytes_lost, "byte") + " lost",
+    ]
+    if summary.bytes_skipped:
+        skipped = _number(summary.bytes_skipped, "byte") + " skipped"
+        if summary.bytes_pending:
+            skipped += f" ({summary.bytes_pending:,} of frames truncated at the end)"
+        parts.append(skipped)
+    if summary.bytes_ignored:
+        parts.append(_number(summary.bytes_ignored, "byte") + " ignored")
+    return ", ".join(parts)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,195 @@
+"""The HTTP server of `--metrics`: answers Prometheus scrapes in its own threads."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from kafkasniff.cli.running.scrape_access import LOCAL_ADDRESS, guarded
+from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.live.metrics import Metrics
+
+__all__ = ["LOOPBACK", "MetricsServer", "listening", "parse_address", "serving"]
+
+LOOPBACK: Final = "127.0.0.1"
+"""Default host: topics, client ids and their traffic are not for everybody."""
+MAX_SCRAPES: Final = 16
+"""Concurrent connections; beyond that the oldest is closed."""
+REQUEST_SECONDS: Final = 10.0
+"""Time limit for receiving a request and sending its response; Prometheus's default scrape timeout."""
+MAX_REQUEST: Final = 64 << 10
+"""Maximum size of a request in bytes; those of Prometheus have some hundreds."""
+ROOM_SECONDS: Final = 1.0
+"""How long to wait for the oldest connection to end."""
+
+_ADDRESS: Final = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:\s]*):)?(?P<port>\d{1,5})")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`:9308`, `9308`, `10.0.0.5:9308`, `[::1]:9308` as host and port; without a host loopback. Raises UsageError."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found["port"]) > 65535:
+        raise UsageError(f"--metrics: {text!r} is not an address (:9308, 127.0.0.1:9308, [::1]:9308)")
+    return (found["host"] or LOOPBACK).strip("[]"), int(found["port"])
+
+
+class _Request(io.RawIOBase):
+    """A request as it arrives: at most MAX_REQUEST bytes, complete by its deadline, however slowly they trickle in."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline = time.monotonic() + REQUEST_SECONDS
+        self._room = MAX_REQUEST
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """The next bytes. Raises TimeoutError."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        count = self._connection.recv_into(memoryview(buffer)[: self._room])
+        self._room -= count
+        return count
+
+
+class _Handler(WSGIRequestHandler):
+    def setup(self) -> None:
+        """Perform the TLS handshake, if any, in the connection's thread, so that it blocks nobody else."""
+        context = self.server.tls if isinstance(self.server, MetricsServer) else None
+        self.request.settimeout(REQUEST_SECONDS)
+        if context is not None:
+            self.request = context.wrap_socket(self.request, server_side=True)
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Request(self.request))
+
+    def finish(self) -> None:
+        """Close TLS's socket: the server only closes the one it accepted."""
+        super().finish()
+        if isinstance(self.request, ssl.SSLSocket):
+            self.request.close()
+
+    def get_environ(self) -> Any:
+        """The WSGI environment of a request."""
+        return super().get_environ() | {LOCAL_ADDRESS: str(self.request.getsockname()[0])}
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Scrapes are not logged: the lines would mix with the data."""
+
+
+class MetricsServer(ThreadingMixIn, WSGIServer):
+    """Serves connections in a limited number of threads."""
+
+    daemon_threads = True
+    request_queue_size = 2 * MAX_SCRAPES
+
+    def __init__(
+        self, family: socket.AddressFamily, address: tuple[str, int], name: str, tls: ssl.SSLContext | None
+    ) -> None:
+        self.address_family = family
+        self.name = name
+        """The host as given."""
+        self.tls = tls
+        self._free = threading.BoundedSemaphore(MAX_SCRAPES)
+        self._lock = threading.Lock()
+        self._served: dict[int, socket.socket] = {}
+        """Connections, oldest first."""
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without a DNS lookup of this machine's name, unlike the base class."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread; if all are busy, the oldest connection is closed.
+
+        A scrape takes milliseconds, so the oldest is the slowest: idle connections cannot keep others out.
+        """
+        if not self._free.acquire(blocking=False):
+            self._end_oldest()
+            if not self._free.acquire(timeout=ROOM_SECONDS):
+                self.shutdown_request(request)
+                return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def _end_oldest(self) -> None:
+        with self._lock:
+            for connection in self._served.values():
+                # This wakes its thread, which closes it. It may have ended meanwhile.
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+                return
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Runs in the connection's thread."""
+        try:
+            # A duplicated descriptor: TLS detaches that of `request`.
+            with request.dup() as connection:
+                with self._lock:
+                    self._served[id(connection)] = connection
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    with self._lock:
+                        del self._served[id(connection)]
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore clients that disconnect early."""
+
+
+@contextlib.contextmanager
+def listening(address: str, tls: ssl.SSLContext | None = None) -> Iterator[MetricsServer]:
+    """A server that listens within the block; connections wait until it serves. `tls`: its TLS context, if any.
+
+    Raises UsageError if the address is invalid, OutputError if the server cannot listen on it.
+    """
+    host, port = parse_address(address)
+    try:
+        family, _, _, _, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        server = MetricsServer(family, (str(at[0]), int(at[1])), host, tls)
+    except OSError as error:
+        raise OutputError(f"--metrics: cannot listen on {address}: {error.strerror or error}") from error
+    try:
+        yield server
+    finally:
+        server.server_close()
+
+
+@contextlib.contextmanager
+def serving(metrics: Metrics, server: MetricsServer, token: bytes | None = None) -> Iterator[tuple[str, int]]:
+    """Answer scrapes of `/metrics` within the block; yields the host and port that `server` listens on.
+
+    `token`: requests without it are rejected.
+    """
+    from prometheus_client import CollectorRegistry, make_wsgi_app
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    server.set_app(guarded(make_wsgi_app(registry), token=token, name=server.name))
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield server.server_name, server.server_port
+    finally:
+        server.shutdown()
+        thread.join()

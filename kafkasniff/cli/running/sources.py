@@ -1,0 +1,51 @@
+"""Resolves CAPTURE|DIR… on a command line: captures, folders of captures, and exports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.errors import UsageError
+from kafkasniff.runtime.export_manifest import is_export
+
+__all__ = ["Sources", "divide_sources", "take_captures"]
+
+
+class Sources(NamedTuple):
+    """The sources, each kind in the order given."""
+
+    captures: tuple[str, ...]
+    """Files and `-`; files of a folder are sorted by name."""
+    folders: tuple[str, ...]
+    """Exports."""
+
+
+def divide_sources(environment: Environment, named: Sequence[str], *, filtered: bool) -> Sources:
+    """Separate captures from exports. Raises UsageError if a capture is a terminal, or if an export is to be filtered.
+
+    Raises CaptureError if a folder is neither an export nor contains captures.
+    """
+    folders = tuple(one for one in named if is_export(one))
+    if filtered and folders:
+        raise UsageError(f"filters are for captures; {folders[0]} is an export: filter when exporting")
+    return Sources(tuple(_captures(environment, [one for one in named if one not in folders])), folders)
+
+
+def take_captures(environment: Environment, named: Sequence[str]) -> tuple[str, ...]:
+    """The captures, for a command that takes no exports. Raises UsageError and CaptureError."""
+    for one in named:
+        if is_export(one):
+            raise UsageError(f"{one} is an export, not a capture: `kafkasniff stats {one}` reads it")
+    return tuple(_captures(environment, named))
+
+
+def _captures(environment: Environment, named: Sequence[str]) -> list[str]:
+    if "-" in named and environment.stdin_tty:
+        raise UsageError("stdin is a terminal: pipe a capture into it")
+    if not any(one != "-" and os.path.isdir(one) for one in named):
+        return list(named)
+    from kafkasniff.capture.timeline.folders import with_folders
+
+    return with_folders(named)

@@ -1,0 +1,271 @@
+"""Observers of a live capture: the view of `--top`, the metrics of `--metrics`, both or none."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.errors import UsageError
+from kafkasniff.tcp.segments import NO_TIME
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kafkasniff.capture.live.live import LiveSource
+    from kafkasniff.cli.running.pipeline import Event, Sink
+    from kafkasniff.cli.running.scrapes import MetricsServer
+    from kafkasniff.cli.running.top import TopView
+    from kafkasniff.engine.inspector import Inspector
+    from kafkasniff.enrich import Catalog
+    from kafkasniff.live.findings import LiveFindings
+    from kafkasniff.live.metrics import Metrics
+    from kafkasniff.live.top import TopModel
+    from kafkasniff.model import Connection
+    from kafkasniff.tcp.packets import PacketBatch
+
+__all__ = ["IDLE_SECONDS", "Watch", "WatchOptions", "watch_options"]
+
+IDLE_SECONDS: Final = 0.25
+"""If no packets arrive: how often the clock advances, so that rates fall to zero."""
+MAX_LABELS: Final = 10_000
+"""Maximum of `--metrics-labels`; Prometheus advises against more values of a label."""
+COUNT_SECONDS: Final = 0.5
+"""How often to ask the kernel for its counts, for metrics."""
+
+
+def watch_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--top`, `--metrics` and their related options."""
+    for option in (
+        click.option("--metrics-key", metavar="FILE", help="Private key of the certificate (PEM, no passphrase)."),
+        click.option("--metrics-cert", metavar="FILE", help="Serve metrics over TLS with this certificate (PEM)."),
+        click.option(
+            "--metrics-token-file",
+            metavar="FILE",
+            help="Require the token in FILE (Authorization: Bearer).",
+        ),
+        click.option(
+            "--metrics-labels",
+            type=click.IntRange(1, MAX_LABELS),
+            metavar="N",
+            help="Topics and client ids with metrics of their own; all others count as `other` [default: 200].",
+        ),
+        click.option(
+            "--metrics",
+            metavar="[HOST]:PORT",
+            help="Serve Prometheus metrics, such as on `:9308`. Without HOST only on 127.0.0.1.",
+        ),
+        click.option("--top", is_flag=True, help="Show a live screen: rates, latencies, errors, clients, topics."),
+    ):
+        command = option(command)
+    return command
+
+
+class WatchOptions:
+    """The options, removed from a command's options. Raises UsageError."""
+
+    def __init__(self, environment: Environment, options: dict[str, Any]) -> None:
+        self.top: bool = options.pop("top")
+        self.metrics: str | None = options.pop("metrics")
+        self.labels: int | None = options.pop("metrics_labels")
+        if self.labels is not None and self.metrics is None:
+            raise UsageError("--metrics-labels is for metrics: it needs --metrics ADDRESS")
+        token, cert, key = (options.pop(f"metrics_{what}") for what in ("token_file", "cert", "key"))
+        for name, given in (("--metrics-token-file", token), ("--metrics-cert", cert), ("--metrics-key", key)):
+            if given is not None and self.metrics is None:
+                raise UsageError(f"{name} is for metrics: it needs --metrics ADDRESS")
+        if (cert is None) != (key is None):
+            raise UsageError("--metrics-cert and --metrics-key need each other")
+        self.token: bytes | None = None
+        self._tls: ssl.SSLContext | None = None
+        if self.metrics is not None:
+            from kafkasniff.cli.running.scrape_access import read_token, tls_context
+            from kafkasniff.cli.running.scrapes import parse_address
+
+            parse_address(self.metrics)
+            # Read before privileges are dropped: a key often belongs to root.
+            self.token = None if token is None else read_token(token)
+            self._tls = None if cert is None else tls_context(cert, key)
+        if self.top:
+            from kafkasniff.cli.running.top import require_terminal
+
+            require_terminal(environment)
+
+        self.server: MetricsServer | None = None
+        """The server for scrapes."""
+
+    def __bool__(self) -> bool:
+        return self.top or self.metrics is not None
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen for scrapes within the block. Low ports need privileges that a run drops before it serves.
+
+        Raises OutputError if the server cannot listen.
+        """
+        if self.metrics is None:
+            yield
+            return
+        from kafkasniff.cli.running.scrapes import listening
+
+        with listening(self.metrics, self._tls) as self.server:
+            yield
+
+    @property
+    def scheme(self) -> str:
+        """URL scheme of the metrics."""
+        return "http" if self._tls is None else "https"
+
+
+class Watch:
+    """Observes the events of a run and its clock; a context manager around it. There may be no observer.
+
+    Metrics are served only if `options` ask for it. `catalog`: what the run knows about topics; `selects`: the run
+    selects events.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        options: WatchOptions,
+        source: LiveSource,
+        inspector: Inspector,
+        *,
+        catalog: Catalog,
+        selects: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        self._environment = environment
+        self._options = options
+        self._source = source
+        self._inspector = inspector
+        self._catalog = catalog
+        self._selects = selects
+        self._quiet = quiet
+        self._around = contextlib.ExitStack()
+        self._model: TopModel | None = None
+        self._findings: LiveFindings | None = None
+        self._view: TopView | None = None
+        self._metrics: Metrics | None = None
+        self._due = 0.0
+
+    def __enter__(self) -> Watch:
+        with self._around:
+            if self._options.server is not None:
+                from kafkasniff.cli.running.scrapes import serving
+                from kafkasniff.live.metrics import DEFAULT_LABELS, Metrics
+
+                self._metrics = Metrics(self._options.labels or DEFAULT_LABELS)
+                host, port = self._around.enter_context(
+                    serving(self._metrics, self._options.server, self._options.token)
+                )
+                shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                if not self._quiet:
+                    self._environment.say(f"metrics at {self._options.scheme}://{shown}/metrics")
+                self._warn(host, shown)
+            if self._options.top:
+                from kafkasniff.cli.running.top import TopView
+                from kafkasniff.live.findings import LiveFindings
+                from kafkasniff.live.top import TopModel
+
+                inspector = self._inspector
+                self._findings = LiveFindings(
+                    lambda: inspector.level > 0,
+                    catalog=self._catalog,
+                    selects=self._selects,
+                    clock=self._environment.clock,
+                )
+                self._model = TopModel(", ".join(self._source.captures))
+                self._view = self._around.enter_context(TopView(self._environment, self._source.stop))
+            self._around = self._around.pop_all()
+        return self
+
+    def _warn(self, host: str, shown: str) -> None:
+        """Warn if metrics that other machines can reach are unprotected."""
+        from kafkasniff.cli.running.scrape_access import is_loopback
+
+        if is_loopback(host):
+            return
+        if self._options.token is None:
+            warning = "anyone who can reach {} can read names of topics and clients; use --metrics-token-file FILE"
+            self._environment.say(f"warning: {warning.format(shown)}")
+        elif self._options.scheme == "http":
+            warning = "the token of --metrics is sent in clear text; --metrics-cert and --metrics-key encrypt it"
+            self._environment.say(f"warning: {warning}")
+
+    def __exit__(self, *error: Any) -> None:
+        self._around.__exit__(*error)
+
+    def sink(self, inner: Sink) -> Sink:
+        """A sink that shows events to the observers and passes them on."""
+        if not self._options:
+            return inner
+        return _WatchedSink(inner, [one.take for one in self._watchers()])
+
+    def ended(self, connection: Connection) -> None:
+        """A connection has ended."""
+        for one in self._watchers():
+            one.take(connection)
+
+    def _watchers(self) -> list[TopModel | Metrics | LiveFindings]:
+        return [one for one in (self._model, self._metrics, self._findings) if one is not None]
+
+    def batches(self, batches: Iterator[PacketBatch] | LiveSource) -> Iterator[PacketBatch]:
+        """The batches of the source; the clock advances after each has been processed."""
+        if not self._options:
+            yield from batches
+            return
+        for batch in batches:
+            if self._findings is not None:
+                # The batch is about to be decoded at this level.
+                self._findings.look()
+            yield batch
+            self._tick(batch)
+
+    def _tick(self, batch: PacketBatch) -> None:
+        if self._model is not None:
+            latest = int(batch.time_ns.max()) if len(batch) else NO_TIME
+            # An empty batch means that nothing arrived until now.
+            self._model.advance(time.time_ns() if latest == NO_TIME else latest)
+        now = self._environment.clock()
+        view = self._view
+        if view is not None and view.wants():
+            self._count()
+            assert self._model is not None
+            assert self._findings is not None
+            focus, findings = view.focus, self._findings.shown()
+            view.offer(self._model.snapshot(threshold_ns=view.threshold_ns, focus=focus, findings=findings), focus)
+            self._due = now + COUNT_SECONDS
+        elif self._metrics is not None and now >= self._due:
+            self._count()
+            self._due = now + COUNT_SECONDS
+
+    def _count(self) -> None:
+        counts = list(zip(self._source.captures, self._source.counts(), strict=True))
+        if self._model is not None:
+            packets, drops = (sum(values) for values in zip(*(two for _, two in counts), strict=True))
+            self._model.captured(packets, drops, self._inspector.summary.kafka_connections)
+        if self._metrics is not None:
+            self._metrics.captured(((name, *two) for name, two in counts), self._inspector.summary)
+
+
+class _WatchedSink:
+    """Passes events to the observers, then to the sink."""
+
+    def __init__(self, inner: Sink, watchers: list[Callable[[Event], None]]) -> None:
+        self._inner = inner
+        self._watchers = watchers
+
+    def write(self, event: Event) -> None:
+        """Observe an event and pass it on. Hot."""
+        for watcher in self._watchers:
+            watcher(event)
+        self._inner.write(event)
+
+    def close(self) -> None:
+        """End of events."""
+        self._inner.close()

@@ -1,0 +1,186 @@
+"""`--write-matching FILE`: a capture with the packets of all connections whose exchanges were selected."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from kafkasniff.cli.environment import Environment
+from kafkasniff.errors import UsageError
+from kafkasniff.model import Connection, Message, SaslToken
+
+if TYPE_CHECKING:
+    from kafkasniff.cli.running.pipeline import Event, Sink
+    from kafkasniff.enrich import Catalog
+    from kafkasniff.model import Endpoint
+    from kafkasniff.redact import Written
+    from kafkasniff.redact.payload import Payload
+
+__all__ = ["Selected", "check_writing", "packed", "write_matching_option", "write_selected", "written_line"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_COMPRESSED: Final = (".gz", ".zst", ".lz4")
+_MAPPED: Final = 0xFFFF_0000_0000
+"""Prefix of an IPv4 address in the low half of its IPv6 form (packets.PacketBatch)."""
+
+
+def write_matching_option(command: _Command) -> _Command:
+    """Add the option."""
+    return click.option(
+        "--write-matching",
+        metavar="FILE",
+        help="Write the packets of all connections with a message that is shown to FILE: pcapng, or pcap if it is "
+        "named so. Secrets are removed, and so is payload with --no-payload. With -q, messages are printed only if "
+        "-o is given.",
+    )(command)
+
+
+def check_writing(path: str, captures: Sequence[str], payload: Payload) -> None:
+    """Raise UsageError if the option cannot be used with these captures or this payload."""
+    from kafkasniff.library import can_be_read_twice
+
+    once = next((name for name in captures if not can_be_read_twice(name)), None)
+    if once is not None:
+        raise UsageError(
+            f"--write-matching reads captures twice, and {'stdin' if once == '-' else once} can be read only once"
+        )
+    if payload.form == "hashed":
+        raise UsageError("--write-matching preserves all lengths, which hashes would change: use --no-payload to blank")
+    if path == "-":
+        raise UsageError("--write-matching needs the name of a file")
+    if path.lower().endswith(_COMPRESSED):
+        raise UsageError(f"--write-matching does not compress: name the file without {Path(path).suffix}")
+    for name in captures:
+        try:
+            same = Path(name).samefile(path)
+        except OSError:
+            continue  # one of them does not exist
+        if same:
+            raise UsageError(f"{path} is a capture to be read; name another file")
+
+
+class Selected:
+    """A sink in front of another one that notes whose messages were selected.
+
+    `limit`: the number of messages passed on to `sink`; None: none are.
+    """
+
+    def __init__(self, sink: Sink | None, limit: int | None) -> None:
+        self._sink = sink
+        self._limit = limit
+        self._numbers: set[int] = set()
+        """Selected connections that have not ended."""
+        self.connections: list[tuple[Endpoint, Endpoint, int]] = []
+        """Both ends and `connection_id` of selected connections that have ended."""
+        self.shown = 0
+        """Messages passed on."""
+
+    def write(self, event: Event) -> None:
+        """Take an event."""
+        if isinstance(event, Message | SaslToken) and event.connection is not None:
+            self._numbers.add(event.connection)
+        if self._limit is not None and self.shown >= self._limit:
+            return
+        self.shown += isinstance(event, Message)
+        if self._sink is not None:
+            self._sink.write(event)
+
+    def ended(self, connection: Connection) -> None:
+        """A connection has ended, and all its events were written."""
+        if connection.connection in self._numbers:
+            self._numbers.remove(connection.connection)
+            self.connections.append((connection.client, connection.broker, connection.connection_id))
+
+    def close(self) -> None:
+        """End of events."""
+        if self._sink is not None:
+            self._sink.close()
+
+
+def write_selected(
+    environment: Environment,
+    path: str,
+    captures: Sequence[str],
+    selected: Selected,
+    framing: Mapping[str, Any],
+    *,
+    catalog: Catalog,
+    secrets: bool,
+    payload: bool,
+    memory: int,
+    progress: bool,
+) -> Written:
+    """Read the captures again, and write. Raises CaptureError, OutputError, Interrupted; then there is no file.
+
+    `framing`: which bytes are messages, as arguments of `Inspector`; `catalog`: names of topics; `secrets`,
+    `payload`: what to show of these; `memory`: the budget in bytes.
+    """
+    from kafkasniff.capture import open_captures
+    from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
+    from kafkasniff.capture.write.patched_file import PatchedFile
+    from kafkasniff.cli.running.pipeline import Parts
+    from kafkasniff.cli.running.progress import Progress
+    from kafkasniff.redact import Blanker, Matching, Wanted
+
+    wanted = Wanted()
+    for client, broker, identity in selected.connections:
+        one, other = sorted((packed(client), packed(broker)))
+        wanted.add((one, other), identity)
+    blanker = None if secrets and payload else Blanker(secrets=secrets, payload=payload, topic=catalog.topic)
+    with PatchedFile(path) as file, open_captures(captures) as source:
+        matching = Matching(
+            file,
+            CaptureWriter(file, form_of(path), source.interface),
+            wanted,
+            blanker=blanker,
+            memory=memory,
+            **framing,
+        )
+        shown = Progress(environment, source) if progress else None
+        parts = Parts()
+        try:
+            for batch in source:
+                first = batch.end_order - batch.packets
+                for part in parts.of(batch):
+                    with environment.interrupts.held():
+                        matching.feed(part, source.packets, first, source.fragments)
+                    if shown is not None:
+                        shown.update()
+        finally:
+            if shown is not None:
+                shown.clear()
+        with environment.interrupts.held():
+            return matching.close()
+
+
+def written_line(environment: Environment, written: Written, path: str) -> str:
+    """Summary of the file; also reports what is missing from it or could not be blanked."""
+    if written.fragments:
+        environment.say(
+            f"{written.fragments:,} packets are not in {path}: they came in IP fragments, which cannot be blanked"
+        )
+    if written.missing:
+        environment.say(
+            f"{written.missing:,} of the connections were not found again and are not in {path}: "
+            "the captures have changed, or the connections did not fit into memory"
+        )
+    if written.encrypted:
+        what = "connection is" if written.encrypted == 1 else "connections are"
+        environment.say(f"{written.encrypted:,} {what} still encrypted in {path}: the keys are not in it")
+    if written.given_up:
+        environment.say(f"{written.given_up:,} connections are blanked more than needed in {path}: memory limit")
+    packets = f"{written.packets:,} packet{'' if written.packets == 1 else 's'}"
+    return f"{packets} of {written.connections:,} connection{'' if written.connections == 1 else 's'} in {path}"
+
+
+def packed(endpoint: Endpoint) -> tuple[int, int, int]:
+    """Address, as two halves of 64 bits, and port."""
+    address = ipaddress.ip_address(endpoint.address)
+    if address.version == 4:
+        return 0, _MAPPED | int(address), endpoint.port
+    return int(address) >> 64, int(address) & (1 << 64) - 1, endpoint.port

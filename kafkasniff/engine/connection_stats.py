@@ -1,0 +1,309 @@
+"""The inspector's state of each connection: its number, open exchanges, and the account that is emitted at its end.
+
+All of it is part of an inspector's state (state.py), so that a run can resume where another one ended.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Callable, Container
+from typing import Final
+
+from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
+from kafkasniff.kafka.connection.connection import ConnectionOptions, KafkaConnection
+from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent, VerdictEvent
+from kafkasniff.kafka.connection.waits import Turns
+from kafkasniff.kafka.messages.message_plan import client_software
+from kafkasniff.kafka.messages.other_protocols import protocol_in
+from kafkasniff.model import Connection, Endpoint, Message, StreamBytes
+from kafkasniff.tcp.connection import TcpConnection
+from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER, Closed
+from kafkasniff.tls.gate import TlsGate
+
+__all__ = [
+    "Account",
+    "ConnectionEnd",
+    "InspectedConnection",
+    "OpenExchange",
+    "connection_id",
+    "endpoint",
+    "forced_client",
+]
+
+Endpoints = tuple[tuple[int, int, int], tuple[int, int, int]]
+"""The senders of direction 0 and 1: high and low half of the address, port."""
+
+MAX_CLIENT_IDS: Final = 16
+"""Maximum number of client ids that a connection's account names; clients have one per connection, proxies more."""
+
+
+_WITHOUT: Final = frozenset({"unanswered", "open", "lost"})
+"""Statuses of exchanges whose response should be there."""
+
+
+class OpenExchange:
+    """An exchange that is not over: its number, and the request for the later `Exchange`."""
+
+    __slots__ = ("api", "api_version", "correlation_id", "number", "request", "response", "weight")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.api: str | None = None
+        self.api_version: int | None = None
+        self.correlation_id: int | None = None
+        self.request: Message | None = None
+        self.response: Message | None = None
+        self.weight = 0
+        """Bytes of memory that the request accounts for."""
+
+
+def forced_client(endpoints: Endpoints, ports: Container[int]) -> int | None:
+    """Direction of the client's stream if one of these ports is taken as Kafka's, otherwise None."""
+    # Direction d is sent by endpoint d: the client's is the one whose target is the port.
+    if endpoints[1][2] in ports:
+        return 0
+    return 1 if endpoints[0][2] in ports else None
+
+
+def connection_id(endpoints: Endpoints, first_time: int) -> int:
+    """A connection's number that is the same in every run, from its endpoints and the time_ns of its first packet."""
+    # It imports OpenSSL, which code that only shows messages can do without.
+    import hashlib  # noqa: PLC0415
+
+    key = b"".join(struct.pack(">QQH", *end) for end in sorted(endpoints))
+    digest = hashlib.blake2b(key + struct.pack(">q", first_time), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+class InspectedConnection:
+    """The inspector's side of a connection: its number and whatever is the same for all its messages."""
+
+    __slots__ = (
+        "account",
+        "broker",
+        "client",
+        "endpoints",
+        "exchanges",
+        "first_packet",
+        "first_time",
+        "forced",
+        "held",
+        "id",
+        "kafka",
+        "number",
+        "place",
+        "tls",
+        "turns",
+    )
+
+    def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
+        self.number = number
+        self.place = number
+        """Its place among the connections of its inspector; equal to its number. States that are stored have both."""
+        self.endpoints = tcp.endpoints
+        self.first_time = tcp.first_time
+        self.first_packet = tcp.first_packet
+        self.account: Account | None = None
+        forced = forced_client(tcp.endpoints, ports)
+        self.forced = forced is not None
+        self.kafka = KafkaConnection(options, forced)
+        self.tls: TlsGate | None = TlsGate()
+        """Removes TLS from its streams; None without TLS."""
+        self.client: Endpoint | None = None
+        self.broker: Endpoint | None = None
+        self.id = 0
+        self.held: int = 0
+        """Bytes of memory that it held when last counted (`memory_budget.MemoryBudget`)."""
+        self.exchanges: dict[int, OpenExchange] = {}
+        self.turns = Turns()
+
+    def assign(self, client: int) -> None:
+        """The roles are known."""
+        self.client = endpoint(self.endpoints[client])
+        self.broker = endpoint(self.endpoints[1 - client])
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of both streams that were counted and may still be decoded."""
+        return self.kafka.waiting + (0 if self.tls is None else self.tls.waiting)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory of its buffered streams, after reassembly, and of waiting requests."""
+        return self.kafka.memory_bytes + (0 if self.tls is None else self.tls.memory)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of its streams that are buffered, after reassembly."""
+        return self.kafka.buffered + (0 if self.tls is None else self.tls.buffered)
+
+    def identify(self) -> int:
+        """Its `connection_id`, which depends only on its endpoints and first packet."""
+        if not self.id:
+            self.id = connection_id(self.endpoints, self.first_time)
+        return self.id
+
+    def tell(self, end: ConnectionEnd, capture: Callable[[int], str | None]) -> Connection:
+        """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""
+        kafka, account = self.kafka, self.account
+        assert account is not None
+        verdict = account.verdict
+        client = kafka.client
+        if client is None:
+            # Clients use the upper port range on nearly every system (RFC 6335, section 6).
+            client = 0 if self.endpoints[0][2] > self.endpoints[1][2] else 1
+        ends = (endpoint(self.endpoints[client]), endpoint(self.endpoints[1 - client]))
+        return Connection(
+            self.number,
+            self.identify(),
+            "not_kafka" if kafka.verdict == "not-kafka" else kafka.verdict,
+            end.closed.reason,
+            *ends,
+            capture(self.first_packet),
+            None if self.first_time == NO_TIME else self.first_time,
+            None if end.last_time == NO_TIME else end.last_time,
+            end.syn_seen,
+            end.closed.packets,
+            kafka.bytes_of[client],
+            kafka.bytes_of[1 - client],
+            kafka.bytes_decoded,
+            kafka.bytes_lost,
+            kafka.retransmits,
+            account.requests,
+            account.responses,
+            account.unanswered,
+            account.problems,
+            tuple(account.client_ids),
+            *account.software,
+            account.before_software and account.software[0] is not None,
+            account.mechanism,
+            self.forced,
+            "" if verdict is None else verdict.detail,
+            None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
+            None if verdict is None else verdict.packet & PACKET_NUMBER,
+            None if verdict is None else capture(verdict.packet),
+            self.stream(client, end.closed),
+            self.stream(1 - client, end.closed),
+            self.protocol(),
+            "both" if all(end.heard) else "client" if end.heard[client] else "broker",
+        )
+
+    def protocol(self) -> str | None:
+        """Its protocol, as far as it is known."""
+        account = self.account
+        if self.kafka.verdict == "kafka":
+            return "Kafka" if self.tls is None else "Kafka over TLS"
+        verdict = None if account is None else account.verdict
+        return None if verdict is None else protocol_in(verdict.detail)
+
+    def stream(self, direction: int, closed: Closed) -> StreamBytes:
+        """The byte account of one of its streams, which is over."""
+        kafka = self.kafka
+        decoded = kafka.decoded_of(direction)
+        return StreamBytes(
+            decoded=decoded,
+            skipped=kafka.bytes_of[direction] - decoded,
+            lost=kafka.lost_of[direction],
+            pending=kafka.pending_of[direction],
+            repeated=closed.repeated[direction],
+            ignored=closed.ignored[direction],
+        )
+
+
+class Account:
+    """Counts of a connection for its `Connection`."""
+
+    __slots__ = (
+        "before_software",
+        "client_ids",
+        "mechanism",
+        "problems",
+        "requests",
+        "responses",
+        "software",
+        "unanswered",
+        "verdict",
+    )
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.responses = 0
+        self.unanswered = 0
+        self.problems = 0
+        self.client_ids: dict[str | bytes, None] = {}
+        self.software: tuple[str | None, str | None] = (None, None)
+        self.before_software = False
+        """An exchange was over before the client identified its software."""
+        self.mechanism: str | None = None
+        self.verdict: VerdictEvent | None = None
+
+    def message(self, event: MessageEvent, problems: int) -> None:
+        """Count a message. Hot."""
+        self.problems += problems
+        if not event.is_request:
+            self.responses += 1
+            return
+        self.requests += 1
+        if event.client_id is not None:
+            self.name(event.client_id)
+        decoded = event.decoded
+        software = client_software(decoded.api_key)
+        if software is not None and decoded.body is not None:
+            name, version = (decoded.body.get(field) for field in software)
+            if isinstance(name, str):
+                self.software = (name, version if isinstance(version, str) else None)
+        elif decoded.api_key == SASL_HANDSHAKE and decoded.body is not None:
+            mechanism = decoded.body.get("mechanism")
+            if isinstance(mechanism, str):
+                self.mechanism = mechanism
+
+    def exchange(self, event: ExchangeEvent) -> None:
+        """Count the end of an exchange. Hot."""
+        self.problems += len(event.problems)
+        self.unanswered += event.status in _WITHOUT
+        self.over()
+
+    def request(self, client_id: str | bytes | None, problems: int) -> None:
+        """Count a request whose only information about its client is the id. Hot."""
+        self.problems += problems
+        self.requests += 1
+        if client_id is not None:
+            self.name(client_id)
+
+    def name(self, client_id: str | bytes) -> None:
+        """Note a client id. Hot."""
+        if client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
+            self.client_ids[client_id] = None
+
+    def over(self) -> None:
+        """An exchange is over. Hot."""
+        self.before_software = self.before_software or self.software[0] is None
+
+    def response(self, problems: int, *, ends: bool) -> None:
+        """Count a response; `ends`: its exchange is over, too, with nothing else to report. Hot."""
+        self.problems += problems
+        self.responses += 1
+        if ends:
+            self.over()
+
+
+class ConnectionEnd:
+    """A connection is over: the values of its `Connection` from the TCP side, as of that packet."""
+
+    __slots__ = ("closed", "heard", "last_time", "order", "syn_seen")
+
+    def __init__(self, tcp: TcpConnection, closed: Closed) -> None:
+        self.order = closed.order
+        self.closed = closed
+        self.last_time = closed.time_ns
+        self.heard = tcp.streams[0].heard, tcp.streams[1].heard
+        self.syn_seen = any(stream.isn is not None for stream in tcp.streams)
+
+
+def endpoint(end: tuple[int, int, int]) -> Endpoint:
+    """An (address high half, low half, port) as an `Endpoint`; IPv4-mapped addresses are IPv4."""
+    high, low, port = end
+    if high == 0 and low >> 32 == 0xFFFF:
+        return Endpoint(str(ipaddress.IPv4Address(low & 0xFFFFFFFF)), port)
+    return Endpoint(str(ipaddress.IPv6Address(high << 64 | low)), port)

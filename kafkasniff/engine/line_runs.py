@@ -1,0 +1,534 @@
+"""Messages of a batch whose lines the kernel writes, between events that are reported one by one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.engine.connection_stats import InspectedConnection, OpenExchange
+from kafkasniff.engine.in_step import EVENTS, Edges, Messages
+from kafkasniff.engine.outstanding import Outstanding, keys_of
+from kafkasniff.engine.paired import Open, Paired, PairedEntry, until
+from kafkasniff.engine.versions import Version, client_id_text, distinct, version_of
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.model import Endpoint, Lines, Problem
+from kafkasniff.native.calls import address_of
+from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
+from kafkasniff.native.lines import EARLIER, LEFT, READ, WRITTEN, LineBatch
+from kafkasniff.tcp.segments import PACKET_NUMBER
+
+__all__ = [
+    "DEFERRED",
+    "REJECTED",
+    "SELECTED",
+    "UNDECIDED",
+    "Ends",
+    "FactsAhead",
+    "LineMaker",
+    "LineRun",
+    "LineWriter",
+    "MakeLines",
+    "SelectsLines",
+]
+
+REJECTED, SELECTED, DEFERRED, UNDECIDED = range(4)
+"""The filter's decision on an exchange. Deferred: it is selected, and its request is shown with the response, which
+decided. Undecided: Python has to look at its messages."""
+
+
+class Facts(Protocol):
+    """The names that an enricher adds to bodies (`sinks.native_names.AddedNames`)."""
+
+    @property
+    def told(self) -> int:
+        """Incremented for every topic learned."""
+
+    def session(self, index: int, first: int, second: int, /) -> object:
+        """Process a Fetch message; see `native.names.NameFacts`."""
+
+
+class FactsAhead(Facts, Protocol):
+    """The same for a separate thread; changes no shared state (`sinks.native_names.NamesAhead`)."""
+
+    requests: set[int]
+    """Messages that were skipped because they may belong to a session."""
+    responses: dict[int, tuple[int, int]]
+    """Error codes and sessions of responses, by message."""
+
+
+class LineMaker(Protocol):
+    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`).
+
+    The enricher and the sink must have everything that comes before lines when these are taken, unless they are made
+    ahead.
+    """
+
+    only_asked: bool
+    """No messages after the requested ones will be requested; may be set."""
+
+    @property
+    def facts(self) -> Facts:
+        """The names added to bodies; a `sinks.native_names.NamesAhead` if lines are written ahead."""
+
+    def use(self, detail: Detail) -> None:
+        """Use the current level of `detail` from now on."""
+
+    def takes(self, key: int, version: int, *, is_request: bool) -> bool:
+        """Whether regular messages of a version of an API have lines."""
+
+    def forget(self, connections: list[int]) -> None:
+        """These connection indices were reused."""
+
+    def bind(self, batch: LineBatch) -> None:
+        """Set the batch whose lines are requested from now on."""
+
+    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+        """The lines of these messages, one or more at a time; the index of a message that Python has to process."""
+
+
+Ends = tuple[int, Endpoint | None, Endpoint | None]
+"""The number of a connection, its client and its broker."""
+
+
+class MakeLines(Protocol):
+    """Creates line writers."""
+
+    def __call__(
+        self, ends: Callable[[int], Ends], capture: Callable[[int], str | None], /, *, ahead: bool = False
+    ) -> LineMaker:
+        """Create a writer, given the ends of a connection and the name of a capture by their indices.
+
+        `ahead`: for a separate thread that runs before the lines are due (`LineMaker.facts`).
+        """
+
+
+class LineWriter:
+    """A line maker and the run whose lines it writes; for one thread. `capture`: name of a capture by its index."""
+
+    def __init__(self, make: MakeLines, capture: Callable[[int], str | None], *, ahead: bool = False) -> None:
+        self._run: LineRun | None = None
+        self._gone: deque[tuple[int, list[int]]] = deque()
+        self.lines = make(self._ends, capture, ahead=ahead)
+
+    def forget(self, run: int, connections: list[int]) -> None:
+        """From this run on, by its number, these connection indices are reused."""
+        self._gone.append((run, connections))
+
+    def begin(self, run: LineRun) -> None:
+        """Write lines of this run from now on; runs come in order."""
+        if run is self._run:
+            return
+        self._run = run
+        while self._gone and self._gone[0][0] <= run.number_of_run:
+            self.lines.forget(self._gone.popleft()[1])
+        self.lines.use(run.detail)
+        self.lines.bind(run.bound)
+
+    def _ends(self, index: int) -> Ends:
+        """The number of a connection, its client and its broker."""
+        assert self._run is not None
+        owner = self._run.owners[index]
+        assert owner is not None
+        return owner.number, owner.client, owner.broker
+
+
+class SelectsLines(Protocol):
+    """Decides which exchanges a filter selects (`selection.Selection`). Messages are indices into a batch."""
+
+    def requests(self, messages: Messages, capture: Callable[[int], str | None]) -> NDArray[np.uint8]:
+        """The decision on each message; all but requests that are answered later are `UNDECIDED`."""
+
+    def exchanges(
+        self,
+        messages: Messages,
+        answers: NDArray[np.intp],
+        numbers: NDArray[np.int64],
+        capture: Callable[[int], str | None],
+    ) -> NDArray[np.uint8]:
+        """The decisions on the exchanges of these responses; `numbers`: exchange numbers, by message."""
+
+    def can_move(self, code: int) -> bool:
+        """Whether lines of requests of a version of an API may be written later than in order."""
+
+    def pin(self, exchange: int, answer: bool) -> None:
+        """Store the decision on an exchange whose messages Python will process."""
+
+    def unpin(self, exchange: int) -> None:
+        """Drop the decision: the messages were processed."""
+
+
+class _Order(NamedTuple):
+    """The messages to write: those of the batch, with the requests of some responses repeated before them."""
+
+    source: NDArray[np.intp]
+    """The index in the batch of each."""
+    begin: NDArray[np.intp]
+    """For each message of the batch, and for their end, where its output begins."""
+    place: NDArray[np.intp]
+    """For each message of the batch, its own position."""
+
+    @classmethod
+    def of(cls, count: int, moved: NDArray[np.intp], answers: NDArray[np.intp]) -> _Order:
+        """The order for `count` messages; `moved`: requests that are also placed before their responses."""
+        source = np.insert(np.arange(count), answers, moved)
+        more = np.zeros(count + 1, np.intp)
+        more[answers] = 1
+        behind = np.cumsum(more)
+        begin = np.arange(count + 1) + behind - more
+        return cls(source, begin, (begin + more)[:count])
+
+
+_AGAIN: Final = -1
+"""`LineRun.write_selected` yields this minus the index of a request that was processed before."""
+
+
+class LineRun:
+    """The messages of a batch, in order."""
+
+    def __init__(  # noqa: PLR0917 - once for each batch
+        self,
+        messages: Messages,
+        edges: Edges,
+        outstanding: Outstanding,
+        lines: LineMaker,
+        detail: Detail,
+        number: int,
+        selects: SelectsLines | None = None,
+    ) -> None:
+        """`messages`, `edges`: as `InStep.plain_edges` returns them.
+
+        `lines`: decides which messages have lines; `number`: of the run; `selects`: decides which messages are shown;
+        with it, `select` has to be called before lines are requested.
+        """
+        rows = messages.rows
+        self._messages = messages
+        self.number_of_run = number
+        self._orders: list[int] = rows["order"].tolist()
+        self._is_request: NDArray[np.bool_] = (rows["flags"] & REQUEST) > 0
+        self._is_event: NDArray[np.bool_] = (rows["pair"] == NONE) & ~edges.is_edge
+        self.numbers: NDArray[np.int64] = np.zeros(len(rows), np.int64)
+        """Exchange numbers by message, as far as assigned."""
+        self._open: list[Open | None] = [None] * len(rows)
+        self._kinds = [Paired(data, self._open, detail.decode) for data in (messages.buffer, messages.arena)]
+        self._edges = edges
+        self._outstanding = outstanding
+        self._client_ids = outstanding.client_ids
+        """A copy with the current values: the kernel has their addresses."""
+        self._texts: list[bytes] = []
+        self._selects = selects
+        self.pinned: set[int] = set()
+        """Exchanges that began here, are decided, and end in Python."""
+        self._answers: NDArray[np.uint8] | None = None
+        """With a filter, the decisions on the exchanges."""
+        buffer, arena = (np.frombuffer(data, np.uint8) for data in (messages.buffer, messages.arena))
+        self.bound = LineBatch(rows, self.numbers, buffer, arena, self._earlier())
+        lines.use(detail)
+        self._pythons: list[int] = np.flatnonzero(~self._native(lines)).tolist()
+        """Messages whose kind has no lines."""
+        self._lacking: NDArray[np.int64] | None = self._lack(detail)
+        """Number of problems inherent to the kinds of all messages before each one."""
+        self.detail = detail
+
+    def select(self, capture: Callable[[int], str | None]) -> None:
+        """Decide which messages are shown; all exchanges must have their numbers."""
+        selects, edges, rows = self._selects, self._edges, self._messages.rows
+        assert selects is not None
+        known = np.full(len(rows), UNDECIDED, np.uint8)
+        known[edges.begun] = edges.selected
+        known[edges.answers] = edges.answered["selected"]
+        answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
+        found = selects.exchanges(self._messages, answers, self.numbers, capture)
+        asked = rows["pair"][answers].astype(np.intp)
+        native = np.ones(len(rows), bool)
+        native[self._pythons] = False
+        deferred = np.flatnonzero(found == DEFERRED)
+        codes = rows["code"][asked[deferred]].astype(np.int64)
+        can_move = np.zeros(KEYS * VERSIONS, bool)
+        for code in distinct(codes) if len(codes) else ():
+            can_move[code] = selects.can_move(code)
+        found[deferred[~(can_move[codes] & native[asked[deferred]])]] = UNDECIDED
+        known[answers] = known[asked] = found
+        self._answers = known
+        deferred = np.flatnonzero(found == DEFERRED)
+        order = self._order = _Order.of(len(rows), asked[deferred], answers[deferred])
+        is_selected = (known == SELECTED) | ((known == DEFERRED) & ~self._is_request)
+        state = np.where(known == UNDECIDED, LEFT, np.where(is_selected, WRITTEN, READ)).astype(np.uint8)
+        shown = self._shown = state[order.source]
+        self._is_copy = np.ones(len(shown), bool)
+        self._is_copy[order.place] = False
+        shown[self._is_copy] = WRITTEN
+        self._is_native: list[bool] = (native & (state != LEFT))[order.source].tolist()
+        moved = rows[order.source]
+        whole = moved["pair"] != NONE
+        moved["pair"][whole] = order.place[moved["pair"][whole]]
+        earlier = self.bound.earlier
+        assert earlier is not None
+        earlier["message"] = order.place[earlier["message"]]
+        self.bound = self.bound._replace(messages=moved, numbers=self.numbers[order.source], shown=shown)
+
+    def answer(self, index: int) -> bool | None:
+        """Whether a message is selected, if decided."""
+        if self._answers is None or self._answers[index] == UNDECIDED:
+            return None
+        return bool(self._answers[index] != REJECTED)
+
+    def _native(self, lines: LineMaker) -> NDArray[np.bool_]:
+        """Which messages have a kind with lines."""
+        codes = self._messages.rows["code"].astype(np.int64)
+        found = np.zeros((2, KEYS * VERSIONS), bool)
+        for code in distinct(codes) if len(codes) else ():
+            key, version = divmod(code, VERSIONS)
+            found[:, code] = lines.takes(key, version, is_request=False), lines.takes(key, version, is_request=True)
+        native: NDArray[np.bool_] = found[self._is_request.astype(np.int64), codes]
+        if self._selects is not None:
+            # Problems are also counted for messages that are not shown.
+            native &= ~np.isin(codes, _unknown(codes))
+        return native
+
+    def _lack(self, detail: Detail) -> NDArray[np.int64] | None:
+        """Count what is omitted from messages; returns the number of problems before each one, and of all."""
+        codes = self._messages.rows["code"].astype(np.int64)
+        unknown = _unknown(codes) if self._selects is None else []
+        if not (detail.level or unknown):
+            return None
+        lacks = np.zeros(len(codes) + 1, np.int64)
+        if unknown and not detail.decode.headers and detail.decode.bodies:
+            lacks[1:][np.isin(codes, unknown)] = 1
+        for is_request in (False, True) if detail.level else ():
+            mine = (self._is_request == is_request) & ~self._is_event
+            for code in distinct(codes[mine]) if mine.any() else ():
+                problems = detail.lack(code // VERSIONS, is_request=is_request)
+                if problems:
+                    found = mine & (codes == code)
+                    detail.count(problems, int(np.count_nonzero(found)))
+                    lacks[1:][found] += 1
+        return np.cumsum(lacks)
+
+    def lacking(self, first: int, last: int) -> int:
+        """Number of problems of these messages that are inherent to their kinds."""
+        return 0 if self._lacking is None else int(self._lacking[last] - self._lacking[first])
+
+    def problems(self, index: int) -> tuple[Problem, ...]:
+        """The problems that report what was omitted from a message."""
+        if not self.lacking(index, index + 1):
+            return ()
+        return self.detail.lack(int(self._messages.rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
+
+    def _earlier(self) -> NDArray[np.void]:
+        """Client ids and numbers of exchanges that began earlier."""
+        edges, owners = self._edges, self._messages.owners
+        self.numbers[edges.answers] = edges.answered["number"]
+        made = np.zeros(len(edges.answers), EARLIER)
+        made["message"] = edges.answers
+        made["size"], made["text"] = self._outstanding.texts(edges.answered)
+        if not edges.others:
+            return made
+        ids: list[tuple[int, int, int]] = []
+        for index, pending in edges.others:
+            owner = owners[int(self._messages.rows["connection"][index])]
+            assert owner is not None
+            number = owner.exchanges.pop(pending.ordinal).number
+            self.numbers[index] = number
+            client_id = pending.client_id
+            self._open[index] = number, self._version(index), client_id, pending.carry, None
+            if client_id is None:
+                ids.append((index, -1, 0))
+            elif isinstance(client_id, str):
+                text = client_id.encode()
+                ids.append((index, len(text), address_of(text, self._texts)))
+        made = np.concatenate((made, np.array(ids, EARLIER)))
+        return made[np.argsort(made["message"])]
+
+    def _version(self, index: int) -> Version:
+        return version_of(int(self._messages.rows["code"][index]))
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def until(self, order: int, place: int, within: int, first: int) -> int:
+        """The first message from `first` on that does not precede an event, by the inspector's sort key."""
+        return until(self._messages.rows, self._orders, self._messages.owners, (order, place, within), first)
+
+    def between(self, stops: Sequence[int]) -> list[tuple[int, int]]:
+        """The ranges of messages before the first event, between each two, and after the last.
+
+        `stops`: for each event, the first message that follows it or belongs to it.
+        """
+        count = len(self)
+        places = np.arange(count + 1)
+        places[:-1][self._is_event] = count
+        following: list[int] = np.minimum.accumulate(places[::-1])[::-1].tolist()
+        found: list[tuple[int, int]] = []
+        at = following[0]
+        for stop in (*stops, count):
+            found.append((at, max(stop, at)))
+            at = following[max(stop, at)]
+        return found
+
+    def number(self, number: int, begun: Sequence[int]) -> list[int]:
+        """Number the exchanges that begin, from above `number`; returns the numbers of those that events begin.
+
+        `begun`: for each event that begins an exchange, the first message after it; ascending.
+        """
+        asked = np.flatnonzero(self._is_request & ~self._is_event)
+        self.begun = len(asked)
+        """Exchanges that begin with messages that are not events."""
+        between = np.searchsorted(np.array(begun, np.int64), asked, side="right")
+        self.numbers[asked] = number + 1 + np.arange(len(asked)) + between
+        rows, owners = self._messages.rows, self._messages.owners
+        answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
+        self.numbers[answers] = self.numbers[rows["pair"][answers]]
+        begins = self._edges.begun
+        waits = self._outstanding.number(keys_of(rows[begins]), self.numbers[begins])
+        # Connections without an owner fell out of step in the meantime.
+        others = zip(begins[~waits].tolist(), self._edges.selected[~waits].tolist(), strict=True)
+        for index, selected in others:
+            owner = owners[int(rows["connection"][index])]
+            assert owner is not None
+            exchange = owner.exchanges[int(rows["ordinal"][index])] = OpenExchange(int(self.numbers[index]))
+            version = self._version(index)
+            exchange.api, exchange.api_version = version.api, version.version
+            exchange.correlation_id = int(rows["correlation"][index])
+            if self._selects is not None:
+                self._selects.pin(exchange.number, selected == SELECTED)
+                self.pinned.add(exchange.number)
+        numbers: list[int] = (number + 1 + np.arange(len(begun)) + np.searchsorted(asked, begun)).tolist()
+        return numbers
+
+    def requests(self, first: int, last: int) -> int:
+        """The number of requests among these messages."""
+        return int(np.count_nonzero(self._is_request[first:last]))
+
+    @property
+    def owners(self) -> list[InspectedConnection | None]:
+        """By the index of a connection."""
+        return self._messages.owners
+
+    def weights(self, message: int) -> NDArray[np.int64]:
+        """Cumulative bytes of the messages; each counts `message` bytes in addition to its own."""
+        found: NDArray[np.int64] = np.cumsum(self._messages.rows["size"].astype(np.int64) + message)
+        return found
+
+    def is_request(self, index: int) -> bool:
+        """Whether a message is a request."""
+        return bool(self._is_request[index])
+
+    def time_of(self, index: int) -> int:
+        """time_ns of a message."""
+        return int(self._messages.rows["time"][index])
+
+    def write(self, first: int, last: int, writer: LineWriter) -> Iterator[Lines | int]:
+        """The lines of these messages; the index of a message that Python has to process."""
+        writer.begin(self)
+        place = bisect_left(self._pythons, first)
+        while first < last:
+            stop = min(self._pythons[place], last) if place < len(self._pythons) else last
+            if stop > first:
+                yield from writer.lines.take(first, stop)
+            if stop < last:
+                yield stop
+            place += 1
+            first = stop + 1
+
+    def write_selected(self, first: int, last: int, writer: LineWriter) -> Iterator[Lines | int | list[int]]:
+        """`write` for messages that are selected by a filter.
+
+        Yields a list of indices for several undecided messages, and `-1 - index` for a request that was processed
+        before and is shown only now.
+        """
+        writer.begin(self)
+        order, native, shown = self._order, self._is_native, self._shown
+        assert self._answers is not None
+        at, last = int(order.begin[first]), int(order.begin[last])
+        while at < last:
+            stop = at + 1
+            while stop < last and native[stop] == native[at]:
+                stop += 1
+            if not native[at]:
+                others = order.source[at:stop][~self._is_copy[at:stop]]
+                if (self._answers[others] == UNDECIDED).all():
+                    yield others.tolist()
+                else:
+                    yield from others.tolist()
+                at = stop
+                continue
+            for piece in writer.lines.take(at, stop):
+                if isinstance(piece, Lines):
+                    begin, at = at, at + piece.count
+                    count = int(np.count_nonzero(shown[begin:at] == WRITTEN))
+                    if count:
+                        yield Lines(piece.data, count, self.time_of(int(order.source[at - 1])))
+                else:
+                    at = piece + 1
+                    index = int(order.source[piece])
+                    if self._is_copy[piece]:
+                        yield _AGAIN - index
+                    else:
+                        self._undecide(index)
+                        yield index
+                    # Fewer messages may be native now.
+                    break
+
+    def _undecide(self, index: int) -> None:
+        """Leave a request that is shown with its response, and the response, to Python."""
+        assert self._answers is not None
+        if self._answers[index] != DEFERRED or not self._is_request[index]:
+            return
+        answer = int(self._messages.rows["pair"][index])
+        self._answers[[index, answer]] = UNDECIDED
+        for place in range(int(self._order.begin[answer]), int(self._order.place[answer]) + 1):
+            self._is_native[place] = False
+
+    def entry(self, index: int) -> PairedEntry:
+        """The entry of a message whose exchange has a number."""
+        messages = self._messages
+        row: tuple[Any, ...] = messages.rows[index].item()
+        order, start, first_packet, last_packet, packet, _, time_ns, latency, duration, ordinal = row[:10]
+        connection, size, pair, correlation, _, code, client_id, step, flags, _, retransmits = row[10:21]
+        owner = messages.owners[connection]
+        assert owner is not None
+        version = version_of(code)
+        is_request = flags & REQUEST > 0
+        exchange = index if is_request or pair == NONE else pair
+        if not is_request and self._open[exchange] is None:
+            self._open[exchange] = int(self.numbers[index]), version, self._client_id(index, pair), None, None
+        return (
+            order,
+            owner.place,
+            step * EVENTS,
+            owner,
+            self._kinds[flags & ARENA > 0],
+            exchange,
+            ordinal,
+            start,
+            size,
+            client_id if is_request else 0,
+            correlation,
+            packet,
+            time_ns,
+            version if is_request else None,
+            latency,
+            duration,
+            first_packet & PACKET_NUMBER,
+            last_packet & PACKET_NUMBER,
+            index,
+            0 if is_request else retransmits,
+        )
+
+    def _client_id(self, index: int, pair: int) -> str | bytes | None:
+        """The client id of the request of a response; `pair`: the request's index if it is in this run."""
+        if pair != NONE:
+            return self._messages.client_id(pair)
+        place = int(np.searchsorted(self._edges.answers, index))
+        client_id = int(self._edges.answered["client_id"][place])
+        return None if client_id < 0 else client_id_text(self._client_ids[client_id])
+
+
+def _unknown(codes: NDArray[np.int64]) -> list[int]:
+    """Codes of versions without a definition."""
+    return [code for code in distinct(codes) if not version_of(code).request.known_version] if len(codes) else []

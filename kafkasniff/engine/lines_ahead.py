@@ -1,0 +1,220 @@
+"""Lines made by other threads before they are needed, and the output of a part of the packets until then."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from kafkasniff.engine.connection_stats import OpenExchange
+from kafkasniff.engine.line_runs import FactsAhead, LineRun, LineWriter, MakeLines
+from kafkasniff.model import Lines
+from kafkasniff.runtime.threads import Task, Threads
+
+__all__ = ["LinesAhead", "Window"]
+
+_T = TypeVar("_T")
+
+WINDOWS: Final = 2
+"""Windows in the queue: lines of one are made while packets of the next are decoded, without blocking each other."""
+TASK_BYTES: Final = 512 << 10
+"""Approximate bytes of messages per task: enough that threads seldom need the interpreter's lock."""
+MESSAGE_BYTES: Final = 128
+"""Cost of a message besides its bytes."""
+MAX_MADE: Final = 16 << 20
+"""Maximum bytes of lines made by one task; the rest is made on request."""
+MAX_WAITING: Final = 64 << 20
+"""Maximum bytes of lines waiting to be taken; no task begins above that."""
+
+Piece = Lines | int
+
+
+class _Made(NamedTuple):
+    """Lines of a range of messages."""
+
+    pieces: list[Piece]
+    """Up to a message that was not processed; a message without a line is represented by its index."""
+    size: int
+    """Bytes of lines."""
+    told: int
+    """`Facts.told` before the first line was made."""
+    requests: set[int]
+    responses: dict[int, tuple[int, int]]
+    """The facts of these messages, as in `FactsAhead`."""
+
+
+class Window:
+    """The output of a part of the packets, in order.
+
+    - `keyed`: events, as sorted by the inspector
+    - `run`: messages that are not events, in `ranges` before the first event, between events, and after the last one
+    - `names`: address and name, from the packets' name records
+    - `begun`: exchanges that begin with events, by their indices
+    """
+
+    __slots__ = ("_help", "_taken", "_tasks", "begun", "keyed", "names", "ranges", "run")
+
+    def __init__(
+        self,
+        keyed: list[Any],
+        run: LineRun | None,
+        ranges: list[tuple[int, int]],
+        names: list[tuple[str, str]],
+        begun: dict[int, OpenExchange],
+    ) -> None:
+        self.keyed = keyed
+        self.run = run
+        self.ranges = ranges
+        self.names = names
+        self.begun = begun
+        self._tasks: dict[int, tuple[int, Task[dict[int, _Made]]]] = {}
+        self._taken: Callable[[int], object] = int
+        self._help: Callable[[], bool] = bool
+
+    def make(
+        self,
+        ranges: list[tuple[int, int]],
+        task: Task[dict[int, _Made]],
+        taken: Callable[[int], None],
+        help_: Callable[[], bool],
+    ) -> None:
+        """Let the task make the lines of these messages, parts of `ranges`.
+
+        `taken`: called with the bytes of lines taken; `help_`: runs another task instead of waiting, if there is one.
+        """
+        self._taken, self._help = taken, help_
+        for first, last in ranges:
+            self._tasks[first] = last, task
+
+    def take(self, first: int, last: int, writer: LineWriter) -> Iterator[Piece]:
+        """The lines of these messages, a range or its rest; the index of a message that is left to Python."""
+        run = self.run
+        assert run is not None
+        while first < last:
+            stop, task = self._tasks.pop(first, (last, None))
+            # Lines that no thread has begun are made here, message by message.
+            if task is not None and not task.leave():
+                while not task.is_done and self._help():
+                    pass
+                made = task.result().pop(first)
+                self._taken(made.size)
+                for piece in _still_so(run, first, made, writer):
+                    yield piece
+                    first = piece + 1 if isinstance(piece, int) else first + piece.count
+            if first < stop:
+                yield from run.write(first, stop, writer)
+            first = stop
+
+
+class LinesAhead:
+    """Threads that make lines and decode packets; the owner of `threads` and `feeding` closes them.
+
+    `threads`: those that make lines; `feeding`: one that decodes packets.
+    """
+
+    def __init__(self, threads: Threads, feeding: Threads) -> None:
+        self._threads = threads
+        self.feed: Callable[[Callable[[int], Any]], Task[Any]] = feeding.begin
+        """Run work next to the lines."""
+        self._windows: deque[Window] = deque()
+        self.writers: list[LineWriter] = []
+        """By thread number; the first one is for tasks that the requesting thread runs instead of waiting."""
+        self._lock = threading.Lock()
+        self._waiting = 0
+        """Bytes of waiting lines."""
+
+    def write_by(self, writer: LineWriter, make: MakeLines, capture: Callable[[int], str | None]) -> None:
+        """Set the makers of lines: `writer` for the requesting thread, others like it for the threads."""
+        if self._threads.count:
+            self.writers = [LineWriter(make, capture, ahead=True) for _ in range(self._threads.count + 1)]
+        for one in (writer, *self.writers):
+            one.lines.only_asked = True
+
+    # -- windows ------------------------------------------------------------------------------------------------------
+
+    def due(self) -> Window | None:
+        """The window that has to be reported before another one is added."""
+        return self.next() if len(self._windows) >= WINDOWS else None
+
+    def next(self) -> Window | None:
+        """The next window to report."""
+        return self._windows.popleft() if self._windows else None
+
+    def add(self, window: Window) -> None:
+        """Start making the lines of a window, which is reported after those before it."""
+        self._windows.append(window)
+        run = window.run
+        if run is None or not self._threads.count:
+            return
+        ranges: list[tuple[int, int]] = []
+        weights = run.weights(MESSAGE_BYTES)
+        begun = 0
+        for begin, last in window.ranges:
+            first = begin
+            while first < last:
+                base = int(weights[first - 1]) if first else 0
+                stop = min(int(np.searchsorted(weights, base + TASK_BYTES - begun)) + 1, last)
+                ranges.append((first, stop))
+                begun += int(weights[stop - 1]) - base
+                first = stop
+                if begun >= TASK_BYTES:
+                    self._begin(window, run, ranges)
+                    ranges, begun = [], 0
+        self._begin(window, run, ranges)
+
+    def _begin(self, window: Window, run: LineRun, ranges: list[tuple[int, int]]) -> None:
+        if ranges:
+            task = self._threads.begin(lambda thread: self._make(run, ranges, self.writers[thread]))
+            window.make(ranges, task, self._taken, self._threads.help)
+
+    def _taken(self, size: int) -> None:
+        """Subtract from the bytes of waiting lines; negative: add."""
+        with self._lock:
+            self._waiting -= size
+            self._threads.hold(held=self._waiting > MAX_WAITING)
+
+    def _make(self, run: LineRun, ranges: list[tuple[int, int]], writer: LineWriter) -> dict[int, _Made]:
+        found: dict[int, _Made] = {}
+        size = 0
+        facts = cast(FactsAhead, writer.lines.facts)
+        for first, last in ranges:
+            pieces: list[Piece] = []
+            before, told = size, facts.told
+            if size < MAX_MADE:
+                for piece in run.write(first, last, writer):
+                    pieces.append(piece)
+                    if isinstance(piece, Lines):
+                        size += len(piece.data)
+                    if size >= MAX_MADE:
+                        break
+            found[first] = _Made(pieces, size - before, told, facts.requests, facts.responses)
+            facts.requests, facts.responses = set(), {}
+        self._taken(-size)
+        return found
+
+
+def _still_so(run: LineRun, first: int, made: _Made, writer: LineWriter) -> Iterator[Piece]:
+    """Lines that were made ahead, from a message on, as far as they would be made the same now."""
+    writer.begin(run)
+    facts = writer.lines.facts
+    responses = made.responses
+    for piece in made.pieces:
+        # Otherwise lines may show names that were unknown before.
+        if facts.told != made.told:
+            return
+        if isinstance(piece, Lines):
+            stop = first + piece.count
+            while responses and (index := next(iter(responses))) < stop:
+                facts.session(index, *responses.pop(index))
+            yield piece
+            first = stop
+            continue
+        responses.pop(piece, None)
+        if piece in made.requests:
+            yield from run.write(piece, piece + 1, writer)
+        else:
+            yield piece
+        first = piece + 1

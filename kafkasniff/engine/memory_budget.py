@@ -1,0 +1,240 @@
+"""One memory budget for a process: the state between two batches of packets, as measured in real bytes.
+
+Each connection has its own bounds, which are part of its behaviour. The budget covers all connections together, for
+input that opens endless connections, or begins something large on each and never ends it. It is far above what real
+traffic needs, every loss is reported as a problem, and nothing else in an inspector depends on other connections.
+
+Memory is estimated by kind of object, with constants that tests/engine/test_memory_budget.py compares with Python's
+allocations: segments after holes, unfinished frames, frames that wait, requests without a response with their bodies,
+connections themselves, and the enricher's knowledge (names, fetch sessions). In this order memory is released:
+
+1. Above three quarters of the budget further requests are kept without their bodies (`body-let-go`).
+2. Above the budget connections are ended (`memory-bound`) until three quarters are left: first those that hold most,
+   then those that are over, then those silent for longest.
+
+One message has an additional share of the budget for its decompressed batches and its records (`message_limits`).
+Between two checks the process may exceed the budget by the size of one batch of packets.
+
+Rows wait to be written within a sixteenth of the budget for each table
+(`exports.stager`), and `--write-matching` has the whole budget for its second reading, when the first is over.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from kafkasniff.engine.connection_stats import InspectedConnection, OpenExchange
+from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, has_records, likely_bytes
+from kafkasniff.kafka.schema.context import MAX_DECOMPRESSED, MAX_RECORDS
+from kafkasniff.model import Message, Problem, RenderedBody
+from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, size_text
+from kafkasniff.tcp.connection import TcpConnection
+from kafkasniff.tcp.reassembly import Reassembler
+
+__all__ = [
+    "CONNECTION_BYTES",
+    "DECOMPRESSED_PART",
+    "MAX_ENDPOINTS",
+    "MAX_NAMES",
+    "RECORD_SHARE",
+    "Beside",
+    "MemoryBudget",
+    "message_bytes",
+    "message_limits",
+]
+
+DECOMPRESSED_PART: Final = 4
+"""The fraction of the budget that one message may decompress to, 256 MiB at most (`MAX_DECOMPRESSED`)."""
+RECORD_SHARE: Final = 1024
+"""Bytes of the budget for each record, or header of records, that one message may have, 4,000,000 at most."""
+MAX_ENDPOINTS: Final = 1 << 16
+"""Maximum number of endpoints known to speak Kafka: other connections that are not Kafka are not reported."""
+MAX_NAMES: Final = 1 << 16
+"""Maximum number of names of addresses from captures (name resolution blocks)."""
+
+CONNECTION_BYTES: Final = 8_000
+"""A connection that holds nothing, or that ended within the last minute."""
+SEGMENT_BYTES: Final = 320
+"""A segment after a hole, without its bytes."""
+MESSAGE_BYTES: Final = 900
+"""A decoded message without its body."""
+LEAST_HELD: Final = 16 << 10
+"""Connections that hold less than this are not ended because of it."""
+
+
+class Sized(Protocol):
+    """Something that takes memory."""
+
+    @property
+    def memory(self) -> int:
+        """Approximate size in bytes."""
+
+
+class Beside(Protocol):
+    """State for the same packets outside of the inspector, with its own bounds."""
+
+    @property
+    def memory(self) -> int:
+        """Approximate size in bytes."""
+
+    def take_loss(self) -> str | None:
+        """What its bounds have dropped, in words, the first time only; otherwise None."""
+
+
+class MemoryBudget:
+    """The budget of one process, and its use. `limit`: bytes."""
+
+    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "in_step", "limit")
+
+    def __init__(self, limit: int = DEFAULT_MEMORY) -> None:
+        self.limit: int = limit
+        self.beside: Beside | None = None
+        """Users of the budget besides connections and requests."""
+        self.in_step: Sized | None = None
+        """The kernel's connection state."""
+        self._connections: int = 0
+        """Connections at the last look."""
+        self._held: int = 0
+        """Bytes that connections hold, without themselves and kept requests."""
+        self._kept: int = 0
+        """Bytes of requests that are kept until their response arrives."""
+        self._reported: bool = False
+        """The dropping of bodies was reported."""
+
+    @property
+    def used(self) -> int:
+        """Bytes in use, with the connections of the last look."""
+        beside = 0 if self.beside is None else self.beside.memory
+        in_step = 0 if self.in_step is None else self.in_step.memory
+        return self._connections * CONNECTION_BYTES + self._held + self._kept + beside + in_step
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether connections may be ended soon: lagging parts have to catch up, so that the same ones are chosen."""
+        return self.used > self.limit // 2
+
+    @property
+    def rows_at_once(self) -> int:
+        """Packets between two looks, if each may open a connection: the rest of the budget, or a quarter of it."""
+        return max(self.limit - self.used, self.limit // 4, CONNECTION_BYTES) // CONNECTION_BYTES
+
+    @property
+    def bytes_at_once(self) -> int:
+        """Payload between two looks: small messages take some 30 times their bytes, about half of the budget."""
+        return self.limit // 64
+
+    def note(self, owner: InspectedConnection, tcp: TcpConnection | None = None) -> None:
+        """Count what a connection holds now; without `tcp`: it holds no segments. A closed one no longer counts.
+
+        Hot: once for each connection and batch outside of the kernel.
+        """
+        size = 0 if tcp is not None and tcp.closed else owner.memory
+        if tcp is not None and not tcp.closed:
+            one, other = tcp.streams
+            size += (len(one.held) + len(other.held)) * SEGMENT_BYTES + one.held_bytes + other.held_bytes
+        self._held += size - owner.held
+        owner.held = size
+
+    # -- requests that wait for their responses -----------------------------------------------------------------------
+
+    def keep(self, exchange: OpenExchange, message: Message) -> tuple[Message, Problem | None]:
+        """The kept part of a request: without its body if that is too large. The first such loss is a problem."""
+        size = message_bytes(message)
+        problem = None
+        if self.used + size > self._target and size > MESSAGE_BYTES:
+            what = f"its body of about {size:,} bytes was not kept until the response came"
+            message = msgspec.structs.replace(
+                message, body=None, raw=None, problems=(*message.problems, Problem("body-let-go", what))
+            )
+            size = MESSAGE_BYTES
+            if not self._reported:
+                self._reported = True
+                detail = f"three quarters of {size_text(self.limit)} of memory are used (--memory): requests that wait"
+                problem = Problem("memory-bound", f"{detail} for responses are kept without their bodies")
+        exchange.weight = size
+        self._kept += size
+        return message, problem
+
+    def release(self, exchange: OpenExchange) -> None:
+        """An exchange is over."""
+        self._kept -= exchange.weight
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    @property
+    def _target(self) -> int:
+        return self.limit - self.limit // 4
+
+    def is_exceeded(self, reassembler: Reassembler) -> bool:
+        """Whether the budget is exceeded."""
+        self._connections = len(reassembler)
+        return self.used > self.limit
+
+    def choose(self, reassembler: Reassembler) -> tuple[list[TcpConnection], str]:
+        """The connections to end, and why; none if there is enough memory. Called once for each batch."""
+        self._connections = len(reassembler)
+        if self.used <= self.limit:
+            return [], ""
+        left = self.used
+        sizes = [(_all_of(tcp), tcp.first_order, tcp) for tcp in reassembler]
+        sizes.sort(key=itemgetter(0, 1), reverse=True)
+        gone: list[TcpConnection] = []
+        for size, _, tcp in sizes:
+            if left <= self._target or size < LEAST_HELD:
+                break
+            left -= size + CONNECTION_BYTES
+            gone.append(tcp)
+        most = len(gone)
+        if left > self._target:
+            rest = [tcp for _, _, tcp in sizes[most:]]
+            rest.sort(key=lambda tcp: (not tcp.closed, tcp.clock, tcp.first_order))
+            for tcp in rest:
+                if left <= self._target:
+                    break
+                left -= _all_of(tcp) + CONNECTION_BYTES
+                gone.append(tcp)
+        parts = [f"{most:,} that hold most"] if most else []
+        if len(gone) > most:
+            parts.append(f"{len(gone) - most:,} that are over or silent for longest")
+        detail = f"more than {size_text(self.limit)} of memory (--memory): of {len(reassembler):,} connections "
+        return gone, detail + " and ".join(parts)
+
+    def recount(self, reassembler: Reassembler) -> None:
+        """Recount what these connections hold and keep."""
+        self._connections = len(reassembler)
+        self._held = self._kept = 0
+        for tcp in reassembler:
+            owner = tcp.owner
+            assert isinstance(owner, InspectedConnection)
+            owner.held = 0
+            self.note(owner, tcp)
+            self._kept += sum(exchange.weight for exchange in owner.exchanges.values())
+
+
+def message_limits(memory: int) -> tuple[int, int]:
+    """Limits of one message in a run with a budget of `memory` bytes: decompressed bytes, and records or headers.
+
+    Decoded records take some 400 bytes each, without keys and values; those with headers up to twice as much. Both
+    bounds apply to the whole run, whatever the number of its processes and their other state.
+    """
+    return min(MAX_DECOMPRESSED, memory // DECOMPRESSED_PART), min(MAX_RECORDS, memory // RECORD_SHARE)
+
+
+def message_bytes(message: Message) -> int:
+    """Size of a decoded message by traversing its body; records count by their number and bytes on the wire."""
+    body: Any = message.body
+    if body is None:
+        return MESSAGE_BYTES + (0 if message.raw is None else len(message.raw))
+    if body.__class__ is RenderedBody or has_records(message.api_key, message.type):
+        return MESSAGE_BYTES + RECORD_BYTES + likely_bytes(message.api_key, message.type, message.size, body)
+    return MESSAGE_BYTES + body_bytes(body)
+
+
+def _all_of(tcp: TcpConnection) -> int:
+    """What ending a connection frees besides itself."""
+    owner = tcp.owner
+    assert isinstance(owner, InspectedConnection)
+    return owner.held + sum(exchange.weight for exchange in owner.exchanges.values())

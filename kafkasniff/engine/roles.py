@@ -1,0 +1,200 @@
+"""Meanings of body fields as roles of a program's ops, for columns that the native kernel writes.
+
+`entities.Plan` is the equivalent in Python. Versions that a program cannot express have no roles and are left to
+Python; `kernel/exchanges.zig` has the roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.engine.versions import distinct
+from kafkasniff.enrich.plan import leaves_alone, reads_nothing
+from kafkasniff.kafka.apis.entities import Plan, plan_of
+from kafkasniff.kafka.connection.waits import WaitPlan, wait_plan
+from kafkasniff.kafka.messages.message_plan import client_software, request_plan, response_plan
+from kafkasniff.kafka.messages.rendered import program_for
+from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.model import Direction
+from kafkasniff.native.caller import Program
+from kafkasniff.native.exchanges import VALUES
+from kafkasniff.native.feed import KEYS, VERSIONS
+from kafkasniff.native.library import Kernel
+
+__all__ = ["ExchangeKind", "ExchangeKinds", "exchange_kind"]
+
+ROLES: Final = (
+    *("none", "inside", "topic", "data_topic", "group", "transaction", "partition", "partitions", "offset"),
+    *("watermark", "code", "records", "member", "throttle"),
+)
+"""By number; from `FIRST_VALUE` on they are numbers of the request."""
+FIRST_VALUE: Final = 16
+_NUMBERS: Final = frozenset({"int8", "int16", "error", "uint16", "int32", "uint32", "int64"})
+_EMPTY: Final = Plan()
+
+
+class ExchangeKind(NamedTuple):
+    """How exchanges of a version of an API are read."""
+
+    request: bytes
+    """Programs of bodies."""
+    response: bytes
+    values: tuple[str, ...]
+    """Fields of the request with a needed number, in the order of the row's values."""
+    wait: WaitPlan | None
+    learns: bool
+    """The response may contain facts about topics and brokers."""
+
+
+class ExchangeKinds:
+    """Kinds by the code of a version of an API, and the programs that readers of exchanges share."""
+
+    def __init__(self, kernel: Kernel, *, show_secrets: bool) -> None:
+        self._kernel = kernel
+        self._show_secrets = show_secrets
+        self._codes: dict[int, ExchangeKind | None] = {}
+        """As many as there are versions."""
+        self.known: dict[int, ExchangeKind] = {}
+        """Those of `of` so far that are not Python's."""
+        self.programs = np.zeros(2 * KEYS * VERSIONS, np.uint64)
+        """Their programs' addresses (`native.exchanges.ExchangeReader`)."""
+        self._programs: list[Program] = []
+
+    def of(self, code: int) -> ExchangeKind | None:
+        """What exchanges of this version are read by; None where they are Python's."""
+        if code not in self._codes:
+            kind = self._codes[code] = exchange_kind(*divmod(code, VERSIONS), show_secrets=self._show_secrets)
+            if kind is not None:
+                self.known[code] = kind
+                request, response = Program(self._kernel, kind.request), Program(self._kernel, kind.response)
+                self._programs += request, response
+                self.programs[code], self.programs[KEYS * VERSIONS + code] = request.address, response.address
+        return self._codes[code]
+
+    def are_known(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these codes have a kind."""
+        table = np.zeros(KEYS * VERSIONS, bool)
+        for code in distinct(codes) if len(codes) else ():
+            table[code] = self.of(code) is not None
+        found: NDArray[np.bool_] = table[codes]
+        return found
+
+
+class _NotNativeError(Exception):
+    """A program cannot express it."""
+
+
+def exchange_kind(key: int, version: int, *, show_secrets: bool) -> ExchangeKind | None:
+    """How exchanges of a version of an API are read; None if they are left to Python."""
+    asked, answered = request_plan(key, version), response_plan(key, version)
+    wait = wait_plan(key)
+    if asked.schema is None or answered.schema is None or client_software(key) is not None:
+        return None
+    directions: tuple[Direction, Direction] = "request", "response"
+    if not all(leaves_alone(key, version, one) or reads_nothing(key, version, one) for one in directions):
+        return None
+    if not reads_nothing(key, version, "request") or (wait is not None and wait.reason == "leader"):
+        return None
+    top = {field.name for field in asked.schema.root.fields}
+    if "members" in top or (wait is not None and wait.replica_ids and wait.replica_id not in top):
+        return None
+    wanted = ("acks",) if wait is None else ("acks", "min_bytes", wait.replica_id, *wait.limits)
+    values = tuple(dict.fromkeys(name for name in wanted if name is not None and name in top))
+    data = wait is not None or asked.has_records or answered.has_records
+    if len(values) > VALUES:
+        return None
+    try:
+        programs = [
+            program_for(plan, show_secrets=show_secrets, roles=_roles(key, direction, plan.schema.root, values, data))
+            for direction, plan in zip(directions, (asked, answered), strict=True)
+            if plan.schema is not None
+        ]
+    except _NotNativeError:
+        return None
+    request, response = programs
+    if request is None or response is None:
+        return None
+    return ExchangeKind(request, response, values, wait, not reads_nothing(key, version, "response"))
+
+
+def _roles(key: int, direction: Direction, root: Struct, values: tuple[str, ...], data: bool) -> list[int]:
+    """A role for each op of the layout's program."""
+    plan = plan_of(key, direction)
+    if plan is None or plan.nested is not None:
+        raise _NotNativeError
+    special = {"member_id": ROLES.index("member")}
+    if direction == "request":
+        special |= {name: FIRST_VALUE + number for number, name in enumerate(values)}
+    else:
+        special["throttle_time_ms"] = ROLES.index("throttle")
+    return [0, *_struct(root, plan, special, request=direction == "request", data=data)]
+
+
+def _struct(struct: Struct, plan: Plan, special: Mapping[str, int], *, request: bool, data: bool) -> list[int]:
+    """The roles of the ops in a struct."""
+    own = _own(struct, plan, request=request, data=data)
+    children = dict(plan.children)
+    found: list[int] = []
+    inside = False
+    for field in (*struct.fields, *struct.tagged):
+        role = ROLES.index(own[field.name]) if field.name in own else special.get(field.name, 0)
+        below: list[int] = []
+        if field.struct is not None:
+            below = _struct(field.struct, children.get(field.name, _EMPTY), {}, request=request, data=data)
+            role = ROLES.index("inside") if any(below) else 0
+            if role and field.nullable and not field.array:
+                raise _NotNativeError
+            inside = inside or role > 0
+        elif role:
+            _check(field, role, own.get(field.name, ""))
+            # The struct's own fields come before its nested ones.
+            if inside and field.name in own:
+                raise _NotNativeError
+        if role and field.tag is not None:
+            raise _NotNativeError
+        found += role, *below
+    return found
+
+
+def _own(struct: Struct, plan: Plan, *, request: bool, data: bool) -> dict[str, str]:
+    """Roles of a struct's own fields."""
+    names = {field.name for field in struct.fields} | {field.name for field in struct.tagged}
+    lists = [name for name in plan.topic_lists if name in names]
+    indices = [name for name in plan.index_lists if name in names]
+    if plan.topic_id in names or (request and any(name in names for name, _ in plan.choices)):
+        raise _NotNativeError
+    if (lists and plan.topic in names) or len(indices) > 1 or len(plan.records) > 1:
+        raise _NotNativeError
+    topic = "data_topic" if data else "topic"
+    found = dict.fromkeys(lists, topic)
+    if plan.topic is not None:
+        found[plan.topic] = topic
+    if request:
+        found |= dict.fromkeys(plan.groups, "group") | dict.fromkeys(plan.transactions, "transaction")
+    if plan.index is not None:
+        found[plan.index] = "partition"
+        found |= dict.fromkeys([name for name in plan.offsets if name in names][:1], "offset")
+        found |= dict.fromkeys(plan.records, "records")
+        if not request:
+            found |= dict.fromkeys([name for name in plan.errors if name in names][:1], "code")
+            if plan.watermark:
+                found["high_watermark"] = "watermark"
+    return found | dict.fromkeys(indices, "partitions")
+
+
+def _check(field: Field, role: int, name: str) -> None:
+    """Whether the kernel can read a field in its role."""
+    if name in {"topic", "data_topic", "group", "transaction"} or role == ROLES.index("member"):
+        right = field.type == "string" and field.secret == "no" and not (field.array and role == ROLES.index("member"))
+    elif name == "records":
+        right = field.type == "records" and not field.array
+    elif name == "partitions":
+        right = field.type == "int32" and field.array
+    else:
+        right = field.type in _NUMBERS and not field.array and not field.nullable
+    if not right:
+        raise _NotNativeError

@@ -1,0 +1,1 @@
+"""All APIs: their schemas by key and version, names of releases, what their messages refer to."""

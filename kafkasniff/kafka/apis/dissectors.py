@@ -1,0 +1,144 @@
+"""The dissectors: look-up of APIs by key or name, each file read on first use.
+
+File names carry key and name (`000_produce.txt`), so nothing is parsed to find an API.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Final
+
+from kafkasniff.errors import DefinitionError
+from kafkasniff.kafka.schema.data_files import data_folder, read_text, sorted_files
+from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition, Versions, parse_api
+from kafkasniff.kafka.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+__all__ = ["Api", "api", "api_by_name", "api_keys", "snake_case"]
+
+_FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.txt")
+
+
+def snake_case(name: str) -> str:
+    """A name of Kafka in snake_case: an underscore before each capital that does not follow a capital.
+
+    That is Kafka's own rule (toSnakeCase of org.apache.kafka.message.MessageGenerator).
+    """
+    return re.sub(r"(?<=[^A-Z])(?=[A-Z])", "_", name).lower()
+
+
+class Api:
+    """An API: common properties of all its versions, and its schemas."""
+
+    def __init__(self, definition: ApiDefinition) -> None:
+        self.definition = definition
+        self.key = definition.key
+        self.name = definition.name
+        self.former_names = definition.former_names
+        self.summary = definition.summary
+        """One line on what it does."""
+        self.listeners = definition.listeners
+        self.min_version = definition.versions.low
+        self.max_version = definition.versions.high
+        self.flexible_since: int | None = (
+            definition.flexible.low if definition.flexible.low <= definition.flexible.high else None
+        )
+        self._requests: dict[int, Schema] = {}
+        self._responses: dict[int, Schema] = {}
+
+    def __repr__(self) -> str:
+        return f"<Api {self.key} {self.name}>"
+
+    @property
+    def versions(self) -> range:
+        """All versions."""
+        return range(self.min_version, self.max_version + 1)
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether a version has compact encodings and tags, including versions above the known ones."""
+        return self.flexible_since is not None and version >= self.flexible_since
+
+    def request(self, version: int) -> Schema:
+        """The schema of a request; raises KeyError for an unknown version."""
+        if version not in self._requests:
+            self._requests[version] = self._schema(self.definition.request, version)
+        return self._requests[version]
+
+    def response(self, version: int) -> Schema:
+        """The schema of a response; raises KeyError for an unknown version."""
+        if version not in self._responses:
+            self._responses[version] = self._schema(self.definition.response, version)
+        return self._responses[version]
+
+    def _schema(self, message: MessageDefinition, version: int) -> Schema:
+        if version not in message.versions:
+            raise KeyError(f"{self.name} has no version {version}")
+        # Imported here because looking up names and versions, as completion does, has to be quick.
+        from kafkasniff.kafka.records import record_sets  # noqa: PLC0415
+
+        return Schema(message, version, record_sets)
+
+    def request_header(self, version: int) -> int:
+        """The version of the request's header."""
+        exception = _exception(self.definition.request_headers, version)
+        return exception if exception is not None else 2 if self.is_flexible(version) else 1
+
+    def response_header(self, version: int) -> int:
+        """The version of the response's header."""
+        exception = _exception(self.definition.response_headers, version)
+        # An exception for the last known version also holds for later ones (ApiVersions: brokers answer requests that
+        # they do not know, and clients must be able to decode that).
+        if exception is None and version > self.max_version:
+            exception = _exception(self.definition.response_headers, self.max_version)
+        return exception if exception is not None else 1 if self.is_flexible(version) else 0
+
+
+def _exception(headers: tuple[tuple[Versions, int], ...], version: int) -> int | None:
+    return next((header for versions, header in headers if version in versions), None)
+
+
+@functools.cache
+def _files() -> dict[int, tuple[str, Traversable]]:
+    """Key → (name in snake_case, file)."""
+    found: dict[int, tuple[str, Traversable]] = {}
+    for path in sorted_files(data_folder()):
+        if match := _FILE.fullmatch(path.name):
+            key = int(match[1])
+            if key in found:
+                raise DefinitionError(f"{path}:1: key {key} is also in {found[key][1].name}")
+            found[key] = (match[2], path)
+    return found
+
+
+def api_keys() -> tuple[int, ...]:
+    """The keys of all APIs, ascending."""
+    return tuple(_files())
+
+
+@functools.lru_cache(maxsize=1024)  # more than there are keys; keys that do not exist come from the wire
+def api(key: int) -> Api | None:
+    """The API of a key; None if unknown. Raises DefinitionError if its file does not parse."""
+    entry = _files().get(key)
+    if entry is None:
+        return None
+    name, path = entry
+    definition = parse_api(path, read_text(path))
+    if definition.key != key or snake_case(definition.name) != name:
+        raise DefinitionError(f"{path}:1: the file is named for another API")
+    return Api(definition)
+
+
+def api_by_name(name: str) -> Api | None:
+    """The API of a name (`ListOffsets`, `list_offsets`, any case, former names too); None if unknown."""
+    wanted = name.replace("_", "").lower()
+    for key, (file_name, _) in _files().items():
+        if file_name.replace("_", "") == wanted:
+            return api(key)
+    for key in _files():
+        found = api(key)
+        if found is not None and wanted in (former.lower() for former in found.former_names):
+            return found
+    return None

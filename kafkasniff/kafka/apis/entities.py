@@ -1,0 +1,342 @@
+"""The subjects of an exchange: topics, partitions, groups and transactional ids that its two bodies name.
+
+The definitions show which fields name what (`entity topic`, `entity group` …), so a new API or version is covered by
+its definition. For each (API, direction) a `Plan` over all versions is made once, which leads straight to the fields
+that matter; bodies are never searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.apis.record_fields import PARTITION_FIELDS
+from kafkasniff.kafka.schema.definition import EntityChoice, FieldDefinition
+from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.model import Body, Direction, Message
+
+__all__ = ["Mentions", "PartitionFacts", "mentions", "text"]
+
+NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The all-zero uuid, which means none."""
+BATCH_OVERHEAD: Final = 12
+"""Bytes before those that `batch_length` counts: base offset and the length itself, alike in all three formats."""
+
+INDEX_LIST_FIELDS: Final = frozenset({"partitions", "partition_indexes"})
+ERROR_FIELDS: Final = ("error_code", "partition_error_code")
+# In this order, the response's before the request's: results are more informative than requests.
+RESPONSE_OFFSET_FIELDS: Final = ("base_offset", "offset", "committed_offset", "end_offset", "start_offset")
+REQUEST_OFFSET_FIELDS: Final = ("fetch_offset", "committed_offset", "offset", "start_offset")
+
+
+class PartitionFacts(msgspec.Struct):
+    """Values of one topic-partition in an exchange, None if missing; `docs/tables.md` has the meanings."""
+
+    topic: str | None
+    topic_id: str | None
+    partition: int
+    error_code: int | None = None
+    error: str | None = None
+    offset: int | None = None
+    high_watermark: int | None = None
+    record_count: int | None = None
+    batch_count: int | None = None
+    bytes: int | None = None
+    uncompressed_bytes: int | None = None
+    compression: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    base_sequence: int | None = None
+
+
+class Mentions(msgspec.Struct):
+    """Everything that an exchange names, in order of first appearance, the request's before the response's."""
+
+    topics: dict[str, None] = {}
+    """By name, including those of a fetch session."""
+    unnamed: dict[str, int] = {}
+    """Topic ids without a name, each with the number of topics before it."""
+    partitions: dict[tuple[str | None, str | None, int], PartitionFacts] = {}
+    """By (topic id, None, partition), or (None, topic, partition) if there is no id."""
+    groups: dict[str, None] = {}
+    """Groups that the request names."""
+    transactions: dict[str, None] = {}
+    """Transactional ids that the request names."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The fields of one struct that name something, over all versions, and the paths to nested ones."""
+
+    topic: str | None = None
+    topic_lists: tuple[str, ...] = ()
+    topic_id: str | None = None
+    groups: tuple[str, ...] = ()
+    transactions: tuple[str, ...] = ()
+    choices: tuple[tuple[str, EntityChoice], ...] = ()
+    """Fields that name groups or transactional ids, depending on another field."""
+    index: str | None = None
+    index_lists: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+    children: tuple[tuple[str, Plan], ...] = ()
+    offsets: tuple[str, ...] = ()
+    """Fields of a partition: its offset (the first one counts); its error; whether it has a watermark."""
+    errors: tuple[str, ...] = ()
+    watermark: bool = False
+    nested: str | None = None
+    """The name of the nested message's value, beside its bytes; only for a whole message."""
+
+
+NOTHING: Final = Plan()
+
+_Collect = Callable[["Mentions", Body, str | None, str | None], None]
+
+
+def text(value: object) -> str | None:
+    r"""A string from the wire as text: bytes that are not UTF-8 as `\xNN`; None for anything else."""
+    if isinstance(value, str):
+        return value
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else None
+
+
+def only(names: dict[str, None]) -> str | None:
+    """The name if there is exactly one, otherwise None."""
+    return next(iter(names)) if len(names) == 1 else None
+
+
+def record_count(named: Mentions) -> int | None:
+    """Records of all partitions; None if none has a records field, or a count is unknown."""
+    counts = [facts.record_count for facts in named.partitions.values() if facts.batch_count is not None]
+    return None if not counts or None in counts else sum(count for count in counts if count is not None)
+
+
+def mentions(request: Message | None, response: Message | None) -> Mentions:
+    """Everything that an exchange names. Undecoded bodies name nothing; a truncated body names what it contains."""
+    named = Mentions()
+    for message in (request, response):
+        if message is None or message.body is None or message.api_key is None:
+            continue
+        _collect(named, message.api_key, message.type, message.body)
+        for topic in message.session_topics:
+            named.topics[topic] = None
+    return named
+
+
+def _collect(named: Mentions, key: int, direction: Direction, body: Body) -> None:
+    """The names in a body, and the body of a nested message."""
+    found = _collector_of(key, direction)
+    if found is None:
+        return
+    collect, nested = found
+    collect(named, body, None, None)
+    inside = None if nested is None else body.get(nested)
+    if inside is not None and inside["api_key"] is not None and inside["body"] is not None:
+        _collect(named, inside["api_key"], direction, inside["body"])
+
+
+def _name(into: dict[str, None], value: object) -> None:
+    name = text(value)
+    if name is not None:
+        into[name] = None
+
+
+@lru_cache(maxsize=1024)  # keys of requests that nobody knows come from the wire
+def plan_of(api_key: int, direction: Direction) -> Plan | None:
+    """The plan of an API's requests or responses; None for an unknown API."""
+    api = dissectors.api(api_key)
+    if api is None:
+        return None
+    message = api.definition.request if direction == "request" else api.definition.response
+    plan = _plan(message.fields, RESPONSE_OFFSET_FIELDS if direction == "response" else REQUEST_OFFSET_FIELDS)
+    return plan if message.nested is None else msgspec.structs.replace(plan, nested=f"_{message.nested[1]}")
+
+
+@lru_cache(maxsize=1024)  # as above
+def _collector_of(api_key: int, direction: Direction) -> tuple[_Collect, str | None] | None:
+    """The walker of the bodies of an API's requests or responses, and the place of a nested message; None as above."""
+    plan = plan_of(api_key, direction)
+    return None if plan is None else (_collector(plan, request=direction == "request"), plan.nested)
+
+
+def _plan(fields: tuple[FieldDefinition, ...], offsets: tuple[str, ...]) -> Plan:
+    """`offsets`: fields with a partition's offset, the first of which counts."""
+
+    def named(entity: str, *, array: bool | None = None) -> tuple[str, ...]:
+        return tuple(field.name for field in fields if field.entity == entity and array in (None, field.array))
+
+    def numbers(names: frozenset[str], *, array: bool) -> tuple[str, ...]:
+        return tuple(
+            field.name for field in fields if field.name in names and field.type == "int32" and field.array == array
+        )
+
+    children = [(field.name, _plan(field.fields, offsets)) for field in fields if field.fields]
+    names = frozenset(field.name for field in fields)
+    index = next(iter(numbers(PARTITION_FIELDS, array=False)), None)
+    return Plan(
+        topic=next(iter(named("topic_name", array=False)), None),
+        topic_lists=named("topic_name", array=True),
+        topic_id=next((field.name for field in fields if field.name == "topic_id" and field.type == "uuid"), None),
+        groups=named("group_id"),
+        transactions=named("transactional_id"),
+        choices=tuple((field.name, field.entity_by) for field in fields if field.entity_by is not None),
+        index=index,
+        index_lists=numbers(INDEX_LIST_FIELDS, array=True),
+        records=tuple(field.name for field in fields if field.type == "records" and not field.array),
+        children=tuple((name, plan) for name, plan in children if plan != NOTHING),
+        offsets=() if index is None else tuple(name for name in offsets if name in names),
+        errors=() if index is None else tuple(name for name in ERROR_FIELDS if name in names),
+        watermark=index is not None and "high_watermark" in names,
+    )
+
+
+def _collector(plan: Plan, *, request: bool) -> _Collect:
+    """The walker of one struct along its plan; known facts are not overwritten. Hot.
+
+    It is called with the collector, the struct, and the topic and topic id of the enclosing struct. Everything that a
+    plan lacks is checked here, once, and costs next to nothing later.
+    """
+    named_by, identified_by, index, watermark = plan.topic, plan.topic_id, plan.index, plan.watermark and not request
+    lists, index_lists, offsets, errors, records = (
+        plan.topic_lists,
+        plan.index_lists,
+        plan.offsets,
+        () if request else plan.errors,
+        plan.records,
+    )
+    asks = request and bool(plan.groups or plan.transactions or plan.choices)
+    has_partitions = index is not None or bool(index_lists)
+    children = tuple((name, _collector(child, request=request)) for name, child in plan.children)
+
+    def collect(named: Mentions, body: Body, topic: str | None, topic_id: str | None) -> None:
+        if named_by is not None:
+            topic = text(body.get(named_by))
+            if topic is not None:
+                named.topics[topic] = None
+        if identified_by is not None:
+            if named_by is None:
+                topic = None  # its id names another topic than the struct around it
+            value = body.get(identified_by)
+            topic_id = value if isinstance(value, str) and value != NO_TOPIC_ID else None
+            if topic is None and "_topic_name" in body:
+                topic = text(body["_topic_name"])
+                _name(named.topics, topic)
+            if topic is None and topic_id is not None and topic_id not in named.unnamed:
+                named.unnamed[topic_id] = len(named.topics)
+        for field in lists:
+            for value in body.get(field) or ():
+                _name(named.topics, value)
+        if asks:
+            _asked(named, plan, body)
+        if has_partitions and (topic is not None or topic_id is not None):
+            number = None if index is None else body.get(index)
+            if isinstance(number, int):
+                facts = _facts(named, topic, topic_id, number)
+                for field in offsets:
+                    value = body.get(field)
+                    if isinstance(value, int):
+                        facts.offset = value  # the response comes second and overrides the request
+                        break
+                if watermark:
+                    facts.high_watermark = body.get("high_watermark", facts.high_watermark)
+                for field in errors:
+                    value = body.get(field)
+                    if isinstance(value, int) and facts.error_code is None:
+                        facts.error_code = value
+                        facts.error = error_name(value) if value else None
+                for field in records:
+                    value = body.get(field)
+                    if isinstance(value, dict):
+                        _batches(facts, value)
+            for field in index_lists:
+                for value in body.get(field) or ():
+                    _facts(named, topic, topic_id, value)
+        for field, child in children:
+            value = body.get(field)
+            if value.__class__ is list:
+                for one in value:
+                    if isinstance(one, dict):
+                        child(named, one, topic, topic_id)
+            elif isinstance(value, dict):
+                child(named, value, topic, topic_id)
+
+    return collect
+
+
+def _asked(named: Mentions, plan: Plan, body: Body) -> None:
+    """Groups and transactional ids that a struct of a request names."""
+    for field in plan.groups:
+        _names(named.groups, body.get(field))
+    for field in plan.transactions:
+        _names(named.transactions, body.get(field))
+    for field, choice in plan.choices:
+        entity = dict(choice.entities).get(body.get(choice.field, 0))
+        if entity == "group_id":
+            _names(named.groups, body.get(field))
+        elif entity == "transactional_id":
+            _names(named.transactions, body.get(field))
+
+
+def _names(into: dict[str, None], value: object) -> None:
+    for one in value if isinstance(value, list) else (value,):
+        _name(into, one)
+
+
+def _facts(named: Mentions, topic: str | None, topic_id: str | None, partition: int) -> PartitionFacts:
+    key = (topic_id, topic if topic_id is None else None, partition)
+    facts = named.partitions.get(key)
+    if facts is None:
+        facts = named.partitions[key] = PartitionFacts(topic, topic_id, partition)
+    elif facts.topic is None:
+        # The name became known between the request and the response.
+        facts.topic = topic
+    return facts
+
+
+def _uncompressed(batch: dict[str, Any]) -> int | None:
+    """Bytes of a batch before compression; None if it was not decoded, and for a legacy wrapper."""
+    if batch["compression"] == "none":
+        size: int = BATCH_OVERHEAD + batch["batch_length"]
+        return size
+    # From `records.record_batch.Batch`; batches whose records were not read are plain.
+    found: int | None = getattr(batch, "uncompressed", None)
+    return found
+
+
+def _batch(facts: PartitionFacts, batch: dict[str, Any], truncated: int) -> None:
+    """Like `_batches`, for a single one."""
+    facts.batch_count = 1
+    facts.record_count = batch.get("record_count")
+    facts.bytes = BATCH_OVERHEAD + batch["batch_length"] + truncated
+    uncompressed = _uncompressed(batch)
+    if uncompressed is not None:
+        facts.uncompressed_bytes = uncompressed + truncated
+    facts.compression = batch["compression"]
+    facts.producer_id = batch.get("producer_id")
+    facts.producer_epoch = batch.get("producer_epoch")
+    facts.base_sequence = batch.get("base_sequence")
+
+
+def _batches(facts: PartitionFacts, records: dict[str, Any]) -> None:
+    """Values of a partition from the contract's form of a `records` field."""
+    batches: list[dict[str, Any]] = records["batches"]
+    if len(batches) == 1:
+        # True nearly always if messages are small.
+        _batch(facts, batches[0], records["truncated_bytes"])
+        return
+    counts: list[Any] = [batch.get("record_count") for batch in batches]
+    codecs = {batch["compression"] for batch in batches}
+    size = sum(BATCH_OVERHEAD + batch["batch_length"] for batch in batches) + records["truncated_bytes"]
+    facts.batch_count = len(batches)
+    facts.record_count = None if None in counts else sum(counts)
+    facts.bytes = size
+    sizes = [_uncompressed(batch) for batch in batches]
+    if None not in sizes:
+        facts.uncompressed_bytes = sum(filter(None, sizes)) + records["truncated_bytes"]
+    facts.compression = "mixed" if len(codecs) > 1 else next(iter(codecs), None)
+    for batch in batches[:1]:
+        facts.producer_id = batch.get("producer_id")
+        facts.producer_epoch = batch.get("producer_epoch")
+        facts.base_sequence = batch.get("base_sequence")

@@ -1,0 +1,172 @@
+"""Memory of decoded messages, in bytes: a quick estimate, or an exact count where needed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from sys import getsizeof
+from typing import Any, Final, NamedTuple
+
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.schema.definition import FieldDefinition, MessageDefinition
+from kafkasniff.model import Body, Direction, RenderedBody, RenderedRecords
+
+__all__ = [
+    "BODY_RATIO",
+    "EARLY_BYTES",
+    "FRAME_BYTES",
+    "PROBLEM_BYTES",
+    "RECORD_BYTES",
+    "REQUEST_BYTES",
+    "SEARCHED_SEGMENT_BYTES",
+    "body_bytes",
+    "has_records",
+    "likely_bytes",
+]
+
+BODY_RATIO: Final = 128
+"""Maximum memory per byte of a body without records: a struct of two empty fields takes two bytes on the wire and some
+250 in memory."""
+RECORD_BYTES: Final = 400
+"""Memory of a record, or of a batch, without keys and values."""
+
+FRAME_BYTES: Final = 420
+"""Memory of a waiting frame, without its bytes."""
+EARLY_BYTES: Final = 1_400
+"""Memory of a response that waits for its request, without its bytes: its frame, and its index entry."""
+REQUEST_BYTES: Final = 1_700
+"""Memory of a request that waits for its response, without its decoded fields."""
+SEARCHED_SEGMENT_BYTES: Final = 200
+"""Memory of a segment that is searched for frames, without its bytes."""
+PROBLEM_BYTES: Final = 300
+"""Memory of a problem that waits for the verdict."""
+
+SCALAR_BYTES: Final = 64
+"""Memory of an element of an array of numbers or strings, without a string's characters."""
+
+
+class _Way(NamedTuple):
+    """The counted parts of a struct, over all versions."""
+
+    each: int
+    """Memory of the struct itself."""
+    records: tuple[str, ...]
+    scalars: tuple[str, ...]
+    """Arrays of numbers and strings."""
+    inner: tuple[tuple[str, _Way], ...]
+    """Arrays of structs, and structs with counted parts."""
+    nested: str | None = None
+    """Field name of the decoded nested message; only for a whole message."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether such a struct has counted parts."""
+        return bool(self.records or self.scalars or self.inner)
+
+
+@lru_cache(maxsize=1024)  # keys come from the wire
+def _way_of_request(api_key: int | None) -> _Way | None:
+    """How requests that may hold records are weighed; None for all others, for which BODY_RATIO suffices."""
+    found = None if api_key is None else api(api_key)
+    return None if found is None else _way_of(found.definition.request)
+
+
+@lru_cache(maxsize=1024)  # likewise
+def _way_of_response(api_key: int | None) -> _Way | None:
+    found = None if api_key is None else api(api_key)
+    return None if found is None else _way_of(found.definition.response)
+
+
+def _way_of(message: MessageDefinition) -> _Way | None:
+    if not (message.has_records or message.nested):
+        return None
+    way = _way(message.fields)
+    return way if message.nested is None else way._replace(nested=f"_{message.nested[1]}")
+
+
+def _way(fields: tuple[FieldDefinition, ...]) -> _Way:
+    records = tuple(field.name for field in fields if field.type == "records")
+    scalars = tuple(field.name for field in fields if field.array and field.type not in {"struct", "records"})
+    structs = [(field, _way(field.fields)) for field in fields if field.type == "struct"]
+    inner = tuple((field.name, way) for field, way in structs if field.array or way.counts)
+    return _Way(2 * RECORD_BYTES if records else RECORD_BYTES, records, scalars, inner)
+
+
+def has_records(api_key: int | None, direction: Direction) -> bool:
+    """Whether `likely_bytes` counts the records of such messages, so that it does not use BODY_RATIO."""
+    way = _way_of_request(api_key) if direction == "request" else _way_of_response(api_key)
+    return way is not None and way.nested is None
+
+
+def likely_bytes(api_key: int | None, direction: Direction, size: int, body: Body | RenderedBody | None) -> int:
+    """Approximate memory of a message of `size` bytes on the wire, or more. Hot: only counts records."""
+    if body is None:
+        return size
+    if isinstance(body, RenderedBody):
+        return size + len(body.json)
+    way = _way_of_request(api_key) if direction == "request" else _way_of_response(api_key)
+    if way is None:
+        return size * BODY_RATIO
+    total = _counted(way, body)
+    if way.nested is None:
+        return size + total
+    inside = body.get(way.nested)
+    if inside is not None:
+        total += likely_bytes(inside["api_key"], direction, 0, inside["body"])
+    return size * BODY_RATIO + total
+
+
+def _counted(way: _Way, struct: Body) -> int:
+    """Memory of the counted parts of a struct. Hot."""
+    total = 0
+    for name in way.records:
+        value = struct.get(name)
+        if value.__class__ is list:
+            for one in value:
+                total += 0 if one is None else _records(one)
+        elif value is not None:
+            total += _records(value)
+    for name in way.scalars:
+        total += SCALAR_BYTES * len(struct.get(name) or ())
+    for name, inner in way.inner:
+        value = struct.get(name)
+        if not value:
+            continue
+        structs = (value,) if value.__class__ is dict else value
+        total += inner.each * len(structs)
+        if inner.counts:
+            for one in structs:
+                total += _counted(inner, one)
+    return total
+
+
+def _records(field: Any) -> int:
+    """Memory of a `records` field."""
+    if field.__class__ is RenderedRecords:
+        # Its JSON, and its bytes on the wire.
+        return 2 * len(field.json)
+    total = 0
+    for batch in field["batches"]:
+        records = batch.get("records") or ()
+        total += RECORD_BYTES + RECORD_BYTES * len(records)
+        if batch.get("compression") != "none":
+            total += sum([len(one.get("key") or b"") + len(one.get("value") or b"") for one in records])
+    return total
+
+
+def body_bytes(value: Any) -> int:
+    """Memory of a body, by all its parts; objects that it holds twice count twice."""
+    total = 0
+    left = [value]
+    while left:
+        one = left.pop()
+        if one is None or one is True or one is False:
+            continue
+        if one.__class__ is RenderedRecords:
+            total += 2 * len(one.json)
+            continue
+        total += getsizeof(one)
+        if isinstance(one, dict):
+            left.extend(one.values())
+        elif one.__class__ is list or one.__class__ is tuple:
+            left.extend(one)
+    return total

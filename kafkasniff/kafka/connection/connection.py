@@ -1,0 +1,812 @@
+"""One connection as Kafka: whether it is, its frame boundaries, and its exchanges.
+
+Takes the items of a reassembled connection (streams.py) and yields events in capture order. The events depend only on
+the items of this connection, not on their batching: while a boundary or the verdict is unknown, the streams are
+examined segment by segment in capture order; once both streams are in step, whole stretches are cut at once, which
+gives the same frames.
+
+The verdict. Kafka has no magic number. A connection is Kafka if one request decodes to its last byte, or if consecutive
+frames plausibly are requests (or responses, if only the broker's side was captured). With a forced port the roles are
+given, and one plausible frame suffices.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from kafkasniff.kafka.apis.weight import FRAME_BYTES, PROBLEM_BYTES
+from kafkasniff.kafka.connection.boundaries import Boundaries
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.dialogue import Dialogue, Turn
+from kafkasniff.kafka.connection.events import Event, EventLog
+from kafkasniff.kafka.connection.exchange import Pending
+from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame, Framer, Piece
+from kafkasniff.kafka.connection.opening import MAX_SIZE, too_large
+from kafkasniff.kafka.connection.search import MAX_SEARCH, Searcher
+from kafkasniff.kafka.connection.trial import Trial
+from kafkasniff.kafka.messages.message import Decoded
+from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.schema.memory import ConnectionMemory
+from kafkasniff.tcp.segments import (
+    NO_TIME,
+    Closed,
+    Gap,
+    Hole,
+    Item,
+    Late,
+    Rejected,
+    Retransmit,
+    Run,
+    Started,
+    Stretch,
+    TcpProblem,
+    Wrapped,
+)
+
+__all__ = ["ConnectionOptions", "InTurn", "KafkaConnection"]
+
+Verdict = Literal["undecided", "kafka", "not-kafka"]
+
+MAX_AGAIN: Final = 64 << 10
+"""Bytes of the broker's stream that are searched again each time when requests arrive that were held back."""
+
+
+class ConnectionOptions(msgspec.Struct, frozen=True):
+    """Options common to all connections of a run."""
+
+    detail: Detail = msgspec.field(default_factory=lambda: Detail(DecodeOptions()))
+    max_frame: int = MAX_FRAME
+    every_end: bool = True
+    """Report the end of every exchange; False: not if it ends with its response, which implies it."""
+
+
+class _Segments(NamedTuple):
+    """Segments [first, last) of a run, whose frames have to be cut or searched."""
+
+    run: Run
+    first: int
+    last: int
+
+
+class _Entered(NamedTuple):
+    """The result of a search was processed: the stream is in step again, unless it fell out once more."""
+
+    undecided: bool
+    """The verdict came from it."""
+
+
+_Work = list[_Segments | _Entered]
+"""Work to do for a stream, the last first. A list instead of recursion: a stream may fall out of step as often as its
+bytes allow."""
+
+
+class InTurn(NamedTuple):
+    """The state of a connection whose frames are in step and whose responses arrive in order."""
+
+    turn: Turn
+    waiting: list[Pending]
+    """Requests without a response, oldest first; then those that expect none."""
+    most: int
+    """Highest number of outstanding requests so far."""
+    pieces: tuple[Piece, Piece]
+    """Per stream."""
+    place: tuple[int, int, int]
+    """Order, time_ns and packet of the last frame."""
+    loss: int = 0
+    """`Dialogue.loss`, which does not change."""
+    opened: bool = True
+    """A request other than a greeting was answered."""
+
+
+class KafkaConnection:
+    """The state of one connection."""
+
+    __slots__ = (
+        "_began",
+        "_boundaries",
+        "_closed",
+        "_dialogue",
+        "_forced",
+        "_framers",
+        "_holes",
+        "_log",
+        "_options",
+        "_oversized",
+        "_syn",
+        "_trials",
+        "bytes_lost",
+        "bytes_of",
+        "bytes_seen",
+        "framed_of",
+        "lost_of",
+        "pending_of",
+        "retransmits",
+        "verdict",
+    )
+
+    def __init__(self, options: ConnectionOptions, forced_client: int | None = None) -> None:
+        self._options = options
+        self._forced = forced_client is not None
+        self._log = EventLog(forced_client)
+        self._dialogue = Dialogue(self._log, options.detail, every_end=options.every_end)
+        self.verdict: Verdict = "undecided"
+        # Per direction: a framer if the stream is in step, else a trial, or a searcher with its bytes.
+        self._framers: list[Framer | None] = [None, None]
+        self._trials: list[Trial | None] = [None, None]
+        # Per direction: bytes of the stream were seen; segments of it are held back after a hole.
+        self._began = [False, False]
+        self._holes = [False, False]
+        # Per direction: the stream is known from its first byte on.
+        self._syn = [False, False]
+        self._oversized = 0
+        """Size of a request above the limit, whose stream was in step up to there."""
+        self._boundaries = Boundaries(self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame)
+        self._closed = False
+        self.bytes_seen = 0
+        """Bytes of both streams."""
+        self.bytes_of = [0, 0]
+        """Bytes of each stream."""
+        self.retransmits = 0
+        """Retransmitted segments of both streams."""
+        self.framed_of = [0, 0]
+        """Bytes of each stream that became frames."""
+        self.bytes_lost = 0
+        """Bytes of both streams missing from the capture."""
+        self.lost_of = [0, 0]
+        """Bytes of each stream missing from the capture."""
+        self.pending_of = [0, 0]
+        """At the end: bytes of each stream in an incomplete frame."""
+
+    @property
+    def client(self) -> int | None:
+        """Direction of the client's stream, if known: by the verdict, the SYN or a forced port."""
+        return self._log.client
+
+    @property
+    def bytes_decoded(self) -> int:
+        """Bytes of both streams that became messages or tokens."""
+        framed, unread = self.framed_of, self._dialogue.unread_of
+        return framed[0] + framed[1] - unread[0] - unread[1]
+
+    def decoded_of(self, direction: int) -> int:
+        """Bytes of a stream that became messages or tokens, if known."""
+        return self.framed_of[direction] - self._dialogue.unread_of[direction]
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of both streams that may still become frames."""
+        if self._closed or self.verdict == "not-kafka":
+            return 0
+        count = 0
+        for direction in (0, 1):
+            framer, trial = self._framers[direction], self._trials[direction]
+            if framer is not None:
+                count += framer.pending
+            elif trial is not None:
+                count += trial.framer.pending + trial.size
+            else:
+                count += self._boundaries.collected(direction)
+        return count
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of both streams that are kept."""
+        return self.waiting + self._dialogue.early_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the bytes kept of both streams, and of outstanding requests. Hot: called with `feed`."""
+        total = self._dialogue.memory_bytes + len(self._log.held) * PROBLEM_BYTES
+        for direction in (0, 1):
+            framer, trial = self._framers[direction], self._trials[direction]
+            if framer is not None:
+                total += framer.pending
+            if trial is not None:
+                total += trial.framer.pending + trial.size + len(trial.frames) * FRAME_BYTES
+            total += self._boundaries.memory_bytes(direction)
+        return total
+
+    # -- in step: the kernel continues with it (in_step.py) -----------------------------------------------------------
+
+    def is_plain(self) -> bool:
+        """Whether both streams consist only of frames, which only have to be paired in order."""
+        one, other = self._framers
+        return (
+            self.verdict == "kafka"
+            and one is not None
+            and other is not None
+            and one.is_plain
+            and other.is_plain
+            and not (self._holes[0] or self._holes[1])
+            and self._dialogue.is_plain()
+        )
+
+    def begin_in_step(self, client: int) -> None:
+        """The kernel has it from its SYN on, and the first frame of the client's stream is a request."""
+        self.verdict = "kafka"
+        self._log.client = client
+        self._syn = [True, True]
+        self._boundaries.without_prologue(client)
+        self._begin_framer(client)
+        self._boundaries.begin(1 - client)
+        self._compare_streams()
+
+    def greeted(self, request: Pending, response: Decoded, time_ns: int) -> None:
+        """A greeting was answered while the kernel has the connection."""
+        dialogue = self._dialogue
+        if dialogue.opening is not None and not dialogue.opening.answered(request, response.body, time_ns):
+            dialogue.opening = None
+
+    def _begin_framer(self, direction: int) -> Framer:
+        """A stream that is captured from its first byte has bytes, in a connection that is Kafka."""
+        self._began[direction] = True
+        self._boundaries.release(direction)
+        framer = self._framers[direction] = Framer(direction, self._options.max_frame)
+        return framer
+
+    def hand_over(self) -> InTurn:
+        """The part of the state of a connection that `is_plain` which changes with each frame."""
+        one, other = self._framers
+        assert one is not None
+        assert other is not None
+        waiting, most = self._dialogue.ledger.hand_over()
+        log = self._log
+        return InTurn(
+            self._dialogue.hand_over(),
+            waiting,
+            most,
+            (one.hand_over(), other.hand_over()),
+            (log.order, log.time_ns, log.packet),
+            self._dialogue.loss,
+        )
+
+    def take_back(
+        self,
+        state: InTurn,
+        seen: tuple[int, int] = (0, 0),
+        framed: tuple[int, int] = (0, 0),
+        retransmits: int = 0,
+        holes: tuple[bool, bool] = (False, False),
+    ) -> None:
+        """Continue with the state that was handed over, as the kernel changed it.
+
+        Per stream: `seen`, `framed`: bytes seen, and cut into frames, since; `holes`: segments of it are held back.
+        """
+        for direction in (0, 1):
+            if self._framers[direction] is None and seen[direction]:
+                self._begin_framer(direction)
+            framer = self._framers[direction]
+            if framer is not None:
+                framer.take_back(state.pieces[direction])
+            self.bytes_of[direction] += seen[direction]
+            self.framed_of[direction] += framed[direction]
+        self.bytes_seen += sum(seen)
+        self._dialogue.take_back(state.turn)
+        if state.opened:
+            self._dialogue.opening = None
+        self._dialogue.ledger.take_back(state.waiting, state.most)
+        self._log.at(*state.place)
+        self.retransmits += retransmits
+        if any(holes):
+            self._holes = list(holes)
+            self._compare_streams()
+
+    @property
+    def memory(self) -> ConnectionMemory:
+        """Facts from earlier messages of the connection that later ones need."""
+        return self._dialogue.memory
+
+    @property
+    def detail(self) -> Detail:
+        """How much of messages is decoded."""
+        return self._dialogue.detail
+
+    # -- everything else --------------------------------------------------------------------------------------------
+
+    def feed(self, items: Sequence[Item]) -> list[Event]:
+        """Process items of the connection; returns the resulting events, in capture order."""
+        for item in items:
+            if isinstance(item, Stretch):
+                self._stretch(item)
+            elif isinstance(item, Retransmit):
+                self._dialogue.retransmits += 1
+                self.retransmits += 1
+            elif isinstance(item, Started):
+                self._started(item)
+            elif isinstance(item, Gap):
+                self._gap(item)
+            elif isinstance(item, Late):
+                self._late(item)
+            elif isinstance(item, Hole):
+                self._holes[item.direction] = item.open
+                self._compare_streams()
+                if not item.open:
+                    self._look_again(item.direction)
+            elif isinstance(item, TcpProblem):
+                self._tcp_problem(item)
+            elif isinstance(item, Wrapped):
+                self.bytes_seen += item.size
+                self.bytes_of[item.direction] += item.size
+            elif isinstance(item, Rejected):
+                self._rejected(item)
+            else:
+                self._close(item)
+                self._release()
+        return self._log.take()
+
+    # -- items ------------------------------------------------------------------------------------------------------
+
+    def _started(self, item: Started) -> None:
+        if not self._forced and self._log.client is None and self.verdict == "undecided":
+            self._log.client = item.direction if item.client else 1 - item.direction
+        if self._framers[item.direction] is None:
+            self._boundaries.begin(item.direction)
+            self._syn[item.direction] = not self._began[item.direction]
+
+    def _stretch(self, item: Stretch) -> None:
+        runs = item.runs
+        has_framers = is_safe = True
+        for direction, run in enumerate(runs):
+            if run is not None:
+                size = run.end[run.last - 1] - run.end[run.first] + run.length[run.first]
+                self.bytes_seen += size
+                self.bytes_of[direction] += size
+                framer = self._framers[direction]
+                if framer is None:
+                    has_framers = False
+                else:
+                    is_safe = is_safe and framer.is_within(size)
+        if self.verdict == "not-kafka":
+            return
+        if self.verdict == "kafka" and has_framers:
+            # Bytes after an incomplete frame may make no frame: then everything is reset to this state.
+            saved = [None if framer is None or is_safe else framer.copy() for framer in self._framers]
+            frames: list[Frame] = []
+            in_step = True
+            for run, framer in zip(runs, self._framers, strict=True):
+                if run is not None and framer is not None:
+                    frames += framer.cut(run, run.first, run.last)
+                    in_step = in_step and framer.lost_at is None
+            if in_step:
+                if runs[0] is not None and runs[1] is not None:
+                    frames.sort(key=itemgetter(0))
+                for frame in frames:
+                    self._take_frame(frame)
+                return
+            self._framers = saved
+        segments = [
+            (run.order[index], direction, run, index)
+            for direction, run in enumerate(runs)
+            if run is not None
+            for index in range(run.first, run.last)
+        ]
+        segments.sort(key=itemgetter(0))
+        for _, direction, run, index in segments:
+            self._segment(direction, run, index)
+
+    def _segment(self, direction: int, run: Run, index: int) -> None:
+        """Process one segment, while the verdict or a boundary is unknown."""
+        if self.verdict == "not-kafka":
+            return
+        log, framed = self._log, self.framed_of.copy()
+        before = log.order, log.time_ns, log.packet
+        was_kafka = self.verdict == "kafka"
+        log.at(run.order[index], run.released[index], run.packet[index])
+        self._began[direction] = True
+        framer = self._framers[direction]
+        if framer is not None:
+            self._work_off(direction, [_Segments(run, index, index + 1)])
+        elif self._trials[direction] is not None:
+            self._try(direction, run, index)
+        else:
+            self._boundaries.searcher(direction).add(run, index)
+            self._search(direction)
+        self._compare_streams()
+        if was_kafka and self._framers[direction] is not None and self.framed_of == framed:
+            # A piece of a frame is not an event, however the packets are batched.
+            log.order, log.time_ns, log.packet = before
+
+    def _work_off(self, direction: int, work: _Work) -> None:
+        """Cut the segments of a stream; if it falls out of step, search the rest, segment by segment."""
+        while work:
+            todo = work.pop()
+            if isinstance(todo, _Entered):
+                self._compare_streams()
+                if todo.undecided:
+                    self._settle(1 - direction)
+                else:
+                    self._look_again(direction)
+                self._seek(direction, work)
+                continue
+            run, index, last = todo
+            skip = 0
+            framer = self._framers[direction]
+            if framer is not None:
+                for frame in framer.cut(run, index, last):
+                    self._take_frame(frame)
+                lost_at = framer.lost_at
+                if lost_at is None:
+                    continue
+                self._framers[direction] = None
+                if direction == self._log.client:
+                    self._dialogue.lose_requests()
+                self._report_impossible(direction, framer.lost_size)
+                index = bisect_right(run.end, lost_at, index, last)
+                if index == last:
+                    continue
+                skip = max(lost_at - run.end[index] + run.length[index], 0)
+            self._boundaries.searcher(direction).add(run, index, skip)
+            if index + 1 < last:
+                work.append(_Segments(run, index + 1, last))
+            self._seek(direction, work)
+
+    def _report_impossible(self, direction: int, size: int) -> None:
+        """Report an impossible length prefix, and what it may be instead."""
+        dialogue = self._dialogue
+        opening, dialogue.opening = dialogue.opening, None
+        if direction != self._log.client and opening is not None and not opening.heard and self._is_whole():
+            answer = name_answer(size)
+            if answer is not None:
+                self._log.problem("answer-not-kafka", answer, direction)
+                return
+        announced = ""
+        if self._options.max_frame < size < MAX_SIZE:
+            announced = f": {size:,} bytes, and at most {self._options.max_frame:,} are read"
+            if direction == self._log.client and self._is_whole():
+                self._oversized = size
+        detail = f"a frame of impossible size{announced}; its stream is searched for the next frame"
+        self._log.problem("frame-size", detail, direction)
+
+    def _is_whole(self) -> bool:
+        """Whether all of both streams was seen so far."""
+        return all(self._syn) and not self._dialogue.gapped and not any(self._holes)
+
+    def _gap(self, item: Gap) -> None:
+        self.bytes_lost += item.size
+        self.lost_of[item.direction] += item.size
+        self._dialogue.gapped = True
+        if self.verdict == "not-kafka":
+            return
+        direction = item.direction
+        self._log.at(item.order, item.time_ns, item.packet)
+        if item.unheard:
+            self._one_direction(item)
+            return
+        if not item.snapped:
+            detail = f"{item.size} bytes of the stream are not in the capture"
+            place = item.packet, item.time_ns
+            self._tcp_problem(TcpProblem(item.order, direction, "tcp-gap", detail, *place, item.size))
+        framer = self._framers[direction]
+        if framer is None:
+            self._gap_in_search(item)
+            return
+        in_step, frame = framer.gap(item)
+        if frame is not None:
+            self._take_frame(frame)
+        if not in_step:
+            self._framers[direction] = None
+            self._boundaries.release(direction)
+            if direction == self._log.client:
+                self._dialogue.lose_requests()
+            else:
+                self._dialogue.lose_responses(item.resumed_ns, has_head=True)
+            self._compare_streams()
+
+    def _one_direction(self, item: Gap) -> None:
+        """Nothing of one stream was captured, but the other one's acknowledgements show that it had data."""
+        client = self._log.client
+        if client is None:
+            return
+        if item.direction == client:
+            captured, missing, by = "broker → client", "requests", "broker"
+        else:
+            captured, missing, by = "client → broker", "responses", "client"
+            self._dialogue.one_sided = True
+        detail = f"only {captured} was captured: the {by} acknowledged {item.size:,} bytes of {missing}"
+        place = item.packet, item.time_ns
+        self._tcp_problem(TcpProblem(item.order, item.direction, "one-direction", detail, *place, item.size))
+
+    def _gap_in_search(self, item: Gap) -> None:
+        direction = item.direction
+        if direction != self._log.client:
+            self._dialogue.lose_responses(item.resumed_ns, has_head=False)
+        trial = self._trials[direction]
+        if trial is None:
+            trial = self._boundaries.begin_trial(item, kafka=self.verdict == "kafka")
+        self._boundaries.release(direction)
+        if trial is None:
+            return
+        in_step, frame = trial.framer.gap(item)
+        if frame is not None:
+            trial.add([frame])
+        self._trials[direction] = trial
+        self._judge_trial(direction)
+        if not in_step:
+            self._trials[direction] = None
+            self._framers[direction] = None
+        self._compare_streams()
+
+    def _late(self, item: Late) -> None:
+        """Process whole frames that arrive after their gap was declared, if they certainly are messages."""
+        direction, size = item.direction, len(item.data)
+        self.bytes_seen += size
+        self.bytes_of[direction] += size
+        self.bytes_lost -= size
+        self.lost_of[direction] -= size
+        if self.verdict != "kafka":
+            return
+        run = Run(item.data, [0], [size], [size], [item.packet], [item.time_ns], [item.order], [item.time_ns], 0, 1)
+        framer = Framer(direction, self._options.max_frame)
+        frames = framer.cut(run, 0, 1)
+        if framer.lost_at is None and framer.at_boundary and self._dialogue.are_messages(frames):
+            for frame in frames:
+                self._take_frame(frame)
+
+    def _tcp_problem(self, item: TcpProblem) -> None:
+        if self.verdict == "undecided":
+            self._log.hold(item)
+        elif self.verdict == "kafka":
+            self._log.report(item)
+
+    def _rejected(self, item: Rejected) -> None:
+        if self.verdict == "undecided":
+            self._log.at(item.order, item.time_ns, item.packet)
+            self._judge_not_kafka(item.detail, item.kind, likely=item.likely)
+        elif self.verdict == "kafka":
+            place = item.packet, item.time_ns
+            self._tcp_problem(TcpProblem(item.order, item.direction, item.kind, item.detail, *place))
+
+    def _take_frame(self, frame: Frame) -> None:
+        self.framed_of[frame.direction] += 4 + frame.end - frame.start
+        self._dialogue.frame(frame)
+
+    def _compare_streams(self) -> None:
+        """Record whose frames may be present and not cut yet, because of a hole or a search."""
+        client = self._log.client
+        if client is None:
+            return
+        behind = [
+            hole or (began and framer is None)
+            for hole, began, framer in zip(self._holes, self._began, self._framers, strict=True)
+        ]
+        dialogue = self._dialogue
+        if behind[client]:
+            dialogue.requests = "behind"
+        elif self._began[client]:
+            dialogue.requests = "here"
+        dialogue.ledger.responses_behind = behind[1 - client]
+
+    # -- trials: streams with gaps before their first whole frame -------------------------------------------
+
+    def _try(self, direction: int, run: Run, index: int) -> None:
+        trial = self._trials[direction]
+        assert trial is not None
+        trial.add(trial.framer.cut(run, index, index + 1))
+        if trial.framer.lost_at is not None:
+            self._trials[direction] = None
+            self._boundaries.searcher(direction).add(run, index)
+            self._search(direction)
+            return
+        self._judge_trial(direction)
+
+    def _judge_trial(self, direction: int) -> None:
+        trial = self._trials[direction]
+        assert trial is not None
+        in_step = self._boundaries.judge_trial(trial, direction, kafka=self.verdict == "kafka")
+        if in_step is None and (self._match_trials() or not trial.full):
+            return
+        if in_step:
+            self._end_trial(direction, trial)
+        else:
+            self._trials[direction] = None
+
+    def _match_trials(self) -> bool:
+        """Recognize a connection as Kafka if a truncated request is followed by a response with its id."""
+        if self.verdict != "undecided":
+            return False
+        client = self._log.client
+        for direction, trial in enumerate(self._trials):
+            if trial is None or client not in (None, direction):
+                continue
+            other = self._trials[1 - direction]
+            asked = trial.first_id(of_request=True)
+            answered = self._boundaries.first_id(1 - direction) if other is None else other.first_id(of_request=False)
+            if (
+                asked is not None
+                and answered is not None
+                and asked[0] == answered[0]
+                and asked[1] <= answered[1]
+                and trial.may_be_requests(known=client is not None)
+            ):
+                self._end_trial(direction, trial)
+                return True
+        return False
+
+    def _end_trial(self, direction: int, trial: Trial) -> None:
+        """The stream of `direction` is in step as its trial says."""
+        self._trials[direction] = None
+        if self.verdict == "undecided":
+            self._judge_kafka(direction if self._log.client is None else self._log.client)
+        undecided = self._framers[1 - direction] is None
+        self._framers[direction] = trial.framer
+        for frame in trial.frames:
+            self._take_frame(frame)
+        self._compare_streams()
+        if undecided:
+            self._settle(1 - direction)
+
+    def _settle(self, direction: int) -> None:
+        """The verdict is known: process the segments held back of the other stream."""
+        if self._trials[direction] is not None:
+            self._judge_trial(direction)
+        else:
+            self._search(direction)
+
+    # -- searching --------------------------------------------------------------------------------------------------
+
+    def _search(self, direction: int) -> None:
+        """Check whether the bytes of a stream that is not in step reveal its frame boundaries, and its role."""
+        work: _Work = []
+        self._seek(direction, work)
+        self._work_off(direction, work)
+
+    def _seek(self, direction: int, work: _Work) -> None:
+        """The same, once; what it finds is appended to the work."""
+        if self._framers[direction] is not None or self.verdict == "not-kafka":
+            return
+        boundaries = self._boundaries
+        searcher = boundaries.searcher(direction)
+        if not len(searcher) or not self._without_prologue(direction):
+            return
+        start = boundaries.find(direction, kafka=self.verdict == "kafka")
+        if start is not None:
+            self._enter_step(direction, searcher, start, work)
+            return
+        if self.verdict == "undecided":
+            exchange = boundaries.find_exchange()
+            if exchange is not None:
+                # Then the stream of `direction` is searched again, or is in step.
+                self._enter(*exchange)
+                return
+            if any(self._trials) and self._match_trials():
+                return
+            self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._holes[1 - direction]))
+        searcher.forget()
+
+    def _look_again(self, direction: int, most: int = MAX_AGAIN) -> None:
+        """Search the broker's stream again if the client's stream, of `direction`, has progressed.
+
+        After a gap, bytes of the broker may arrive before the requests that they answer.
+        """
+        broker = 1 - direction
+        if (
+            self.verdict == "kafka"
+            and direction == self._log.client
+            and self._dialogue.gapped
+            and self._framers[broker] is None
+            and self._trials[broker] is None
+            and 0 < self._boundaries.collected(broker) <= most
+        ):
+            self._boundaries.restart_responses(broker)
+            self._search(broker)
+
+    def _without_prologue(self, direction: int) -> bool:
+        """Remove a PROXY protocol header from the client's stream; False if nothing follows it."""
+        prologue = self._boundaries.take_prologue(direction)
+        if prologue is None:
+            return False
+        length, detail = prologue
+        if length:
+            log = self._log
+            self._tcp_problem(
+                TcpProblem(log.order, direction, "proxy-protocol", detail, log.packet, log.time_ns, length)
+            )
+        return len(self._boundaries.searcher(direction)) > 0
+
+    def _enter_step(self, direction: int, searcher: Searcher, start: int, work: _Work) -> None:
+        skipped = start + searcher.dropped
+        undecided = self.verdict == "undecided"
+        if undecided:
+            self._judge_kafka(self._boundaries.client_by(direction))
+            if direction == self._log.client:
+                self._boundaries.restart_responses(1 - direction, searcher.order_at(start))
+        if skipped:
+            detail = f"{skipped} bytes were skipped before the first recognized frame"
+            self._log.problem("stream-resync", detail, direction, skipped)
+        run = searcher.take(start)
+        assert run is not None
+        if undecided and is_gssapi_token(run.buffer, 4, len(run.buffer)):
+            self._dialogue.begin_raw_sasl("GSSAPI")
+        self._boundaries.release(direction)
+        self._framers[direction] = Framer(direction, self._options.max_frame)
+        work += [_Entered(undecided), _Segments(run, run.first, run.last)]
+
+    def _enter(self, direction: int, start: int) -> None:
+        """The stream of `direction` is in step from this position on."""
+        work: _Work = []
+        self._enter_step(direction, self._boundaries.searcher(direction), start, work)
+        self._work_off(direction, work)
+
+    def _judge_not_kafka(self, reason: str | None, kind: str = "not-kafka", *, likely: bool = False) -> None:
+        """The connection is not Kafka if there is a reason; then no more of it is read or kept."""
+        if reason is None:
+            return
+        self.verdict = "not-kafka"
+        self._log.held.clear()
+        for direction in (0, 1):
+            self._boundaries.release(direction)
+            self._trials[direction] = None
+        self._log.verdict(False, reason, kind, likely=likely)
+
+    def _judge_kafka(self, client: int) -> None:
+        self.verdict = "kafka"
+        self._log.client = client
+        self._compare_streams()
+        self._log.verdict(True, "")
+        self._log.report_held()
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def _close(self, item: Closed) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._log.at(item.order, item.time_ns, item.packet)
+        if self.verdict == "undecided" and self._log.client is not None:
+            searcher = self._boundaries.searcher(self._log.client)
+            if searcher.began:
+                # The connection ended after a request that is only plausible: there will be no better evidence.
+                self._enter(self._log.client, 0)
+        if self.verdict != "kafka":
+            return
+        assert self._log.client is not None
+        self._look_again(self._log.client, MAX_SEARCH)
+        broker = 1 - self._log.client
+        if self._framers[broker] is None and self._trials[broker] is None and self._dialogue.ids_rise:
+            # There will be no better evidence: the id is that of a request, and the length ends with the stream.
+            start = self._boundaries.searcher(broker).find_last_response()
+            if start is not None:
+                self._enter(broker, start)
+        for direction, framer in enumerate(self._framers):
+            pending = framer.pending if framer is not None else len(self._boundaries.searcher(direction))
+            if framer is not None:
+                self.pending_of[direction] = pending
+            if pending:
+                what = "of an incomplete frame" if framer is not None else "in which no frame was found"
+                self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)
+        rejected = self._rejected_by_broker(item)
+        by_broker = self._log.client is not None and item.by == 1 - self._log.client
+        self._dialogue.close(item.reason, item.by_ns if by_broker else NO_TIME)
+        if rejected is not None:
+            assert self._log.client is not None
+            self._log.problem("connection-rejected", rejected, 1 - self._log.client)
+
+    def _release(self) -> None:
+        """Keep no bytes of an ended connection, which is remembered for a while."""
+        self._framers = [None, None]
+        self._trials = [None, None]
+        for direction in (0, 1):
+            self._boundaries.release(direction)
+
+    def _rejected_by_broker(self, item: Closed) -> str | None:
+        """Why the broker closed the connection, as far as the messages reveal it, else None."""
+        client, dialogue = self._log.client, self._dialogue
+        if client is None or item.reason not in ("fin", "rst") or not self._is_whole():
+            return None
+        opening = dialogue.opening
+        if item.by != 1 - client:
+            return None if opening is None or len(dialogue.ledger) else opening.why_left()
+        requests, responses = self._framers[client], self._framers[1 - client]
+        announced = self._oversized if requests is None else requests.announced
+        if announced is not None and (large := too_large(announced, opened=opening is None)) is not None:
+            return large
+        answering = self._began[1 - client] if responses is None else responses.pending > 0
+        if opening is None or requests is None or requests.pending or answering:
+            return None
+        return opening.why_left() or opening.why_closed(dialogue.ledger.first, item.by_ns)

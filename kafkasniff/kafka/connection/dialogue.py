@@ -1,0 +1,610 @@
+"""The dialogue of a Kafka connection: classifies each frame, and pairs responses with requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
+from kafkasniff.kafka.apis.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.early import EarlyResponses
+from kafkasniff.kafka.connection.events import EventLog, ExchangeEvent, MessageEvent, TokenEvent
+from kafkasniff.kafka.connection.exchange import Ledger, Pending
+from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.connection.opening import AUTHENTICATION, Opening, refusal
+from kafkasniff.kafka.connection.sasl import SCRAM_ANSWERS, RawSasl
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, read_rest
+from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_exact_request, is_likely_request
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.schema.memory import ConnectionMemory
+from kafkasniff.model import Problem, Status
+from kafkasniff.tcp.segments import NO_TIME
+
+__all__ = ["CLOSED_BEFORE", "Dialogue", "Turn"]
+
+_TRUNCATED: Final = ("body-truncated", "array-too-long")
+"""Problems of a body that ends too early and is valid up to there."""
+NEAR: Final = 10_000
+"""Outstanding responses have ids that differ by less than this from the last request's."""
+NS_IN_S: Final = 1_000_000_000
+MOST_RETRANSMITS: Final = 0xFFFF
+"""Retransmitted segments between two exchanges; with more, the kernel does not continue a connection."""
+CLOSED_BEFORE: Final = "the broker had closed it"
+"""Problem text for a request that was sent after the end of its connection."""
+_INT = Struct(">i")
+_TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+
+
+class Turn(NamedTuple):
+    """The position of a dialogue whose messages arrive in order; the names are those of `Dialogue`."""
+
+    ordinal: int
+    last_id: int | None
+    ids_vary: bool
+    ids_rise: bool
+    last_answer: int | None
+    retransmits: int
+    early: Sequence[tuple[int, int, Frame]] = ()
+    ticks: int = 0
+    """Earlier arrivals since then: `EarlyResponses.take_back`."""
+
+
+class Dialogue:
+    """Frames of both streams in, messages, tokens and ends of exchanges into the log."""
+
+    __slots__ = (
+        "_detail",
+        "_early",
+        "_every_end",
+        "_ids_rise",
+        "_ids_vary",
+        "_last_id",
+        "_log",
+        "_offered",
+        "_ordinal",
+        "_requests_lost_before",
+        "_responses_lost",
+        "_sasl",
+        "gapped",
+        "last_answer",
+        "ledger",
+        "memory",
+        "one_sided",
+        "opening",
+        "requests",
+        "retransmits",
+        "unread_of",
+    )
+
+    def __init__(self, log: EventLog, detail: Detail, *, every_end: bool = True) -> None:
+        self._every_end = every_end
+        self._log = log
+        self._detail = detail
+        self._sasl: RawSasl | None = None
+        self._offered: str | None = None
+        """Mechanism of an unanswered SaslHandshake v0: tokens may follow if the answer was lost."""
+        self._early = EarlyResponses()
+        self._last_id: int | None = None
+        """Correlation id of the last request."""
+        self._ids_vary = False
+        """Two consecutive requests had different correlation ids: some clients use the same id for all."""
+        self._ids_rise = True
+        """Each request so far had a higher correlation id than the previous one: none is used twice."""
+        self.last_answer: int | None = None
+        """Correlation id of the last response that was paired."""
+        self._ordinal = 0
+        self._requests_lost_before = -1
+        """Requests may be missing between those below this ordinal and those from it on; -1: none."""
+        self._responses_lost = False
+        """Responses may be in missing bytes."""
+        self.memory = ConnectionMemory()
+        self.ledger = Ledger()
+        self.opening: Opening | None = Opening()
+        """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
+        self.gapped = False
+        """Bytes of this connection are missing."""
+        self.one_sided = False
+        """The capture lacks responses, and it is unknown which requests they answered."""
+        self.requests: Literal["none", "behind", "here"] = "none"
+        """How much of the client's stream is available: nothing so far; less than the broker's, because of a hole or a
+        search for its frames; or all of it."""
+        self.retransmits = 0
+        """Retransmitted segments since the last exchange ended."""
+        self.unread_of = [0, 0]
+        """Bytes of each stream's frames that are not messages, with their length prefixes."""
+
+    def begin_raw_sasl(self, mechanism: str) -> None:
+        """Raw tokens follow."""
+        self._sasl = RawSasl(mechanism)
+
+    @property
+    def early_bytes(self) -> int:
+        """Bytes of the responses that wait for their requests."""
+        return self._early.size
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of requests and responses that wait for each other; without decoded bodies of requests."""
+        early = self._early
+        return self.ledger.count * REQUEST_BYTES + early.size + len(early) * EARLY_BYTES
+
+    # -- in step (in_step.py) -----------------------------------------------------------------------------------------
+
+    def is_plain(self) -> bool:
+        """Whether frames are messages, and the next response answers the oldest request or does not fit."""
+        return (
+            self.opening is None
+            and self.requests == "here"
+            and not (self.gapped and self._needs_proof())
+            and self._sasl is None
+            and self._offered is None
+            and not self._early
+            and self.ledger.is_plain
+            and not (self._every_end and self.retransmits > MOST_RETRANSMITS)
+        )
+
+    def _needs_proof(self) -> bool:
+        """Whether the body of the next response has to prove that it answers its request (`_pair`)."""
+        first = self.ledger.first
+        return not self._ids_rise or (first is not None and self._may_repeat(first))
+
+    @property
+    def loss(self) -> int:
+        """What is missing of the connection, in the kernel's representation: `feed.Loss`."""
+        return self.gapped + (self.gapped and self._responses_lost)
+
+    def hand_over(self) -> Turn:
+        """The position of a dialogue that `is_plain`, as numbers that change with each exchange."""
+        return Turn(self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits)
+
+    def take_back(self, turn: Turn) -> None:
+        """Continue with the state that was handed over, as the kernel changed it."""
+        self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits = turn[:6]
+        self._early.take_back(turn.early, turn.ticks)
+
+    @property
+    def detail(self) -> Detail:
+        """How much of messages is decoded."""
+        return self._detail
+
+    @property
+    def ids_rise(self) -> bool:
+        """Whether each request so far had a higher correlation id than the previous one: none is used twice."""
+        return self._ids_rise
+
+    # The interface for a search for responses: search.Requests.
+
+    def __contains__(self, correlation_id: object) -> bool:
+        return correlation_id in self.ledger
+
+    def is_near(self, correlation_id: int) -> bool:
+        """Whether this could be the id of a request of this connection; True if no request was seen."""
+        return self._last_id is None or abs(correlation_id - self._last_id) < NEAR
+
+    def is_next(self, correlation_id: int) -> bool:
+        """Whether this could be the id of the next response; True if nothing was seen of the connection."""
+        return self.is_near(correlation_id) and (self.last_answer is None or correlation_id > self.last_answer)
+
+    def is_exact(self, correlation_id: int, message: bytes) -> bool:
+        """Whether a message decodes exactly as the response to the outstanding request of this id."""
+        pending = self.ledger.oldest(correlation_id)
+        if pending is None:
+            return False
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
+        return decoded.body is not None and not decoded.problems
+
+    def is_beginning_of_response(self, message: bytes) -> bool:
+        """Whether the available part of a message decodes as a response to an outstanding request."""
+        pending = self.ledger.oldest(_INT.unpack_from(message)[0])
+        if pending is None:
+            return False
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
+        return all(problem.kind in _TRUNCATED for problem in decoded.problems)
+
+    def are_messages(self, frames: Sequence[Frame]) -> bool:
+        """Whether each of these frames of one stream is exactly a request, or a response to an outstanding one."""
+        for frame in frames:
+            if frame.direction == self._log.client:
+                if not is_exact_request(frame.data, frame.start, frame.end):
+                    return False
+            elif frame.end - frame.start < 4 or not self.is_exact(
+                _INT.unpack_from(frame.data, frame.start)[0], frame.data[frame.start : frame.end]
+            ):
+                return False
+        return True
+
+    def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], left_ns: int = NO_TIME) -> None:
+        """The connection and its exchanges have ended. `left_ns`: when the broker closed its side, if it did."""
+        self._give_up(self._early.drain())
+        for rest in self.ledger.drain():
+            if rest.silent:
+                self._end_silent(rest)
+            elif rest.lost:
+                self._end_without(rest, "lost")
+            elif (late := _elapsed(left_ns, rest.first_time)) is not None and late > 0:
+                # Such a request gets no response, whenever the capture ends.
+                self._end_without(rest, "unanswered", f"{CLOSED_BEFORE} {_span(late)} before the request")
+            elif self.one_sided:
+                self._end_without(rest, "lost", reported=False)
+            else:
+                self._end_without(rest, "open" if reason == "end" else "unanswered")
+
+    def lose_requests(self) -> None:
+        """Bytes are missing at the beginning of requests, or no request can be found in them."""
+        self._requests_lost_before = self._ordinal
+
+    def lose_responses(self, resumed_ns: int, *, has_head: bool) -> None:
+        """Bytes are missing at the beginning of responses; `resumed_ns` and `has_head` as in `Ledger.gap`."""
+        self._responses_lost = True
+        for lost in self.ledger.gap(resumed_ns, has_head=has_head):
+            self._end_without(lost, "lost")
+
+    def frame(self, frame: Frame) -> None:
+        """Process the next frame of either stream, in the order of their completion. Hot."""
+        log = self._log
+        log.at(frame.order, frame.time_ns, frame.last_seen)
+        is_request = frame.direction == log.client
+        if (self._sasl is not None or self._offered is not None) and self._is_token(frame, is_request):
+            mechanism = None if self._sasl is None else self._sasl.mechanism
+            log.events.append(TokenEvent(log.order, frame, is_request, mechanism))
+            if self.opening is not None:
+                self.opening.token(is_request=is_request, time_ns=frame.time_ns)
+            return
+        if is_request:
+            self._request(frame)
+        else:
+            self._response(frame)
+        if self._early and self.requests == "here":
+            self._give_up(self._early.tick())
+
+    def _is_token(self, frame: Frame, is_request: bool) -> bool:
+        """Whether a frame is a raw token, in an authentication or after a handshake whose answer is missing."""
+        if is_request:
+            if self._sasl is None:
+                is_request_frame = is_likely_request(frame.data, frame.start, frame.end)
+                offered, self._offered = self._offered, None
+                if is_request_frame:
+                    return False
+                self._sasl = RawSasl(offered or None)
+            return self._sasl.takes_request_frame(frame)
+        if self._sasl is None:
+            return False
+        if len(self.ledger) and frame.end - frame.start >= 4:
+            # If bytes are missing, tokens cannot be counted: a fitting answer ends them.
+            correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
+            if self.is_exact(correlation_id, frame.data[frame.start : frame.end]):
+                return False
+        return self._sasl.takes_response_frame(frame)
+
+    def _request(self, frame: Frame) -> None:
+        detail = self._detail
+        cut = frame.end - frame.start != frame.size
+        decoded = decode_request(
+            frame.data, frame.start, frame.end, detail.decode, memory=self.memory, cut=cut, later=True
+        )
+        if decoded.api is None and not 0 <= (decoded.api_key or 0) <= MAX_KEY:
+            self._unreadable(frame, "which are not a request")
+            return
+        if decoded.correlation_id is None and _incomplete(frame):
+            self.lose_requests()
+            self._unreadable(frame, f"truncated after {frame.end - frame.start} of them")
+            return
+        ordinal = self._ordinal
+        self._ordinal += 1
+        if decoded.correlation_id is None or decoded.api_key is None or decoded.api_version is None:
+            self._log.events.append(
+                MessageEvent(self._log.order, ordinal, frame, True, decoded, decoded.client_id, _incomplete(frame))
+            )
+            self._end(ordinal, "unanswered")
+            return
+        hidden = detail.hides and not request_plan(decoded.api_key, decoded.api_version).needed
+        if hidden:
+            detail.left_out.requests += 1
+        else:
+            problems = _incomplete(frame)
+            if detail.level:
+                problems += detail.told(decoded.api_key, is_request=True, has_body=decoded.body is not None)
+            self._log.events.append(
+                MessageEvent(self._log.order, ordinal, frame, True, decoded, decoded.client_id, problems)
+            )
+        repeats = decoded.correlation_id == self._last_id
+        self._ids_vary = self._ids_vary or not (repeats or self._last_id is None)
+        self._ids_rise = self._ids_rise and (self._last_id is None or decoded.correlation_id > self._last_id)
+        self._last_id = decoded.correlation_id
+        mechanism = None
+        if decoded.api_key == SASL_HANDSHAKE and decoded.api_version == 0 and decoded.body is not None:
+            offered = decoded.body.get("mechanism")
+            mechanism = self._offered = offered if isinstance(offered, str) else ""
+        pending = Pending(
+            ordinal,
+            decoded.api_key,
+            decoded.api_version,
+            decoded.correlation_id,
+            decoded.client_id,
+            frame.first_time,
+            frame.time_ns,
+            silent=decoded.silent,
+            mechanism=mechanism,
+            carry=decoded.carry,
+            hidden=hidden,
+        )
+        if decoded.silent and self.opening is not None and self.opening.heard:
+            # The client continued to produce: a broker that closes the connection now refuses a batch, not the client.
+            self.opening = None
+        if self._early:
+            # If bytes are missing and ids may all be the same, earlier responses may answer another request.
+            sure = not self.gapped or (self._ids_vary and not repeats)
+            early = self._early.find(pending.correlation_id, pending.time_ns, may_precede=sure)
+            if early is not None:
+                self._pair(pending, early[1], (), early=early[0])
+                return
+        leaver = self.ledger.add(pending)
+        if leaver is not None:
+            if leaver.silent:
+                self._end_silent(leaver)
+            else:
+                # Without any response so far the capture may lack them all, which is known at the connection's end.
+                lost = leaver.lost or self.last_answer is None
+                self._end_without(leaver, "lost" if lost else "unanswered", reported=leaver.lost or not lost)
+
+    def _response(self, frame: Frame) -> None:
+        if frame.end - frame.start < 4:
+            self._responses_lost = True
+            self._orphan(frame)
+            return
+        correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
+        answered = None if self.gapped and self._is_stale(correlation_id, frame) else self.ledger.answer(correlation_id)
+        problems: tuple[Problem, ...] = ()
+        if answered is None:
+            pending = self.ledger.answer_silent(correlation_id)
+            if pending is None:
+                if self.requests == "none":
+                    self._orphan(frame)
+                else:
+                    self.opening = None
+                    self._give_up(self._early.add(correlation_id, frame))
+                return
+            problems = (Problem("response-to-acks-0", "the broker answered a Produce request with acks 0"),)
+        else:
+            pending, passes = answered
+            if passes:
+                for lost in self.ledger.older_lost(pending.ordinal):
+                    self._end_without(lost, "lost")
+                if self.ledger.pass_over(pending.ordinal):
+                    detail = "a response came before that of an earlier request"
+                    problems = (Problem("response-out-of-order", detail),)
+        for silent in self.ledger.silent_before(pending.ordinal):
+            self._end_silent(silent)
+        self._pair(pending, frame, problems)
+
+    def _is_stale(self, correlation_id: int, frame: Frame) -> bool:
+        """Whether a response answers a request in missing bytes that had the same id as the outstanding one.
+
+        It began before that request was complete. The same is true if capture points disagree about the order; but then
+        the id identifies it, and it fits.
+        """
+        pending = self.ledger.oldest(correlation_id)
+        if pending is None or not _precedes(frame, pending):
+            return False
+        if not self._ids_vary or self.ledger.has_same_id(correlation_id):
+            return True
+        decoded = decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, _TRIAL)
+        return self._is_unproven(decoded, pending, frame)
+
+    def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...], *, early: int | None = None) -> None:
+        """Pair a response with its request; `early`: its number if it was among the waiting ones."""
+        if pending.hidden:
+            self._detail.left_out.responses += 1
+            self.opening = None
+            self.last_answer = pending.correlation_id
+            self._pass_early(early)
+            return
+        decoded = decode_response(
+            frame.data,
+            frame.start,
+            frame.end,
+            pending.api_key,
+            pending.api_version,
+            self._detail.decode,
+            memory=self.memory,
+            request=pending.carry,
+            cut=frame.end - frame.start != frame.size,
+            later=True,
+        )
+        if self.gapped:
+            whole = read_rest(decoded)
+            repeats = not self._ids_rise or self._may_repeat(pending) or _precedes(frame, pending)
+            if repeats and self._is_unproven(self._to_judge(whole, pending, frame), pending, frame):
+                # Ids repeat on some connections: if bytes are missing, the same id need not be the same exchange.
+                self._leave_unpaired(frame, early)
+                self._end_without(pending, "lost")
+                return
+            if self._detail.keeps(likely_bytes(whole.api_key, "response", frame.size, whole.body)):
+                decoded = whole
+        self._pass_early(early)
+        self.last_answer = pending.correlation_id
+        latency = _elapsed(pending.time_ns, frame.first_time)
+        duration = _elapsed(pending.first_time, frame.time_ns)
+        if latency is not None and latency < 0:
+            detail = "the response begins before its request ends: the capture's order or clocks are off"
+            problems = (*problems, Problem("latency-negative", detail))
+        problems += _incomplete(frame)
+        if pending.api_key in AUTHENTICATION and (refused := refusal(pending.api_key, decoded.body)) is not None:
+            problems += (refused,)
+        if self.opening is not None and not self.opening.answered(pending, decoded.body, frame.time_ns):
+            self.opening = None
+        if self._detail.level:
+            problems += self._detail.told(pending.api_key, is_request=False, has_body=decoded.body is not None)
+        self._log.events.append(
+            MessageEvent(
+                self._log.order, pending.ordinal, frame, False, decoded, pending.client_id, problems, latency, duration
+            )
+        )
+        self._end(pending.ordinal, "answered", latency, duration)
+        if pending.mechanism is not None:
+            self._offered = None
+            if self._sasl is None and decoded.body is not None and decoded.body.get("error_code") == 0:
+                self._sasl = RawSasl(pending.mechanism or None)
+
+    def _may_repeat(self, pending: Pending) -> bool:
+        """Whether the response to a request may be lost, and a later request that is not available have the same id.
+
+        Java clients restart their ids after authentication. The later request may be in missing bytes, or be held back
+        after a hole: rising ids so far do not rule it out.
+        """
+        return self._responses_lost and (self.requests == "behind" or pending.ordinal < self._requests_lost_before)
+
+    def _is_unproven(self, decoded: Decoded, pending: Pending, frame: Frame) -> bool:
+        """Whether only its id suggests that a response answers a request: `decoded`, all of it, as that."""
+        cut = frame.end - frame.start != frame.size
+        if cut and (
+            self._may_repeat(pending)
+            or (_precedes(frame, pending) and (self._requests_lost_before >= 0 or not self._ids_rise))
+        ):
+            # The beginning of a message fits many others.
+            return True
+        return _does_not_fit(decoded, cut=cut)
+
+    def _leave_unpaired(self, frame: Frame, early: int | None) -> None:
+        """Process a response that does not answer the request with its id; `early` as in `_pair`."""
+        if self.requests == "behind":
+            # Its request may still arrive.
+            self.opening = None
+            if early is None:
+                self._give_up(self._early.add(_INT.unpack_from(frame.data, frame.start)[0], frame))
+            else:
+                self._give_up(self._early.refuse(early))
+            return
+        if early is not None:
+            self._early.remove(early)
+        self._orphan(frame)
+
+    def _pass_early(self, early: int | None) -> None:
+        """A response found its request: those that waited before it will not find theirs. `early` as in `_pair`."""
+        if early is not None:
+            self._give_up(self._early.before(early))
+            self._early.remove(early)
+        elif self._early:
+            self._give_up(self._early.drain())
+
+    def _to_judge(self, decoded: Decoded, pending: Pending, frame: Frame) -> Decoded:
+        """The response with all its problems, even if its body is not wanted.
+
+        Bytes that are kept for columns are not checked yet.
+        """
+        options = self._detail.decode
+        if options.headers:
+            options = msgspec.structs.replace(options, bodies=True, records="full")
+        elif options.records == "columns" and response_plan(pending.api_key, pending.api_version).reads_records:
+            options = msgspec.structs.replace(options, records="full")
+        else:
+            return decoded
+        return decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, options)
+
+    def _orphan(self, frame: Frame) -> None:
+        self.opening = None
+        if frame.end - frame.start < 4:
+            self._unreadable(frame, "too few for a response")
+            return
+        correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
+        if not self.is_near(correlation_id) or frame.data.startswith(SCRAM_ANSWERS, frame.start, frame.end):
+            self._unreadable(frame, "which are not a response")
+            return
+        decoded = Decoded(correlation_id=correlation_id)
+        problem = Problem("orphan-response", "no request with this correlation id was seen on this connection")
+        ordinal = self._ordinal
+        self._ordinal += 1
+        self._log.events.append(
+            MessageEvent(self._log.order, ordinal, frame, False, decoded, None, (problem, *_incomplete(frame)))
+        )
+        self._end(ordinal, "orphan")
+
+    def _unreadable(self, frame: Frame, what: str) -> None:
+        """Report a frame that is not a message, without showing it: the bytes could be anything, even a token."""
+        self.opening = None
+        self.unread_of[frame.direction] += 4 + frame.end - frame.start
+        self._log.problem("frame-unreadable", f"a frame of {frame.size} bytes, {what}", frame.direction, frame.size)
+
+    def _give_up(self, frames: list[Frame]) -> None:
+        """The requests of these responses will not arrive."""
+        for frame in frames:
+            self._orphan(frame)
+
+    # -- ends -------------------------------------------------------------------------------------------------------
+
+    def _end(self, ordinal: int, status: Status, latency: int | None = None, duration: int | None = None) -> None:
+        if not self._every_end and status in ("answered", "orphan"):
+            return
+        log = self._log
+        log.events.append(
+            ExchangeEvent(
+                log.order, ordinal, status, log.time_ns, log.packet, latency, duration, retransmits=self.retransmits
+            )
+        )
+        self.retransmits = 0
+
+    def _end_silent(self, pending: Pending) -> None:
+        """End an exchange that needs no response."""
+        if not pending.hidden:
+            self._end(pending.ordinal, "no_response")
+
+    def _end_without(self, pending: Pending, status: Status, reason: str = "", *, reported: bool = True) -> None:
+        """End an exchange that should have had a response and has none.
+
+        `reason`: why, as text; `reported`: the loss is reported here, not for the connection as a whole.
+        """
+        problems: tuple[Problem, ...] = ()
+        if status == "unanswered":
+            detail = "the connection ended without a response to this request"
+            problems = (Problem("request-unanswered", f"{detail}: {reason}" if reason else detail),)
+        elif status == "lost" and reported:
+            problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
+        if pending.hidden:
+            client = self._log.client
+            assert client is not None  # there was a request
+            for problem in problems:
+                what = f"API {pending.api_key} v{pending.api_version} corr {pending.correlation_id}, not shown"
+                self._log.problem(problem.kind, f"{what}: {problem.detail}", client)
+            return
+        self._end(pending.ordinal, status)
+        event = self._log.events[-1]
+        assert isinstance(event, ExchangeEvent)
+        event.problems = problems
+
+
+def _does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
+    """Whether a body was not decoded exactly to its end (for a truncated message: to the end of its bytes)."""
+    # The option for secrets does not matter here.
+    kinds = {problem.kind for problem in decoded.problems} - {"body-withheld"}
+    if decoded.raw is None and decoded.raw_redacted is None:
+        return "trailing-bytes" in kinds or (cut and bool(kinds))
+    return "version-unknown" not in kinds and not (cut and kinds.issubset(_TRUNCATED))
+
+
+def _incomplete(frame: Frame) -> tuple[Problem, ...]:
+    """The problem of a frame with missing bytes at its end."""
+    have = frame.end - frame.start
+    if have == frame.size:
+        return ()
+    return (Problem("frame-incomplete", f"{have} of {frame.size} bytes of the message are in the capture", have),)
+
+
+def _precedes(frame: Frame, pending: Pending) -> bool:
+    """Whether a response begins before its request is complete."""
+    return (_elapsed(pending.time_ns, frame.first_time) or 0) < 0
+
+
+def _span(nanoseconds: int) -> str:
+    """A duration as text."""
+    if nanoseconds < NS_IN_S:
+        return f"{nanoseconds / 1_000_000:.3g} ms"
+    return f"{nanoseconds / NS_IN_S:,.1f} s"
+
+
+def _elapsed(earlier: int, later: int) -> int | None:
+    return None if NO_TIME in (earlier, later) else later - earlier

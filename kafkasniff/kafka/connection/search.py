@@ -1,0 +1,514 @@
+"""Finding frames in a stream whose boundaries are unknown, and ruling out Kafka.
+
+Needed if a capture starts in the middle of a connection, after a gap that contained a boundary, and for a connection
+without a verdict. A `Searcher` collects the stream's bytes and follows *candidates*: positions that could be a frame's
+start, with the chain of frames that begins there. One is accepted
+
+- as requests: if a frame of the chain decodes exactly, or, if the stream is known to be the client's, MIN_CHAIN frames
+  have plausible request headers (responses with small correlation ids look like Produce requests);
+- as responses: if a frame of the chain answers an outstanding request, and decodes exactly as that API and version, or
+  if RESPONSE_CHAIN frames have rising correlation ids;
+- as both: if a plausible request is followed by a response with its correlation id that decodes exactly as its API and
+  version.
+
+A candidate is dropped when a frame of its chain is implausible. The search processes the stream segment by segment, so
+its result does not depend on the batching of packets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import Final, Protocol
+
+from kafkasniff.kafka.apis.named_apis import API_VERSIONS
+from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
+from kafkasniff.kafka.messages.plausibility import (
+    BEGINNING,
+    has_request_form,
+    is_answer,
+    judge_request,
+    may_begin_request,
+)
+from kafkasniff.kafka.messages.scan import REQUEST_HEAD, RESPONSE_HEAD, SMALLEST_RESPONSE, scan_requests, scan_responses
+from kafkasniff.tcp.segments import Run
+
+__all__ = [
+    "MAX_SEARCH",
+    "MIN_CHAIN",
+    "RESPONSE_CHAIN",
+    "SEARCH_LIMIT",
+    "Requests",
+    "Searcher",
+]
+
+MIN_CHAIN: Final = 2
+RESPONSE_CHAIN: Final = 3
+MAX_RISE: Final = 1000
+"""Correlation ids of consecutive responses rise by less than this: by 1, or by more if requests had acks 0."""
+SEARCH_LIMIT: Final = 4 << 20
+"""A stream without a candidate in this many bytes is not Kafka: four times the largest request that clients send by
+default (max.request.size), since a capture may start anywhere in one."""
+MAX_SEARCH: Final = 16 << 20
+"""Bytes kept while searching; if no candidate was accepted by then, the older half is dropped."""
+MAX_CANDIDATES: Final = 64
+MAX_FORM: Final = 1 << 20
+"""Size of a request with an unknown API that a search waits for."""
+MAX_ODD: Final = 64 << 10
+"""Size of a plausible request that is examined together with a response: odd requests are small."""
+MAX_ANSWER: Final = 1 << 20
+"""Size of that response: Metadata of thousands of topics is smaller."""
+_CHUNK: Final = 4096
+"""Bytes that are scanned for candidates at once, so that a frame that is found early does not cost a scan of all the
+following bytes: a segment may hold hundreds of places where frames begin and end again."""
+
+_API_VERSIONS: Final = API_VERSIONS.to_bytes(2, "big")
+_INT = Struct(">i")
+_RESPONSE = Struct(">ii")
+_REQUEST = Struct(">i4xi")
+"""Size and correlation id."""
+
+
+class Requests(Protocol):
+    """Facts about requests that a search for responses needs."""
+
+    def __contains__(self, correlation_id: object, /) -> bool:
+        """Whether a request with this correlation id is outstanding."""
+
+    def is_next(self, correlation_id: int) -> bool:
+        """Whether this could be the id of the next response; True if nothing was seen of the connection."""
+
+    def is_exact(self, correlation_id: int, message: bytes) -> bool:
+        """Whether a message decodes exactly as the response to the outstanding request with this id."""
+
+
+class _Candidate:
+    """A possible frame start and how far its chain of frames was followed."""
+
+    __slots__ = ("at", "correlation_id", "expected", "frames", "needed", "refuted", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.at = start
+        self.frames = 0
+        self.correlation_id = -1
+        self.expected: int | None = None
+        """The first frame of a chain of responses that answers a request."""
+        self.needed = 0
+        """For a chain of requests: bytes that must be available before it can be followed further."""
+        self.refuted = False
+        """For a chain of responses: its first frame has the id of a request that it does not answer."""
+
+
+class Searcher:
+    """The bytes of one stream since its boundaries were lost, and the candidates among them."""
+
+    __slots__ = (
+        "_base",
+        "_clipped",
+        "_data",
+        "_ends",
+        "_forced",
+        "_max_size",
+        "_orders",
+        "_packets",
+        "_released",
+        "_requests",
+        "_responses",
+        "_scanned_requests",
+        "_scanned_responses",
+        "_times",
+        "accepted_requests",
+        "aligned",
+        "dropped",
+    )
+
+    def __init__(self, *, aligned: bool, max_size: int, forced: bool = False) -> None:
+        self.aligned = aligned
+        """The first byte is the stream's first: nothing but position 0 is a candidate."""
+        self.accepted_requests = False
+        """The last accepted chain was one of requests."""
+        self.dropped = 0
+        """Bytes dropped at the bound."""
+        self._forced = forced
+        """The user says that this is Kafka: a plausible header suffices where a segment begins."""
+        self._max_size = max_size
+        self._data = bytearray()
+        self._clipped = False
+        """The first segment is incomplete: its beginning was dropped."""
+        self._base = 0
+        """Bytes before the first one that is kept."""
+        self._ends: list[int] = []
+        """End of each segment, with `_base` counted."""
+        self._packets: list[int] = []
+        self._times: list[int] = []
+        self._orders: list[int] = []
+        self._released: list[int] = []
+        self._requests: list[_Candidate] = []
+        self._responses: list[_Candidate] = []
+        # Progress of each scan for candidates; 0 for the one that the stream's role rules out.
+        self._scanned_requests = 0
+        self._scanned_responses = 0
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    @property
+    def segments(self) -> int:
+        """Number of segments of its bytes."""
+        return len(self._ends)
+
+    @property
+    def seen(self) -> bool:
+        """The stream has had bytes."""
+        return len(self._data) + self.dropped > 0
+
+    def beginning(self, count: int) -> bytes:
+        """The first bytes, at most `count`."""
+        return bytes(self._data[:count])
+
+    def add(self, run: Run, index: int, skip: int = 0) -> None:
+        """Add one segment of a run, without its first `skip` bytes."""
+        offset, length = run.offset[index] + skip, run.length[index] - skip
+        if len(self._data) + length > MAX_SEARCH:
+            self.drop(max(len(self._data) // 2, len(self._data) + length - MAX_SEARCH))
+        begin = len(self._data)
+        self._data += run.buffer[offset : offset + length]
+        self._ends.append(self._base + len(self._data))
+        self._packets.append(run.packet[index])
+        self._times.append(run.time[index])
+        self._orders.append(run.order[index])
+        self._released.append(run.released[index])
+        if self.aligned:
+            if begin == 0 and not self.dropped:
+                self._requests = [_Candidate(0)]
+                self._responses = [_Candidate(0)]
+        else:
+            if len(self._responses) < MAX_CANDIDATES:
+                self._responses.append(_Candidate(begin))
+            if self._forced and len(self._requests) < MAX_CANDIDATES:
+                self._requests.append(_Candidate(begin))
+
+    def drop(self, count: int) -> None:
+        """Drop the first `count` bytes (and the bookkeeping of whole segments)."""
+        count = min(count, len(self._data))
+        del self._data[:count]
+        self.dropped += count
+        self._scanned_requests = max(self._scanned_requests - count, 0)
+        self._scanned_responses = max(self._scanned_responses - count, 0)
+        self._base += count
+        whole = bisect_right(self._ends, self._base)
+        if count:
+            before = self._ends[whole - 1] if whole else self._base - count
+            self._clipped = whole < len(self._ends) and before < self._base
+        if whole:
+            for column in (self._ends, self._packets, self._times, self._orders, self._released):
+                del column[:whole]
+        for candidates in (self._requests, self._responses):
+            candidates[:] = [candidate for candidate in candidates if candidate.start >= count]
+            for candidate in candidates:
+                candidate.start -= count
+                candidate.at -= count
+                candidate.needed -= count
+                if candidate.expected is not None:
+                    candidate.expected -= count
+
+    def strip(self, count: int) -> None:
+        """Remove a prologue: the stream begins after it."""
+        self.drop(count)
+        self.dropped = 0
+        if self.aligned and self._data:
+            self._requests = [_Candidate(0)]
+            self._responses = [_Candidate(0)]
+
+    @property
+    def began(self) -> bool:
+        """At least one whole frame with a plausible request header is at the stream's beginning."""
+        return self.aligned and any(candidate.frames > 0 for candidate in self._requests)
+
+    def forget(self) -> None:
+        """Drop the bytes before the first candidate: no frame will start there."""
+        if self.aligned:
+            return
+        needed = [candidate.start for candidate in (*self._requests, *self._responses)]
+        needed += [scanned for scanned in (self._scanned_requests, self._scanned_responses) if scanned]
+        if needed:
+            self.drop(min(needed))
+
+    def take(self, start: int) -> Run | None:
+        """Everything from `start` on as a run, leaving the searcher empty. None if there is nothing."""
+        self.drop(start)
+        if not self._ends:
+            return None
+        ends = [end - self._base for end in self._ends]
+        offsets = [0, *ends[:-1]]
+        lengths = [end - offset for end, offset in zip(ends, offsets, strict=True)]
+        count = len(ends)
+        run = Run(
+            bytes(self._data),
+            offsets,
+            lengths,
+            ends,
+            self._packets,
+            self._times,
+            self._orders,
+            self._released,
+            0,
+            count,
+        )
+        self._data = bytearray()
+        self._base = 0
+        self._ends, self._packets, self._times, self._orders, self._released = [], [], [], [], []
+        return run
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def find_request(self, chain: int | None) -> int | None:
+        """Position of the first frame of an accepted chain of requests.
+
+        `chain`: how many plausible ones suffice; None: one must decode exactly.
+        """
+        if not self.aligned:
+            self._scan_for_requests()
+        if self._forced:
+            self._requests.sort(key=lambda candidate: candidate.start)
+        found: int | None = None
+        for candidate in list(self._requests):
+            verdict = self._follow_requests(candidate, chain)
+            if verdict is None:
+                continue
+            if not verdict:
+                self._requests.remove(candidate)
+            elif found is None:
+                found = candidate.start
+                if not self._waits_for_earlier(found):
+                    self.accepted_requests = True
+                    return found
+        return None
+
+    def _waits_for_earlier(self, found: int) -> bool:
+        """Whether a candidate at a segment's start, whose frame is still growing, may contain this one as payload."""
+        return any(
+            candidate.start < found and self._frame_end(candidate) > found and self._starts_segment(candidate.start)
+            for candidate in self._requests
+        )
+
+    @property
+    def hopeless_for_requests(self) -> bool:
+        """No requests can be found here any more."""
+        return self._is_hopeless(self._requests)
+
+    def _scan_for_requests(self) -> None:
+        """Add the positions not scanned yet whose first bytes look like a request's."""
+        limit = len(self._data) - REQUEST_HEAD
+        if limit < self._scanned_requests or len(self._requests) >= MAX_CANDIDATES:
+            return
+        at = self._scanned_requests
+        while at <= limit and len(self._requests) < MAX_CANDIDATES:
+            piece = bytes(self._data[at : at + _CHUNK + REQUEST_HEAD - 1])
+            for position in scan_requests(piece, self._max_size)[: MAX_CANDIDATES - len(self._requests)].tolist():
+                self._requests.append(_Candidate(at + position))
+            at += _CHUNK
+        self._scanned_requests = limit + 1
+
+    def _follow_requests(self, candidate: _Candidate, chain: int | None) -> bool | None:
+        """True: accepted; False: implausible; None: more bytes are needed."""
+        data = self._data
+        if len(data) < candidate.needed:
+            return None
+        while len(data) - candidate.at >= 4:
+            size = _INT.unpack_from(data, candidate.at)[0]
+            if size < 8 or size > self._max_size:
+                return False
+            start, end = candidate.at + 4, candidate.at + 4 + size
+            if end > len(data):
+                head = bytes(data[start : start + BEGINNING])
+                if not (may_begin_request(head, aligned=self.aligned) or self._has_form(head, size)):
+                    return False
+                if len(head) == BEGINNING:
+                    candidate.needed = end
+                return None
+            frame = bytes(data[start:end])
+            if self.aligned and candidate.frames == 0 and is_gssapi_token(frame, 0, size):
+                return True
+            judgement = judge_request(frame, 0, size, strict=not self.aligned)
+            if judgement == "no":
+                if not self._has_form(frame, size):
+                    return False
+                judgement = "plausible"
+            candidate.frames += 1
+            candidate.at = end
+            # Nearly always a client's first request, maybe in a version newer than the definitions.
+            greeting = self.aligned and frame.startswith(_API_VERSIONS)
+            if judgement == "exact" or greeting or (chain is not None and candidate.frames >= chain):
+                return True
+        return None
+
+    def _has_form(self, head: bytes, size: int) -> bool:
+        """Whether the beginning of a frame of `size` passes as a request if the user says that this is Kafka."""
+        return self._forced and (self.aligned or size <= MAX_FORM) and has_request_form(head, 0, len(head), size)
+
+    # -- responses --------------------------------------------------------------------------------------------------
+
+    def find_response(self, requests: Requests, chain: int = RESPONSE_CHAIN) -> int | None:
+        """Position of the first frame of an accepted chain of responses; `chain`: how many with rising ids suffice."""
+        if not self.aligned:
+            limit = len(self._data) - RESPONSE_HEAD
+            while limit - self._scanned_responses >= _CHUNK:
+                self._scan_for_responses(requests)
+                start = self._first_response(requests, chain, self._scanned_responses)
+                if start is not None:
+                    return start
+            if limit >= self._scanned_responses:
+                self._scan_for_responses(requests)
+        return self._first_response(requests, chain, len(self._data))
+
+    def restart_responses(self, order: int) -> None:
+        """Restart chains of responses that begin after this packet: now the requests are known."""
+        behind = bisect_right(self._orders, order)
+        first = max(self._ends[behind - 1] - self._base, 0) if behind else 0
+        for candidate in self._responses:
+            if candidate.start >= first:
+                candidate.at, candidate.frames, candidate.correlation_id = candidate.start, 0, -1
+                candidate.expected = None
+        self._scanned_responses = min(self._scanned_responses, first)
+
+    def find_last_response(self) -> int | None:
+        """At the stream's end: where frames start that begin with a segment, end with the stream, and fit a request."""
+        for candidate in sorted(self._responses, key=lambda candidate: candidate.start):
+            whole = candidate.at == len(self._data) and candidate.expected is not None
+            if whole and self._starts_segment(candidate.start):
+                self.accepted_requests = False
+                return candidate.expected
+        return None
+
+    def _first_response(self, requests: Requests, chain: int, stop: int) -> int | None:
+        """The same among the candidates before `stop`."""
+        for candidate in sorted(self._responses, key=lambda candidate: candidate.start):
+            if candidate.start >= stop:
+                break
+            verdict = self._follow_responses(candidate, requests, chain)
+            if verdict:
+                self.accepted_requests = False
+                return candidate.start
+            if verdict is False:
+                self._responses.remove(candidate)
+        return None
+
+    @property
+    def hopeless_for_responses(self) -> bool:
+        """No responses can be found here any more."""
+        return self._is_hopeless(self._responses)
+
+    def _scan_for_responses(self, requests: Requests) -> None:
+        """Add those in the next bytes that are not scanned yet."""
+        begin = self._scanned_responses
+        stop = min(begin + _CHUNK, len(self._data) - RESPONSE_HEAD + 1)
+        known = {candidate.start for candidate in self._responses}
+        # A response that starts within a segment: only if its correlation id is outstanding.
+        piece = bytes(self._data[begin : stop + RESPONSE_HEAD - 1])
+        for position in scan_responses(piece, self._max_size).tolist():
+            at = begin + position
+            if len(self._responses) >= MAX_CANDIDATES:
+                break
+            if _RESPONSE.unpack_from(self._data, at)[1] in requests and at not in known:
+                self._responses.append(_Candidate(at))
+        self._scanned_responses = stop
+
+    def _follow_responses(self, candidate: _Candidate, requests: Requests, chain: int) -> bool | None:
+        data = self._data
+        while len(data) - candidate.at >= 8:
+            size, correlation_id = _RESPONSE.unpack_from(data, candidate.at)
+            if size < SMALLEST_RESPONSE or size > self._max_size:
+                return False
+            expected = correlation_id in requests
+            rise = correlation_id - candidate.correlation_id
+            if not expected and (
+                (candidate.frames and not 0 < rise < MAX_RISE) or not requests.is_next(correlation_id)
+            ):
+                return False
+            end = candidate.at + 4 + size
+            if end > len(data):
+                return None
+            if expected and candidate.expected is None:
+                candidate.expected = candidate.at
+            candidate.frames += 1
+            # If the user says that this is Kafka, frames that begin and end with segments are responses.
+            said = self._forced and self._starts_segment(candidate.start) and self._starts_segment(end)
+            if (
+                said
+                or candidate.frames >= chain
+                or (expected and requests.is_exact(correlation_id, bytes(data[candidate.at + 4 : end])))
+            ):
+                # Frames before the first one that answers a request may be the end of a longer one: a field of bytes
+                # there has a length prefix too, and ends where the frame does.
+                if candidate.expected is not None and not said:
+                    candidate.start = candidate.expected
+                return True
+            candidate.correlation_id = correlation_id
+            candidate.at = end
+        if len(data) - candidate.at >= 4:
+            size = _INT.unpack_from(data, candidate.at)[0]
+            if size < SMALLEST_RESPONSE or size > self._max_size:
+                return False
+        return None
+
+    # -- pairs ------------------------------------------------------------------------------------------------------
+
+    def whole_requests(self) -> dict[int, int]:
+        """Where complete plausible requests begin, the first of each chain, by correlation id.
+
+        Among several with one id it is the last.
+        """
+        found: dict[int, int] = {}
+        for candidate in self._requests:
+            if candidate.frames:
+                size, correlation_id = _REQUEST.unpack_from(self._data, candidate.start)
+                if size <= MAX_ODD:
+                    found[correlation_id] = candidate.start
+        return found
+
+    def message(self, start: int) -> tuple[bytes, int]:
+        """The message of a whole frame that begins at `start`, and the order of the packet that completed it."""
+        end = start + 4 + _INT.unpack_from(self._data, start)[0]
+        return bytes(self._data[start + 4 : end]), self.order_at(end - 1)
+
+    def find_answer(self, requests: dict[int, int], asked: Searcher) -> int | None:
+        """Where the request begins in `asked` that an exactly decoded whole frame here, after it, answers."""
+        for candidate in self._responses:
+            if candidate.refuted or len(self._data) - candidate.start < RESPONSE_HEAD:
+                continue
+            size, correlation_id = _RESPONSE.unpack_from(self._data, candidate.start)
+            start = requests.get(correlation_id)
+            end = candidate.start + 4 + size
+            if start is None or size > MAX_ANSWER or end > len(self._data):
+                continue
+            request, order = asked.message(start)
+            if self.order_at(candidate.start) >= order:
+                if is_answer(request, bytes(self._data[candidate.start + 4 : end])):
+                    return start
+                candidate.refuted = True
+        return None
+
+    def order_at(self, position: int) -> int:
+        """Order of the packet that brought the byte at a position."""
+        return self._orders[bisect_right(self._ends, self._base + position)]
+
+    # -- both -------------------------------------------------------------------------------------------------------
+
+    def _is_hopeless(self, candidates: list[_Candidate]) -> bool:
+        if self.aligned:
+            return self.seen and not candidates
+        return len(self._data) + self.dropped > SEARCH_LIMIT and not any(one.frames for one in candidates)
+
+    def _frame_end(self, candidate: _Candidate) -> int:
+        if len(self._data) - candidate.at < 4:
+            return candidate.at
+        size: int = _INT.unpack_from(self._data, candidate.at)[0]
+        return candidate.at + 4 + size
+
+    def _starts_segment(self, position: int) -> bool:
+        if position == 0:
+            return not self._clipped
+        place = bisect_left(self._ends, self._base + position)
+        return place < len(self._ends) and self._ends[place] == self._base + position

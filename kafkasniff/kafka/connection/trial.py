@@ -1,0 +1,87 @@
+"""Frames of a stream with a gap before it was in step: damaged, but with visible headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+from kafkasniff.kafka.connection.framing import Frame, Framer
+from kafkasniff.kafka.messages.message import request_header
+
+__all__ = ["MAX_TRIAL_BYTES", "MAX_TRIAL_FRAMES", "Trial"]
+
+MAX_TRIAL_BYTES: Final = 16 << 20
+"""Bytes of whole frames that wait for the verdict: as many as a search keeps (search.MAX_SEARCH)."""
+MAX_TRIAL_FRAMES: Final = 16_384
+"""Maximum number of them."""
+_INT = Struct(">i")
+_CLIENT_ID: Final = 10
+"""Bytes of a request before its client id."""
+
+
+class Trial:
+    """A framer that may be in step, and its frames so far."""
+
+    __slots__ = ("framer", "frames", "size")
+
+    def __init__(self, framer: Framer, frames: list[Frame]) -> None:
+        self.framer = framer
+        self.frames: list[Frame] = []
+        self.size = 0
+        """Bytes of the frames, with their length prefixes."""
+        self.add(frames)
+
+    def add(self, frames: Iterable[Frame]) -> None:
+        """Keep further frames, copied from their batch of packets."""
+        for frame in frames:
+            size = frame.end - frame.start
+            kept = frame
+            if size < len(frame.data):
+                kept = frame._replace(data=frame.data[frame.start : frame.end], start=0, end=size)
+            self.frames.append(kept)
+            self.size += 4 + size
+
+    @property
+    def full(self) -> bool:
+        """The trial takes too long."""
+        return self.size > MAX_TRIAL_BYTES or len(self.frames) > MAX_TRIAL_FRAMES
+
+    def first_id(self, *, of_request: bool) -> tuple[int, int] | None:
+        """Correlation id of the first frame and the order of the packet that completed it; None if missing.
+
+        `of_request`: it follows API key and version.
+        """
+        at = 4 if of_request else 0
+        if not self.frames or self.frames[0].end - self.frames[0].start < at + 4:
+            return None
+        frame = self.frames[0]
+        return _INT.unpack_from(frame.data, frame.start + at)[0], frame.order
+
+    def may_be_requests(self, *, known: bool) -> bool:
+        """Whether every frame has a plausible request header.
+
+        `known`: the stream is certainly the client's. Else it may be the broker's, whose responses look like Produce
+        requests without a client id: then there must be one.
+        """
+        for frame in self.frames:
+            header = request_header(frame.data, frame.start, frame.end)
+            if header is None:
+                if not _is_cut_in_client_id(frame):
+                    return False
+            elif not (known or header.client_id):
+                return False
+        return True
+
+
+def _is_cut_in_client_id(frame: Frame) -> bool:
+    """Whether the available part of a frame is a request's header up to somewhere in its client id, or to its end."""
+    head = frame.data[frame.start : frame.end]
+    if len(head) == frame.size or len(head) <= _CLIENT_ID:
+        return False
+    length = int.from_bytes(head[_CLIENT_ID - 2 : _CLIENT_ID], "big", signed=True)
+    if not len(head) - _CLIENT_ID <= length <= frame.size - _CLIENT_ID:
+        return False
+    if request_header(head[: _CLIENT_ID - 2] + b"\xff\xff\0", 0, _CLIENT_ID + 1, strict=True) is None:
+        return False
+    return head[_CLIENT_ID:].decode("utf-8", "ignore").isprintable()

@@ -1,0 +1,1 @@
+"""Header and body: a frame as a `Message`."""

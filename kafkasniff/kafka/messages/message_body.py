@@ -1,0 +1,169 @@
+"""Bodies of messages, whatever the bytes hold: by the native kernel, or by the walker if they are not clean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kafkasniff.kafka.messages.message_plan import Plan
+from kafkasniff.kafka.schema.body_problems import add_noted, walk_ended
+from kafkasniff.kafka.schema.context import UNMARKED, DecodeContext, RenderingOptions
+from kafkasniff.kafka.schema.secrets import may_be_misread
+from kafkasniff.kafka.schema.wire import Ended, Odd
+from kafkasniff.model import LARGE_BODY, Body, LargeBody, Problem, RenderedBody
+
+__all__ = ["decode_body", "read_body", "settled", "take_rendered", "unknown_version", "unread"]
+
+
+def decode_body(plan: Plan, data: bytes, position: int, end: int, context: DecodeContext) -> Body | None:
+    """The body `data[position:end]` of a message with nothing to report but the body. Hot.
+
+    None if there is more, or if other messages may be needed: an error code, a problem, surplus bytes, an unknown
+    version, secrets that an interpreter needs. Such a message goes to `decode_request` or `decode_response`, from the
+    start. A body that is not None equals theirs.
+
+    `plan` is that of the message's key, version and direction. Invariant: `context` is empty before and after, so one
+    serves any number of messages; its `base` is where the message starts. Its memory and request are not used.
+    The caller has to check `options.bodies`, and the tags of a header.
+    """
+    schema = plan.schema
+    if schema is None or not plan.alone:
+        return None
+    try:
+        body, after = schema.decode(data, position, end, context)
+    except Odd:
+        context.clear()
+        return None
+    if after != end:
+        context.clear()
+        return None
+    return settled(plan, body, end - position, context)
+
+
+def settled(plan: Plan, body: Body, size: int, context: DecodeContext) -> Body | None:
+    """The interpreted body of `size` bytes if there is nothing else to report; else None. Hot.
+
+    Afterwards the context is empty.
+    """
+    is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)
+    if (context.truncated and plan.whole_records) or (is_metadata and _rereads(context)):
+        context.clear()
+        return None
+    if (
+        plan.interpret is not None
+        and (context.interpretable or is_metadata or not plan.reads_records)
+        and context.options.inside
+    ):
+        plan.interpret(body, plan.version, context)
+    if context.errors or context.problems:
+        context.clear()
+        return None
+    if context.decompressed + size > LARGE_BODY:
+        body = LargeBody(body)
+    context.truncated = context.interpretable = False
+    context.decompressed = context.unknown_tags = context.records = 0
+    return body
+
+
+def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
+    plan: Plan, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
+) -> tuple[Body | None, bool]:
+    """The body, and whether it was decoded to its end; `cut`: bytes are known to be missing at its end."""
+    schema = plan.schema
+    if schema is None:
+        context.problem(*unknown_version(plan))
+        return None, False
+    mark = context.mark() if context.problems else UNMARKED
+    if plan.has_secrets and plan.interpret is not None and context.options.inside:
+        context.withheld = []
+    complete = True
+    try:
+        # The same as `schema.read`, without its result's tuples: most messages pass here.
+        body, after = schema.decode(data, position, end, context)
+    except Ended as ended:
+        body, after, complete = ended.body, ended.position, False
+    except Odd:
+        context.rewind(mark)
+        body, after, complete = schema.walk(data, position, end, context)
+    is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)
+    if is_metadata and _rereads(context):
+        context.rewind(mark)
+        options = msgspec.structs.replace(context.options, records="full")
+        context.options = options.decoding() if isinstance(options, RenderingOptions) else options
+        return read_body(plan, data, position, end, context, cut)
+    if complete and after != end:
+        _report_trailing(plan, after, end, context)
+    withheld = False
+    if len(context.problems) > mark[0] and not context.options.show_secrets:
+        # Checked now: interpreters have problems of their own.
+        withheld = _may_show_secrets(plan, data[position:end], context.problems[mark[0] :], cut)
+    if (
+        plan.interpret is not None
+        and (context.interpretable or is_metadata or not plan.reads_records)
+        and context.options.inside
+    ):
+        plan.interpret(body, plan.version, context)
+    if withheld:
+        # Numbers are kept: pairing needs some.
+        body = {name: value for name, value in body.items() if isinstance(value, int)}
+        detail = "it is malformed, and may show a secret in the wrong place (--show-secrets shows it)"
+        context.problem("body-withheld", detail, position, always=True)
+    if context.decompressed + end - position > LARGE_BODY:
+        body = LargeBody(body)
+    return body, complete
+
+
+def unknown_version(plan: Plan) -> tuple[str, str]:
+    """Kind and detail of the problem of a body that has no layout."""
+    if plan.api is None:
+        return "api-unknown", "the API key is not known"
+    return "version-unknown", f"{plan.api} version {plan.version} is not known"
+
+
+def take_rendered(  # noqa: PLR0917 - as `read_body`
+    plan: Plan, rendered: RenderedBody, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
+) -> tuple[Body | None, bool]:
+    """Like `read_body`, for a body that the kernel rendered: reports its problems."""
+    assert rendered.odd is not None
+    problems, after = rendered.odd
+    mark = context.mark()
+    add_noted(context, problems)
+    complete = not walk_ended(problems)
+    if complete and after != end:
+        _report_trailing(plan, after, end, context)
+    if not context.options.show_secrets and _may_show_secrets(
+        plan, data[position:end], context.problems[mark[0] :], cut
+    ):
+        # A part of it is withheld.
+        context.rewind(mark)
+        return read_body(plan, data, position, end, context, cut)
+    context.errors += rendered.errors
+    return RenderedBody(rendered.json, rendered.errors), complete  # type: ignore[return-value]  # see `RenderedBody`
+
+
+def _report_trailing(plan: Plan, after: int, end: int, context: DecodeContext) -> None:
+    detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
+    context.problem("trailing-bytes", detail, after, size=end - after, always=True)
+
+
+def _may_show_secrets(plan: Plan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:
+    """Whether a body with these problems may have its secrets in other fields."""
+    return may_be_misread((problem.kind for problem in problems), cut=cut) and (
+        plan.has_secrets or any(mark in data for mark in plan.secret_marks)
+    )
+
+
+def _rereads(context: DecodeContext) -> bool:
+    """Whether a body with records of the metadata log has to be decoded again, since they were skipped or rendered."""
+    options = context.options
+    if options.records in {"metadata", "columns"}:
+        return True
+    return isinstance(options, RenderingOptions) and options.records == "full" and options.renderer is not None
+
+
+def unread(plan: Plan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
+    """The replacement for a body that was not decoded to its end: its bytes, or their number if they may be secret."""
+    if not context.options.show_secrets and (plan.has_secrets or any(mark in raw for mark in plan.secret_marks)):
+        return None, len(raw)
+    return raw, None

@@ -1,0 +1,105 @@
+"""Bodies of messages of whole exchanges as dicts, decoded in groups by the native kernel (`ahead.Ahead`).
+
+They equal the bodies of `message_body.decode_body`, and are None if there may be more to report.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.kafka.messages.ahead import Programs
+from kafkasniff.kafka.messages.message_body import settled
+from kafkasniff.kafka.messages.message_plan import Plan
+from kafkasniff.kafka.records import record_sets
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.packed import Reading, read_plain, ways_to_configs
+from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.model import LARGE_BODY, Body, Direction
+from kafkasniff.native.caller import HEAD_OF_ARRAY, Program
+from kafkasniff.native.library import Kernel
+
+__all__ = ["PackedBodies"]
+
+MAX_AHEAD: Final = 1 << 20
+"""Bytes of MessagePack made at a time."""
+MEMORY_RATIO: Final = 32
+"""Maximum memory of dicts per byte of MessagePack, except for empty arrays."""
+AT_ONCE: Final = 64
+"""Bodies decoded ahead. With more new objects, Python's cycle collector runs a full collection."""
+
+
+class PackedBodies:
+    """Decodes bodies."""
+
+    at_once = AT_ONCE
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._reading = Reading(kernel, MAX_AHEAD)
+        self._reading.reader = record_sets
+        self._programs = Programs(kernel, self._code)
+        self._options: DecodeOptions | None = None
+        self._context = DecodeContext(DecodeOptions())
+        self.memory = 0
+        """Approximate memory of the last group of bodies, in bytes."""
+
+    def use(self, options: DecodeOptions) -> bool:
+        """Use these options from now on; returns whether any bodies are decoded ahead."""
+        if options is not self._options:
+            self._options = options
+            self._reading.use(options)
+            self._programs.clear()
+            self._context = DecodeContext(options)
+        return options.bodies
+
+    def program(self, key: int, version: int, direction: Direction) -> Program | None:
+        """The program for bodies of a kind; None if they are decoded one by one."""
+        return self._programs.get(key, version, direction)
+
+    def _code(self, plan: Plan) -> bytes | None:
+        """The program of a plan whose bodies are decoded ahead."""
+        schema = plan.schema
+        if schema is None or not plan.alone or (plan.interpret is not None and not plan.reads_records):
+            return None
+        assert self._options is not None
+        if schema.root.secrets and not self._options.show_secrets and any(ways_to_configs(schema.root)):
+            return None
+        return program_of(schema.root)
+
+    def bodies(self, data: bytes, items: NDArray[np.void], bases: list[int]) -> list[Body | None]:
+        """Some bodies; see `ahead.BodyMaker`."""
+        looked, packed = self._reading.caller.pack_bodies(data, items)
+        self.memory = MEMORY_RATIO * len(packed)
+        if not packed:
+            return [None] * looked
+        items = items[:looked]
+        found: list[Any] = read_plain(packed)
+        ends, notes = items["output_end"], items["notes_end"]
+        is_noted = notes > 0
+        is_noted[1:] = notes[1:] > notes[:-1]
+        sizes = items["end"] - items["start"]
+        has_more = (items["extensions"] | items["looked_at"]) > 0
+        has_more |= (items["truncated"] > 0) | (sizes > LARGE_BODY)
+        for index in np.flatnonzero(is_noted | (items["after"] != items["end"])).tolist():
+            found[index] = None
+        kept, is_odd = self._programs.kept, has_more.tolist()
+        for index, address in enumerate(items["program"].tolist()):
+            body = found[index]
+            if body is None:
+                continue
+            plan = kept[address][1]
+            if is_odd[index] or (plan.holds_metadata is not None and plan.holds_metadata(body)):
+                begin = int(ends[index - 1]) if index else HEAD_OF_ARRAY
+                found[index] = self._body(plan, packed[begin : int(ends[index])], data, bases[index], items[index])
+        return found
+
+    def _body(self, plan: Plan, packed: memoryview, data: bytes, base: int, item: np.void) -> Body | None:
+        """A body that may have extensions; None if there is more to report."""
+        context = self._context
+        context.base = base
+        context.records = int(item["records"])
+        context.truncated, context.interpretable = bool(item["truncated"]), bool(item["looked_at"])
+        body = self._reading.read(packed, data, context)
+        return settled(plan, body, int(item["end"] - item["start"]), context)

@@ -1,0 +1,129 @@
+"""How likely bytes of unknown kind are a request."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, Literal
+
+from kafkasniff.kafka.apis.dissectors import api_keys
+from kafkasniff.kafka.apis.named_apis import PRODUCE
+from kafkasniff.kafka.messages.message import decode_request, decode_response, request_header
+from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
+from kafkasniff.kafka.messages.scan import highest_version
+from kafkasniff.kafka.schema.context import DecodeOptions
+
+__all__ = [
+    "BEGINNING",
+    "MAX_KEY",
+    "begins_with_request",
+    "has_request_form",
+    "is_answer",
+    "is_exact_request",
+    "is_likely_request",
+    "judge_request",
+    "may_begin_request",
+]
+
+BEGINNING: Final = 256
+"""Bytes of an incomplete request that are examined."""
+
+MAX_KEY: Final = 1_000
+"""Highest plausible API key: Kafka has 95 after fifteen years."""
+MAX_VERSION: Final = 100
+"""Highest plausible version: Fetch has 18."""
+MAX_ODDITY: Final = 512
+"""A request with surplus bytes after its body is plausible up to this size."""
+_HEADER: Final = Struct(">hhih")
+"""API key, version, correlation id, length of the client id."""
+_CLIENT_ID: Final = 10
+"""Bytes before the client id."""
+_SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+
+
+def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal["exact", "plausible", "no"]:
+    """How likely these bytes are a request.
+
+    exact: of a known version, consumed to the last byte by its body; plausible: a header that makes sense, and a body
+    that decodes except for an oddity, such as the surplus bytes that some clients send. `strict`: for bytes of unknown
+    kind, so a client id must be printable and the version known.
+    """
+    header = request_header(data, start, end, strict=strict)
+    if header is None or header.api_key not in api_keys():
+        return "no"
+    decoded = decode_request(data, start, end, _SKIP_RECORDS)
+    kinds = {problem.kind for problem in decoded.problems}
+    if "version-unknown" in kinds:
+        return "plausible"
+    if decoded.body is None or decoded.raw is not None:
+        return "no"
+    if "trailing-bytes" in kinds and len(data[start:end]) > MAX_ODDITY + header.length:
+        return "no"
+    # A short response with small ids decodes as a Produce request without data.
+    nothing = header.api_key == PRODUCE and not decoded.body.get("topic_data")
+    return "plausible" if kinds or nothing else "exact"
+
+
+def begins_with_request(data: bytes, start: int, end: int) -> bool:
+    """Whether these bytes, the first frame of a client's stream, are a request that makes its connection Kafka."""
+    return judge_request(data, start, end, strict=False) == "exact" and not is_gssapi_token(data, start, end)
+
+
+def is_exact_request(data: bytes, start: int, end: int) -> bool:
+    """Whether these bytes are a request of a known version that its body consumes to the last byte."""
+    return judge_request(data, start, end, strict=True) == "exact"
+
+
+def has_request_form(data: bytes, start: int, end: int, size: int) -> bool:
+    """Whether the available bytes of a frame of `size` are the header of a request of any API and version.
+
+    Sufficient if the user says that they are a client's.
+    """
+    if size < _CLIENT_ID or end - start < _CLIENT_ID:
+        return False
+    key, version, _, length = _HEADER.unpack_from(data, start)
+    if not (0 <= key <= MAX_KEY and 0 <= version <= MAX_VERSION and -1 <= length <= size - _CLIENT_ID):
+        return False
+    stop = min(start + _CLIENT_ID + max(length, 0), end)
+    cut = stop - start - _CLIENT_ID < length
+    return data[start + _CLIENT_ID : stop].decode("utf-8", "ignore" if cut else "replace").isprintable()
+
+
+def is_likely_request(data: bytes, start: int, end: int) -> bool:
+    """Whether these bytes have a header that makes sense, whatever is odd about their body, even if truncated.
+
+    A header without a client id says little: then the body has to decode, except for trailing bytes, and must neither
+    be all zeros, as a token may be, nor a Produce without data.
+    """
+    header = request_header(data, start, end, strict=True)
+    if header is None or header.api_key not in api_keys():
+        return False
+    if header.client_id:
+        return True
+    judgement = judge_request(data, start, end, strict=True)
+    says_something = header.api_key != PRODUCE and any(data[start + header.length : end])
+    return judgement == "exact" or (judgement == "plausible" and says_something)
+
+
+def is_answer(request: bytes, response: bytes) -> bool:
+    """Whether `response` exactly decodes as one to a request of a known version; ids are not compared."""
+    header = request_header(request, 0, len(request), strict=True)
+    if header is None:
+        return False
+    decoded = decode_response(response, 0, len(response), header.api_key, header.api_version, _SKIP_RECORDS)
+    return bool(decoded.body) and not decoded.problems
+
+
+def may_begin_request(head: bytes, *, aligned: bool) -> bool:
+    """Whether a request, or the token of GSSAPI as in 0.9, may begin with these bytes, at most BEGINNING of them.
+
+    `aligned`: they are the first of their stream.
+    """
+    if len(head) < 4 or is_gssapi_token(head, 0, len(head)) or (aligned and head[0] == 0x60):
+        return True
+    if int.from_bytes(head[2:4], "big") > highest_version(int.from_bytes(head[:2], "big")):
+        return False
+    if aligned or len(head) < 10:
+        return True
+    # An invalid size may be anything up to the bound: the following frames must not wait until it is reached.
+    length = int.from_bytes(head[8:10], "big", signed=True)
+    return length >= -1 and head[10 : 10 + max(length, 0)].decode("utf-8", "ignore").isprintable()

@@ -1,0 +1,1 @@
+"""Record batches, message sets, compression, control records."""

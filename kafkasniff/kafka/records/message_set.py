@@ -1,0 +1,296 @@
+"""Message sets: the formats before record batches, magic 0 and (as of 0.10, KIP-31 and KIP-32) magic 1.
+
+A message is int64 offset, int32 size, uint32 CRC-32 of the rest, int8 magic, int8 attributes, in magic 1 int64
+timestamp (ms), int32 length + key, int32 length + value (-1: null). A compressed message (a wrapper) holds a message
+set as its value (`org.apache.kafka.common.record.LegacyRecord`, `AbstractLegacyRecordBatch`).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, NamedTuple
+
+from isal import isal_zlib
+
+from kafkasniff.kafka.records.compression import MAX_RATIO, codec_name, decompress
+from kafkasniff.kafka.records.record_batch import LOG_APPEND_TIME, Batch, HeldRecords
+from kafkasniff.kafka.records.record_list import MAX_RECORD_RATE, too_many_records, wrap64
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.native import kernel
+from kafkasniff.native.columns import count_messages
+
+__all__ = ["MAX_NESTING", "MIN_SIZES", "decode_held_set", "decode_message"]
+
+MIN_SIZES: Final = (14, 22)
+"""Minimum size of a message after its size field, by magic."""
+
+MAX_NESTING: Final = 3
+"""Nesting of wrappers: Kafka writes one level and refuses more; old clients were seen to compress twice."""
+
+_HEAD: Final = struct.Struct(">qiIbb")
+_HEAD_SIZE: Final = _HEAD.size
+_ENTRY: Final = 12
+"""Offset and size, which `size` does not count."""
+_CRC_END: Final = 16
+
+
+class _Message(NamedTuple):
+    """One message on the wire."""
+
+    position: int
+    offset: int
+    size: int
+    crc: int
+    crc_ok: bool
+    magic: int
+    attributes: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+
+
+class _Account:
+    """Content of an outermost message on all levels together, and its bounds."""
+
+    __slots__ = ("budget", "budget_given", "ceiling", "full", "held", "messages", "place", "records", "size")
+
+    def __init__(self, place: int, size: int, budget: int, decompressed: int) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.place = place
+        """Position of the outermost message, for problems within decompressed bytes."""
+        self.size = size
+        """Its bytes on the wire."""
+        self.budget = min(budget, MAX_RECORD_RATE * size)
+        """Maximum number of messages in it, wrappers included."""
+        self.budget_given = budget
+        self.messages = 0
+        """Number of messages decoded."""
+        self.held: bytes | None = None
+        """Instead of the records: a set of this many uncompressed `messages`."""
+        self.ceiling = decompressed + MAX_RATIO * size
+        """Bound of `DecodeContext.decompressed`: all levels share what the bytes on the wire may become.
+
+        No codec of these formats produces more on one level; only zstd does, which came with magic 2.
+        """
+        self.full = False
+        """A bound was reached: nothing more is decoded."""
+
+    def report_bound(self, context: DecodeContext) -> None:
+        """Report that the bound was exceeded."""
+        self.full = True
+        detail = too_many_records(context)
+        if self.budget < self.budget_given:
+            detail = f"more than {self.budget} messages in one of {self.size} bytes"
+        context.problem("record-bound", detail, self.place)
+
+
+def decode_message(
+    data: bytes, position: int, end: int, context: DecodeContext, budget: int
+) -> tuple[dict[str, Any], int]:
+    """Decode the outermost message at `data[position:end]` (complete, of magic 0 or 1), including wrapped ones.
+
+    Returns it as a batch by the contract's names, without fields that its magic lacks, and the rest of `budget`
+    (records). `base_offset` is the offset field on the wire, which in a wrapper is that of the last message inside;
+    `max_timestamp` is the message's timestamp field. `record_count` is counted, so wrappers are decompressed for it
+    with `records == "batches"` too; it is None if that fails.
+    """
+    message = _read(data, position, end, context, None)
+    codec = message.attributes & 7
+    batch: dict[str, Any] = {
+        "base_offset": message.offset,
+        "batch_length": message.size,
+        "magic": message.magic,
+        "crc": message.crc,
+        "crc_ok": message.crc_ok,
+        "compression": codec_name(codec),
+    }
+    if message.magic == 1:
+        batch["timestamp_type"] = "LogAppendTime" if message.attributes & LOG_APPEND_TIME else "CreateTime"
+        batch["max_timestamp"] = message.timestamp
+    _check_attributes(message, position, context)
+    inside = _Account(position, end - position, budget, context.decompressed)
+    complete = True
+    if codec == 0 and budget > 0 and context.options.records == "columns" and kernel() is not None:
+        inside.held, inside.messages = data[position:end], 1
+    else:
+        complete = _expand(message, message.offset, None, inside, context, 0)
+    count = len(inside.records) if inside.held is None else inside.messages
+    batch["record_count"] = count if complete else None
+    if context.options.records == "full":
+        batch["records"] = inside.records
+        context.interpretable = True
+    elif context.options.records == "columns":
+        batch = Batch(batch)
+        if inside.held is None:
+            batch.records = inside.records
+        else:
+            batch.held = HeldRecords(inside.held, position - context.base)
+    return batch, budget - count
+
+
+def decode_held_set(batch: Batch, held: HeldRecords) -> list[dict[str, Any]]:
+    """The records of a message with a held set (`records.decode_held`)."""
+    # Its problems were reported when it was decoded.
+    context = DecodeContext(DecodeOptions())
+    size = len(held.wire)
+    inside = _Account(0, size, size, 0)
+    messages, _ = _read_set(held.wire, batch["magic"], inside, context)
+    base = 0
+    append_timestamp = None
+    if messages and batch["compression"] != "none" and batch["magic"] == 1:
+        base = max(batch["base_offset"] - messages[-1].offset, 0)
+        if batch["timestamp_type"] == "LogAppendTime":
+            append_timestamp = batch["max_timestamp"]
+    for message in messages:
+        _expand(message, wrap64(base + message.offset), append_timestamp, inside, context, 1)
+    return inside.records
+
+
+def _expand(  # noqa: PLR0917 - a message, where it is, and what it adds to
+    message: _Message, offset: int, append_timestamp: int | None, into: _Account, context: DecodeContext, depth: int
+) -> bool:
+    """Append the record of a message, or those that it wraps; False if some could not be decoded.
+
+    `append_timestamp`: that of the wrapper if the broker set it, which applies to all messages inside.
+    """
+    codec = message.attributes & 7
+    if codec == 0:
+        if len(into.records) >= into.budget:
+            into.report_bound(context)
+            return False
+        timestamp = message.timestamp
+        if append_timestamp is not None and timestamp is not None:
+            timestamp = append_timestamp
+        into.records.append({"offset": offset, "timestamp": timestamp, "key": message.key, "value": message.value})
+        return True
+    if depth == MAX_NESTING:
+        context.problem("message-nesting", f"more than {MAX_NESTING} nested compressed messages", into.place)
+        return False
+    if codec_name(codec) == f"unknown-{codec}":
+        context.problem("compression-codec", f"unknown codec {codec}", into.place)
+        return False
+    if message.value is None:
+        context.problem("message-malformed", "a compressed message has no value", into.place)
+        return False
+    if message.key is not None:
+        context.problem(
+            "message-wrapper-key", f"a compressed message has a key of {len(message.key)} bytes", into.place
+        )
+    limit = min(context.options.max_decompressed, into.ceiling) - context.decompressed
+    result = decompress(codec, message.value, limit, magic=message.magic)
+    context.decompressed += result.produced
+    if result.failure is not None:
+        context.problem(result.failure, result.detail, into.place)
+        into.full = context.decompressed >= into.ceiling
+        return False
+    if result.detail:
+        context.problem("decompression-trailing", result.detail, into.place)
+    if depth == 0 and _hold(result.data, message.magic, into, context):
+        return True
+    messages, complete = _read_set(result.data, message.magic, into, context)
+    if not messages:
+        if complete:
+            context.problem("message-malformed", "a compressed message holds no messages", into.place)
+        return False
+    base = 0
+    if message.magic == 1:
+        # KIP-31: offsets inside count from 0 (compaction leaves holes), and the wrapper has the absolute offset of the
+        # last. Producers may leave the wrapper's at 0 (librdkafka did): then the inner offsets count.
+        base = max(offset - messages[-1].offset, 0)
+    if message.magic == 1 and message.attributes & LOG_APPEND_TIME and append_timestamp is None:
+        append_timestamp = message.timestamp
+    for inner in messages:
+        if into.full and inner.attributes & 7:
+            break
+        at = wrap64(base + inner.offset)
+        complete = _expand(inner, at, append_timestamp, into, context, depth + 1) and complete
+    return complete
+
+
+def _hold(data: bytes, magic: int, into: _Account, context: DecodeContext) -> bool:
+    """Leave a decompressed set to the kernel, if its records are wanted as columns and it has no problems."""
+    found = kernel() if context.options.records == "columns" else None
+    count = 0 if found is None else count_messages(found, data, magic, into.budget)
+    if count == 0:
+        return False
+    into.held, into.messages = data, count
+    return True
+
+
+def _read_set(data: bytes, magic: int, into: _Account, context: DecodeContext) -> tuple[list[_Message], bool]:
+    """The messages of a decompressed set, and whether it was decoded to its end."""
+    messages: list[_Message] = []
+    position = 0
+    end = len(data)
+    mixed = False
+    while position < end:
+        if into.messages >= into.budget:
+            into.report_bound(context)
+            return messages, False
+        if end - position < _HEAD_SIZE:
+            context.problem("message-malformed", f"a set ends with {end - position} bytes of a message", into.place)
+            return messages, False
+        size = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        inner_magic = data[position + 16]
+        if inner_magic > 1 or size < MIN_SIZES[inner_magic] or size > end - position - _ENTRY:
+            context.problem(
+                "message-malformed",
+                f"the message at byte {position} of {end} decompressed has the size {size} and magic {inner_magic}",
+                into.place,
+            )
+            return messages, False
+        message = _read(data, position, position + _ENTRY + size, context, into.place)
+        messages.append(message)
+        into.messages += 1
+        mixed = mixed or inner_magic != magic
+        position += _ENTRY + size
+    if mixed:
+        context.problem("message-magic", f"a compressed message of magic {magic} holds messages of another", into.place)
+    return messages, True
+
+
+def _read(data: bytes, position: int, end: int, context: DecodeContext, place: int | None) -> _Message:
+    """The message at `data[position:end]`; `place`: position for problems if `data` was decompressed."""
+    offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
+    at = position if place is None else place
+    inside = "" if place is None else f" (at byte {position} of the decompressed set)"
+    found = isal_zlib.crc32(memoryview(data)[position + _CRC_END : end])
+    if found != crc:
+        context.problem(
+            "crc-mismatch", f"the message's CRC-32 is {crc:#010x}, its bytes have {found:#010x}{inside}", at
+        )
+    cursor = position + _HEAD_SIZE
+    timestamp = None
+    if magic == 1:
+        timestamp = int.from_bytes(data[cursor : cursor + 8], "big", signed=True)
+        cursor += 8
+    key, cursor = _field(data, cursor, end)
+    if cursor < 0:
+        context.problem("message-malformed", "the key runs past the end of its message" + inside, at)
+        return _Message(position, offset, size, crc, found == crc, magic, attributes, timestamp, None, None)
+    value, cursor = _field(data, cursor, end)
+    if cursor != end:
+        detail = "the value runs past the end of" if cursor < 0 else f"{end - cursor} surplus bytes in"
+        context.problem("message-malformed", f"{detail} its message{inside}", at)
+    return _Message(position, offset, size, crc, found == crc, magic, attributes, timestamp, key, value)
+
+
+def _field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """A key or value and the position after it; -1 if it does not fit."""
+    start = position + 4
+    if start > end:
+        return None, -1
+    length = int.from_bytes(data[position:start], "big", signed=True)
+    if length < 0:
+        return None, start if length == -1 else -1
+    if length > end - start:
+        return None, -1
+    return data[start : start + length], start + length
+
+
+def _check_attributes(message: _Message, position: int, context: DecodeContext) -> None:
+    known = 0x07 if message.magic == 0 else 0x07 | LOG_APPEND_TIME
+    if message.attributes & ~known & 0xFF:
+        context.problem(
+            "batch-attributes", f"unknown bits in the attributes {message.attributes & 0xFF:#04x}", position + 17
+        )

@@ -1,0 +1,55 @@
+"""Location of the data files: next to the code (even in a zip), or in the folder `dissectors` of a checkout."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkasniff.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+__all__ = ["data_folder", "read_data", "read_text", "sorted_files"]
+
+
+@functools.cache
+def data_folder() -> Traversable:
+    """The folder with the definitions, a Path except in a zip; raises DefinitionError if there is none."""
+    package = Path(__file__).parents[2]
+    for folder in (package / "dissectors", package.parent / "dissectors"):
+        if (folder / "headers.txt").is_file():
+            return folder
+    if not package.is_dir():
+        # Only for a zip: the import takes longer than reading the files.
+        from importlib.resources import files  # noqa: PLC0415
+
+        zipped = files("kafkasniff") / "dissectors"
+        if (zipped / "headers.txt").is_file():
+            return zipped
+    raise DefinitionError(f"{package / 'dissectors'}: the folder of the protocol's definitions is missing")
+
+
+def read_data(name: str) -> tuple[Traversable, list[tuple[int, str]]]:
+    """A table of the folder: its path, and (line number, line) of all lines but comments and empty ones."""
+    path = data_folder() / name
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DefinitionError(f"{path}: {error.strerror or 'there is no such file'}") from error
+    lines = enumerate(text.splitlines(), 1)
+    return path, [(number, line.rstrip()) for number, line in lines if line.strip() and not line.startswith("#")]
+
+
+def sorted_files(folder: Traversable) -> list[Traversable]:
+    """The files of a folder by name; a zip has its own order."""
+    return sorted(folder.iterdir(), key=lambda path: path.name)
+
+
+def read_text(path: Traversable) -> str:
+    """The content of a file of definitions. Raises DefinitionError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DefinitionError(f"{path}: {error}") from error

@@ -1,0 +1,239 @@
+"""The tables of the view and their columns: titles, contents and sort keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from kafkasniff.live.snapshot import ErrorRow, FindingRow, Row, Snapshot, Waiting
+from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.text.printable import word
+from kafkasniff.text.times import duration
+
+__all__ = ["FINDINGS_TABLE", "TABLES", "Column", "TableOf", "identity", "number", "sorted_rows", "time_text"]
+
+MAX_NAME: Final = 60
+"""Maximum number of characters of a name from the wire; the column cuts it further."""
+_ROOM: Final = 94
+_WIDE: Final = 110
+"""Table widths from which on there is room for one more column, and for more."""
+
+
+class Column(NamedTuple):
+    """One column; `rank` None: it cannot be sorted by."""
+
+    title: str
+    text: Callable[[Any], str]
+    rank: Callable[[Any], Any] | None = None
+    """Sort key of rows, the greatest first."""
+    flexible: bool = False
+    """Takes the remaining room; its text is left-aligned."""
+    from_width: int = 0
+    """Only in tables at least this wide."""
+    alarm: bool = False
+    """Any value is highlighted."""
+    style: Callable[[Any], str] | None = None
+    """Style of its text, by the row."""
+
+
+class TableOf(NamedTuple):
+    """One table of the view."""
+
+    title: str
+    rows: Callable[[Snapshot], tuple[Any, ...]]
+    columns: tuple[Column, ...]
+    sort: int
+    """The column that it is initially sorted by."""
+
+    def shown(self, width: int) -> list[tuple[int, Column]]:
+        """The columns for a width, each with its index among all."""
+        return [(place, one) for place, one in enumerate(self.columns) if width >= one.from_width]
+
+    @property
+    def sortable(self) -> list[int]:
+        """Indices of the columns that it can be sorted by."""
+        return [place for place, one in enumerate(self.columns) if one.rank is not None]
+
+
+def number(value: float) -> str:
+    """A rate or a count in three digits: `0`, `0.5`, `12`, `1.2k`, `340k`, `12M`."""
+    if value <= 0:
+        return "0"
+    if value < 0.05:
+        return "<0.1"
+    if value < 9.95:
+        return f"{value:.1f}".removesuffix(".0")
+    for unit in ("", "k", "M", "G"):
+        if value < 999.5:
+            return f"{value:.1f}{unit}" if unit and value < 9.95 else f"{value:.0f}{unit}"
+        value /= 1000
+    return f"{value:.0f}T"
+
+
+def time_text(microseconds: int | None) -> str:
+    """A latency; `-` if there is none."""
+    return "-" if microseconds is None else duration(microseconds * 1000)
+
+
+def identity(row: Any) -> tuple[object, ...]:
+    """Identity of a row, independent of sorting."""
+    if isinstance(row, Waiting):
+        return (row.exchange, row.connection, row.api, row.correlation_id)
+    if isinstance(row, ErrorRow):
+        return (row.api, row.error)
+    if isinstance(row, FindingRow):
+        return (row.detector, row.about)
+    return (row.name, row.client, row.connection)
+
+
+def sorted_rows(table: TableOf, snapshot: Snapshot, sort: int, *, reverse: bool) -> list[Any]:
+    """The rows of a table by one of its columns, greatest first unless `reverse`; the row of all others last."""
+    rank = table.columns[sort].rank
+    rows = list(table.rows(snapshot))
+    if rank is not None:
+        rows.sort(key=lambda row: str(identity(row)))
+        rows.sort(key=rank, reverse=not reverse)
+    rows.sort(key=_is_other)
+    return rows
+
+
+def _is_other(row: Any) -> bool:
+    return isinstance(row, Row) and row.name is None and not row.client and row.connection is None
+
+
+def _name(row: Row) -> str:
+    return "other" if _is_other(row) else word(row.name, MAX_NAME)
+
+
+def _bytes(value: float) -> str:
+    return "0" if value < 0.5 else amount(round(value))
+
+
+def _version(row: Waiting) -> str:
+    return row.api if row.api_version is None else f"{row.api} v{row.api_version}"
+
+
+_REQUESTS: Final = Column("req/s", lambda row: number(row.requests), lambda row: row.requests)
+_ERRORS: Final = Column("err/s", lambda row: number(row.errors), lambda row: row.errors, alarm=True)
+_SENT: Final = Column("sent/s", lambda row: _bytes(row.sent), lambda row: row.sent)
+_RECEIVED: Final = Column("recv/s", lambda row: _bytes(row.received), lambda row: row.received)
+_PRODUCED: Final = Column("prod rec/s", lambda row: number(row.produced), lambda row: row.produced, from_width=_WIDE)
+_FETCHED: Final = Column("fetch rec/s", lambda row: number(row.fetched), lambda row: row.fetched, from_width=_WIDE)
+_MEAN: Final = Column("mean", lambda row: time_text(row.mean), lambda row: -1 if row.mean is None else row.mean)
+_SLOWEST: Final = Column("max", lambda row: time_text(row.slowest), lambda row: row.slowest or 0)
+_TOTAL: Final = Column("requests", lambda row: number(row.total), lambda row: row.total)
+
+APIS: Final = TableOf(
+    "APIs",
+    lambda snapshot: snapshot.apis,
+    (
+        Column("API", _name, lambda row: str(row.name), flexible=True),
+        _REQUESTS,
+        _ERRORS,
+        Column("p50", lambda row: time_text(row.p50), lambda row: -1 if row.p50 is None else row.p50),
+        Column("p99", lambda row: time_text(row.p99), lambda row: -1 if row.p99 is None else row.p99),
+        _SENT,
+        _RECEIVED,
+        _TOTAL,
+        Column(
+            "errors", lambda row: number(row.total_errors), lambda row: row.total_errors, from_width=_WIDE, alarm=True
+        ),
+    ),
+    1,
+)
+ERRORS: Final = TableOf(
+    "errors",
+    lambda snapshot: snapshot.errors,
+    (
+        Column("error", lambda row: row.error, lambda row: row.error, flexible=True),
+        Column("API", lambda row: word(row.api, MAX_NAME), lambda row: row.api, flexible=True),
+        Column("responses", lambda row: number(row.responses), lambda row: row.responses, alarm=True),
+        Column("of the API's", lambda row: f"{row.share:.1%}", lambda row: row.share),
+    ),
+    2,
+)
+CLIENTS: Final = TableOf(
+    "clients",
+    lambda snapshot: snapshot.clients,
+    (
+        Column("client id", _name, lambda row: str(row.name), flexible=True),
+        Column("address", lambda row: row.client, lambda row: row.client),
+        _REQUESTS,
+        _ERRORS,
+        _MEAN,
+        _SLOWEST,
+        _SENT,
+        _RECEIVED,
+        _PRODUCED,
+        _FETCHED,
+    ),
+    2,
+)
+TOPICS: Final = TableOf(
+    "topics",
+    lambda snapshot: snapshot.topics,
+    (
+        Column("topic", _name, lambda row: str(row.name), flexible=True),
+        Column("prod rec/s", lambda row: number(row.produced), lambda row: row.produced),
+        Column("fetch rec/s", lambda row: number(row.fetched), lambda row: row.fetched),
+        Column("prod B/s", lambda row: _bytes(row.sent), lambda row: row.sent),
+        Column("fetch B/s", lambda row: _bytes(row.received), lambda row: row.received),
+        _ERRORS,
+        Column("messages", lambda row: number(row.total), lambda row: row.total, from_width=_WIDE),
+    ),
+    3,
+)
+CONNECTIONS: Final = TableOf(
+    "connections",
+    lambda snapshot: snapshot.connections_seen,
+    (
+        Column(
+            "conn", lambda row: "" if row.connection is None else str(row.connection), lambda row: row.connection or 0
+        ),
+        Column("client", lambda row: row.client, lambda row: row.client),
+        Column("broker", lambda row: row.broker, lambda row: row.broker, from_width=_ROOM),
+        Column("client id", _name, lambda row: str(row.name), flexible=True),
+        _REQUESTS,
+        _ERRORS,
+        _MEAN,
+        _SLOWEST._replace(from_width=_WIDE),
+        _SENT._replace(from_width=_WIDE),
+        _RECEIVED,
+        Column("", lambda row: "" if row.open else "over"),
+    ),
+    4,
+)
+WAITING: Final = TableOf(
+    "waiting",
+    lambda snapshot: snapshot.waiting,
+    (
+        Column("waits", lambda row: duration(row.age_ns), lambda row: row.age_ns),
+        Column("request", _version, _version),
+        Column("#", lambda row: f"#{row.exchange}"),
+        Column("corr", lambda row: str(row.correlation_id)),
+        Column("client id", lambda row: word(row.client_id, MAX_NAME), lambda row: str(row.client_id), flexible=True),
+        Column("client", lambda row: row.client, lambda row: row.client),
+        Column("broker", lambda row: row.broker, lambda row: row.broker, from_width=_ROOM),
+        Column("conn", lambda row: str(row.connection)),
+    ),
+    0,
+)
+_SEVERITIES: Final = {"error": 2, "warning": 1}
+FINDINGS: Final = TableOf(
+    "findings",
+    lambda snapshot: () if snapshot.findings is None else snapshot.findings.rows,
+    (
+        Column(
+            "severity",
+            lambda row: row.severity,
+            lambda row: (_SEVERITIES.get(row.severity, 0), row.count),
+            style=lambda row: {"error": "red", "warning": "yellow"}.get(row.severity, ""),
+        ),
+        Column("finding", lambda row: row.title, flexible=True),
+        Column("times", lambda row: number(row.count), lambda row: row.count),
+        Column("detector", lambda row: row.detector, lambda row: row.detector, from_width=_WIDE),
+    ),
+    0,
+)
+TABLES: Final = (APIS, ERRORS, CLIENTS, TOPICS, CONNECTIONS, WAITING, FINDINGS)
+FINDINGS_TABLE: Final = TABLES.index(FINDINGS)

@@ -1,0 +1,87 @@
+"""Tables as lines of text of a given width.
+
+rich's own tables measure every cell several times: a large screen took four times as long. Here cells are one line
+each, and their text is safe to print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+__all__ = ["GAP", "Cell", "Head", "beside", "exactly", "one_line", "table_lines"]
+
+Cell = tuple[str, str]
+"""Text and style."""
+
+GAP: Final = 2
+"""Spaces between two columns."""
+MIN_FLEXIBLE: Final = 6
+"""Minimum width of a flexible column in terminal columns."""
+
+
+class Head(NamedTuple):
+    """Head of a column."""
+
+    title: str
+    flexible: bool = False
+    """Shares the remaining room and is left-aligned; other columns are as wide as needed and right-aligned."""
+
+
+def one_line(text: Text, width: int) -> Text:
+    """The text in one line, cut if it is too long."""
+    text.no_wrap = True
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def exactly(lines: Sequence[Text], height: int) -> list[Text]:
+    """Exactly this many lines: cut, or filled with empty ones."""
+    return [*lines[:height], *(Text() for _ in range(height - len(lines)))]
+
+
+def beside(left: Sequence[Text], right: Sequence[Text], left_width: int) -> list[Text]:
+    """Equally many lines side by side, with a gap between them."""
+    found = []
+    for one, other in zip(left, right, strict=True):
+        line = Text.assemble(one, " " * (left_width + GAP - one.cell_len), other)
+        line.no_wrap = True
+        found.append(line)
+    return found
+
+
+def table_lines(
+    heads: Sequence[Head], rows: Sequence[Sequence[Cell]], width: int, *, marked: int | None = None
+) -> list[Text]:
+    """The heads and the rows, a line each; row `marked` is highlighted."""
+    widths = [
+        max(cell_len(head.title), max((cell_len(row[place][0]) for row in rows), default=0))
+        for place, head in enumerate(heads)
+    ]
+    flexible = [place for place, head in enumerate(heads) if head.flexible]
+    room = width - GAP * (len(heads) - 1) - sum(wide for place, wide in enumerate(widths) if place not in flexible)
+    for left, place in zip(range(len(flexible), 0, -1), flexible, strict=True):
+        widths[place] = max(room // left, MIN_FLEXIBLE)
+        room -= widths[place]
+    lines = [_row([(head.title, "bold") for head in heads], heads, widths, width)]
+    for number, row in enumerate(rows):
+        line = _row(row, heads, widths, width)
+        if number == marked:
+            line.pad_right(width - line.cell_len)
+            line.stylize("reverse")
+        lines.append(line)
+    return lines
+
+
+def _row(cells: Sequence[Cell], heads: Sequence[Head], widths: Sequence[int], width: int) -> Text:
+    parts: list[Cell | str] = []
+    for place, ((text, style), head, wide) in enumerate(zip(cells, heads, widths, strict=True)):
+        if place:
+            parts.append(" " * GAP)
+        blanks = " " * (wide - cell_len(text))
+        shown = text if cell_len(text) <= wide else set_cell_size(text, wide - 1) + "…"
+        parts += [(shown, style), blanks] if head.flexible else [blanks, (shown, style)]
+    return one_line(Text.assemble(*parts), width)

@@ -1,0 +1,305 @@
+"""Renders the view: a snapshot and the user's choices as lines of a terminal of a given size.
+
+Below 150 columns or 34 lines one table is shown at a time, otherwise all of them. Text from the wire goes through
+`text.printable` and is passed to rich as `Text`, so it is not parsed as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from kafkasniff.live.columns import FINDINGS_TABLE, TABLES, Column, number, time_text
+from kafkasniff.live.found import chosen_lines, findings_line
+from kafkasniff.live.lines import GAP, Cell, Head, beside, exactly, one_line, table_lines
+from kafkasniff.live.snapshot import Detail, Findings, Recent, Row, Snapshot, Waiting
+from kafkasniff.live.state import KEYS, ViewState
+from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.text.printable import printable, word
+from kafkasniff.text.times import clock_time, duration
+
+__all__ = ["MIN_HEIGHT", "MIN_WIDTH", "screen"]
+
+MIN_WIDTH: Final = 60
+MIN_HEIGHT: Final = 12
+"""A smaller terminal only gets a message."""
+WIDE: Final = 150
+HIGH: Final = 34
+"""From this size on all tables are shown."""
+
+MAX_SOFTWARE: Final = 40
+"""Maximum number of characters of a client's software name and version."""
+
+_API_TITLES: Final = ("API", "requests", "errors", "p50", "p99", "max", "sent", "received")
+_RECENT_TITLES: Final = ("latest exchanges", "#", "request", "corr", "latency", "sent", "received", "result")
+_FOOT: Final = "1-7 table  s sort  r reverse  ↑↓ row  Enter details  p pause  +- threshold  h help  q quit"
+_FOOT_SHORT: Final = "1-7 table  s sort  ↑↓ row  Enter details  p pause  h help  q quit"
+
+
+def screen(snapshot: Snapshot, state: ViewState, width: int, height: int) -> RenderableType:
+    """At most `height` lines of `width` columns."""
+    if width < MIN_WIDTH or height < MIN_HEIGHT:
+        return _line(f"too small: {width}×{height}", width)
+    head = _head(snapshot, state, width, height)
+    body = height - len(head) - 1
+    if state.help:
+        middle = exactly(_help(width), body)
+    elif state.focus is not None:
+        middle = _detail(snapshot.detail, state.focus, width, body)
+    elif width >= WIDE and height >= HIGH:
+        middle = _all_tables(snapshot, state, width, body)
+    elif state.table == FINDINGS_TABLE:
+        middle = _findings(snapshot, state, width, body)
+    else:
+        middle = _table(snapshot, state, state.table, width, body)
+    foot = _FOOT if len(_FOOT) < width else _FOOT_SHORT
+    if state.focus is not None:
+        foot = "Esc back  p pause  h help  q quit"
+    return Group(*head, *middle, _line(foot, width, "dim"))
+
+
+def _line(text: str, width: int, style: str = "") -> Text:
+    return one_line(Text(text, style), width)
+
+
+def _ends(left: Text, right: Text, width: int) -> Text:
+    """One line with text at each end; the left part is cut if it does not fit."""
+    room = width - right.cell_len - 1
+    left.truncate(max(room, 0), overflow="ellipsis")
+    return one_line(Text.assemble(left, " " * max(width - left.cell_len - right.cell_len, 0), right), width)
+
+
+def _fact(label: str, value: str, style: str = "bold") -> Text:
+    return Text.assemble((f"{label} ", "dim"), (value, style))
+
+
+def _joined(facts: Sequence[Text]) -> Text:
+    return Text("   ").join(facts)
+
+
+def _packed(facts: Sequence[Text], width: int) -> list[Text]:
+    """The facts in as few lines as possible."""
+    lines: list[Text] = []
+    for fact in facts:
+        if lines and lines[-1].cell_len + 3 + fact.cell_len <= width:
+            lines[-1] = _joined([lines[-1], fact])
+        else:
+            lines.append(fact)
+    return [one_line(line, width) for line in lines]
+
+
+def _alarm(value: float) -> str:
+    return "bold red" if value > 0 else "bold"
+
+
+def _head(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list[Text]:
+    whole = snapshot.all
+    title = Text.assemble(("kafkasniff", "bold"), " live ", (printable(snapshot.source), "cyan"))
+    now = "" if snapshot.now_ns is None else f"{clock_time(snapshot.now_ns)[:8]} UTC, "
+    right = Text(f"{now}{_elapsed(snapshot.seconds)}")
+    if state.paused:
+        right = Text.assemble((" PAUSED ", "reverse bold"), "  ", right)
+    rates = [
+        _fact("requests", f"{number(whole.requests)}/s"),
+        _fact("errors", f"{number(whole.errors)}/s", _alarm(whole.errors)),
+        _fact("p50", time_text(whole.p50)),
+        _fact("p99", time_text(whole.p99)),
+        _fact("sent", f"{amount(round(whole.sent))}/s"),
+        _fact("received", f"{amount(round(whole.received))}/s"),
+        _fact("records", f"{number(whole.produced)}/s in, {number(whole.fetched)}/s out"),
+        _fact("without response", number(snapshot.without_response), _alarm(snapshot.without_response)),
+    ]
+    drops = f"{number(snapshot.drops)} ({number(snapshot.drops_now)}/s)" if snapshot.drops else "0"
+    state_of = [
+        _fact(
+            "waiting",
+            f"{number(snapshot.outstanding)} ({number(snapshot.overdue)} over {_short(state.threshold_ns)})",
+            _alarm(snapshot.overdue),
+        ),
+        _fact("dropped", drops, _alarm(snapshot.drops)),
+        _fact("connections", number(snapshot.connections_open)),
+        _fact("problems", number(snapshot.problems), "bold yellow" if snapshot.problems else "bold"),
+        _fact("packets", number(snapshot.packets)),
+    ]
+    names = [
+        Text(f" {place} {table.title} ", "reverse" if place - 1 == state.table else "")
+        for place, table in enumerate(TABLES, 1)
+    ]
+    tabs = Text("  ").join(names)
+    if tabs.cell_len > width:
+        tabs = Text().join(names)
+    if state.focus is not None:
+        tabs = Text(f" conn {state.focus} ", "reverse")
+    return [
+        _ends(title, right, width),
+        *_packed([*rates[:4], *state_of[:3], *rates[4:], *state_of[3:]], width)[: height // 4],
+        *([] if snapshot.findings is None else [findings_line(snapshot.findings, width)]),
+        one_line(tabs, width),
+    ]
+
+
+def _elapsed(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"
+
+
+def _short(nanoseconds: int) -> str:
+    """A threshold: `250 ms`, `1 s`."""
+    milliseconds = nanoseconds // 1_000_000
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds // 1000} s"
+
+
+def _table(
+    snapshot: Snapshot, state: ViewState, place: int, width: int, height: int, *, titled: bool = False
+) -> list[Text]:
+    """One of the tables in exactly `height` lines; with its title if `titled`."""
+    described = TABLES[place]
+    rows = state.rows(snapshot, place)
+    room = height - 1 - titled
+    chosen = state.table == place
+    cursor = state.cursor(rows) if chosen else 0
+    first = max(0, cursor - room + 1)
+    shown = described.shown(width)
+    arrow = "↑" if state.reverse[place] else "↓"
+    lines = table_lines(
+        [Head(one.title + (arrow if index == state.sort[place] else ""), one.flexible) for index, one in shown],
+        [[_cell(one, row) for _, one in shown] for row in rows[first : first + room]],
+        width,
+        # The first row is selected silently until a key moves the selection.
+        marked=cursor - first if chosen and state.selected is not None else None,
+    )
+    if titled:
+        hidden = f"  {len(rows)}" if len(rows) > room else ""
+        title = (f"{place + 1} {described.title}", "reverse" if chosen else "bold underline")
+        lines.insert(0, Text.assemble(title, (hidden, "dim")))
+    return exactly(lines, height)
+
+
+def _cell(column: Column, row: Any) -> Cell:
+    text = column.text(row)
+    if column.style is not None:
+        return (text, column.style(row))
+    return (text, "red" if column.alarm and text != "0" else "")
+
+
+def _findings(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list[Text]:
+    """The findings, and the selected one in full below."""
+    rows = state.rows(snapshot, FINDINGS_TABLE)
+    chosen = _chosen_finding(snapshot, state, width)
+    room = max(height - len(chosen) - 1, min(len(rows) + 1, height // 2))
+    return exactly([*_table(snapshot, state, FINDINGS_TABLE, width, room), Text(), *chosen], height)
+
+
+def _chosen_finding(snapshot: Snapshot, state: ViewState, width: int) -> list[Text]:
+    rows = state.rows(snapshot, FINDINGS_TABLE)
+    cursor = state.cursor(rows) if state.table == FINDINGS_TABLE else 0
+    return chosen_lines(snapshot.findings or Findings(), rows[cursor] if rows else None, width)
+
+
+def _all_tables(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list[Text]:
+    """APIs, errors and waiting requests on the left, clients, topics and connections on the right, findings below."""
+    right = width // 2
+    left = width - right - GAP
+    below: list[Text] = []
+    if snapshot.findings is not None:
+        high = height // 4
+        height -= high
+        listed = _table(snapshot, state, FINDINGS_TABLE, left, high, titled=True)
+        below = beside(listed, exactly([Text(), *_chosen_finding(snapshot, state, right)], high), left)
+    third = height // 3
+    heights = (third, third, height - 2 * third)
+
+    def column(places: tuple[int, int, int], wide: int) -> list[Text]:
+        return [
+            line
+            for place, high in zip(places, heights, strict=True)
+            for line in _table(snapshot, state, place, wide, high, titled=True)
+        ]
+
+    return [*beside(column((0, 1, 5), left), column((2, 3, 4), right), left), *below]
+
+
+def _detail(detail: Detail | None, wanted: int, width: int, height: int) -> list[Text]:
+    """One connection: its ends, APIs, waiting requests and latest exchanges."""
+    if detail is None or detail.row.connection != wanted:
+        return exactly([_line(f"conn {wanted} is no longer kept", width, "dim")], height)
+    row = detail.row
+    begun = "?" if detail.begun_ns is None else clock_time(detail.begun_ns)[:8]
+    facts = [
+        Text(f"{row.client} → {row.broker}", "bold"),
+        _fact("client id", word(row.name)),
+        _fact("software", "?" if row.software is None else printable(row.software)[:MAX_SOFTWARE]),
+        _fact("since", f"{begun} UTC"),
+        Text("open" if row.open else "over", "green" if row.open else "yellow"),
+        _fact("requests", f"{number(row.requests)}/s"),
+        _fact("errors", f"{number(row.errors)}/s", _alarm(row.errors)),
+        _fact("p50", time_text(row.p50)),
+        _fact("p99", time_text(row.p99)),
+        _fact("sent", f"{amount(round(row.sent))}/s"),
+        _fact("received", f"{amount(round(row.received))}/s"),
+        _fact("waiting", number(len(detail.waiting)), _alarm(len(detail.waiting))),
+    ]
+    lines = [*_packed(facts, width), Text()]
+    # A third of the room for the APIs, those with the most requests first.
+    apis = sorted(detail.apis, key=lambda one: (-one.total, str(one.name)))[: max((height - len(lines)) // 3 - 2, 1)]
+    lines += table_lines(
+        [Head(title, title == "API") for title in _API_TITLES], [_api_cells(one) for one in apis], width
+    )
+    lines.append(Text())
+    room = height - len(lines) - 1
+    cells = [*(_waiting_cells(one) for one in detail.waiting), *(_recent_cells(one) for one in detail.recent)]
+    lines += table_lines([Head(title, title == "result") for title in _RECENT_TITLES], cells[: max(room, 0)], width)
+    return exactly(lines, height)
+
+
+def _api_cells(row: Row) -> list[Cell]:
+    errors = number(row.total_errors)
+    return [
+        (word(row.name), ""),
+        (number(row.total), ""),
+        (errors, "red" if errors != "0" else ""),
+        *((time_text(one), "") for one in (row.p50, row.p99, row.slowest)),
+        (amount(row.total_sent), ""),
+        (amount(row.total_received), ""),
+    ]
+
+
+def _request(api: str, version: int | None) -> str:
+    return api if version is None else f"{api} v{version}"
+
+
+def _waiting_cells(one: Waiting) -> list[Cell]:
+    request, waits = _request(one.api, one.api_version), f"waits {duration(one.age_ns)}"
+    empty = ("", "")
+    number, correlation = (f"#{one.exchange}", ""), (str(one.correlation_id), "")
+    return [empty, number, (request, ""), correlation, empty, empty, empty, (waits, "yellow")]
+
+
+def _recent_cells(done: Recent) -> list[Cell]:
+    ended = done.status.replace("_", " ")
+    failed = done.error or ("" if done.status in {"answered", "no_response"} else ended)
+    return [
+        ("" if done.time_ns is None else clock_time(done.time_ns)[:12], "dim"),
+        (f"#{done.exchange}", ""),
+        (_request(done.api, done.api_version), ""),
+        (str(done.correlation_id), ""),
+        ("-" if done.latency_ns is None else duration(done.latency_ns), ""),
+        (amount(done.sent), ""),
+        (amount(done.received), ""),
+        (failed or ended, "red" if failed else "dim"),
+    ]
+
+
+def _help(width: int) -> list[Text]:
+    lines = [Text("Keys", "bold"), Text()]
+    lines += [Text.assemble((f"{keys:<22}", "bold"), text) for keys, text in KEYS]
+    lines += [
+        Text(),
+        Text("Rates and latencies: the last 10 s of the packet clock; counts: since the start.", "dim"),
+        Text("`other`: entries that exceed the size of a table.", "dim"),
+    ]
+    return [one_line(line, width) for line in lines]

@@ -1,0 +1,168 @@
+"""The contents of the view at one moment: plain values, so another thread can draw them during the run.
+
+Names are as on the wire; the screen makes them safe to print. Rates are per second of the window.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Detail", "ErrorRow", "FindingRow", "Findings", "Recent", "Row", "Snapshot", "Waiting"]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An API, a client, a topic or a connection; rates over the window, sums since the start."""
+
+    name: str | bytes | None
+    """None: all entries that exceed the size of the table. For a connection its client id."""
+    client: str = ""
+    """Address of a client; `address:port` of a connection's client."""
+    broker: str = ""
+    """`address:port`, for a connection."""
+    connection: int | None = None
+    software: str | bytes | None = None
+    open: bool = True
+    requests: float = 0.0
+    """For a topic: messages that carry its records."""
+    errors: float = 0.0
+    sent: float = 0.0
+    """Bytes by clients. For a topic: bytes of batches."""
+    received: float = 0.0
+    produced: float = 0.0
+    """Records."""
+    fetched: float = 0.0
+    mean: int | None = None
+    """Latency in microseconds."""
+    slowest: int | None = None
+    p50: int | None = None
+    """Only for APIs and the total."""
+    p99: int | None = None
+    total: int = 0
+    """Requests since the start."""
+    total_errors: int = 0
+    total_sent: int = 0
+    total_received: int = 0
+
+
+class ErrorRow(msgspec.Struct, frozen=True):
+    """An error of an API, since the start."""
+
+    api: str
+    error: str
+    """Its name."""
+    responses: int
+    """Responses with this error, each counted once."""
+    share: float
+    """As a share of the API's responses."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A request without a response so far."""
+
+    exchange: int | None
+    age_ns: int
+    api: str
+    api_version: int | None
+    correlation_id: int | None
+    client_id: str | bytes | None
+    client: str
+    broker: str
+    connection: int | None
+
+
+class Recent(msgspec.Struct, frozen=True):
+    """An exchange of a connection, when it is over."""
+
+    exchange: int
+    time_ns: int | None
+    api: str
+    api_version: int | None
+    correlation_id: int | None
+    status: str
+    latency_ns: int | None
+    sent: int
+    received: int
+    error: str
+    """Name of the first error; empty without one."""
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """One connection."""
+
+    row: Row
+    begun_ns: int | None
+    """Time of its first captured message."""
+    last_ns: int | None
+    apis: tuple[Row, ...]
+    recent: tuple[Recent, ...]
+    """Latest first."""
+    waiting: tuple[Waiting, ...]
+
+
+class FindingRow(msgspec.Struct, frozen=True):
+    """A finding of a detector. Its sentences are safe to print."""
+
+    severity: str
+    title: str
+    meaning: str
+    advice: str
+    detector: str
+    about: str
+    """Distinguishes it from others of the detector; not shown."""
+    count: int
+    """Number of exchanges or connections that showed it."""
+    connection: int | None
+    """One that shows it."""
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """The findings of detectors so far."""
+
+    counts: dict[str, int] = {}
+    """By severity, the worst first."""
+    rows: tuple[FindingRow, ...] = ()
+    """Worst first; if there are too many, the worst."""
+    remarks: tuple[str, ...] = ()
+    """Caveats: what is unknown, and what memory bounds have dropped; safe to print."""
+    paused: str = ""
+    """Why nothing is examined now; empty if it is."""
+    anew: int = 0
+    """How often detectors started over."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The whole snapshot."""
+
+    source: str = ""
+    """The name of the captured interface or input."""
+    seconds: float = 0.0
+    """Since the start, on the packet clock."""
+    now_ns: int | None = None
+    all: Row = Row("all")
+    packets: int = 0
+    """Captured since the start, of any kind."""
+    drops: int = 0
+    """Packets that the kernel dropped since the start."""
+    drops_now: float = 0.0
+    """The same per second of the window."""
+    problems: int = 0
+    connections_open: int = 0
+    """Kafka connections."""
+    connections: int = 0
+    """Kafka connections since the start."""
+    without_response: int = 0
+    """Exchanges that ended without a response that should be there."""
+    outstanding: int = 0
+    overdue: int = 0
+    """Requests that have waited longer than the threshold."""
+    threshold_ns: int = 0
+    apis: tuple[Row, ...] = ()
+    errors: tuple[ErrorRow, ...] = ()
+    clients: tuple[Row, ...] = ()
+    topics: tuple[Row, ...] = ()
+    connections_seen: tuple[Row, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    """The longest overdue requests, longest first."""
+    detail: Detail | None = None
+    findings: Findings | None = None
+    """None: detectors are not active."""

@@ -1,0 +1,424 @@
+"""The model of the view: the present, according to a run's events. Pure and bounded; rates use the packet clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from kafkasniff.kafka.connection.waits import role_of
+from kafkasniff.live.counts import SLOT_NS, WINDOW_SLOTS, Counts, Entry, Table, latency_bucket, latency_quantiles
+from kafkasniff.live.outstanding import Outstanding
+from kafkasniff.live.snapshot import Detail, ErrorRow, Findings, Recent, Row, Snapshot, Waiting
+from kafkasniff.live.traffic import PRODUCED, topic_traffic
+from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
+
+__all__ = ["DEFAULT_THRESHOLD_NS", "MAX_CLIENTS", "MAX_CONNECTIONS", "MAX_TOPICS", "TopModel", "api_name"]
+
+MAX_APIS: Final = 128
+"""Maximum number of APIs. Kafka has some hundred; unknown request keys come from the wire."""
+MAX_CLIENTS: Final = 256
+MAX_TOPICS: Final = 256
+MAX_CONNECTIONS: Final = 512
+"""More than a screen shows, but few enough to process twice a second."""
+MAX_CONNECTION_APIS: Final = 24
+"""Maximum number of APIs per connection; clients use a dozen."""
+MAX_ERROR_NAMES: Final = 64
+"""Maximum number of errors per API."""
+MAX_RECENT: Final = 32
+"""Number of exchanges of a connection that are kept for display."""
+MAX_WAITING: Final = 64
+"""Maximum number of overdue requests shown."""
+DEFAULT_THRESHOLD_NS: Final = 1_000_000_000
+"""Above the default wait of a Fetch (`fetch.max.wait.ms` 500)."""
+
+_WITHOUT: Final = frozenset({"unanswered", "open"})
+"""Statuses of exchanges whose response should be in the capture."""
+_QUANTILES: Final = (0.5, 0.99)
+OTHER: Final = "other"
+
+
+def api_name(message: Message) -> str:
+    """Name of the message's API; `key 999` for an unknown one, `?` for a response without its request."""
+    if message.api is not None:
+        return message.api
+    return "?" if message.api_key is None else f"key {message.api_key}"
+
+
+class _ApiEntry(Entry):
+    """An API, with its errors by name."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(slot)
+        self.names: dict[str, int] = {}
+
+
+class _ConnectionEntry(Entry):
+    """A connection, with its own details."""
+
+    __slots__ = ("apis", "begun_ns", "broker", "client", "client_id", "last_ns", "open", "recent", "software")
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(slot)
+        self.client = ""
+        self.broker = ""
+        self.client_id: str | bytes | None = None
+        self.software: str | None = None
+        self.begun_ns: int | None = None
+        self.last_ns: int | None = None
+        self.open = True
+        self.apis: dict[str, Counts] = {}
+        self.recent: deque[Recent] = deque(maxlen=MAX_RECENT)
+
+
+class TopModel:
+    """Takes the events of a run and provides snapshots."""
+
+    def __init__(self, source: str = "") -> None:
+        self._source = source
+        self._apis: Table[str, _ApiEntry] = Table(MAX_APIS, _ApiEntry)
+        self._clients: Table[tuple[str | bytes | None, str], Entry] = Table(MAX_CLIENTS, Entry)
+        self._topics: Table[str | bytes, Entry] = Table(MAX_TOPICS, Entry)
+        self._connections: Table[int, _ConnectionEntry] = Table(MAX_CONNECTIONS, _ConnectionEntry)
+        self._outstanding = Outstanding()
+        self._start_ns: int | None = None
+        self._now_ns = 0
+        self._slot = 0
+        self._problems = 0
+        self._without_response = 0
+        self._kafka_connections = 0
+        self._ended = 0
+        self._packets = 0
+        self._drops = 0
+        self._drops_in: deque[tuple[int, int]] = deque()
+        """(slot, drops) of the window's slots with drops."""
+
+    # -- input ------------------------------------------------------------------------------------------------------
+
+    def take(self, event: Message | SaslToken | Exchange | Problem | Connection) -> None:
+        """Count one event. Hot."""
+        if type(event) is Message:
+            self._message(event)
+        elif type(event) is Exchange:
+            self._exchange(event)
+        elif type(event) is Problem:
+            self._problems += 1
+        elif type(event) is Connection:
+            self._connection(event)
+
+    def advance(self, now_ns: int) -> None:
+        """The packet clock is at least at this time. It never goes back."""
+        if now_ns > self._now_ns:
+            if self._start_ns is None:
+                self._start_ns = now_ns
+            self._now_ns = now_ns
+            self._slot = now_ns // SLOT_NS
+
+    def captured(self, packets: int, drops: int, kafka_connections: int) -> None:
+        """Packets captured and dropped and Kafka connections since the start."""
+        if drops > self._drops:
+            self._drops_in.append((self._slot, drops - self._drops))
+        while self._drops_in and self._drops_in[0][0] <= self._slot - WINDOW_SLOTS:
+            self._drops_in.popleft()
+        self._packets, self._drops, self._kafka_connections = packets, drops, kafka_connections
+
+    def _message(self, message: Message) -> None:
+        time_ns = message.time_ns
+        if time_ns is not None and time_ns > self._now_ns:
+            self.advance(time_ns)
+        # A message that waited for its connection's verdict is older than the clock; it counts when it is emitted.
+        slot = self._slot
+        if message.problems:
+            self._problems += len(message.problems)
+        asked = self._outstanding.message(message)
+        request = message if message.type == "request" else asked
+        name = message.api or api_name(message)
+        # Fetches of replicas and of the quorum are a different kind from those of clients.
+        sender = None if request is None else role_of(request.api_key, request.body)
+        if sender is not None and sender != "client":
+            name = f"{sender} {name}"
+        api = self._apis.at(name, slot)
+        client = message.client
+        parts = [api.at(slot)]
+        if client is not None:
+            parts.append(self._clients.at((message.client_id, client.address), slot).at(slot))
+        if message.connection is not None:
+            entry = self._connections.at(message.connection, slot)
+            if entry.begun_ns is None:
+                self._begin(entry, message)
+            entry.last_ns = time_ns
+            parts.append(entry.at(slot))
+            within = entry.apis.get(name)
+            if within is None:
+                within = self._within(entry, name)
+            parts.append(within)
+        size = message.size + 4
+        if message.type == "request":
+            for counts in parts:
+                counts.requests += 1
+                counts.sent += size
+        else:
+            self._response(message, size, parts)
+            if message.errors:
+                names = api.names
+                for error in {one.name or f"error {one.code}" for one in message.errors}:
+                    shown = error if error in names or len(names) < MAX_ERROR_NAMES else OTHER
+                    names[shown] = names.get(shown, 0) + 1
+        for traffic in topic_traffic(message):
+            counts = self._topics.at(traffic.topic, slot).at(slot)
+            counts.errors += traffic.errors
+            if message.type == "request" or traffic.way != PRODUCED:
+                counts.requests += 1
+            if traffic.way == PRODUCED:
+                counts.produced += traffic.records
+                counts.sent += traffic.bytes
+            else:
+                counts.fetched += traffic.records
+                counts.received += traffic.bytes
+            if traffic.records:
+                for counts in parts:
+                    if traffic.way == PRODUCED:
+                        counts.produced += traffic.records
+                    else:
+                        counts.fetched += traffic.records
+
+    @staticmethod
+    def _response(message: Message, size: int, parts: Iterable[Counts]) -> None:
+        failed = 1 if message.errors else 0
+        if message.latency_ns is None:
+            for counts in parts:
+                counts.responses += 1
+                counts.received += size
+                counts.errors += failed
+            return
+        latency = message.latency_ns // 1000
+        bucket = latency_bucket(latency)
+        for counts in parts:
+            counts.responses += 1
+            counts.received += size
+            counts.errors += failed
+            counts.measured += 1
+            counts.latency_sum += latency
+            counts.latency_max = max(counts.latency_max, latency)
+            counts.latency[bucket] = counts.latency.get(bucket, 0) + 1
+
+    def _begin(self, entry: _ConnectionEntry, message: Message) -> None:
+        if entry is self._connections.other:
+            return
+        entry.begun_ns = message.time_ns
+        entry.client, entry.broker = str(message.client or ""), str(message.broker or "")
+        entry.client_id = message.client_id
+
+    @staticmethod
+    def _within(entry: _ConnectionEntry, name: str) -> Counts:
+        if len(entry.apis) >= MAX_CONNECTION_APIS:
+            name = OTHER
+        return entry.apis.setdefault(name, Counts())
+
+    def _exchange(self, exchange: Exchange) -> None:
+        self._outstanding.exchange(exchange)
+        if exchange.status in _WITHOUT:
+            self._without_response += 1
+        entry = self._connections.get(exchange.connection)
+        if entry is not None:
+            entry.recent.append(_recent(exchange))
+            if exchange.software_name is not None:
+                entry.software = f"{exchange.software_name} {exchange.software_version or ''}".rstrip()
+
+    def _connection(self, connection: Connection) -> None:
+        if connection.verdict == "kafka":
+            self._ended += 1
+        entry = self._connections.get(connection.connection)
+        if entry is not None:
+            entry.open = False
+
+    # -- output -----------------------------------------------------------------------------------------------------
+
+    def snapshot(
+        self,
+        *,
+        threshold_ns: int = DEFAULT_THRESHOLD_NS,
+        focus: int | None = None,
+        findings: Findings | None = None,
+    ) -> Snapshot:
+        """The snapshot; `focus`: the connection to show in detail; `findings` to include."""
+        slot, start = self._slot, self._start_ns
+        seconds = self._window_seconds()
+        entries = list(self._apis)
+        windows = [entry.window(slot, latency=True) for _, entry in entries]
+        rest = self._apis.other
+        all_now, all_time = Counts(), Counts()
+        for one in windows if rest is None else [*windows, rest.window(slot, latency=True)]:
+            all_now.add(one)
+        for entry in [entry for _, entry in entries] if rest is None else [*(entry for _, entry in entries), rest]:
+            all_time.add(entry.total())
+        quantiles = latency_quantiles([all_now.latency, *(one.latency for one in windows)], _QUANTILES)
+        whole = _row_of("all", all_now, all_time, seconds, quantiles[0])
+        apis = [
+            _row_of(name, now, entry.total(), seconds, found)
+            for (name, entry), now, found in zip(entries, windows, quantiles[1:], strict=True)
+        ]
+        overdue = sorted(self._outstanding.overdue(self._now_ns - threshold_ns), key=lambda one: one.time_ns or 0)
+        return Snapshot(
+            self._source,
+            0.0 if start is None else (self._now_ns - start) / 1e9,
+            None if start is None else self._now_ns,
+            whole,
+            self._packets,
+            self._drops,
+            sum(count for at, count in self._drops_in if at > slot - WINDOW_SLOTS) / seconds,
+            self._problems,
+            max(self._kafka_connections - self._ended, 0),
+            self._kafka_connections,
+            self._without_response,
+            len(self._outstanding),
+            len(overdue),
+            threshold_ns,
+            (*apis, *self._rest(self._apis.other, seconds)),
+            self._errors(),
+            (
+                *(self._row(key[0], entry, seconds, client=key[1]) for key, entry in self._clients),
+                *self._rest(self._clients.other, seconds),
+            ),
+            (
+                *(self._row(name, entry, seconds) for name, entry in self._topics),
+                *self._rest(self._topics.other, seconds),
+            ),
+            (
+                *(self._connection_row(number, entry, seconds) for number, entry in self._connections),
+                *self._rest(self._connections.other, seconds),
+            ),
+            tuple(self._waiting(one) for one in overdue[:MAX_WAITING]),
+            None if focus is None else self._detail(focus, seconds),
+            findings,
+        )
+
+    def _errors(self) -> tuple[ErrorRow, ...]:
+        found = []
+        for name, entry in self._apis:
+            if entry.names:
+                responses = max(entry.total().responses, 1)
+                found += [ErrorRow(name, error, count, count / responses) for error, count in entry.names.items()]
+        return tuple(found)
+
+    def _window_seconds(self) -> float:
+        """Length of the window: its last slot is incomplete, and it begins no earlier than the run."""
+        first = (self._slot - WINDOW_SLOTS + 1) * SLOT_NS
+        if self._start_ns is not None:
+            first = max(first, self._start_ns)
+        # A rate over less than a second would jump.
+        return max((self._now_ns - first) / 1e9, 1.0)
+
+    def _row(
+        self,
+        name: str | bytes | None,
+        entry: Entry,
+        seconds: float,
+        quantiles: list[int] | None = None,
+        *,
+        client: str = "",
+    ) -> Row:
+        now, total = entry.window(self._slot), entry.total()
+        return _row_of(name, now, total, seconds, quantiles, client=client)
+
+    def _connection_row(
+        self, number: int, entry: _ConnectionEntry, seconds: float, quantiles: list[int] | None = None
+    ) -> Row:
+        row = self._row(entry.client_id, entry, seconds, quantiles, client=entry.client)
+        return msgspec.structs.replace(
+            row, broker=entry.broker, connection=number, software=entry.software, open=entry.open
+        )
+
+    def _rest(self, other: Entry | None, seconds: float) -> tuple[Row, ...]:
+        return () if other is None else (self._row(None, other, seconds),)
+
+    def _waiting(self, message: Message) -> Waiting:
+        return Waiting(
+            message.exchange,
+            self._now_ns - (message.time_ns or 0),
+            api_name(message),
+            message.api_version,
+            message.correlation_id,
+            message.client_id,
+            str(message.client or ""),
+            str(message.broker or ""),
+            message.connection,
+        )
+
+    def _detail(self, number: int, seconds: float) -> Detail | None:
+        entry = self._connections.get(number)
+        if entry is None:
+            return None
+        groups = [entry.window(self._slot, latency=True).latency, *(counts.latency for counts in entry.apis.values())]
+        quantiles = latency_quantiles(groups, _QUANTILES)
+        apis = tuple(
+            # For a connection's APIs only sums since the start exist, so their rates cover its lifetime.
+            _row_of(name, counts, counts, self._life(entry), found)
+            for (name, counts), found in zip(entry.apis.items(), quantiles[1:], strict=True)
+        )
+        waiting = [one for one in self._outstanding.since(self._now_ns) if one.connection == number]
+        return Detail(
+            self._connection_row(number, entry, seconds, quantiles[0]),
+            entry.begun_ns,
+            entry.last_ns,
+            apis,
+            tuple(reversed(entry.recent)),
+            tuple(self._waiting(one) for one in waiting[:MAX_WAITING]),
+        )
+
+    def _life(self, entry: _ConnectionEntry) -> float:
+        return 1.0 if entry.begun_ns is None else max((self._now_ns - entry.begun_ns) / 1e9, 1.0)
+
+
+def _row_of(
+    name: str | bytes | None,
+    now: Counts,
+    total: Counts,
+    seconds: float,
+    quantiles: list[int] | None,
+    *,
+    client: str = "",
+) -> Row:
+    measured = now.measured
+    return Row(
+        name,
+        client,
+        requests=now.requests / seconds,
+        errors=now.errors / seconds,
+        sent=now.sent / seconds,
+        received=now.received / seconds,
+        produced=now.produced / seconds,
+        fetched=now.fetched / seconds,
+        mean=round(now.latency_sum / measured) if measured else None,
+        slowest=now.latency_max if measured else None,
+        # Middles of buckets, which may exceed the greatest value.
+        p50=min(quantiles[0], now.latency_max) if quantiles else None,
+        p99=min(quantiles[1], now.latency_max) if quantiles else None,
+        total=total.requests,
+        total_errors=total.errors,
+        total_sent=total.sent,
+        total_received=total.received,
+    )
+
+
+def _recent(exchange: Exchange) -> Recent:
+    """The kept part of an exchange: no bodies, which may be large. Hot."""
+    request, response = exchange.request, exchange.response
+    known = request or response
+    errors = response.errors if response is not None else ()
+    return Recent(
+        exchange.exchange,
+        None if known is None else known.time_ns,
+        "?" if known is None else api_name(known),
+        None if known is None else known.api_version,
+        None if known is None else known.correlation_id,
+        exchange.status,
+        exchange.latency_ns,
+        0 if request is None else request.size + 4,
+        0 if response is None else response.size + 4,
+        (errors[0].name or f"error {errors[0].code}") if errors else "",
+    )

@@ -1,0 +1,177 @@
+"""A message with its secrets blanked, and optionally its payload: same length, and as readable as possible.
+
+Bytes are kept if the decoders show them. So an undecoded body is blank after the header, and so is one that may have
+been misread, since it may contain a secret or payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkasniff.kafka.embedded.internal_topics import interpret_topic
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
+from kafkasniff.kafka.messages.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.data_schemas import data_schema
+from kafkasniff.kafka.schema.secrets import may_be_misread
+from kafkasniff.kafka.schema.walker import UNKNOWN_TAG, Span
+from kafkasniff.model import Problem
+from kafkasniff.redact.copied import Copied
+from kafkasniff.redact.records import keep_records
+
+__all__ = ["Blanker"]
+
+_ID_END: Final = 4
+"""Bytes of a response up to the end of its correlation id, all that can be read of an orphan."""
+_NAME_LENGTH_END: Final = 10
+"""Bytes of a request up to the length of its client id."""
+_PRINCIPAL: Final = "request_principal"
+
+
+class Blanker:
+    """Blanks messages: secrets unless `secrets` are shown, keys and values of records unless `payload` is.
+
+    `topic`: returns the name of a topic by its id, if known.
+    """
+
+    def __init__(self, *, secrets: bool, payload: bool, topic: Callable[[object], str | None] = lambda _: None) -> None:
+        self.secrets = secrets
+        self.payload = payload
+        self._topic = topic
+        self.options = DecodeOptions(records="full", show_secrets=secrets)
+        """The decoding options that it needs."""
+        self._spans = DecodeOptions(records="skip", show_secrets=secrets, inside=False)
+
+    def message(self, data: bytes, start: int, end: int, decoded: Decoded, *, request: bool, cut: bool) -> bytearray:
+        """The replacement of the message `data[start:end]`, without its length prefix.
+
+        `decoded` is the result of decoding it with `options`; `cut`: bytes are missing at its end.
+        """
+        copied = Copied(data, start, end)
+        self._keep(copied, start, end, decoded, request=request, cut=cut)
+        return copied.bytes
+
+    def _keep(self, copied: Copied, start: int, end: int, decoded: Decoded, *, request: bool, cut: bool) -> None:
+        key, version = decoded.api_key, decoded.api_version
+        if key is None or version is None or decoded.header is None:
+            copied.keep(start, min(start + (_NAME_LENGTH_END if request else _ID_END), end))
+            return
+        body_version = version if decoded.body_version is None else decoded.body_version
+        plan = (request_plan if request else response_plan)(key, body_version)
+        header = plan.header if request else response_plan(key, version).header
+        position = _header_end(copied.data, start, end, header, request=request)
+        if position is None:
+            copied.keep(start, min(start + (_NAME_LENGTH_END if request else _ID_END), end))
+            return
+        copied.keep(start, position)
+        if decoded.body is None or plan.schema is None:
+            return
+        root = plan.schema.root
+        clean = not may_be_misread((problem.kind for problem in decoded.problems), cut=cut)
+        if not clean and (plan.has_secrets or root.payload):
+            return
+        if (
+            clean
+            and decoded.raw is None
+            and decoded.raw_redacted is None
+            and not root.records
+            and (self.payload or not root.payload)
+            and (self.secrets or not root.secrets)
+        ):
+            copied.keep(position, end)
+            return
+        self._body(copied, position, end, plan, decoded)
+
+    def _body(self, copied: Copied, position: int, end: int, plan: Plan, decoded: Decoded) -> None:
+        """Field by field, as far as the body could be read."""
+        assert plan.schema is not None
+        assert decoded.body is not None
+        doubted = any(problem.kind == "internal-record" for problem in decoded.problems)
+        _, spans = plan.schema.spans(copied.data, position, end, DecodeContext(self._spans))
+        for span in spans:
+            begin = _content(copied.data, span)
+            copied.keep(span.start, begin)
+            field = span.field
+            if begin == span.end:
+                continue
+            if field is not None and field.type == "records":
+                records = _value_at(decoded.body, span.path)
+                if records is not None:
+                    sure = not doubted
+                    if not self.payload:
+                        sure = self._understood(_value_at(decoded.body, span.path.partition(".")[0]), records) and sure
+                    keep_records(copied, begin, span.end, records, payload=self.payload, sure=sure)
+            elif field is not None and field.nests is not None:
+                beside = f"{span.path.rpartition('.')[0]}._{field.nests}".lstrip(".")
+                self._inside(copied, begin, span.end, _value_at(decoded.body, beside))
+            elif span.path == _PRINCIPAL and f"_{_PRINCIPAL}" in decoded.body:
+                copied.keep(begin, span.end)
+            elif span.type == UNKNOWN_TAG and not self.payload and plan.schema.root.payload:
+                continue  # a newer release may have put payload there
+            elif _is_redacted(span) or (field is not None and field.payload and not self.payload):
+                if field is not None and field.type == "string":
+                    copied.hide(begin, span.end, 0)
+            else:
+                copied.keep(begin, span.end)
+
+    def _understood(self, topic: Any, records: dict[str, Any]) -> bool:
+        """Add the meanings of records of Kafka's own topics; False if not all of them could be read."""
+        name = next((topic[field] for field in ("topic", "name") if field in topic), None)
+        if name is None:
+            name = self._topic(topic.get("topic_id"))
+        flaws: list[Problem] = []
+        if isinstance(name, str):
+            interpret_topic(name, records, flaws)
+        return not flaws
+
+    def _inside(self, copied: Copied, begin: int, end: int, message: dict[str, Any] | None) -> None:
+        """A message in an Envelope, if it was opened."""
+        if message is None or message["api_key"] is None or message["api_version"] is None:
+            return
+        request = "client_id" in message
+        if request:
+            inner = decode_request(copied.data, begin, end, self.options)
+        else:
+            key, version = message["api_key"], message["api_version"]
+            inner = decode_response(copied.data, begin, end, key, version, self.options)
+        self._keep(copied, begin, end, inner, request=request, cut=False)
+
+
+def _header_end(data: bytes, start: int, end: int, version: int, *, request: bool) -> int | None:
+    """The end of a header; None if invalid."""
+    schema = data_schema("RequestHeader" if request else "ResponseHeader", version)
+    if schema is None:
+        return None
+    read = schema.read(data, start, end, DecodeContext(DecodeOptions()))
+    return read.position if read.complete else None
+
+
+def _is_redacted(span: Span) -> bool:
+    return isinstance(span.value, dict) and "redacted" in span.value
+
+
+def _content(data: bytes, span: Span) -> int:
+    """Start of the part that may be hidden: strings, bytes and records after their lengths, others at their start."""
+    if span.field is None:
+        # The bytes of tagged fields without a definition have their own span.
+        return span.start
+    if not span.field.compact:
+        return span.start + (2 if span.field.type == "string" else 4)
+    position = span.start
+    while data[position] > 0x7F:
+        position += 1
+    return position + 1
+
+
+def _value_at(body: Any, path: str) -> Any:
+    """The value at the path of a span; None if the body has none."""
+    for step in path.split("."):
+        name, _, index = step.partition("[")
+        body = body.get(name)
+        if index and body is not None:
+            place = int(index[:-1])
+            body = body[place] if place < len(body) else None
+        if body is None:
+            return None
+    return body

@@ -1,0 +1,1 @@
+"""What a process runs with: threads, worker processes, signals, memory bounds, files in a folder that is confined."""

@@ -1,0 +1,87 @@
+"""The state of an inspector between two runs, as bytes.
+
+At the end of a run, or of a stream's micro-batch, the unfinished state of its connections is saved: segments held back,
+partial frames, requests without a response. A loaded state continues as if there had been no interruption.
+
+The bytes may come from a folder that others can write to. They are data only (`graph`): MessagePack, of the types that
+`layouts` lists, checked field by field. They begin with a line:
+
+    kafkasniff-state FORMAT LAYOUT VERSION
+
+The format's number is increased when the same fields change their meaning; the layout is a fingerprint of the classes
+and their fields. Both have to match the program's. The version, of the kafkasniff that wrote it, is informational.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import kafkasniff
+from kafkasniff.errors import UsageError
+from kafkasniff.tables.checkpoint.wire import DamagedError
+
+if TYPE_CHECKING:
+    from kafkasniff.tables.checkpoint.graph import Graph
+
+__all__ = ["WAY_OUT", "dump", "load"]
+
+_Kind = TypeVar("_Kind")
+
+FORMAT: Final = 1
+MAX_HEADER: Final = 200
+"""Size of the header line in bytes."""
+WAY_OUT: Final = "start afresh with --discard-state"
+
+_MAGIC: Final = b"kafkasniff-state "
+_PICKLED: Final = b"kafkasniff state "
+"""Prefix of pickled states, written up to version 0.1."""
+_HEADER: Final = re.compile(rb"kafkasniff-state (\d{1,9}) ([0-9a-f]{16}) ([!-~]{1,40})\n")
+
+
+@functools.cache
+def _graph() -> Graph:
+    # Building it imports a lot, which most runs do not need.
+    from kafkasniff.tables.checkpoint.graph import Graph  # noqa: PLC0415
+    from kafkasniff.tables.checkpoint.layouts import layouts  # noqa: PLC0415
+
+    return Graph(layouts())
+
+
+def dump(state: object) -> bytes:
+    """The state of `state`, which remains usable: an object of a class that states may contain (else TypeError)."""
+    graph = _graph()
+    header = _MAGIC + f"{FORMAT} {graph.fingerprint} {kafkasniff.__version__}\n".encode()
+    return header + graph.dump(state)
+
+
+def load(state: bytes, kind: type[_Kind]) -> _Kind:
+    """The object that was given to `dump`. Nothing else is changed, whatever the bytes contain.
+
+    Raises UsageError if the bytes are not such a state, are damaged, or have another layout.
+    """
+    graph = _graph()
+    header = _HEADER.match(state[:MAX_HEADER])
+    if header is None:
+        if state.startswith(_PICKLED):
+            raise UsageError(f"this state is of an older kafkasniff, in a form that is no longer supported: {WAY_OUT}")
+        raise UsageError(f"this is not a state of kafkasniff: {WAY_OUT}")
+    form, layout, version = (one.decode() for one in header.groups())
+    if (int(form), layout) != (FORMAT, graph.fingerprint):
+        raise UsageError(
+            f"this state was written by kafkasniff {version}, in a format that {kafkasniff.__version__} does not "
+            f"support: {WAY_OUT}"
+        )
+    try:
+        loaded = graph.load(memoryview(state)[header.end() :], kind)
+    except DamagedError as error:
+        raise UsageError(f"this state is damaged ({_line(error)}): {WAY_OUT}") from error
+    if loaded is None:
+        raise UsageError(f"this is not the state of an {kind.__name__.lower()}: {WAY_OUT}")
+    return loaded
+
+
+def _line(error: DamagedError) -> str:
+    """The reason in one line; it may contain input."""
+    return ascii(str(error))[1:-1][:MAX_HEADER]

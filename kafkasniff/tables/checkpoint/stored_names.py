@@ -1,0 +1,60 @@
+"""Names of classes and attributes in the fingerprint of the layouts, if they have another name in the code.
+
+Exports can only be continued by a program with the same fingerprint. So a rename or a move of a class adds a line here,
+instead of changing the fingerprint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = ["described"]
+
+_MODULES: Final = {
+    "engine.connection_stats": "accounts",
+    "engine.inspector": "inspector",
+    "kafka.connection.boundaries": "kafka.boundaries",
+    "kafka.connection.connection": "kafka.connection",
+    "kafka.connection.detail": "kafka.detail",
+    "kafka.connection.dialogue": "kafka.dialogue",
+    "kafka.connection.early": "kafka.early",
+    "kafka.connection.events": "kafka.events",
+    "kafka.connection.exchange": "kafka.exchange",
+    "kafka.connection.framing": "kafka.framing",
+    "kafka.connection.opening": "kafka.opening",
+    "kafka.connection.sasl": "kafka.sasl",
+    "kafka.connection.search": "kafka.search",
+    "kafka.connection.trial": "kafka.trial",
+    "kafka.connection.waits": "kafka.waits",
+    "kafka.messages.envelope": "kafka.embedded.envelope",
+    "kafka.schema.context": "kafka.context",
+    "kafka.schema.memory": "kafka.memory",
+    "tables.checkpoint.carried": "exports.carried",
+    "tables.rows.sessions": "rows.sessions",
+    "tcp.segments": "streams",
+}
+"""Stored name of a module by its name, both below `kafkasniff`."""
+
+_CLASSES: Final[dict[str, str]] = {}
+"""The same of classes, each with its module."""
+
+_ATTRIBUTES: Final[dict[str, dict[str, str]]] = {}
+"""Stored name by name of attributes, by class."""
+
+_CLASS: Final = re.compile(r"\bkafkasniff\.([a-z_.]+)\.(_?[A-Z]\w*)")
+
+
+def described(kind: type, fields: Mapping[str, Any]) -> str:
+    """A class with the names and types of its fields, under their stored names."""
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    stored = _ATTRIBUTES.get(name.removeprefix("kafkasniff."), {})
+    listed = ", ".join(f"{stored.get(field, field)}: {of}" for field, of in fields.items())
+    return _CLASS.sub(_stored_class, f"{name} {listed}")
+
+
+def _stored_class(found: re.Match[str]) -> str:
+    module, name = found.groups()
+    renamed = _CLASSES.get(f"{module}.{name}")
+    return f"kafkasniff.{renamed or f'{_MODULES.get(module, module)}.{name}'}"

@@ -1,0 +1,20 @@
+"""Exports: captures to Parquet tables, in two steps.
+
+    options.py    what an export is made with
+    stager.py     step 1: events to staged rows, and the names that the run learns
+    staging.py    step 1 over batches of packets
+    staged.py     the files that staged rows wait in, for a date and a table
+    merge.py      staged rows in their final order, a window at a time
+    finalise.py   step 2: staged files to Parquet files
+    finish.py     step 2 of a run: its tables, and the state for the next run
+    captures.py   which captures an export holds
+    folder.py     the folder: manifest, commit, what a killed run left
+    carried.py    state handed from a run to the next
+    shard.py      step 1 over captures, in one process
+    workers.py    step 1 in several processes, each for a share of the connections
+    run.py        both steps over captures
+    live.py       both steps over a live capture, committed every few minutes
+
+Names of topics and brokers may be learnt anywhere in a run and are needed in all rows. So rows are staged, and finished
+once all names are known. Captures are read once.
+"""

@@ -1,0 +1,119 @@
+"""The initial state of a run: that of the last run, distributed to its shards. The same for both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.shards import number_from, reshard
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.model import Summary
+from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
+from kafkasniff.tables.checkpoint import WAY_OUT, dump, load
+from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.exports.folder import ExportFolder, Manifest
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows.sessions import Sessions
+
+__all__ = ["check_no_stream", "check_options", "first_states", "load_state", "new_state", "read_carried", "total"]
+
+
+def check_options(manifest: Manifest, options: ExportOptions, directory: Path) -> None:
+    """Raises UsageError if the folder was exported with other options."""
+    options = options.public
+    if manifest.options.payload.form == options.payload.form != "shown" and manifest.options.payload != options.payload:
+        raise UsageError(
+            f"{directory} has hashes with another salt; give the same with --hash-salt, or name a new folder"
+        )
+    for name in options.__struct_fields__:
+        if getattr(manifest.options, name) != getattr(options, name):
+            raise UsageError(f"{directory} was exported with other options ({name}); name a new folder")
+
+
+def check_no_stream(manifest: Manifest, directory: Path) -> None:
+    """Raises UsageError if the folder is the output of a stream, which numbers its captures itself."""
+    if manifest.batch is not None:
+        raise UsageError(f"a stream writes into {directory}; name a new folder")
+
+
+def read_carried(folder: ExportFolder, *, discard: bool = False) -> Carried:
+    """The state that the last run into a folder left; with `discard` none.
+
+    Raises OutputError, and UsageError as `kafkasniff.tables.checkpoint.load` does.
+    """
+    manifest = folder.manifest
+    if discard or manifest is None or manifest.state is None:
+        return Carried([], Sessions(), Tellings())
+    path = folder.root.below(*manifest.state.split("/"))
+    try:
+        return load(path.content(), Carried)
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> ShardState:
+    """The initial state of a shard. `sessions`: a filter has to know the topics of fetch sessions."""
+    inspector = Inspector(
+        ports=options.ports,
+        records=options.decode_records,
+        show_secrets=options.show_secrets,
+        max_frame=options.max_frame,
+        connections=True,
+        headers=options.reads_headers,
+    )
+    if catalog.tellings is None:
+        catalog.tellings = Tellings()
+    enricher = Enricher(catalog, summary=inspector.summary, sessions=sessions)
+    enricher.notes_missed = options.bodies and "exchanges" in options.tables
+    return ShardState(inspector, enricher, set())
+
+
+def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
+    """The state of a shard. Raises UsageError as `checkpoint.load` does, and if its options are others.
+
+    The manifest's options were compared before (`check_options`). But the state's options are the ones that decode, and
+    a writer of a state file must not decide whether secrets are shown.
+    """
+    state = load(dumped, ShardState)
+    # The run sets the memory budget.
+    state.inspector.limit_messages(DEFAULT_MEMORY)
+    if state.inspector.settings != new_state(options, Catalog(), sessions=False).inspector.settings:
+        raise UsageError(f"this state has other options than its export: {WAY_OUT}")
+    return state
+
+
+def first_states(
+    carried: Carried, shards: int, options: ExportOptions, given: Mapping[str, str], *, sessions: bool = False
+) -> list[bytes]:
+    """The initial state of each shard, dumped. `given` are names by topic id; for `sessions` see `new_state`."""
+    if len(carried.shards) == shards:
+        return carried.shards
+    found: list[bytes] = []
+    for number in range(shards):
+        catalog = Catalog(given, tellings=Tellings())
+        state = new_state(options, catalog, sessions=sessions)
+        if carried.shards:
+            before = [load_state(one, options) for one in carried.shards]
+            inspectors: list[Inspector] = [one.inspector for one in before]
+            state.inspector = reshard(inspectors, number, shards)
+            state.enricher.count_into(state.inspector.summary)
+            for one in before:
+                state.enricher.missed |= one.enricher.missed
+                state.enricher.catalog.absorb(one.enricher.catalog)
+            state.start_ns = before[0].start_ns
+        else:
+            number_from(state.inspector, number)
+        found.append(dump(state))
+    return found
+
+
+def total(summaries: Iterable[Summary]) -> Summary:
+    """The sum of several shards' summaries."""
+    found = Summary()
+    for summary in summaries:
+        for name in summary.__struct_fields__:
+            setattr(found, name, getattr(found, name) + getattr(summary, name))
+    return found

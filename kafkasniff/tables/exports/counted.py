@@ -1,0 +1,101 @@
+"""The rows of captures for a consumer that counts them as they come, without a folder: step 1 of an export alone.
+
+Rows are staged ones (`rows.staged`) and lack names that are learnt after they were made. All names are known when the
+run is over; the consumer adds them then to the rows that it kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kafkasniff.engine.inspector import Output
+from kafkasniff.enrich import Catalog
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.model import Message, Summary
+from kafkasniff.runtime.memory_limits import checked_memory
+from kafkasniff.tables.exports.beginning import new_state
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import inspected, new_stager, stage, stage_rest
+from kafkasniff.tables.exports.transport import TransportRows
+from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tcp.packets import PacketBatch
+
+if TYPE_CHECKING:
+    from kafkasniff.filters import Predicate
+    from kafkasniff.tls.keylog import KeyLog
+
+__all__ = ["CountedRows"]
+
+
+class CountedRows:
+    """Passes the rows of packets to `take(batch, table)`.
+
+    `wants_body`: the messages whose bodies are wanted as JSON, if `options` want bodies. `predicate`: selects
+    exchanges; it may use names that `catalog` knows already. `keys`: secrets of TLS. `events` is called with the
+    inspector's output. `transport`: make that table as well. `memory`: budget in bytes, as for `Inspector`.
+    """
+
+    def __init__(
+        self,
+        options: ExportOptions,
+        take: Callable[[pa.RecordBatch, str], object],
+        *,
+        catalog: Catalog | None = None,
+        wants_body: Callable[[Message], bool] | None = None,
+        predicate: Predicate | None = None,
+        keys: KeyLog | None = None,
+        events: Callable[[Sequence[Output]], object] | None = None,
+        transport: bool = False,
+        memory: int | None = None,
+    ) -> None:
+        catalog = Catalog() if catalog is None else catalog
+        if catalog.tellings is None:
+            catalog.tellings = Tellings()
+        self._tellings = catalog.tellings
+        self._given: Mapping[str, str] = catalog.given
+        self._take = take
+        self._events = events
+        self._transport = TransportRows(take, ports=options.ports, memory=checked_memory(memory)) if transport else None
+        self._state = new_state(options, catalog, sessions=predicate is not None)
+        self._state.limit_memory(checked_memory(memory))
+        if keys is not None:
+            self._state.inspector.follow_key_log(keys)
+        self._stager = new_stager(self._state, options, predicate, self, wants_body=wants_body)
+        if not options.reads_headers:
+            # Rows made as columns have no numbers of brokers until a run is finished.
+            self._stager.finder = None
+
+    @property
+    def summary(self) -> Summary:
+        """The summary so far."""
+        return self._state.inspector.summary
+
+    def feed(self, batch: PacketBatch) -> None:
+        """Take the next packets."""
+        if self._transport is not None:
+            self._transport.feed(batch)
+        if self._events is None:
+            stage(self._state, self._stager, batch)
+            return
+        for events in inspected(self._state, self._stager, batch):
+            self._events(events)
+            self._stager.take(events)
+            del events  # before the next ones are decoded
+
+    def end(self) -> Names:
+        """Flush the rows of open exchanges after the last packet. Returns the names that the run learnt."""
+        if self._transport is not None:
+            self._transport.close()
+        stage_rest(self._state, self._stager, self, self._events)
+        return Names(self._tellings, self._given)
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take rows from the stager."""
+        if len(batch):
+            self._take(batch, table)
+
+    def close(self) -> None:
+        """Do nothing: no rows are held here."""

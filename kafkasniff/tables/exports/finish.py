@@ -1,0 +1,71 @@
+"""Step 2 of a run: turns staged rows into the files of its tables, and makes the state for the next run."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from kafkasniff.model import Problem
+from kafkasniff.runtime.confined_files import ConfinedPath
+from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
+from kafkasniff.tables.checkpoint import dump
+from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.exports.finalise import finalise
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.partitions import Partitions
+from kafkasniff.tables.exports.shard import ShardResult
+from kafkasniff.tables.rows.resolve import Names
+
+__all__ = ["Finished", "finish"]
+
+
+class Finished(msgspec.Struct):
+    """A run that is ready to be committed."""
+
+    written: dict[str, list[tuple[ConfinedPath, int]]]
+    """The files of each table, and the number of rows of each file."""
+    unfinished: dict[str, list[tuple[ConfinedPath, int]]]
+    """Files of rows that were not over at the end."""
+    state: bytes
+    """A dumped `Carried`."""
+    problems: list[Problem] = []
+    """Problems found when rows were put into partitions; they are rows of the tables, too."""
+
+
+def finish(
+    into: ConfinedPath,
+    run: int,
+    options: ExportOptions,
+    carried: Carried,
+    results: Sequence[ShardResult],
+    *,
+    given: Mapping[str, str],
+    memory: int = DEFAULT_MEMORY,
+) -> Finished:
+    """Write a run's tables to `into`.
+
+    `carried`: state of the run before, which is advanced; `given`: names by topic id; `memory`: the run's budget in
+    bytes. Raises OSError if a file cannot be written.
+    """
+    # Return the memory of staging to the system; otherwise the peak would be the sum of both steps.
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    for result in results:
+        carried.tellings.merge(result.tellings)
+    names = Names(carried.tellings, given)
+    sessions = carried.sessions
+    staged = [path for result in results for path in result.staged]
+    name = f"part-{run:05}"
+    done, open_ = Partitions(), Partitions()
+    written = finalise(staged, into, name, options, names=names, sessions=sessions, partitions=done, memory=memory)
+    order = max(one.order for one in results)
+    state = dump(Carried([result.state for result in results], sessions, carried.tellings, order))
+    # Unfinished rows: the next run makes them again, from the present state of the sessions.
+    rest = [result.unfinished for result in results]
+    unfinished = finalise(
+        rest, into, f"{name}-open", options, names=names, sessions=sessions, partitions=open_, memory=memory
+    )
+    return Finished(written, unfinished, state, [*done.problems, *open_.problems])

@@ -1,0 +1,273 @@
+"""A run: new captures into an export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import pyarrow as pa
+
+from kafkasniff.enrich import Catalog
+from kafkasniff.model import Summary
+from kafkasniff.runtime.memory_limits import checked_memory
+from kafkasniff.tables.checkpoint import dump, load
+from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.exports.beginning import check_no_stream, check_options, first_states, read_carried, total
+from kafkasniff.tables.exports.captures import CaptureFile, look_at, new_captures
+from kafkasniff.tables.exports.distrust import DamagedRunError
+from kafkasniff.tables.exports.finish import finish
+from kafkasniff.tables.exports.folder import MAX_MANIFEST, MAX_RUNS, RUN, ExportFolder, Manifest
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.shard import (
+    CHECKPOINT,
+    CHECKPOINT_SECONDS,
+    MAX_SHARDS,
+    Hooks,
+    ShardResult,
+    ShardTask,
+    is_shard,
+    run_shard,
+    shard_name,
+)
+
+if TYPE_CHECKING:
+    from kafkasniff.filters import Predicate
+
+__all__ = ["Result", "export"]
+
+_NONSENSE: Final = (ValueError, TypeError, LookupError, AttributeError, AssertionError, pa.ArrowException)
+"""Exceptions that valid rows of the right types may raise if this program has not made them."""
+
+
+class Result(msgspec.Struct):
+    """Result of a run."""
+
+    manifest: Manifest
+    new: int = 0
+    """Captures that were not in the export before; 0: there was nothing to do."""
+    rows: dict[str, int] = {}
+    """Rows of this run, by table."""
+    summary: Summary = msgspec.field(default_factory=Summary)
+    broken: bool = False
+    """A capture was truncated or damaged."""
+    resumed: bool = False
+    """A run that was killed was resumed."""
+    notices: tuple[str, ...] = ()
+    """Notices: why an interrupted run could not be used, and problems found when rows were put into partitions."""
+
+
+class _Plan(msgspec.Struct):
+    """The inputs of the current run, which decide whether a killed run can be resumed."""
+
+    options: ExportOptions
+    captures: list[CaptureFile]
+    shards: Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARDS)]
+    run: Annotated[int, msgspec.Meta(ge=1, le=MAX_RUNS)]
+    discard_state: bool = False
+
+
+def export(
+    captures: Sequence[str],
+    directory: Path,
+    options: ExportOptions,
+    *,
+    given: Mapping[str, str] | None = None,
+    predicate: Predicate | None = None,
+    learn: Callable[[Catalog, Sequence[str]], None] | None = None,
+    jobs: int = 1,
+    hooks: Hooks | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    keylog: str | None = None,
+    discard_state: bool = False,
+    memory: int | None = None,
+) -> Result:
+    """Export the captures that are not in the folder yet.
+
+    `given`: names by topic id. `predicate`: selects exchanges; `learn` may fill the catalog for it before. `jobs`:
+    processes; each reads all captures and keeps its share of the connections (one process if a filter has to know all
+    connections, or a capture can be read only once). `keylog`: a file with secrets of TLS, which are not stored in the
+    folder. `memory`: budget in bytes, which the processes share. `hooks` are called here. `discard_state`: do not
+    resume from the last run, nor a killed run that did: rows of connections that were open then stay as they are.
+
+    Raises CaptureError, OutputError, and UsageError if the folder holds an export of another kind, with other options,
+    or with a capture that has grown.
+    """
+    hooks = Hooks() if hooks is None else hooks
+    with ExportFolder(directory) as folder:
+        manifest = folder.manifest
+        if manifest is not None:
+            check_options(manifest, options, directory)
+            check_no_stream(manifest, directory)
+        new = new_captures(map(look_at, captures), [] if manifest is None else manifest.captures)
+        if not new and manifest is not None:
+            return Result(manifest)
+        try:
+            if predicate is not None or any(capture.size is None for _, capture in new):
+                jobs = 1
+            making = _Making(
+                folder,
+                options,
+                new,
+                hooks,
+                checkpoint_seconds,
+                keylog=keylog,
+                discard_state=discard_state,
+                memory=memory,
+            )
+            return making.run(given or {}, predicate, learn, jobs)
+        except BaseException:
+            if not _has_checkpoint(folder):
+                folder.discard()
+            raise
+
+
+def _has_checkpoint(folder: ExportFolder) -> bool:
+    """Whether there is a state from which a run may be resumed."""
+    return any((folder.partial / name / CHECKPOINT).exists() for name in folder.partial.names() if is_shard(name))
+
+
+class _Making:
+    """The current run."""
+
+    def __init__(
+        self,
+        folder: ExportFolder,
+        options: ExportOptions,
+        new: list[tuple[str, CaptureFile]],
+        hooks: Hooks,
+        checkpoint_seconds: float,
+        *,
+        keylog: str | None,
+        discard_state: bool,
+        memory: int | None,
+    ) -> None:
+        self._folder = folder
+        self._options = options
+        self._new = new
+        self._hooks = hooks
+        self._seconds = checkpoint_seconds
+        self._keylog = keylog
+        self._resumed = False
+        self._discard_state = discard_state
+        self._memory = checked_memory(memory)
+
+    def run(
+        self,
+        given: Mapping[str, str],
+        predicate: Predicate | None,
+        learn: Callable[[Catalog, Sequence[str]], None] | None,
+        shards: int,
+    ) -> Result:
+        try:
+            return self._run(given, predicate, learn, shards)
+        except (DamagedRunError, *_NONSENSE) as error:
+            if not self._resumed:
+                raise
+            reason = str(error) if isinstance(error, DamagedRunError) else f"its rows are invalid ({error!r})"
+        # Output of an earlier process is used only as far as it can be validated.
+        with self._folder.output():
+            self._folder.partial.remove_tree()
+        result = self._run(given, predicate, learn, shards)
+        again = f"the interrupted run cannot be resumed and was made again: {reason}"
+        result.notices = (again, *result.notices)
+        return result
+
+    def _run(
+        self,
+        given: Mapping[str, str],
+        predicate: Predicate | None,
+        learn: Callable[[Catalog, Sequence[str]], None] | None,
+        shards: int,
+    ) -> Result:
+        folder, manifest = self._folder, self._folder.manifest
+        carried = read_carried(folder, discard=self._discard_state)
+        plan, resumed = self._plan(shards)
+        self._resumed = resumed
+        states = first_states(carried, plan.shards, self._options, given, sessions=predicate is not None)
+        if predicate is not None and learn is not None and not resumed:
+            (state,) = states
+            first = load(state, ShardState)
+            learn(first.enricher.catalog, [path for path, _ in self._new])
+            states = [dump(first)]
+        names = tuple(one.name for one in ([] if manifest is None else manifest.captures))
+        tasks = [
+            ShardTask(
+                folder.partial / shard_name(number),
+                self._options,
+                tuple(path for path, _ in self._new),
+                names,
+                carried.order,
+                state,
+                number,
+                plan.shards,
+                predicate,
+                self._seconds,
+                self._keylog,
+                self._memory,
+            )
+            for number, state in enumerate(states)
+        ]
+        with folder.output():
+            results = [run_shard(tasks[0], self._hooks)] if len(tasks) == 1 else _at_once(tasks, self._hooks)
+        return self._finish(carried, results, given, resumed)
+
+    def _plan(self, shards: int) -> tuple[_Plan, bool]:
+        """The plan of this run, and whether a killed run had the same plan."""
+        folder = self._folder
+        path = folder.partial / RUN
+        new = [capture for _, capture in self._new]
+        plan = _Plan(self._options.public, new, shards, folder.run, self._discard_state)
+        with folder.output():
+            if path.exists():
+                try:
+                    old = msgspec.json.decode(path.content(MAX_MANIFEST), type=_Plan)
+                except (msgspec.MsgspecError, RecursionError):
+                    old = None
+                if old is not None and self._continues(old, plan):
+                    plan.shards = old.shards
+                    path.put(msgspec.json.encode(plan))
+                    return plan, _has_checkpoint(folder)
+            folder.partial.remove_tree()
+            path.put(msgspec.json.encode(plan))
+        return plan, False
+
+    @staticmethod
+    def _continues(old: _Plan, plan: _Plan) -> bool:
+        """Whether results for `old` are valid for `plan`: the same captures, perhaps followed by more."""
+        keys = [one.key for one in old.captures]
+        same = [one.key for one in plan.captures[: len(keys)]] == keys
+        alike = (old.options, old.run, old.discard_state) == (plan.options, plan.run, plan.discard_state)
+        return same and None not in keys and alike
+
+    def _finish(self, carried: Carried, results: list[ShardResult], given: Mapping[str, str], resumed: bool) -> Result:
+        folder, options = self._folder, self._options
+        with folder.output():
+            for table in options.tables:
+                (folder.partial / table).remove_tree()
+            made = finish(folder.partial, folder.run, options, carried, results, given=given, memory=self._memory)
+            new = [capture for _, capture in self._new]
+            manifest = folder.commit(
+                options, new, made.written, made.unfinished, made.state, goes_on=not self._discard_state
+            )
+        rows = {
+            table: sum(count for found in (made.written, made.unfinished) for _, count in found[table])
+            for table in options.tables
+        }
+        broken = any(result.broken for result in results)
+        return Result(
+            manifest,
+            len(self._new),
+            rows,
+            total([result.summary for result in results]),
+            broken,
+            resumed,
+            tuple(problem.detail for problem in made.problems),
+        )
+
+
+def _at_once(tasks: list[ShardTask], hooks: Hooks) -> list[ShardResult]:
+    from kafkasniff.tables.exports.workers import run_shards  # noqa: PLC0415 - one process needs none of it
+
+    return run_shards(tasks, hooks)

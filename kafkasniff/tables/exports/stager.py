@@ -1,0 +1,251 @@
+"""Step 1: turns an inspector's output into staged rows, and records the names that the run learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import orjson
+import pyarrow as pa
+
+from kafkasniff.engine.paired import PairColumns
+from kafkasniff.enrich import Enricher
+from kafkasniff.kafka.embedded.interpreters import may_have_floats
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.native import kernel
+from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
+from kafkasniff.sinks.jsonl import body_json, json_default
+from kafkasniff.tables.exports.merge import together
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows import ExchangeRows
+from kafkasniff.tables.rows.connections import ConnectionRows
+from kafkasniff.tables.rows.exchange_columns import ExchangeFinder, exchange_rows, record_rows
+from kafkasniff.tables.rows.problems import ProblemRows
+from kafkasniff.tables.rows.records import RecordRows
+
+if TYPE_CHECKING:
+    from kafkasniff.filters import Selector
+
+__all__ = ["MAX_BYTES", "MAX_ROWS", "ROWS_PART", "Staged", "Stager"]
+
+MAX_ROWS: Final = 65_536
+MAX_BYTES: Final = 32 << 20
+"""Rows, and estimated bytes of rows, that are held for each table before they are written."""
+ROWS_PART: Final = 16
+"""The largest part of the memory budget for these bytes; each row counts `ROW_BYTES` of it."""
+ROW_BYTES: Final = 1024
+FEW_ROWS: Final = 2048
+"""Fewer rows than this that were made as columns wait for others: each staged batch is sorted and merged."""
+_DEFAULT: Final = DecodeOptions()
+
+
+class Staged(Protocol):
+    """A consumer of staged rows: files (`StagedFiles`), or a counter (`counted.CountedRows`)."""
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take rows of a table."""
+
+    def close(self) -> None:
+        """Finish after the last rows."""
+
+
+class Stager:
+    """Takes events in order and writes rows to `files`.
+
+    The enricher's catalog has to keep `Catalog.tellings`, and the enricher the names that it missed (`notes_missed`).
+    `selector`: selects exchanges, and the connections of selected exchanges. `wants_body`: the messages whose bodies
+    are wanted as JSON, if bodies are wanted at all. `memory`: the process's budget in bytes; rows wait within a part of
+    it. `limits`: bounds of each message.
+    """
+
+    def __init__(
+        self,
+        options: ExportOptions,
+        enricher: Enricher,
+        files: Staged,
+        selector: Selector | None = None,
+        *,
+        selected: set[int] | None = None,
+        wants_body: Callable[[Message], bool] | None = None,
+        memory: int = DEFAULT_MEMORY,
+        limits: DecodeOptions = _DEFAULT,
+    ) -> None:
+        assert enricher.catalog.tellings is not None
+        self._tellings = enricher.catalog.tellings
+        self._most_bytes = min(MAX_BYTES, memory // ROWS_PART)
+        self._most_rows = min(MAX_ROWS, memory // ROWS_PART // ROW_BYTES)
+        self._enricher = enricher
+        self._files = files
+        self._selector = selector
+        self.selected: set[int] = set() if selected is None else selected
+        """With a selection: numbers of open connections that had selected exchanges."""
+        self._wanted = frozenset(options.tables)
+        self._payload = options.payload
+        self._wants_body = wants_body
+        self._unnamed = False
+        """The exchange whose row is being made has topics whose names are not known yet."""
+        self._exchanges = ExchangeRows(self._body_json if options.bodies else None, headers=options.headers)
+        self._options = options
+        self.in_columns = 0
+        """Number of exchanges made as columns."""
+        self._columns: list[pa.RecordBatch] = []
+        self._columns_rows = self._columns_bytes = 0
+        self._records = RecordRows(
+            show_secrets=options.show_secrets,
+            payload=options.payload,
+            full=self._write_full_records,
+            memory=memory,
+            limits=limits,
+        )
+        self._connections = ConnectionRows()
+        self._problems = ProblemRows()
+
+    @cached_property
+    def finder(self) -> ExchangeFinder | None:
+        """Finds exchanges that are taken as columns (`take_columns`); None: all are emitted one by one."""
+        return None if self._wants_body is not None else _finder(self._options, self._selector, self.selected)
+
+    def begins(self, time_ns: int) -> None:
+        """Set the time of the run's first packet, which relative filters count from."""
+        if self._selector is not None:
+            self._selector.start_ns = time_ns
+
+    def take(self, events: Sequence[Any]) -> None:
+        """Take the output of an inspector. Raises OSError if rows cannot be written."""
+        connections = [event for event in events if type(event) is Connection]
+        if self._selector is not None:
+            events = self._selector.feed([event for event in events if type(event) is not Connection])
+        exchanges = [event for event in events if type(event) is Exchange]
+        found: dict[int, list[tuple[Message, Problem]]] = {}
+        if "records" in self._wanted:
+            found = self._records.feed(exchanges)
+        missed = self._enricher.missed
+        for exchange in exchanges:
+            more = found.get(exchange.exchange, ())
+            unnamed = exchange.exchange in missed
+            if unnamed:
+                missed.discard(exchange.exchange)
+            if "exchanges" in self._wanted:
+                self._unnamed = unnamed
+                self._exchanges.append(exchange, unnamed_bodies=unnamed, more=[problem for _, problem in more])
+                if self._exchanges.size >= self._most_bytes or len(self._exchanges) >= self._most_rows:
+                    self._files.write("exchanges", self._exchanges.take())
+            if "problems" in self._wanted:
+                self._problems.exchange(exchange, more)
+        if "problems" in self._wanted:
+            for event in events:
+                if type(event) is Problem:
+                    self._problems.append(event)
+        if self._selector is not None:
+            self.selected.update(exchange.connection for exchange in exchanges)
+        for connection in connections:
+            self._connection(connection)
+        self._write(self._most_rows, self._most_bytes)
+
+    def take_columns(self, found: PairColumns, captures: Sequence[str]) -> None:
+        """Take exchanges that an inspector emitted as columns. Raises OSError if rows cannot be written."""
+        self.in_columns += len(found.asked)
+        if not found.selected:
+            return
+        if "exchanges" in self._wanted:
+            rows = exchange_rows(found, captures, headers=self._options.headers)
+            self._columns.append(rows)
+            self._columns_rows += len(rows)
+            self._columns_bytes += rows.nbytes
+            if self._columns_rows >= FEW_ROWS or self._columns_bytes >= self._most_bytes:
+                self._write_columns()
+        records = record_rows(found, captures)
+        if records is not None:
+            self._files.write("records", records)
+
+    def _connection(self, connection: Connection) -> None:
+        self._tellings.connection(connection)
+        if self._selector is not None:
+            if connection.connection not in self.selected:
+                return
+            self.selected.discard(connection.connection)
+        if "connections" in self._wanted:
+            self._connections.append(connection)
+        if "problems" in self._wanted:
+            self._problems.connection(connection)
+
+    def _body_json(self, message: Message) -> str | None:
+        if self._wants_body is not None and not self._wants_body(message):
+            return None
+        if self._payload.hides:
+            # Names decide which records are of the brokers' own topics; those that wait for one are hidden when it is
+            # known or will never be (`rows.resolve`).
+            message = self._payload.hide(message, records=not self._unnamed)
+        return _body_json(message)
+
+    def _write_columns(self) -> None:
+        columns, self._columns = self._columns, []
+        self._columns_rows = self._columns_bytes = 0
+        if columns:
+            self._files.write("exchanges", together(columns))
+
+    def flush(self) -> None:
+        """Write all waiting rows."""
+        self._write_columns()
+        self._write(1, 1)
+
+    def _write_full_records(self) -> None:
+        self._write_records(self._most_rows, self._most_bytes)
+
+    def _write_records(self, rows: int, size: int) -> None:
+        if self._records.rows and (self._records.rows >= 4 * rows or self._records.size >= size):
+            for batch in self._records.take():
+                self._files.write("records", batch)
+
+    def _write(self, rows: int, size: int) -> None:
+        if len(self._exchanges) and (len(self._exchanges) >= rows or self._exchanges.size >= size):
+            self._files.write("exchanges", self._exchanges.take())
+        self._write_records(rows, size)
+        if len(self._connections) >= rows:
+            self._files.write("connections", self._connections.take())
+        if len(self._problems) >= rows:
+            self._files.write("problems", self._problems.take())
+
+
+def _finder(options: ExportOptions, selector: Selector | None, selected: set[int]) -> ExchangeFinder | None:
+    """Finds the exchanges that become columns in an export with these options; None: all are emitted one by one.
+
+    `selected`: see `Stager`.
+    """
+    native = kernel()
+    # Payload is hidden in Python, and bodies with records are large.
+    if native is None or (not options.reads_headers and (options.payload.hides or options.decode_records == "full")):
+        return None
+    selection = None
+    if selector is not None:
+        # Imported when there is something to select.
+        from kafkasniff.engine.selection import Selection, asks_columns  # noqa: PLC0415
+
+        assert selector.predicate is not None
+        # Without bodies, filters that look at them match nothing; and columns have no numbers.
+        if options.reads_headers or not asks_columns(selector.predicate, numbers=False):
+            return None
+        selection = Selection(selector.predicate, selector, native, show_secrets=options.show_secrets, writes=True)
+    wants = options.tables
+    return ExchangeFinder(
+        native,
+        headers=options.reads_headers,
+        bodies=options.bodies and not options.headers and "exchanges" in wants,
+        records="records" in wants,
+        show_secrets=options.show_secrets,
+        selection=selection,
+        selected=None if selector is None else selected,
+    )
+
+
+_default: Final[Callable[[Any], Any]] = json_default()
+
+
+def _body_json(message: Message) -> str:
+    """The body as in the JSON lines. Hot: only bodies that can have NaN are walked over."""
+    body = message.body
+    if body is not None and message.api_key is not None and may_have_floats(message.api_key):
+        return body_json(body)
+    return orjson.dumps(body, default=_default).decode()

@@ -1,0 +1,240 @@
+"""Rows of the table `exchanges`, its columns documented in `docs/tables.md`.
+
+`resolve.py` adds facts from other messages (`broker_id`, names of topic ids, the topics of a fetch session) as the
+column `_pending` says. Names that were known when a message was read are in the rows already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+import pyarrow as pa
+
+from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from kafkasniff.kafka.apis.entities import Mentions, mentions, only, record_count, text
+from kafkasniff.kafka.apis.named_apis import FETCH
+from kafkasniff.kafka.messages.message_plan import client_software
+from kafkasniff.model import Exchange, Message, Problem
+from kafkasniff.tables.rows.asked import UNKNOWN, asked_wait
+from kafkasniff.tables.rows.staged import STAGED, Pending, SessionStep
+
+__all__ = ["ExchangeRows", "capture_name", "exchange_row", "microseconds", "session_step"]
+
+PARTITION_BYTES: Final = 1000
+"""Memory of one waiting element of `partitions` or `topics`, as Python objects."""
+ROW_BYTES: Final = 1000
+"""Memory of the columns of bounded size per waiting row."""
+
+
+def microseconds(nanoseconds: int | None) -> int | None:
+    """Nanoseconds as the microseconds of a timestamp."""
+    # Floored, also below zero, so that two rows never change their order by the rounding.
+    return None if nanoseconds is None else nanoseconds // 1000
+
+
+def capture_name(name: str | None) -> str | None:
+    r"""The name with bytes that are not UTF-8 as `\xNN`: file names may have them (PEP 383), Arrow strings may not."""
+    return None if name is None else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _kinds(problems: Iterable[Problem]) -> list[str]:
+    return sorted({problem.kind for problem in problems})
+
+
+def _value(message: Message | None, field: str) -> Any:
+    return None if message is None or message.body is None else message.body.get(field)
+
+
+def exchange_row(
+    exchange: Exchange,
+    body_json: Callable[[Message], str | None] | None,
+    *,
+    unnamed_bodies: bool = False,
+    more: Iterable[Problem] = (),
+    headers: bool = False,
+) -> dict[str, Any]:
+    """One row of `exchanges`, values by column in the order of its staged schema.
+
+    `body_json` renders a message's body as in the JSON lines, or returns None if it is not wanted; with None both body
+    columns are null. Packet, time and API are those of the request; for an orphan response, its own. `unnamed_bodies`:
+    the bodies hold topic ids without a name. `more`: problems of its messages that were found later. `headers`: columns
+    from bodies are null, whether or not bodies were read. Raises ValueError for an exchange that has neither request
+    nor response.
+    """
+    request, response = exchange.request, exchange.response
+    seen = request if request is not None else response
+    if seen is None:
+        raise ValueError("an exchange without request and response")
+    if headers:
+        request, response = _without_body(request), _without_body(response)
+    decoded = response is not None and response.body is not None
+    errors = () if response is None else response.errors
+    client, broker = seen.client, seen.broker
+    problems = [*exchange.problems, *(request.problems if request else ()), *(response.problems if response else ())]
+    problems += more
+    named = mentions(request, response)
+    sender, wait, reason = UNKNOWN if headers else asked_wait(exchange)
+    behind, muted = exchange.behind_ns, exchange.muted_ns
+    throttle, acks = _value(response, "throttle_time_ms"), _value(request, "acks")
+    return {
+        "capture": capture_name(seen.capture),
+        "connection_id": exchange.connection_id,
+        "exchange_id": exchange.exchange_id,
+        "time": microseconds(seen.time_ns),
+        "time_ns": seen.time_ns,
+        "client_ip": None if client is None else client.address,
+        "client_port": None if client is None else client.port,
+        "broker_ip": None if broker is None else broker.address,
+        "broker_port": None if broker is None else broker.port,
+        "broker_id": exchange.broker_id,
+        "api_key": seen.api_key,
+        "api": seen.api,
+        "api_version": seen.api_version,
+        "correlation_id": seen.correlation_id,
+        "client_id": text(seen.client_id),
+        "software_name": exchange.software_name or _software(request, 0),
+        "software_version": exchange.software_version or _software(request, 1),
+        "status": exchange.status,
+        "request_size": None if request is None else request.size,
+        "response_size": None if response is None else response.size,
+        "latency_us": microseconds(exchange.latency_ns),
+        "duration_us": microseconds(exchange.duration_ns),
+        "throttle_time_ms": throttle if isinstance(throttle, int) else None,
+        "error_code": errors[0].code if errors else (0 if decoded else None),
+        "error": errors[0].name if errors else None,
+        "error_count": len(errors) if decoded else None,
+        "group_id": only(named.groups),
+        "member_id": _member_id(request, response),
+        "transactional_id": only(named.transactions),
+        "acks": acks if isinstance(acks, int) else None,
+        "record_count": record_count(named),
+        "topics": list(named.topics),
+        "partitions": [msgspec.structs.asdict(facts) for facts in named.partitions.values()],
+        "request_body": _body(request, body_json),
+        "response_body": _body(response, body_json),
+        "problems": _kinds(problems) if problems else [],
+        "retransmits": exchange.retransmits,
+        "sender": sender,
+        # Nearly always 0.
+        "behind_us": None if headers else behind // 1000 if behind else behind,
+        "muted_us": None if headers else muted // 1000 if muted else muted,
+        "wait_us": wait,
+        "waits_for": reason,
+        "_pending": _pending(named, unnamed_bodies and body_json is not None, request, response),
+    }
+
+
+def _without_body(message: Message | None) -> Message | None:
+    if message is None or message.body is None:
+        return message
+    return msgspec.structs.replace(message, body=None, errors=())
+
+
+def _pending(named: Mentions, bodies: bool, request: Message | None, response: Message | None) -> bytes | None:
+    session = None if request is None or request.api_key != FETCH else session_step(request, response)
+    if session is None and not named.unnamed and not bodies:
+        return None
+    return msgspec.msgpack.encode(Pending(named.unnamed, bodies, session))
+
+
+def session_step(request: Message, response: Message | None) -> SessionStep | None:
+    """The effect of a Fetch on its fetch session; None if it has no session."""
+    body = request.body or {}
+    number, epoch = body.get("session_id"), body.get("session_epoch")
+    if not isinstance(number, int) or not isinstance(epoch, int) or (number == 0 and epoch == FINAL_EPOCH):
+        return None
+    answer = None if response is None else response.body
+    answer_number = None if answer is None else answer.get("session_id")
+    error = 0 if answer is None else answer.get("error_code") or 0
+    if not isinstance(answer_number, int):
+        answer_number = None
+    step = SessionStep(
+        number, epoch, False, {}, {}, None if response is None else response.time_ns, answer_number, error
+    )
+    if epoch == INITIAL_EPOCH and (error or not answer_number):
+        # Its only effect is the end of the session that it may have had.
+        return step if number else None
+    if epoch != FINAL_EPOCH:
+        step.by_id = _listed(body.get("topics"), step.added)
+        step.by_id = _listed(body.get("forgotten_topics_data"), step.forgotten) or step.by_id
+    return step
+
+
+def _listed(topics: object, into: dict[str, list[int]]) -> bool:
+    """Add the partitions of a request's array by topic; returns whether topics are given by their ids."""
+    by_id = False
+    for item in topics if isinstance(topics, list) else ():
+        topic = item.get("topic_id")
+        if topic is None:
+            topic = item.get("topic")
+        else:
+            by_id = True
+        numbers = item.get("partitions")
+        if isinstance(topic, str) and isinstance(numbers, list):
+            found = into.setdefault(topic, [])
+            for one in numbers:
+                number = one.get("partition") if isinstance(one, dict) else one
+                if isinstance(number, int):
+                    found.append(number)
+    return by_id
+
+
+def _software(request: Message | None, which: Literal[0, 1]) -> str | None:
+    """Name or version of the client software, from a request that has it; `kafkasniff.enrich` adds it to others."""
+    fields = None if request is None else client_software(request.api_key)
+    return None if fields is None else text(_value(request, fields[which]))
+
+
+def _member_id(request: Message | None, response: Message | None) -> str | None:
+    # A member that joins for the first time sends "" and receives its id; LeaveGroup has a list of members as of v3.
+    members = _value(request, "members")
+    if isinstance(members, list) and len(members) == 1 and isinstance(members[0], dict):
+        asked = text(members[0].get("member_id"))
+    else:
+        asked = text(_value(request, "member_id"))
+    return asked or text(_value(response, "member_id")) or asked
+
+
+def _body(message: Message | None, body_json: Callable[[Message], str | None] | None) -> str | None:
+    if message is None or message.body is None or body_json is None:
+        return None
+    return body_json(message)
+
+
+class ExchangeRows:
+    """Rows of `exchanges` that wait to become a record batch; `size` shows when it is time."""
+
+    def __init__(self, body_json: Callable[[Message], str | None] | None, *, headers: bool = False) -> None:
+        self._body_json = body_json
+        self._headers = headers
+        self._rows: list[tuple[Any, ...]] = []
+        self.size = 0
+        """Estimated bytes of the waiting rows: columns without a bound are counted, the rest is a constant."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def append(self, exchange: Exchange, *, unnamed_bodies: bool = False, more: Iterable[Problem] = ()) -> None:
+        """Add the row of one exchange; arguments as for `exchange_row`. Hot."""
+        row = exchange_row(exchange, self._body_json, unnamed_bodies=unnamed_bodies, more=more, headers=self._headers)
+        self._rows.append(tuple(row.values()))
+        self.size += ROW_BYTES + PARTITION_BYTES * (len(row["topics"]) + len(row["partitions"]))
+        for name in _LONG:
+            value = row[name]
+            if value is not None:
+                self.size += len(value)
+
+    def take(self) -> pa.RecordBatch:
+        """Return the waiting rows as one record batch of the staged schema and forget them."""
+        schema = STAGED["exchanges"]
+        columns: Iterable[Iterable[Any]] = zip(*self._rows, strict=True) if self._rows else ([] for _ in schema)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        self._rows = []
+        self.size = 0
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+_LONG: Final = ("request_body", "response_body", "client_id", "group_id", "member_id", "transactional_id", "_pending")
+"""Columns whose values are bounded only by the size of a message."""

@@ -1,0 +1,33 @@
+"""Names of the files of an export, relative to its folder. A manifest with any other name is rejected."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kafkasniff.tables.rows.schemas import TABLE_NAMES
+
+__all__ = ["is_date", "is_state_file", "is_table_file"]
+
+_DATE: Final = r"\d{4}-\d{2}-\d{2}"
+_IS_DATE: Final = re.compile(_DATE, re.ASCII)
+_TABLE_FILE: Final = re.compile(
+    rf"({'|'.join(TABLE_NAMES)})/date={_DATE}/part-[A-Za-z0-9_-]{{1,200}}\.parquet", re.ASCII
+)
+_STATE_FILE: Final = re.compile(r"state/run-\d{5,12}\.state", re.ASCII)
+
+
+def is_date(name: str) -> bool:
+    """Whether this is a date as in names of folders: YYYY-MM-DD."""
+    return _IS_DATE.fullmatch(name) is not None
+
+
+def is_table_file(path: str, table: str) -> bool:
+    """Whether this is `TABLE/date=YYYY-MM-DD/part-….parquet` of a table."""
+    found = _TABLE_FILE.fullmatch(path)
+    return found is not None and found[1] == table
+
+
+def is_state_file(path: str) -> bool:
+    """Whether this is `state/run-NNNNN.state`."""
+    return _STATE_FILE.fullmatch(path) is not None

@@ -1,0 +1,158 @@
+"""Fetch sessions over rows: the topics of a Fetch in a session, from all earlier steps of the session.
+
+A session belongs to its broker, and its steps may come over several connections. They have to be processed broker by
+broker, in the order of the requests (`Sessions`). Code that makes rows in another order looks the results up
+(`HeldSessions`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from kafkasniff.enrich.sessions import FetchSessions
+from kafkasniff.enrich.tellings import BEFORE
+from kafkasniff.model import Endpoint
+from kafkasniff.tables.rows.staged import SessionStep
+
+__all__ = ["ExchangeKey", "Held", "HeldSessions", "SessionSource", "Sessions", "encode_held"]
+
+MAX_ANSWERS: Final = 1 << 16
+"""Responses that wait for their time while requests are processed; the earliest is taken first."""
+
+ExchangeKey = tuple[int, int]
+"""`connection_id` and `exchange_id`."""
+
+
+class Held(NamedTuple):
+    """The content of a session that applies to a request."""
+
+    topics: tuple[str, ...]
+    """The same object until the content changes."""
+    by_id: bool
+    """Topics are given by ids instead of names."""
+    partitions: int
+    unnamed: int | None
+    """Number of topics, if they are too many to be listed: then `topics` is empty."""
+
+
+class SessionSource(Protocol):
+    """Source of the content of sessions."""
+
+    def held(self, key: ExchangeKey, broker: Endpoint, time_ns: int | None, step: SessionStep) -> Held | None:
+        """The session content that applies to a Fetch exchange; None if it has no known session."""
+
+    def answer(self) -> None:
+        """Called after the last row."""
+
+
+class _AsTheyAre:
+    """Topics under the names or ids that the session uses."""
+
+    topics_told = 0
+
+    @staticmethod
+    def topic(topic_id: Any) -> str | None:
+        return str(topic_id)
+
+
+class Sessions:
+    """Fetch sessions over rows that come in the order of their requests; a state may hold them."""
+
+    def __init__(self) -> None:
+        self._sessions = FetchSessions()
+        self._answers: list[tuple[int, int, Endpoint, int | None, int]] = []
+        """Pending responses, as a heap: (time, number of the exchange, broker, session, error)."""
+        self._number = 0
+
+    def held(self, key: ExchangeKey, broker: Endpoint, time_ns: int | None, step: SessionStep) -> Held | None:
+        """See `SessionSource`."""
+        del key
+        return self.step(broker, time_ns, step)
+
+    def step(self, broker: Endpoint, time_ns: int | None, step: SessionStep) -> Held | None:
+        """Process a Fetch exchange; returns the session content that applies to it, if any."""
+        now = BEFORE if time_ns is None else time_ns
+        self.answer(now)
+        self._number += 1
+        body = {
+            "session_id": step.number,
+            "session_epoch": step.epoch,
+            "topics": _as_topics(step.added, step.by_id),
+            "forgotten_topics_data": _as_topics(step.forgotten, step.by_id),
+        }
+        session = self._sessions.request(broker, self._number, body)
+        told = None
+        if session is not None:
+            told = Held(session.names(_AS_THEY_ARE), session.by_id, session.partitions, session.unnamed)
+        if step.answer_number is not None:
+            at = now if step.answer_ns is None else step.answer_ns
+            heapq.heappush(self._answers, (at, self._number, broker, step.answer_number, step.answer_error))
+            if len(self._answers) > MAX_ANSWERS:
+                self._answered(heapq.heappop(self._answers))
+        return told
+
+    def answer(self, until: int | None = None) -> None:
+        """Take the responses up to a time; None: all. See `SessionSource`."""
+        while self._answers and (until is None or self._answers[0][0] <= until):
+            self._answered(heapq.heappop(self._answers))
+
+    def of(self, brokers: Container[Endpoint | None]) -> Sessions:
+        """The state of some brokers' sessions after all responses."""
+        found = Sessions()
+        found._sessions = self._sessions.of(brokers)
+        return found
+
+    def replace(self, brokers: Container[Endpoint | None], others: Sessions) -> None:
+        """Replace some brokers' sessions by those of another process."""
+        self._sessions.replace(brokers, others._sessions)
+
+    def _answered(self, answer: tuple[int, int, Endpoint, int | None, int]) -> None:
+        _, number, broker, session_id, error = answer
+        self._sessions.response(broker, number, {"session_id": session_id, "error_code": error})
+
+
+_AS_THEY_ARE: Final = _AsTheyAre()
+
+
+def _as_topics(topics: dict[str, list[int]], by_id: bool) -> list[dict[str, Any]]:
+    key = "topic_id" if by_id else "topic"
+    return [{key: topic, "partitions": numbers} for topic, numbers in topics.items()]
+
+
+class HeldSessions:
+    """Content of sessions, computed before and looked up by exchange."""
+
+    def __init__(self) -> None:
+        self._found: dict[ExchangeKey, bytes] = {}
+        self._read = lru_cache(maxsize=1024)(_read_held)
+
+    def add(self, key: ExchangeKey, data: bytes) -> None:
+        """Add the output of `encode_held`."""
+        self._found[key] = data
+
+    def held(self, key: ExchangeKey, broker: Endpoint, time_ns: int | None, step: SessionStep) -> Held | None:
+        """See `SessionSource`."""
+        del broker, time_ns, step
+        data = self._found.get(key)
+        return None if data is None else self._read(data)
+
+    def answer(self) -> None:
+        """See `SessionSource`."""
+
+
+_HELD: Final = msgspec.msgpack.Decoder(tuple[tuple[str, ...], bool, int, int | None])
+
+
+def encode_held(held: Held) -> bytes:
+    """Encode as bytes; equal content gives equal bytes."""
+    return msgspec.msgpack.encode(held)
+
+
+def _read_held(data: bytes) -> Held:
+    # The same object for the same bytes: rows of a session share its list of topics.
+    return Held(*_HELD.decode(data))

@@ -1,0 +1,164 @@
+"""PacketBatch: packets as columns over one buffer, passed from capture to reassembly."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.model import Problem
+from kafkasniff.tcp.segments import NO_TIME
+
+__all__ = ["ACK", "COLUMNS", "FIN", "NO_TIME", "PSH", "RST", "SYN", "Note", "PacketBatch"]
+
+FIN: Final = 0x01
+SYN: Final = 0x02
+RST: Final = 0x04
+PSH: Final = 0x08
+ACK: Final = 0x10
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something in a capture that is not a TCP packet, with its place in capture order."""
+
+    order: int
+    """It precedes the first packet whose `order` is not lower."""
+    value: Problem | tuple[str, str] | bytes
+    """A `Problem` of the capture; an (address, name) pair of a name record; a block of decryption secrets."""
+
+
+COLUMNS: Final = {
+    "order": np.int64,
+    "capture": np.int32,
+    "number": np.int64,
+    "time_ns": np.int64,
+    "src_hi": np.uint64,
+    "src_lo": np.uint64,
+    "dst_hi": np.uint64,
+    "dst_lo": np.uint64,
+    "src_port": np.uint16,
+    "dst_port": np.uint16,
+    "seq": np.uint32,
+    "ack": np.uint32,
+    "flags": np.uint8,
+    "window": np.uint16,
+    "offset": np.int64,
+    "length": np.int32,
+    "wire_length": np.int32,
+    "ident": np.uint32,
+}
+
+
+class PacketBatch:
+    """TCP packets in capture order, one row each; packets of other protocols are only counted.
+
+    Columns (NumPy arrays of one length):
+
+    - `order`: ordinal in capture order over all packets of the run, TCP or not; strictly increasing over all batches
+    - `capture`: index into the run's list of captures; `number`: 1-based packet number in that capture
+    - `time_ns`: nanoseconds since the epoch, or NO_TIME
+    - `src_hi`, `src_lo`, `dst_hi`, `dst_lo`: addresses as two big-endian 64-bit halves, IPv4 in its IPv4-mapped
+      IPv6 form (hi 0, lo 0x0000ffff_aabbccdd); `src_port`, `dst_port`
+    - `seq`, `ack`, `flags` (low eight TCP flags), `window` (as on the wire, not scaled)
+    - `offset`, `length`: the captured payload is `buffer[offset:offset + length]`
+    - `wire_length`: payload bytes on the wire; larger than `length` if the snap length truncated the packet
+    - `ident`: (IPv4 identification, else low bits of the IPv6 flow label) << 16 | TCP checksum: distinguishes a packet
+      that was captured twice from a retransmission
+    """
+
+    __slots__ = (*COLUMNS, "buffer", "captures", "clock", "end_clock", "end_order", "notes", "packets", "ticks")
+
+    order: NDArray[np.int64]
+    capture: NDArray[np.int32]
+    number: NDArray[np.int64]
+    time_ns: NDArray[np.int64]
+    src_hi: NDArray[np.uint64]
+    src_lo: NDArray[np.uint64]
+    dst_hi: NDArray[np.uint64]
+    dst_lo: NDArray[np.uint64]
+    src_port: NDArray[np.uint16]
+    dst_port: NDArray[np.uint16]
+    seq: NDArray[np.uint32]
+    ack: NDArray[np.uint32]
+    flags: NDArray[np.uint8]
+    window: NDArray[np.uint16]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int32]
+    wire_length: NDArray[np.int32]
+    ident: NDArray[np.uint32]
+    buffer: bytes
+    captures: tuple[str, ...]
+    """Names of the run's captures, by index."""
+    clock: NDArray[np.int64] | None
+    """The packet clock at each row, which is the highest time so far of any packet of the run; None: computed from the
+    times of these packets."""
+    end_clock: int
+    """The packet clock after the last packet that this batch covers; NO_TIME: that of its last row."""
+    end_order: int
+    """One past the order of the last packet that this batch covers (TCP or not)."""
+    packets: int
+    """Packets that this batch covers, TCP or not."""
+    notes: list[Note]
+    ticks: tuple[NDArray[np.int64], NDArray[np.int64]] | None
+    """If the batch is a share of another (shards.py): order and packet clock of all rows of that one. Silent
+    connections end at the first packet of any connection, so every share needs these."""
+
+    def __init__(
+        self,
+        columns: dict[str, NDArray[Any]],
+        buffer: bytes,
+        *,
+        captures: tuple[str, ...] = (),
+        clock: NDArray[np.int64] | None = None,
+        end_clock: int = NO_TIME,
+        end_order: int,
+        packets: int,
+        notes: list[Note] | None = None,
+        ticks: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> None:
+        for name, dtype in COLUMNS.items():
+            setattr(self, name, np.ascontiguousarray(columns[name], dtype=dtype))
+        self.buffer = buffer
+        self.captures = captures
+        self.clock = clock
+        self.end_clock = end_clock
+        self.end_order = end_order
+        self.packets = packets
+        self.notes = notes if notes is not None else []
+        self.ticks = ticks
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def split(self, row: int) -> tuple[Self, Self]:
+        """Cut in two before `row`: [0, row) and [row, len); notes and counts are assigned by their order."""
+        if row < len(self):
+            border = int(self.order[row])
+        else:
+            border = self.end_order
+        ticks = self.ticks
+        tick = 0 if ticks is None else int(np.searchsorted(ticks[0], border))
+        head = type(self)(
+            {name: getattr(self, name)[:row] for name in COLUMNS},
+            self.buffer,
+            captures=self.captures,
+            clock=None if self.clock is None else self.clock[:row],
+            end_order=border,
+            packets=row,
+            notes=[note for note in self.notes if note.order < border],
+            ticks=None if ticks is None else (ticks[0][:tick], ticks[1][:tick]),
+        )
+        tail = type(self)(
+            {name: getattr(self, name)[row:] for name in COLUMNS},
+            self.buffer,
+            captures=self.captures,
+            clock=None if self.clock is None else self.clock[row:],
+            end_clock=self.end_clock,
+            end_order=self.end_order,
+            packets=self.packets - row,
+            notes=[note for note in self.notes if note.order >= border],
+            ticks=None if ticks is None else (ticks[0][tick:], ticks[1][tick:]),
+        )
+        return head, tail

@@ -1,0 +1,199 @@
+"""Stream bytes: the output of reassembly and the input of framing, for one connection at a time.
+
+The bytes of a stream come as `Run`s: segments in stream order without holes. Everything else is a separate event
+(`Gap`, `Closed` …). Every item has the `order` of the packet at which it became known, so that the two streams of a
+connection, and different connections, can be merged back into capture order.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = [
+    "NO_TIME",
+    "PACKET_NUMBER",
+    "PACKET_SHIFT",
+    "Closed",
+    "Gap",
+    "Hole",
+    "Item",
+    "Late",
+    "Rejected",
+    "Retransmit",
+    "Run",
+    "Started",
+    "Stretch",
+    "TcpProblem",
+    "Wrapped",
+]
+
+NO_TIME: Final = -(2**63)
+"""`time_ns` of a packet without a time in its capture (pcapng simple packet blocks)."""
+
+PACKET_SHIFT: Final = 40
+"""Packet numbers travel as `capture index << 40 | number in that capture`, so that they compare in capture order."""
+
+PACKET_NUMBER: Final = (1 << PACKET_SHIFT) - 1
+"""Mask of the number within its capture."""
+
+
+class Run:
+    """Consecutive segments [first, last) of one stream, without a hole between them.
+
+    The lists are indexed by segment and may be longer than the run (a batch shares one set of lists among its runs):
+
+    - `offset`, `length`: the segment's bytes are `buffer[offset:offset + length]`
+    - `end`: running sum of the lengths, so that positions within the run can be looked up by bisection
+    - `packet`: the packet that delivered the segment (see PACKET_SHIFT); `time`: that packet's time_ns
+    - `order`: order of the packet that made the segment contiguous with the previous bytes; `released`: its time_ns.
+      Differs from the delivering packet if segments were held back. Never decreases within a run.
+      After a gap there is no such packet: there `order` is that of the packet at which the gap was declared, and
+      `released` the time at which all bytes from the gap up to here were present
+    """
+
+    __slots__ = ("buffer", "end", "first", "last", "length", "offset", "order", "packet", "released", "time")
+
+    def __init__(  # noqa: PLR0917 (made in the hot path, where keywords cost)
+        self,
+        buffer: bytes,
+        offset: list[int],
+        length: list[int],
+        end: list[int],
+        packet: list[int],
+        time: list[int],
+        order: list[int],
+        released: list[int],
+        first: int,
+        last: int,
+    ) -> None:
+        self.buffer = buffer
+        self.offset = offset
+        self.length = length
+        self.end = end
+        self.packet = packet
+        self.time = time
+        self.order = order
+        self.released = released
+        self.first = first
+        self.last = last
+
+
+class Stretch(msgspec.Struct, gc=False):
+    """A stretch of a connection during which neither stream had a hole: at most one run for each direction (0, 1)."""
+
+    runs: tuple[Run | None, Run | None]
+
+
+class Started(msgspec.Struct, frozen=True, gc=False):
+    """The SYN of a stream was seen: the first delivered byte is its first one."""
+
+    order: int
+    direction: int
+    client: bool
+    """The side that sends this stream opened the connection."""
+
+
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """Bytes missing in the stream of `direction`, before its next run."""
+
+    order: int
+    direction: int
+    size: int
+    packet: int
+    """The packet at which the gap was declared."""
+    time_ns: int
+    snapped: bool = False
+    """The bytes were on the wire, but the snap length of the capture cut them off."""
+    resumed_ns: int = NO_TIME
+    """time_ns of the packet that delivered the bytes after the gap (snapped: of the truncated segment)."""
+    exact: bool = True
+    """Exactly `size` bytes are missing before the next run; False: an unknown number (of clear bytes, if the missing
+    bytes were encrypted)."""
+    unheard: bool = False
+    """No packet of the stream's sender was captured: the bytes are those that its peer acknowledged."""
+
+
+class Late(msgspec.Struct, frozen=True, gc=False):
+    """A segment of the stream of `direction` whose bytes counted as missing: they lie within an earlier gap."""
+
+    order: int
+    direction: int
+    data: bytes
+    packet: int
+    time_ns: int
+
+
+class Hole(msgspec.Struct, frozen=True, gc=False):
+    """From here on segments of the stream of `direction` are held back after a hole; with `open` False no longer.
+
+    A hole is not a gap yet: the packet with its bytes may arrive. Several consecutive holes count as one.
+    """
+
+    order: int
+    direction: int
+    open: bool
+
+
+class Retransmit(msgspec.Struct, frozen=True, gc=False):
+    """A segment that repeats bytes of the stream of `direction`."""
+
+    order: int
+    direction: int
+
+
+class TcpProblem(msgspec.Struct, frozen=True, gc=False):
+    """A noteworthy observation about the TCP connection."""
+
+    order: int
+    direction: int
+    kind: str
+    detail: str
+    packet: int
+    time_ns: int
+    bytes: int | None = None
+
+
+class Wrapped(msgspec.Struct, frozen=True, gc=False):
+    """Bytes of the stream of `direction` that a layer in between removed; negative: that it delivers later."""
+
+    direction: int
+    size: int
+
+
+class Rejected(msgspec.Struct, frozen=True, gc=False):
+    """A layer in between cannot read the rest of the connection."""
+
+    order: int
+    direction: int
+    kind: str
+    detail: str
+    packet: int
+    time_ns: int
+    likely: bool
+    """It may well be Kafka that could not be decoded."""
+
+
+class Closed(msgspec.Struct, frozen=True, gc=False):
+    """The end of the connection; nothing follows."""
+
+    order: int
+    reason: Literal["fin", "rst", "reused", "idle", "end"]
+    """fin, rst: closed on the wire; reused: a new connection took its 4-tuple; idle: silent for too long; end: the
+    capture ended."""
+    packet: int
+    time_ns: int
+    packets: int = 0
+    """Packets of either direction that belong to the connection."""
+    by: int | None = None
+    """Direction of the stream with the first accepted FIN or RST."""
+    by_ns: int = NO_TIME
+    """time_ns of that packet."""
+    repeated: tuple[int, int] = (0, 0)
+    """Captured bytes that each stream already had: retransmitted, or in a packet that was captured twice."""
+    ignored: tuple[int, int] = (0, 0)
+    """Captured bytes that are not part of each stream: outside its window, after its end, before its first byte."""
+
+
+Item = Stretch | Started | Gap | Late | Hole | Retransmit | TcpProblem | Wrapped | Rejected | Closed

@@ -1,0 +1,1 @@
+"""Text for people: times, escaped bytes, colours."""

@@ -1,0 +1,168 @@
+"""Escaping of wire text: nothing that a peer sent reaches a terminal except as visible characters.
+
+Terminal escapes, control characters, bidirectional overrides (CVE-2021-42574), invisible and unassigned characters
+become backslash escapes; so does the backslash, which keeps the result unambiguous. There is no markup to escape: the
+text sink writes plain strings with its own colour codes around them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+__all__ = ["WORDS", "WORD_WIDTH", "cut", "display_width", "printable", "visible_json", "word"]
+
+WORD_WIDTH: Final = 64
+"""Maximum length of a name (topic, group, client id …) in a line; Kafka's topic names have at most 249 characters."""
+KEPT_WORDS: Final = 8192
+"""Maximum number of cached words; at the limit the cache is cleared."""
+KEPT_ESCAPES: Final = 4096
+"""Maximum number of cached characters; at the limit the cache is cleared."""
+KEPT_LENGTH: Final = 256
+"""Maximum length of a cached name: topics and groups are shorter; longer names are escaped each time."""
+
+# Invisible, yet `str.isprintable` accepts them (Unicode's Default_Ignorable_Code_Point of categories Lo and Mn, and the
+# blank Braille pattern): two different names would look the same.
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+# JSON escapes only the control characters of ASCII. Its strings may contain DEL, those of ISO 6429 (U+009B begins a
+# sequence like ESC [), formats and directions (categories Cf, Zl, Zp) unescaped.
+_ACTING: Final = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001-\U000e007f]"
+)
+# Characters that end a name in a line; a name that contains one of these is quoted.
+_SEPARATOR: Final = re.compile("[\\s,;=\"'()\\[\\]{}…·]")
+
+
+# Characters with other escapes in Python.
+_BLANKS: Final = re.compile("[\t\n\r]")
+_LONGEST_ESCAPE: Final = len("\\U00000000")
+
+
+def _escape(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        # A byte that is not UTF-8 (PEP 383), from `printable(bytes)` or from a file name.
+        return f"\\x{code - 0xDC00:02x}"
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+class _Escapes(dict[int, str]):
+    """Code point → its displayed form, computed on first use. Bounded in number."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if not (character.isprintable() and character != "\\" and _INVISIBLE.match(character) is None):
+            character = _escape(character)
+        if len(self) >= KEPT_ESCAPES:
+            self.clear()
+        self[code] = character
+        return character
+
+
+_ESCAPES: Final = _Escapes()
+
+
+def printable(value: str | bytes, *, backslashes: bool = True) -> str:
+    r"""`value` with everything not plainly visible as `\xNN`, `\uNNNN` or `\UNNNNNNNN`; bytes are decoded as UTF-8.
+
+    `backslashes` False keeps backslashes, for whole lines, whose names may be escaped already: then escaping again
+    changes nothing.
+    """
+    text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    if not backslashes:
+        return "\\".join(map(printable, text.split("\\")))
+    if text.isascii():
+        if text.isprintable() and "\\" not in text:
+            return text
+    elif text.isprintable() and "\\" not in text and _INVISIBLE.search(text) is None:
+        return text
+    if text.isascii() and _BLANKS.search(text) is None:
+        # Python's own escapes are the same here, some hundred times as fast: payload may be zeros.
+        return text.encode("unicode_escape").decode("ascii")
+    return text.translate(_ESCAPES)
+
+
+def visible_json(data: bytes) -> bytes:
+    r"""Equivalent JSON for a terminal: characters that would act there, or be invisible, as `\uNNNN`."""
+    text = data.decode()
+    if _ACTING.search(text) is None:
+        return data
+    return _ACTING.sub(lambda found: _json_escape(ord(found[0])), text).encode()
+
+
+def _json_escape(code: int) -> str:
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    # A surrogate pair (RFC 8259, section 7).
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` characters of escaped `text`, with the number of those omitted: `abc… +17`."""
+    if len(text) <= width:
+        return text
+    return f"{text[:width]}… +{len(text) - width}"
+
+
+def _word(value: str | bytes, width: int) -> str:
+    # Cut before escaping, so that a megabyte of control characters costs nothing, and again afterwards: no name may be
+    # wider than `width`, or one hostile client id would widen its column permanently.
+    kept = value[:width]
+    text = printable(kept)
+    while len(text) > width:
+        # These can be dropped at once: none was longer than this when escaped.
+        kept = kept[: -max((len(text) - width) // _LONGEST_ESCAPE, 1)]
+        text = printable(kept)
+    rest = len(value) - len(kept)
+    if not text or _SEPARATOR.search(text):
+        text = '"' + text.replace('"', '\\"') + '"'
+    return f"{text}… +{rest}" if rest else text
+
+
+class _Words(dict[str | bytes, str]):
+    """String from the wire → its `word`, computed on first use; TypeError for anything but strings.
+
+    A dict, since a hit takes half the time of `lru_cache`. Bounded in number and in the length of each.
+    """
+
+    def __missing__(self, name: str | bytes) -> str:
+        text = _word(name, WORD_WIDTH)
+        if len(name) <= KEPT_LENGTH:
+            if len(self) >= KEPT_WORDS:
+                self.clear()
+            self[name] = text
+        return text
+
+
+WORDS: Final = _Words()
+"""For hot callers: `WORDS[name]` is `word(name)`."""
+
+
+def word(value: object, width: int = WORD_WIDTH) -> str:
+    """A name from the wire as one word of a line: escaped, quoted if it has separators or is empty, cut at `width`."""
+    if type(value) is str or isinstance(value, str | bytes):  # the first test is the fast one
+        return WORDS[value] if width == WORD_WIDTH else _word(value, width)
+    if value is None:
+        return "null"
+    if isinstance(value, dict) and "redacted" in value:
+        return f"[{value['redacted']} bytes redacted]"
+    return printable(str(value))
+
+
+def display_width(text: str) -> int:
+    """Terminal columns of escaped text: two per wide East Asian character, none per combining mark."""
+    if text.isascii() or text.replace("…", "").isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )

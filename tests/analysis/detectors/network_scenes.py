@@ -1,0 +1,650 @@
+"""Scenes for the tests of detectors: trouble between clients and brokers, and harmless look-alikes."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.analysis.detectors.scenes import heartbeat, produce, records
+from tests.analysis.detectors.talks import SECOND, Talk
+from tests.craft.conversation import Conversation, Side
+from tests.craft.packet import ACK, RST, SYN
+from tests.craft.samples import BROKER
+from tests.tls.endpoints import Flight, Pair
+
+OTHER = ("10.0.0.10", 9092)
+SECURE = ("10.0.0.9", 9093)
+TOPICS = {"topics": [{"name": "orders"}]}
+
+
+def advertised(*brokers: tuple[str, int]) -> dict[str, Any]:
+    """A Metadata response that names brokers."""
+    return {"brokers": [{"node_id": number, "host": host, "port": port} for number, (host, port) in enumerate(brokers)]}
+
+
+def asking(
+    brokers: Sequence[tuple[str, int]], times: int = 4, *, address: str = "10.0.0.5", port: int = 51_334
+) -> Talk:
+    """A client that asks for metadata several times."""
+    talk = Talk(address, port)
+    heartbeat(talk)
+    for _ in range(times):
+        talk.ask("Metadata", 1, TOPICS, advertised(*brokers), then=1)
+    return talk
+
+
+class Attempt(Conversation):
+    """A connection attempt that fails."""
+
+    def __init__(
+        self, number: float, *, refused: bool, broker: tuple[str, int] = OTHER, address: str = "10.0.0.5"
+    ) -> None:
+        super().__init__((address, 52_000 + round(number * 10)), broker)
+        self.wait(round(number * SECOND))
+        syn = self._add("client", SYN)
+        if refused:
+            self._seen["broker"] = self._next["client"]
+            self._add("broker", RST | ACK)
+        else:
+            self.wait(SECOND)
+            self.packets.append(syn.but(time_ns=self.time_ns, ident=999))
+
+
+def refused() -> list[Conversation]:
+    """The client learns of two brokers: it connects to one and is refused three times by the other."""
+    talk = asking([BROKER, OTHER], 1)
+    produce(talk, records())
+    return [talk.ended(), *(Attempt(number, refused=True) for number in range(3))]
+
+
+def unanswered() -> list[Conversation]:
+    return [asking([OTHER], 1).ended(), Attempt(1, refused=False), Attempt(3, refused=False)]
+
+
+def refused_at_first() -> list[Conversation]:
+    """The broker was starting, and the client connects a little later.
+
+    An endpoint that no broker advertises refuses, too.
+    """
+    late = Talk(port=51_400, after=9, broker=OTHER)
+    produce(late, records())
+    elsewhere = Attempt(7, refused=True, broker=("10.0.0.77", 80))
+    return [asking([BROKER, OTHER], 1).ended(), Attempt(1, refused=True), elsewhere, late.ended()]
+
+
+# -- brokers that disappear
+
+
+def working(address: str, port: int, *, after: float = 0, seconds: float = 5) -> Talk:
+    """A client that speaks Kafka for some seconds."""
+    talk = Talk(address, port, after=after)
+    heartbeat(talk, then=seconds / 2)
+    heartbeat(talk, then=seconds / 2)
+    return talk
+
+
+def dying(*, back: bool) -> list[Conversation]:
+    """Three clients lose their broker at once and are refused while they retry."""
+    talks: list[Conversation] = []
+    for number in range(3):
+        talk = working(f"10.0.0.{5 + number}", 51_000 + number, seconds=5 + number / 10)
+        talk.reset()
+        talks.append(talk)
+    talks += [Attempt(number, refused=True, broker=BROKER) for number in (6, 7, 8)]
+    talks.append(Attempt(6.5, refused=False, broker=BROKER, address="10.0.0.6"))
+    if back:
+        talks += [working(f"10.0.0.{5 + number}", 53_000 + number, after=12 + number).ended() for number in range(3)]
+    return talks
+
+
+def killed() -> list[Conversation]:
+    return dying(back=False)
+
+
+def restarted() -> list[Conversation]:
+    return dying(back=True)
+
+
+def restarted_unseen() -> list[Conversation]:
+    """All connections close at the same moment. The clients reconnect later, and none is refused."""
+    talks: list[Conversation] = []
+    for number in range(3):
+        talk = working(f"10.0.0.{5 + number}", 51_000 + number, seconds=5 + number / 10)
+        talk.close("broker")
+        talks += [talk, working(f"10.0.0.{5 + number}", 53_000 + number, after=9).ended()]
+    return talks
+
+
+def not_up_yet() -> list[Conversation]:
+    """The client started before the broker."""
+    return [Attempt(1, refused=True, broker=BROKER), working("10.0.0.5", 53_000, after=3).ended()]
+
+
+def clock(*said: Sequence[int], leaders: Sequence[int] = (0, 0)) -> Talk:
+    """A client of another broker that requests metadata every second and is given these brokers, with BROKER as 0."""
+    talk = Talk("10.0.0.9", 50_500, broker=OTHER)
+    for nodes in said:
+        brokers = [{"node_id": node, "host": (BROKER, OTHER)[node][0], "port": 9092} for node in nodes]
+        led = [node if node in nodes else 1 for node in leaders]
+        partitions = [{"partition_index": number, "leader_id": leader} for number, leader in enumerate(led)]
+        named = {"brokers": brokers, "topics": [{"name": "orders", "partitions": partitions}]}
+        talk.ask("Metadata", 1, TOPICS, named, then=1)
+    return talk.ended()
+
+
+def listed_again() -> list[Conversation]:
+    """No client reconnects, but after twelve seconds the other broker's metadata lists the broker again."""
+    both, one = (0, 1), (1,)
+    return [clock(*([both] * 6), *([one] * 6), both, both), *killed()]
+
+
+def beat(talk: Talk, node: int, epoch: int) -> None:
+    """A broker's heartbeat to its controller."""
+    talk.ask("BrokerHeartbeat", 0, {"broker_id": node, "broker_epoch": epoch}, {}, then=1)
+
+
+def registered_again() -> list[Conversation]:
+    """The controller's listener shows the broker's heartbeats in its first epoch, registration and next epoch."""
+    controller = Talk("10.0.0.9", 50_600, broker=("10.0.0.11", 9093))
+    for _ in range(3):
+        beat(controller, 0, 17)
+    controller.pause(6)
+    listener = {"name": "CLIENT", "host": BROKER[0], "port": BROKER[1], "security_protocol": 0}
+    controller.ask("BrokerRegistration", 0, {"broker_id": 0, "listeners": [listener]}, {"broker_epoch": 40})
+    beat(controller, 0, 40)
+    return [controller.ended(), *killed()]
+
+
+def restarted_by_its_epochs() -> list[Conversation]:
+    controller = Talk("10.0.0.9", 50_600, broker=("10.0.0.11", 9093))
+    for epoch in (17, 17, 17, 17, 17, 40, 40):
+        beat(controller, 2, epoch)
+        if epoch == 17:
+            beat(controller, 1, 16)
+    return [controller.ended()]
+
+
+def restarted_by_its_fetches() -> list[Conversation]:
+    """The same with a replica's fetches, next to a consumer, which has no epoch."""
+    leader, consumer = Talk("10.0.0.10", 50_600), Talk("10.0.0.5", 50_700)
+    for epoch in (17, 17, 17, 40, 40):
+        leader.ask("Fetch", 15, {"replica_state": {"replica_id": 2, "replica_epoch": epoch}}, {}, then=1)
+        consumer.ask("Fetch", 15, {"replica_state": {"replica_id": -1, "replica_epoch": -1}}, {}, then=1)
+    return [leader.ended(), consumer.ended()]
+
+
+def beating() -> list[Conversation]:
+    """Heartbeats of two brokers, each in its epoch."""
+    controller = Talk("10.0.0.9", 50_600, broker=("10.0.0.11", 9093))
+    for _ in range(5):
+        beat(controller, 1, 16)
+        beat(controller, 2, 40)
+    return [controller.ended()]
+
+
+def idle_too_long() -> list[Conversation]:
+    """All clients are silent, and a proxy closes their connections after a minute. They reconnect when they need to."""
+    talks: list[Conversation] = []
+    for number in range(3):
+        talk = Talk(f"10.0.0.{5 + number}", 51_000 + number, after=number / 10)
+        heartbeat(talk, then=60)
+        talk.close("broker")
+        talks += [talk, working(f"10.0.0.{5 + number}", 53_000 + number, after=70).ended()]
+    return talks
+
+
+def leaving() -> list[Conversation]:
+    """Clients finish, and the broker closes idle connections, while another client stays."""
+    talks: list[Conversation] = [working(f"10.0.0.{5 + number}", 51_000 + number).ended() for number in range(3)]
+    for number in range(3):
+        idle = working(f"10.0.0.{5 + number}", 51_100 + number)
+        idle.close("broker")
+        talks.append(idle)
+    return [*talks, working("10.0.0.9", 51_200, seconds=30).ended()]
+
+
+def firewalled() -> list[Conversation]:
+    """One client cannot reach the broker, others connect all the time. One client could never connect."""
+    talks: list[Conversation] = [working("10.0.0.5", 51_000).ended()]
+    talks += [Attempt(number, refused=False, broker=BROKER) for number in (6, 8, 10)]
+    talks += [working("10.0.0.6", 51_100 + number, after=5.5 + 2 * number, seconds=1).ended() for number in range(4)]
+    talks += [Attempt(number, refused=True, broker=BROKER, address="10.0.0.7") for number in (7, 9)]
+    return talks
+
+
+def in_a_container() -> list[Conversation]:
+    return [asking([("localhost", 9092)]).ended()]
+
+
+def unknown_name() -> list[Conversation]:
+    return [asking([("kafka.internal", 9092)]).ended()]
+
+
+def arrived() -> list[Conversation]:
+    """By name: the client went on to produce. By address: it is already connected. Another client asked twice."""
+    named = asking([("kafka.internal", 9092)])
+    produce(named, records())
+    there = asking([BROKER], address="10.0.0.6")
+    twice = asking([("kafka.internal", 9092)], 2, address="10.0.0.7")
+    return [named.ended(), there.ended(), twice.ended()]
+
+
+# -- versions
+
+
+Told = dict[str, Any]
+
+
+def offers(*highest: tuple[tuple[str, int], dict[int, int]], clusters: Sequence[Told] = ()) -> list[Conversation]:
+    """Each broker reports the highest versions of some APIs and, in Metadata (version and body), its cluster."""
+    talks = []
+    for number, (broker, versions) in enumerate(highest):
+        talk = Talk(port=51_000 + number, after=number, broker=broker)
+        keys = [{"api_key": key, "min_version": 0, "max_version": high} for key, high in versions.items()]
+        talk.ask("ApiVersions", 0, {}, {"api_keys": keys})
+        for told in clusters[number : number + 1]:
+            talk.ask("Metadata", told["version"], {"topics": []}, told["body"])
+        talks.append(talk.ended())
+    return talks
+
+
+def _of(cluster_id: str | None, *brokers: tuple[str, int]) -> Told:
+    """A Metadata response; without a cluster id, in the last version before there were any."""
+    listed = [{"node_id": 1 + place, "host": host, "port": port} for place, (host, port) in enumerate(brokers)]
+    body: Told = {"brokers": listed, "topics": []}
+    return (
+        {"version": 1, "body": body}
+        if cluster_id is None
+        else {"version": 2, "body": body | {"cluster_id": cluster_id}}
+    )
+
+
+_DIFFERENT: Final = ((BROKER, {0: 9, 1: 12, 18: 3}), (OTHER, {0: 9, 1: 16, 18: 3, 75: 0}))
+
+
+def upgraded() -> list[Conversation]:
+    """One broker lists both as members of one cluster."""
+    return offers(*_DIFFERENT, clusters=[_of("one", BROKER, OTHER)])
+
+
+def upgraded_without_id() -> list[Conversation]:
+    return offers(*_DIFFERENT, clusters=[_of(None, BROKER, OTHER)])
+
+
+def perhaps_upgraded() -> list[Conversation]:
+    """Nothing shows whether the two brokers belong to one cluster."""
+    return offers(*_DIFFERENT)
+
+
+def of_two_clusters() -> list[Conversation]:
+    """Each is alone in its cluster and has the same number."""
+    return offers(*_DIFFERENT, clusters=[_of("one", BROKER), _of("other", OTHER)])
+
+
+def of_clusters_without_ids() -> list[Conversation]:
+    """Old responses without a cluster id, each listing one broker: two clusters, or two listeners of one."""
+    return offers(*_DIFFERENT, clusters=[_of(None, BROKER), _of(None, OTHER)])
+
+
+def alike() -> list[Conversation]:
+    """Two listeners of one release that differ in an API, and a controller, which does not offer Produce."""
+    same = {0: 9, 1: 12, 18: 3}
+    return offers((BROKER, same), (OTHER, {**same, 64: 0}), (("10.0.0.11", 9093), {1: 16, 18: 4}))
+
+
+# -- connections
+
+
+def short_lived(count: int, seconds: float) -> list[Conversation]:
+    """Open `count` connections, one per second, each for a given time."""
+    talks = []
+    for number in range(count):
+        talk = Talk(port=40_000 + number, after=number)
+        heartbeat(talk, then=seconds)
+        talks.append(talk.ended())
+    return talks
+
+
+def churning() -> list[Conversation]:
+    return short_lived(25, 0.01)
+
+
+def staying() -> list[Conversation]:
+    return short_lived(25, 30)
+
+
+# -- authentication and protocols
+
+
+def wrong_password() -> list[Conversation]:
+    talks = []
+    for number in range(2):
+        talk = Talk(port=51_000 + number, after=number)
+        talk.ask("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}, {"mechanisms": ["SCRAM-SHA-256"]})
+        talk.ask("SaslAuthenticate", 0, {"auth_bytes": b"x"}, {"error_code": 58})
+        talk.close("broker")
+        talks.append(talk)
+    return talks
+
+
+def mechanism_refused(port: int, after: float) -> Talk:
+    talk = Talk(port=port, after=after)
+    talk.ask("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}, {"error_code": 33, "mechanisms": ["PLAIN"]})
+    talk.close("broker")
+    return talk
+
+
+def wrong_mechanism() -> list[Conversation]:
+    return [mechanism_refused(51_000 + number, number) for number in range(2)]
+
+
+def churning_for_a_mechanism() -> list[Conversation]:
+    return [mechanism_refused(40_000 + number, number) for number in range(25)]
+
+
+def right_password() -> list[Conversation]:
+    talk = Talk()
+    talk.ask("SaslHandshake", 1, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+    talk.ask("SaslAuthenticate", 0, {"auth_bytes": b"x"}, {})
+    produce(talk, records())
+    return [talk.ended()]
+
+
+def closed_after_a_token() -> list[Conversation]:
+    """SaslHandshake v0: tokens are sent without headers, and a broker that rejects one closes the connection."""
+    talk = Talk()
+    talk.ask("SaslHandshake", 0, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+    token = b"\0alice\0wrong"
+    talk.send("client", len(token).to_bytes(4, "big") + token)
+    talk.close("broker")
+    return [talk]
+
+
+def plain(address: str = "10.0.0.5") -> Talk:
+    """A client that uses the right protocol."""
+    talk = Talk(address, 50_000)
+    heartbeat(talk, then=0.5)
+    produce(talk, records())
+    return talk.ended()
+
+
+def browser() -> list[Conversation]:
+    """A web browser connects to a broker's port after a proper client."""
+    lost = Talk("10.0.0.8", 45_000, after=5)
+    lost.send("client", b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n" * 4)
+    lost.close("broker")
+    return [plain(), lost]
+
+
+def web_server() -> list[Conversation]:
+    """A Kafka client connects to a web server."""
+    talk = Talk()
+    talk.ask("ApiVersions", 0, {}, None)
+    talk.send("broker", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+    talk.close("broker")
+    return [talk]
+
+
+def client_hello() -> bytes:
+    """The ClientHello of the standard library."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    side = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(incoming, outgoing, server_hostname="broker")
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        return outgoing.read()
+    raise AssertionError("nobody answered")
+
+
+def tls_at_plaintext() -> list[Conversation]:
+    talk = Talk("10.0.0.8", 45_000, after=5)
+    talk.send("client", client_hello())
+    talk.close("broker")
+    return [plain(), talk]
+
+
+def early_end(address: str, port: int, *, after: float = 0, by: Side = "broker") -> Talk:
+    """A connection that ends before the client's greeting is answered."""
+    talk = Talk(address, port, after=after)
+    talk.ask("ApiVersions", 0, {}, None)
+    talk.acknowledge("broker")
+    talk.close(by)
+    return talk
+
+
+def refused_at(
+    api: str, version: int, port: int, *, after: float, first: bool = False, pause: float = 0, **asked: Any
+) -> Talk:
+    """The broker closes on a request. `first`: it has answered only a greeting before."""
+    talk = Talk("10.0.0.8", port, after=after)
+    if first:
+        talk.ask("ApiVersions", 0, {}, {"api_keys": [{"api_key": 3, "min_version": 0, "max_version": 12}]})
+    else:
+        talk.ask("Metadata", 1, TOPICS, advertised(BROKER), then=pause)
+    talk.ask(api, version, asked, None)
+    talk.acknowledge("broker")
+    talk.close("broker")
+    return talk
+
+
+def old_client() -> list[Conversation]:
+    """The client asks for no versions, and the broker, which serves others, closes on its first Produce."""
+    old = [refused_at("Produce", 2, 45_000 + number, after=2 + number, acks=1) for number in range(2)]
+    return [plain(), plain("10.0.0.6"), *old]
+
+
+def old_version_at_a_dying_broker() -> list[Conversation]:
+    """Its request was the last to arrive."""
+    return [*killed(), refused_at("Produce", 2, 45_000, after=2, pause=3.2, acks=1)]
+
+
+def old_version_that_others_use() -> list[Conversation]:
+    """A broker that accepts the version closes a connection for another reason."""
+    other = Talk("10.0.0.6", 50_300)
+    answer = {"responses": [{"name": "orders", "partition_responses": [{"index": 0}]}]}
+    other.ask("Produce", 2, {"acks": 1}, answer)
+    return [other.ended(), plain(), refused_at("Produce", 2, 45_000, after=2, acks=1)]
+
+
+def without_sasl() -> list[Conversation]:
+    return [*right_password(), refused_at("Metadata", 9, 45_000, after=2, first=True)]
+
+
+# -- TLS without keys
+
+V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+UNKNOWN_CA = b"\x15\3\3\0\2\2\x30"
+SECRET_ALERT = b"\x17\3\3\0\x13" + bytes(19)
+
+
+def handshake(version: ssl.TLSVersion) -> tuple[Flight, Flight]:
+    """The first two flights of a handshake."""
+    first, second = Pair(version=version).talk([], ends=False).flights[:2]
+    return first, second
+
+
+def secure(*flights: Flight, number: int = 0, address: str = "10.0.0.5", by: Side = "client") -> Conversation:
+    """A connection to a listener with TLS."""
+    talk = Talk(address, 51_000 + number, after=number, broker=SECURE)
+    for side, data in flights:
+        talk.send(side, data)
+    talk.close(by)
+    return talk
+
+
+def untrusting() -> list[Conversation]:
+    """A client that does not know the certificate's authority, in TLS 1.2 and 1.3.
+
+    Another address connects successfully.
+    """
+    talks = [
+        secure(*handshake(version), ("client", UNKNOWN_CA), number=number) for number, version in enumerate((V12, V13))
+    ]
+    whole = Pair(version=V12).talk([("client", b"something"), ("broker", b"else")], ends=False).flights
+    return [*talks, secure(*whole, number=2, address="10.0.0.6")]
+
+
+def refusing_with_an_encrypted_alert() -> list[Conversation]:
+    """The same with an encrypted alert."""
+    return [secure(*handshake(V13), ("client", SECRET_ALERT), number=number) for number in range(2)]
+
+
+def leaving_in_the_handshake() -> list[Conversation]:
+    return [secure(*handshake(V13), number=number) for number in range(3)]
+
+
+def tls_that_works() -> list[Conversation]:
+    """Data, health checks that close after their handshake, and a client killed during its handshake."""
+    said: list[Flight] = [("client", b"something"), ("broker", b"else")]
+    talks = [
+        secure(*Pair(version=version).talk(said, ends=ends).flights, number=number)
+        for number, (version, ends) in enumerate(((V12, True), (V13, True), (V12, False), (V13, False)))
+    ]
+    checks = [
+        secure(*Pair(version=version).talk([]).flights, number=10 + number, address="10.0.0.7")
+        for number, version in enumerate((V12, V13))
+    ]
+    killed_early = [secure(*handshake(version), number=20 + number) for number, version in enumerate((V12, V13))]
+    return [*talks, *checks, *killed_early]
+
+
+def tls_where_tls_works() -> list[Conversation]:
+    """An unanswered ClientHello to a listener that answers others."""
+    whole = Pair(version=V13).talk([("client", b"something"), ("broker", b"else")], ends=False).flights
+    silent = secure(("client", client_hello()), number=5, address="10.0.0.8", by="broker")
+    return [secure(*whole, address="10.0.0.6"), silent]
+
+
+def nothing_but_closed() -> list[Conversation]:
+    """The broker closes every connection at its first message."""
+    return [early_end("10.0.0.5", 50_000), early_end("10.0.0.5", 50_001, after=1)]
+
+
+def closed_though_others_work() -> list[Conversation]:
+    return [plain(), early_end("10.0.0.8", 45_000, after=2), plain("10.0.0.6")]
+
+
+def left_by_the_client() -> list[Conversation]:
+    """A probe that says hello and disconnects."""
+    return [plain(), early_end("10.0.0.8", 45_000, after=2, by="client")]
+
+
+def accepted_by_a_dying_broker() -> list[Conversation]:
+    """A killed broker: the kernel accepts clients, then resets them."""
+    last = early_end("10.0.0.7", 52_900, after=5.3)
+    return [*killed(), last]
+
+
+def web_beside() -> list[Conversation]:
+    """Web traffic unrelated to Kafka."""
+    web = Talk("10.0.0.8", 45_000, broker=("10.0.0.99", 80))
+    web.send("client", b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n" * 4)
+    return [plain(), web.ended()]
+
+
+# -- speed and the network
+
+
+def brokers(milliseconds: tuple[float, ...], count: int = 25) -> list[Conversation]:
+    """Brokers that answer Metadata, each with its own delay."""
+    talks = []
+    for number, time in enumerate(milliseconds):
+        talk = Talk(port=51_000 + number, broker=(f"10.0.1.{number}", 9092))
+        for _ in range(count):
+            talk.ask("Metadata", 1, TOPICS, advertised(BROKER), wait=time / 1000)
+        talks.append(talk.ended())
+    return talks
+
+
+def one_is_slow() -> list[Conversation]:
+    return brokers((10, 60, 12))
+
+
+def all_alike() -> list[Conversation]:
+    return brokers((10, 14, 12))
+
+
+def lossy(every: int, delay: float) -> list[Conversation]:
+    """Every `every`-th request is retransmitted `delay` seconds later, before it is answered."""
+    talk = Talk()
+    for number in range(40):
+        talk.ask("Metadata", 1, TOPICS, None)
+        if number % every == 0:
+            sent = talk.packets[-1]
+            talk.pause(delay)
+            talk.packets.append(sent.but(time_ns=talk.time_ns, ident=5000 + number))
+        talk.acknowledge("broker")
+        from tests.craft.from_layout import response_bytes
+
+        talk.send("broker", response_bytes(3, 1, number + 1, **advertised(BROKER)))
+    return [talk.ended()]
+
+
+def losses() -> list[Conversation]:
+    return lossy(5, 0.25)
+
+
+def a_single_loss() -> list[Conversation]:
+    return lossy(40, 0.25)
+
+
+def slow_reader() -> list[Conversation]:
+    """The client's receive window is closed for two seconds while the broker wants to send."""
+    talk = Talk()
+    heartbeat(talk)
+    talk.window = 0
+    talk.acknowledge("client")
+    talk.pause(2)
+    talk.window = 65_535
+    talk.acknowledge("client")
+    produce(talk, records())
+    return [talk.ended()]
+
+
+def far_away(way: float, work: float) -> list[Conversation]:
+    """A handshake that takes `way` seconds, and answers that take `way` plus `work`."""
+    talk = Talk()
+    talk.packets[1] = talk.packets[1].but(time_ns=talk.packets[0].time_ns + round(way * SECOND))
+    talk.packets[2] = talk.packets[2].but(time_ns=talk.packets[1].time_ns + 10_000)
+    talk.pause(way)
+    for _ in range(10):
+        talk.ask("Metadata", 1, TOPICS, advertised(BROKER), wait=way + work, then=0.1)
+    return [talk.ended()]
+
+
+def another_continent() -> list[Conversation]:
+    return far_away(0.08, 0.001)
+
+
+def busy_broker() -> list[Conversation]:
+    return far_away(0.008, 0.1)
+
+
+# -- partitions
+
+
+def produced_to(*counts: int, known: int | None = None) -> list[Conversation]:
+    """Batches of 100 records, with a number of records per partition.
+
+    `known`: the number of partitions in the metadata.
+    """
+    talk = Talk()
+    partitions = [{"partition_index": number} for number in range(known or len(counts))]
+    named = {"topics": [{"name": "orders", "partitions": partitions}]}
+    talk.ask("Metadata", 1, TOPICS, {**advertised(BROKER), **named})
+    for partition, count in enumerate(counts):
+        for _ in range(count):
+            data = [{"index": partition, "records": records(100)}]
+            asked = {"acks": -1, "topic_data": [{"name": "orders", "partition_data": data}]}
+            answer = {"responses": [{"name": "orders", "partition_responses": [{"index": partition}]}]}
+            talk.ask("Produce", 5, asked, answer)
+    return [talk.ended()]
+
+
+def hot_partition() -> list[Conversation]:
+    return produced_to(1, 16, 1, 2, known=6)
+
+
+def spread() -> list[Conversation]:
+    return produced_to(4, 8, 4, 4)

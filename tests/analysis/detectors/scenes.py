@@ -1,0 +1,370 @@
+"""Conversations for each detector: faults, and harmless look-alikes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.analysis.detectors.talks import Talk
+from tests.craft.kafka_bytes import metadata_request, metadata_response, record
+from tests.craft.packet import Packet
+from tests.kafka.records_craft import COMPRESSORS, batch
+
+Scene = Callable[[], Sequence[Talk]]
+METADATA: tuple[dict[str, Any], dict[str, Any]] = ({"topics": [{"name": "orders"}]}, {})
+NOT_LEADER = 6
+
+
+def heartbeat(talk: Talk, then: float = 0) -> None:
+    """An answered request, so that the capture continues."""
+    talk.ask("ApiVersions", 0, {}, {}, then=then)
+
+
+def partitions(api: str, error: int, topic: str = "orders") -> dict[str, Any]:
+    """A response with one partition of one topic and an error code."""
+    if api == "Produce":
+        return {"responses": [{"name": topic, "partition_responses": [{"index": 0, "error_code": error}]}]}
+    if api == "AddPartitionsToTxn":
+        results = [{"partition_index": 0, "partition_error_code": error}]
+        return {"results_by_topic_v3_and_below": [{"name": topic, "results_by_partition": results}]}
+    return {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "error_code": error}]}]}
+
+
+def records(count: int = 1, size: int = 5, *, producer: tuple[int, int, int] = (-1, -1, -1), codec: int = 0) -> bytes:
+    payload = b"".join(record(place, None, b"x" * size) for place in range(count))
+    return batch(COMPRESSORS[codec](payload), count, attributes=codec, producer=producer)
+
+
+def produce(
+    talk: Talk, data: bytes, *, acks: int = -1, error: int = 0, throttle: int = 0, topic: str = "orders", **rest: Any
+) -> None:
+    asked = {"acks": acks, "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": data}]}]}
+    answer = {**partitions("Produce", error, topic), "throttle_time_ms": throttle}
+    talk.ask("Produce", 5, asked, answer if acks else None, **rest)
+
+
+# -- requests and their answers
+
+
+def unanswered() -> list[Talk]:
+    """Two requests that the broker leaves unanswered for 40 and 39 seconds."""
+    talk = Talk()
+    heartbeat(talk)
+    for _ in range(2):
+        talk.ask("Metadata", 1, *METADATA[:1], None, then=1)
+    talk.pause(38)
+    return [talk.ended()]
+
+
+def one_direction() -> list[Talk]:
+    """Only the client's direction."""
+    talk = Talk()
+    for _ in range(2):
+        talk.ask("Metadata", 1, *METADATA, then=1)
+    talk.pause(40)
+    talk.close()
+    talk.packets = _sent_by_client(talk)
+    return [talk]
+
+
+def _sent_by_client(talk: Talk) -> list[Packet]:
+    return [packet for packet in talk.packets if packet.dport == talk.packets[0].dport]
+
+
+def other_direction() -> list[Talk]:
+    """Only the broker's direction; it acknowledges the last request."""
+    talk = Talk()
+    for _ in range(4):
+        talk.ask("Metadata", 1, *METADATA, then=1)
+    talk.close()
+    talk.packets = [packet for packet in talk.packets if packet not in _sent_by_client(talk)]
+    return [talk]
+
+
+def stopped() -> list[Talk]:
+    """Two requests to a stopped process: its kernel acknowledges them, but nothing answers."""
+    talk = Talk()
+    for _ in range(2):
+        talk.ask("Metadata", 1, METADATA[0], None)
+        talk.acknowledge("broker")
+        talk.pause(1)
+    talk.pause(39)
+    return [talk.ended()]
+
+
+def silent_by_request() -> list[Talk]:
+    """A producer that wants no answers (acks=0), in a capture of the clients' direction."""
+    talk = Talk()
+    for _ in range(3):
+        produce(talk, records(), acks=0)
+    talk.pause(40)
+    talk.packets = _sent_by_client(talk)
+    return [talk]
+
+
+def lost_midway() -> list[Talk]:
+    """Both directions until the broker's packets are no longer captured; the client acknowledges what it receives."""
+    talk = Talk()
+    heartbeat(talk)
+    for _ in range(3):
+        talk.ask("Metadata", 1, *METADATA, then=1)
+    talk.pause(40)
+    client = _sent_by_client(talk)
+    talk.packets = [packet for index, packet in enumerate(talk.packets) if packet in client or index < 8]
+    return [talk]
+
+
+def waiting_consumer() -> list[Talk]:
+    """A Fetch that may wait for 5 s; it was abandoned with its connection before that."""
+    talk = Talk()
+    heartbeat(talk)
+    talk.ask("Fetch", 4, {"replica_id": -1, "max_wait_ms": 5000, "min_bytes": 1, "topics": []}, None, then=4)
+    return [talk.ended()]
+
+
+def late() -> list[Talk]:
+    talk = Talk()
+    for seconds in (2, 2, 2, 2, 2, 4):
+        talk.ask("Metadata", 1, *METADATA, wait=seconds)
+    return [talk.ended()]
+
+
+def patient() -> list[Talk]:
+    """Long waits that were allowed, for a Fetch and a JoinGroup; and an old broker that throttles."""
+    talk = Talk()
+    talk.ask("Fetch", 4, {"replica_id": -1, "max_wait_ms": 5000, "min_bytes": 1, "topics": []}, {}, wait=5.5)
+    talk.ask("JoinGroup", 2, {"group_id": "g", "rebalance_timeout_ms": 60_000}, {"error_code": 27}, wait=20)
+    talk.ask("JoinGroup", 0, {"group_id": "g", "session_timeout_ms": 30_000}, {"error_code": 27}, wait=20)
+    talk.ask("CreateTopics", 1, {"timeout_ms": 30_000}, {}, wait=8)
+    talk.ask("SyncGroup", 0, {"group_id": "g"}, {"error_code": 27}, wait=20)
+    talk.ask("Produce", 5, {"acks": 1}, {"throttle_time_ms": 3000}, wait=3.5)
+    return [talk.ended()]
+
+
+# -- errors, leaders, metadata
+
+
+def hidden() -> list[Talk]:
+    """OFFSET_METADATA_TOO_LARGE for one partition in a response without a top-level error."""
+    talk = Talk()
+    for _ in range(2):
+        talk.ask("OffsetCommit", 2, {"group_id": "g", "topics": []}, partitions("OffsetCommit", 12))
+    return [talk.ended()]
+
+
+def transient_errors() -> list[Talk]:
+    """COORDINATOR_NOT_AVAILABLE twice, and a top-level error, which nobody overlooks."""
+    talk = Talk()
+    missing = {"coordinators": [{"key": "g", "error_code": 15}]}
+    for _ in range(2):
+        talk.ask("FindCoordinator", 4, {"coordinator_keys": ["g"]}, missing)
+    talk.ask("LeaveGroup", 3, {"group_id": "g", "members": []}, {"error_code": 25})
+    return [talk.ended()]
+
+
+def stale() -> list[Talk]:
+    """A producer refused every second for eight seconds, with two metadata requests in between."""
+    talk = Talk()
+    for turn in range(9):
+        produce(talk, records(), error=NOT_LEADER, then=0.5)
+        if turn in (2, 4):
+            talk.ask("Metadata", 1, *METADATA)
+        talk.pause(0.5)
+    return [talk.ended()]
+
+
+def moved() -> list[Talk]:
+    """A leader that has moved: one refusal, one metadata request, success."""
+    talk = Talk()
+    produce(talk, records(), error=NOT_LEADER)
+    talk.ask("Metadata", 1, *METADATA)
+    produce(talk, records())
+    return [talk.ended()]
+
+
+def metadata(count: int, asked: dict[str, Any], then: float = 0.01) -> Scene:
+    def scene() -> list[Talk]:
+        talk = Talk()
+        for _ in range(count):
+            talk.ask("Metadata", 1, asked, {}, then=then)
+        return [talk.ended()]
+
+    return scene
+
+
+def all_topics() -> list[Talk]:
+    talk = Talk()
+    for number in range(1, 7):
+        talk.exchange(metadata_request(number, None), metadata_response(number, "broker", 9092, ["orders"]))
+    return [talk.ended()]
+
+
+# -- groups
+
+
+def joined(talk: Talk, generation: int, members: Sequence[str], then: float = 0.1) -> None:
+    """Member a, the leader, joins a generation and is given the list of members."""
+    answer = {
+        "generation_id": generation,
+        "leader": "a",
+        "member_id": "a",
+        "protocol_name": "range",
+        "members": [{"member_id": one} for one in members],
+    }
+    asked = {"group_id": "workers", "member_id": "a", "rebalance_timeout_ms": 1000, "protocol_type": "consumer"}
+    talk.ask("JoinGroup", 5, asked, answer)
+    talk.ask("SyncGroup", 3, {"group_id": "workers", "generation_id": generation, "member_id": "a"}, {}, then=then)
+
+
+def left(talk: Talk, member: str, reason: str | None = None) -> None:
+    who = {"member_id": member, "reason": reason}
+    talk.ask("LeaveGroup", 5, {"group_id": "workers", "members": [who]}, {"members": [{"member_id": member}]})
+
+
+def storm() -> list[Talk]:
+    """b leaves, rejoins and leaves again, and so does c: four generations per leave."""
+    talk = Talk()
+    for turn in range(4):
+        member = "bc"[turn % 2]
+        joined(talk, 2 * turn + 1, ["a", member])
+        left(talk, member)
+        joined(talk, 2 * turn + 2, ["a"])
+    return [talk.ended()]
+
+
+def growing() -> list[Talk]:
+    """A group that starts: each generation has one member more."""
+    talk = Talk()
+    for generation in range(1, 8):
+        joined(talk, generation, ["a", "b", "c", "d", "e", "f", "g"][:generation])
+    return [talk.ended()]
+
+
+def lost() -> list[Talk]:
+    """b disappears from the list of members without a LeaveGroup; c leaves because its program stopped polling."""
+    talk = Talk()
+    joined(talk, 1, ["a", "b", "c"])
+    joined(talk, 2, ["a", "c"])
+    left(talk, "c", "consumer poll timeout has expired.")
+    joined(talk, 3, ["a"])
+    return [talk.ended()]
+
+
+def orderly() -> list[Talk]:
+    """Members that leave with LeaveGroup."""
+    talk = Talk()
+    joined(talk, 1, ["a", "b", "c"])
+    left(talk, "b", "the consumer is being closed")
+    joined(talk, 2, ["a", "c"])
+    return [talk.ended()]
+
+
+def commits(count: int, then: float, error: int = 0) -> Scene:
+    def scene() -> list[Talk]:
+        talk = Talk()
+        asked = {"group_id": "workers", "topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]}
+        for _ in range(count):
+            talk.ask("OffsetCommit", 2, asked, partitions("OffsetCommit", error), then=then)
+        return [talk.ended()]
+
+    return scene
+
+
+# -- producers
+
+
+def produced(count: int, data: bytes, then: float = 0.001, address: str = "10.0.0.5", **rest: Any) -> Scene:
+    def scene() -> list[Talk]:
+        talk = Talk(address)
+        for _ in range(count):
+            produce(talk, data, then=then, **rest)
+        return [talk.ended()]
+
+    return scene
+
+
+def repeated(error: int) -> Scene:
+    """Sequences 0 to 4 twice, the first time refused; then 5 to 9, with or without an error."""
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        produce(talk, records(5, producer=(7, 0, 0)), error=NOT_LEADER)
+        produce(talk, records(5, producer=(7, 0, 0)))
+        produce(talk, records(5, producer=(7, 0, 5)), error=error)
+        return [talk.ended()]
+
+    return scene
+
+
+def in_order() -> list[Talk]:
+    talk = Talk()
+    for turn in range(3):
+        produce(talk, records(5, producer=(7, 0, 5 * turn)))
+    return [talk.ended()]
+
+
+# -- transactions
+
+
+def transaction(talk: Talk, seconds: float, *, ends: bool = True, error: int = 0) -> None:
+    asked = {
+        "v3_and_below_transactional_id": "payments",
+        "v3_and_below_topics": [{"name": "orders", "partitions": [0]}],
+    }
+    talk.ask("AddPartitionsToTxn", 1, asked, partitions("AddPartitionsToTxn", error), then=seconds)
+    if ends:
+        talk.ask("EndTxn", 1, {"transactional_id": "payments", "committed": 1}, {})
+
+
+def begun(talk: Talk, timeout_ms: int = 10_000) -> None:
+    talk.ask("InitProducerId", 1, {"transactional_id": "payments", "transaction_timeout_ms": timeout_ms}, {})
+
+
+def hanging() -> list[Talk]:
+    """One transaction ends in time, one too late, and one not at all."""
+    talk = Talk()
+    begun(talk)
+    transaction(talk, 1)
+    transaction(talk, 12.5)
+    transaction(talk, 1, ends=False)
+    talk.pause(20)
+    heartbeat(talk)
+    return [talk.ended()]
+
+
+def in_time() -> list[Talk]:
+    """Transactions within their timeout; the last one is still open, but not for long."""
+    talk = Talk()
+    begun(talk)
+    for _ in range(3):
+        transaction(talk, 5)
+    transaction(talk, 9, ends=False)
+    begun(talk)
+    transaction(talk, 9, ends=False)
+    return [talk.ended()]
+
+
+def fenced(count: int, error: int = 47) -> Scene:
+    def scene() -> list[Talk]:
+        talk = Talk()
+        for _ in range(count):
+            transaction(talk, 0.1, ends=False, error=error)
+        return [talk.ended()]
+
+    return scene
+
+
+# -- consumers and quotas
+
+
+def fetches(count: int, wait: float, data: bytes = b"") -> Scene:
+    def scene() -> list[Talk]:
+        talk = Talk()
+        parts = [{"partition": 0, "fetch_offset": 7, "partition_max_bytes": 100}]
+        asked = {"max_wait_ms": 500, "topics": [{"topic": "orders", "partitions": parts}]}
+        answer = {"responses": [{"topic": "orders", "partitions": [{"partition_index": 0, "records": data}]}]}
+        for _ in range(count):
+            talk.ask("Fetch", 4, asked, answer, wait=wait)
+        return [talk.ended()]
+
+    return scene

@@ -1,0 +1,168 @@
+"""Lookups of broker facts: the same results as a scan of all rows, with work linear in absences and rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.analysis.detectors import broker_history
+from kafkasniff.analysis.detectors.absences import links_shape
+from kafkasniff.analysis.detectors.broker_gone import BrokerGone
+from kafkasniff.analysis.detectors.broker_history import BrokerHistory
+from tests.steps import steps
+
+TIMES = st.integers(0, 12)
+SPANS = st.tuples(TIMES, TIMES).map(sorted)
+
+
+def add(detector: BrokerGone, part: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows of a partial answer, each counted once."""
+    if rows:
+        names = rows[0].keys()
+        detector.parts[part].add({**{name: [row[name] for row in rows] for name in names}, "count": [1] * len(rows)})
+
+
+@given(st.lists(st.tuples(SPANS, st.sampled_from(["1", "1,2", "2", "2,10"]))), st.sampled_from([1, 2, 3, 10]), TIMES)
+def test_listed_again(rows: list[tuple[list[int], str]], node: int, since: int) -> None:
+    """A list with a node counts after a list without it, both after a given time."""
+    detector = BrokerGone()
+    # Each row has a key of its own, so that none are merged.
+    add(
+        detector,
+        "listed",
+        [
+            {"cluster": None, "nodes": nodes, "second": number, "first": first, "last": last}
+            for number, ((first, last), nodes) in enumerate(rows)
+        ],
+    )
+    seen = sorted({(time, nodes) for times, nodes in rows for time in times if time >= since})
+    missing, expected = False, None
+    for time, nodes in seen:
+        there = str(node) in nodes.split(",")
+        if there and missing:
+            expected = time
+            break
+        missing = missing or not there
+    assert BrokerHistory(detector).listed_again((None, node), since) == expected
+
+
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 2), st.integers(-1, 3)), TIMES, max_size=12),
+    st.integers(0, 3),
+    TIMES,
+    st.none() | TIMES,
+)
+def test_new_leaders(rows: dict[tuple[int, int], int], node: int, since: int, until: int | None) -> None:
+    """Partitions that a node led, by the first leader named within the time."""
+    detector = BrokerGone()
+    add(
+        detector,
+        "leaders",
+        [
+            {"cluster": None, "topic": "t", "partition": partition, "leader": leader, "first": first, "last": first}
+            for (partition, leader), first in rows.items()
+        ],
+    )
+    expected: Counter[int] = Counter()
+    for partition in range(3):
+        later = [
+            (first, leader)
+            for (number, leader), first in rows.items()
+            if number == partition and leader >= 0 and since <= first <= (99 if until is None else until)
+        ]
+        if rows.get((partition, node), since) < since and later and min(later)[1] != node:
+            expected[min(later)[1]] += 1
+    assert BrokerHistory(detector).new_leaders((None, node), since, until) == expected
+
+
+@given(st.dictionaries(st.integers(1, 9), TIMES), TIMES, st.none() | TIMES)
+def test_new_epochs(rows: dict[int, int], since: int, until: int | None) -> None:
+    detector = BrokerGone()
+    add(
+        detector,
+        "epochs",
+        [
+            {"cluster": None, "node": 1, "epoch": epoch, "first": first, "last": first + 1}
+            for epoch, first in rows.items()
+        ],
+    )
+    later = [
+        (first, epoch)
+        for epoch, first in rows.items()
+        if epoch != min(rows) and since <= first <= (99 if until is None else until)
+    ]
+    found = BrokerHistory(detector).new_epoch((None, 1), since, until)
+    assert (None if found is None else (found["first"], found["epoch"])) == min(later, default=None)
+
+
+def test_an_endpoint_of_two_brokers_is_ambiguous() -> None:
+    detector = BrokerGone()
+    rows = [("[::1]:9092", 1), ("10.0.0.1:9092", 2), ("10.0.0.1:9092", 3)]
+    add(detector, "nodes", [{"node": node, "broker": broker} for broker, node in rows])
+    history = BrokerHistory(detector)
+    assert [history.node_at(name) for name in ("[::1]:9092", "10.0.0.1:9092", "10.0.0.1:9")] == [1, None, None]
+
+
+SECOND = 1_000_000_000
+
+
+def restless(brokers: int, absences: int) -> BrokerGone:
+    """Brokers that refuse every second connect, each a node with as many leaders, lists and epochs."""
+    detector = BrokerGone()
+    links: list[dict[str, Any]] = []
+    leaders: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
+    epochs: list[dict[str, Any]] = []
+    for node in range(brokers):
+        broker = f"10.0.1.{node}:9092"
+        # The last broker's number is unknown: its absences are compared with the epochs of the others.
+        if node < brokers - 1:
+            add(detector, "nodes", [{"node": node, "broker": broker}])
+        for number in range(2 * absences):
+            time, refused = number * 3 * SECOND, number % 2 == 1
+            link: dict[str, Any] = dict.fromkeys(name for name, _ in links_shape().keys)
+            links.append(
+                link
+                | {"connection_id": len(links), "time_ns": time, "end_time_ns": time + 1, "client_ip": "10.0.0.1"}
+                | {"client_port": 1, "opening": "refused" if refused else "answered", "syns": 1, "broker": broker}
+                | {"broker_packets": 2, "broker_data": 10}
+            )
+        for number in range(absences):
+            time = number * 6 * SECOND + node
+            seen = {"cluster": None, "first": time, "last": time + 1}
+            epochs.append({**seen, "node": node, "epoch": number})
+            listed.append({**seen, "nodes": str(node), "second": time // SECOND})
+            for leader in (node, (node + 1) % brokers):
+                leaders.append({**seen, "topic": f"{node}", "partition": number, "leader": leader})
+    for name, rows in (("leaders", leaders), ("listed", listed), ("epochs", epochs)):
+        add(detector, name, rows)
+    detector.parts["links"].add({name: [link[name] for link in links] for name in links[0]})
+    names = [f"10.0.1.{node}:9092" for node in range(brokers)]
+    detector.parts["brokers"].add({"broker": pa.array(names), "count": [1] * brokers})
+    return detector
+
+
+def test_work_is_linear_in_absences_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times as many absences, and as many of all other rows. `new_leaders` has its own bound."""
+    monkeypatch.setattr(broker_history, "MAX_LOOKUPS", 0)
+    small, large = restless(4, 50), restless(4, 500)
+    assert len(large.findings()) >= 4 * 500
+    assert steps(large.findings) < 12 * steps(small.findings)
+
+
+def test_searches_for_new_leaders_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = restless(2, 6)
+    full = [one.values.get("leaders_moved") for one in detector.findings() if "leaders_moved" in one.values]
+    assert None not in full
+    # Each absence has one more partition to search than the previous one.
+    monkeypatch.setattr(broker_history, "MAX_LOOKUPS", 4)
+    cut = [one.values.get("leaders_moved") for one in detector.findings() if "leaders_moved" in one.values]
+    assert cut != full
+    assert None in cut
+    assert all(some in (None, whole) for some, whole in zip(cut, full, strict=True))

@@ -1,0 +1,107 @@
+"""Fate of batches that failed: stored by a later attempt, lost, or still unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkasniff.analysis.detectors import find_detector
+from kafkasniff.analysis.detectors.finding import Finding
+from tests.analysis.tables import Row, batch_of, exchange, partition
+
+
+def produce(
+    at: float, sequence: int, *, error: int = 0, epoch: int = 0, status: str = "answered", number: int = 0, **more: Any
+) -> Row:
+    """A Produce with one batch of three records; `error` of its partition."""
+    size = {"record_count": 3, "bytes": more.pop("size", 300), "batch_count": 1}
+    told = None if status != "answered" else error
+    facts = partition(
+        number=number,
+        producer_id=more.pop("producer_id", 7),
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        error_code=told,
+        **size,
+    )
+    return exchange("Produce", at, acks=-1, status=status, partitions=[facts], **more)
+
+
+def found(name: str, *rows: Row) -> list[Finding]:
+    detector = find_detector(name)()
+    detector.update(batch_of(rows))
+    return detector.findings()
+
+
+def lost(*rows: Row) -> list[Finding]:
+    return found("lost-records", *rows)
+
+
+UNANSWERED = produce(1, 0, status="unanswered")
+
+
+def test_a_batch_skipped_in_the_next_epoch() -> None:
+    (one,) = lost(produce(0, 0), produce(1, 3, status="unanswered"), produce(9, 0, epoch=1, size=301))
+    assert (one.severity, one.count) == ("error", 1)
+    assert one.values == {"batches": 1, "records": 3, "attempts": 1, "next_epoch": 1}
+    assert "gave up 1 batch with 3 records for orders-0: no response in 1 attempt" in one.title
+    assert "unknown" in one.meaning
+
+
+def test_a_later_number_that_the_broker_refuses_as_out_of_order() -> None:
+    rows = [produce(0, 0), produce(1, 3, status="unanswered"), produce(2, 6, error=45, size=301)]
+    (one,) = lost(*rows, produce(9, 0, epoch=1, size=301))
+    assert "does not have them" in one.meaning
+
+
+def test_all_attempts_are_refused() -> None:
+    refused = [produce(at, 0, error=6) for at in (1, 2, 3)]
+    (one,) = lost(*refused, produce(9, 0, epoch=1, size=301))
+    assert one.count == 3
+    assert "NOT_LEADER_OR_FOLLOWER in 3 attempts" in one.title
+
+
+def test_attempts_that_succeed() -> None:
+    assert lost(UNANSWERED, produce(2, 0), produce(9, 0, epoch=1, size=301)) == []
+    # The broker has it already, or a later one: it accepts batches in order.
+    assert lost(UNANSWERED, produce(2, 0, error=46), produce(9, 0, epoch=1, size=301)) == []
+    assert lost(UNANSWERED, produce(2, 3, size=301), produce(9, 0, epoch=1, size=301)) == []
+    # The next epoch has new sequence numbers: the batch is recognized by its size.
+    assert lost(UNANSWERED, produce(9, 0, epoch=1)) == []
+
+
+def test_undecided_batches() -> None:
+    assert lost(UNANSWERED) == []
+    assert lost(produce(1, 0, status="open"), produce(9, 0, epoch=1, size=301)) == []
+    assert lost(produce(1, 0, status="lost"), produce(9, 0, epoch=1, size=301)) == []
+    # The client continues on another partition, but not for long enough.
+    assert lost(UNANSWERED, produce(200, 0, number=1)) == []
+
+
+def test_a_partition_without_further_batches() -> None:
+    (one,) = lost(UNANSWERED, produce(302, 0, number=1, size=301))
+    assert "then it sent nothing more to this partition" in one.title
+    # A restarted program is another producer.
+    assert lost(UNANSWERED, produce(302, 0, number=1, client_ip="10.0.0.6")) == []
+
+
+def test_batches_that_are_not_judged() -> None:
+    # Some clients regroup records without sequence numbers into other batches when they retry.
+    assert lost(produce(1, -1, status="unanswered", producer_id=-1), produce(400, -1, producer_id=-1, size=301)) == []
+    # A transaction is aborted as a whole, and the program knows.
+    rows = produce(1, 0, status="unanswered", transactional_id="t"), produce(9, 0, epoch=1, transactional_id="t")
+    assert lost(*rows) == []
+    # `oversized-messages` reports it.
+    assert lost(produce(1, 0, error=10), produce(9, 0, epoch=1, size=301)) == []
+
+
+def test_batches_that_are_too_large() -> None:
+    (one,) = found("oversized-messages", produce(1, 0, error=10))
+    assert one.severity == "error"
+    (one,) = found("oversized-messages", produce(1, 0, error=10), produce(2, 0, size=100), produce(3, 1, size=100))
+    assert (one.severity, one.values["stored"]) == ("note", 1)
+    # Without sequence numbers their fate is unknown.
+    unnumbered = {"producer_id": -1, "epoch": -1}
+    (one,) = found("oversized-messages", produce(1, -1, error=10, **unnumbered), produce(2, -1, **unnumbered))
+    assert (one.severity, one.values["unknown"]) == ("warning", 1)
+    (one,) = found("oversized-messages", produce(1, -1, error=10, **unnumbered))
+    assert one.severity == "error"

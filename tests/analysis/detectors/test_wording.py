@@ -1,0 +1,67 @@
+"""Numbers and quotations in findings as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkasniff.analysis.detectors.wording import MAX_QUOTE, elapsed, percent, plural, quoted, shortened, times_as_much
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "told"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1_000, "1 µs"),
+        (9_940, "9.9 µs"),
+        (9_960, "10 µs"),
+        (999_499, "999 µs"),
+        (999_500, "1 ms"),
+        (80_200_000, "80 ms"),
+        (1_870_000_000, "1.9 s"),
+        (4 * SECOND, "4 s"),
+        (13_700_000_000, "14 s"),
+        (119 * SECOND, "119 s"),
+        (119_600_000_000, "2 min"),
+        (200 * SECOND, "3 min 20 s"),
+        (3599_600_000_000, "1 h"),
+        (18_120 * SECOND, "5 h 2 min"),
+        (86_399 * SECOND, "1 d"),
+        (100 * 3600 * SECOND, "4 d 4 h"),
+        (-80_200_000, "-80 ms"),
+    ],
+)
+def test_durations_have_two_digits_or_two_units(nanoseconds: int, told: str) -> None:
+    assert elapsed(nanoseconds) == told
+
+
+@pytest.mark.parametrize(
+    ("factor", "told"), [(2359.4, "2,359×"), (12.04, "12×"), (3.42, "3.4×"), (3.0, "3×"), (9.96, "10×"), (0.5, "0.5×")]
+)
+def test_factors_are_rounded(factor: float, told: str) -> None:
+    assert times_as_much(factor) == told
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [(0, "0%"), (0.0001, "<0.1%"), (0.0042, "0.4%"), (0.374, "37%"), (0.994, "99%"), (0.9999, ">99%"), (1, "100%")],
+)
+def test_shares_are_never_all_or_nothing_by_rounding(share: float, told: str) -> None:
+    assert percent(share) == told
+
+
+def test_plurals() -> None:
+    assert [plural(number, "batch", "batches") for number in (0, 1, 1200)] == ["0 batches", "1 batch", "1,200 batches"]
+
+
+def test_quotations_are_safe_and_cut_after_a_word() -> None:
+    assert quoted(" Topic 'a' already exists. ") == "\"Topic 'a' already exists.\""
+    assert quoted("red\x1b[31m\u202e") == '"red\\x1b[31m\\u202e"'
+    told = quoted("word " * 100)
+    assert told == f'"{"word " * 59}word… +200"'
+    assert quoted("x" * 4000) == f'"{"x" * MAX_QUOTE}… +3,700"'
+    assert quoted("x" * (MAX_QUOTE + 5)) == f'"{"x" * (MAX_QUOTE + 5)}"'
+    assert shortened(shortened("word " * 100)) == shortened("word " * 100)
+    assert quoted({"redacted": 12}) == "[12 bytes redacted]"

@@ -1,0 +1,169 @@
+"""Unreadable and truncated packets: each kind is reported once per capture, and none raises."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scapy.layers.dot11 import Dot11, RadioTap
+from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import LLC, SNAP, Ether
+from scapy.packet import Raw
+
+from kafkasniff.capture.link.links import LINKS
+from kafkasniff.errors import CaptureError
+from tests.capture.files import enhanced, interface, option, pcap, pcap_header, pcap_record, section
+from tests.capture.reading import read, read_bytes
+from tests.capture.segments import MACS, frame, frames, marked, numbers, segment
+
+
+def changed(data: bytes, at: int, value: bytes) -> bytes:
+    return data[:at] + value + data[at + len(value) :]
+
+
+@pytest.mark.parametrize("chunk_size", [1, 1 << 24])
+def test_packets_cut_within_their_headers_are_reported_once(chunk_size: int) -> None:
+    data = frame(marked(0))
+    six = bytes(Ether(type=0x86DD, **MACS) / IPv6() / TCP() / Raw(marked(0)))
+    sizes = [(data, n) for n in (10, 14, 20, 33, 34, 53)] + [(six, n) for n in (14, 53, 73)]
+    records = [pcap_record(whole[:n], wire=len(whole)) for whole, n in sizes] + [pcap_record(data)]
+    result = read_bytes(pcap_header() + b"".join(records), chunk_size=chunk_size)
+    assert numbers(result.payloads) == [0]
+    assert result.kinds == ["packet-cut-headers"]
+    problem = result.problem("packet-cut-headers")
+    assert f"{len(sizes)} packets" in problem.detail
+    assert problem.capture == "stdin"
+    assert [note.order for note in result.notes] == [len(records)]
+    assert not result.broken
+
+
+def test_options_cut_by_the_snap_length_cost_nothing_but_the_payload() -> None:
+    packet = bytes(Ether(**MACS) / IP() / TCP(seq=5, options=[("Timestamp", (1, 2))]) / Raw(b"payload"))
+    result = read_bytes(pcap_header() + pcap_record(packet[:60], wire=len(packet)))
+    (row,) = result.rows
+    assert (row.seq, row.payload, row.wire_length) == (5, b"", 7)
+    assert result.notes == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        changed(frame(b"x"), 14, b"\x44"),  # IPv4 header shorter than the minimum
+        changed(frame(b"x"), 14, b"\x55"),  # version 5
+        changed(frame(b"x"), 16, b"\0\x13"),  # IPv4 length shorter than its header
+        changed(frame(b"x"), 16, b"\0\x20"),  # … than TCP's header
+        changed(frame(b"x"), 14 + 20 + 12, b"\x40"),  # TCP header shorter than the minimum
+        changed(frame(b"x"), 14 + 20 + 12, b"\xf0"),  # … longer than the packet
+        frame(b"x")[:30],  # a runt
+        bytes.fromhex("020000000002 020000000001") + bytes.fromhex("8100 0001") * 9 + b"\x08\0" + segment(b"x"),
+        bytes.fromhex("020000000002 020000000001 8847") + bytes.fromhex("00010040") * 17 + segment(b"x"),
+        bytes(Ether(type=0x86DD, **MACS) / IPv6(nh=60)) + bytes.fromhex("3c00 0000 00000000") * 17 + bytes(20),
+    ],
+)
+def test_malformed_packets_are_reported_once(broken: bytes) -> None:
+    result = read_bytes(pcap([*frames(2), broken, broken, *frames(2)]))
+    assert numbers(result.payloads) == [0, 1, 0, 1]
+    assert result.kinds == ["packet-malformed"]
+    assert "2 packets" in result.problem("packet-malformed").detail
+
+
+def test_each_capture_has_its_own_counts(tmp_path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    paths[0].write_bytes(pcap([*frames(2), frame(b"x")[:30]]))
+    paths[1].write_bytes(pcap([frame(b"x")[:30]] * 3, start=1_800_000_000_000_000_000))
+    result = read(*paths)
+    details = [note.value.detail for note in result.notes]
+    assert [note.order for note in result.notes] == [3, 6]
+    assert details[0].startswith(f"{paths[0]}: 1 packet")
+    assert details[1].startswith(f"{paths[1]}: 3 packets")
+
+
+def test_each_unknown_link_type_is_one_problem() -> None:
+    names = [option(2, b"can0"), b""]
+    data = section() + interface(1) + interface(227, names[0]) + interface(65_000)
+    for number in range(3):
+        data += enhanced(b"\1" * 16, number, 1) + enhanced(frame(marked(number)), number, 0) + enhanced(bytes(9), 5, 2)
+    for chunk_size in (1, 1 << 24):
+        result = read_bytes(data, chunk_size=chunk_size)
+        assert numbers(result.payloads) == [0, 1, 2]
+        assert result.packets == 9
+        assert [(note.order, note.value.kind, note.value.packet) for note in result.notes] == [
+            (0, "link-type-unknown", 1),
+            (2, "link-type-unknown", 3),
+        ]
+        assert "interface 1 (can0) has link type 227" in result.notes[0].value.detail
+        assert "interface 2 has link type 65000" in result.notes[1].value.detail
+
+
+@pytest.mark.parametrize("link", [105, 127])
+def test_scapy_reads_rare_link_types(link: int) -> None:
+    """A frame of a wireless network, which only scapy can read here."""
+    network = Dot11(type=2, subtype=0, FCfield=1) / LLC(dsap=0xAA, ssap=0xAA, ctrl=3) / SNAP(code=0x0800)
+    packets = [bytes(network) + segment(marked(n)) for n in range(3)]
+    if link == 127:
+        packets = [bytes(RadioTap()) + packet for packet in packets]
+    result = read_bytes(pcap([packets[0], b"\x08", *packets[1:]], link=link))
+    assert numbers(result.payloads) == [0, 1, 2]
+    assert [row.number for row in result.rows] == [1, 3, 4]
+    assert result.notes == []
+
+
+def test_a_rare_link_type_without_scapy(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafkasniff.capture.link import scapy_layers
+
+    monkeypatch.setattr(scapy_layers, "_scapy", lambda: None)
+    result = read_bytes(pcap([b"\x08\x01" + bytes(60)], link=105))
+    assert "IEEE 802.11" in result.problem("link-type-unknown").detail
+
+
+def test_split_distinguishes_duplicate_captures_from_retransmissions() -> None:
+    first = segment(marked(0))
+    again = changed(first, 4, struct.pack(">H", 2))  # another IP identification
+    a, b, c = read_bytes(pcap([first, first, again], link=101)).rows
+    assert a.ident == b.ident != c.ident
+
+
+@given(
+    st.sampled_from(sorted(LINKS)),
+    st.lists(st.binary(max_size=120), max_size=10),
+    st.integers(0, 40),
+    st.sampled_from([1, 100, 1 << 20]),
+)
+def test_any_bytes_are_survived(link: int, bodies: list[bytes], kept: int, chunk_size: int) -> None:
+    """The start of a good packet of the link type, then arbitrary bytes."""
+    good = frame(b"x" * 20) if link == 1 else segment(b"x" * 20)
+    capture = pcap([good[:kept] + body for body in bodies], link=link)
+    result = read_bytes(capture, chunk_size=chunk_size)
+    if not result.broken:  # a record without bytes is skipped
+        assert result.packets == len(bodies)
+    assert result == read_bytes(capture)
+
+
+@given(st.data())
+def test_good_packets_with_changed_bytes_are_survived(data: st.DataObject) -> None:
+    """Every layer of the link tests, with a few bytes changed or cut off."""
+    from tests.capture.link.test_links import CASES
+
+    link, packet = CASES[data.draw(st.sampled_from(sorted(CASES)))]
+    body = bytearray(bytes(packet)[:200])
+    for at, value in data.draw(st.lists(st.tuples(st.integers(0, len(body) - 1), st.integers(0, 255)), max_size=6)):
+        body[at] = value
+    cut = data.draw(st.integers(1, len(body)))
+    record = pcap_record(bytes(body[:cut]), wire=len(bytes(packet)))
+    result = read_bytes(pcap_header(link=link) + record + pcap_record(bytes(body)))
+    assert result.packets == 2
+    assert not result.broken
+
+
+@given(
+    st.binary(max_size=300),
+    st.sampled_from([pcap_header(), section() + interface(), b"", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"]),
+)
+def test_garbage_raises_nothing_but_capture_error(garbage: bytes, head: bytes) -> None:
+    with contextlib.suppress(CaptureError):
+        result = read_bytes(head + garbage)
+        assert result == read_bytes(head + garbage, chunk_size=3)

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, effective, lowered, mask
+from kafkasniff.capture.live.dropping import Identity, acting_as, named_identity, sudo_caller
+from kafkasniff.capture.live.dropping import nobody as somebody
+from kafkasniff.errors import UsageError
+from tests.cli.test_user import enterable
+from tests.conftest import missing
+
+STRANGER = 54_321
+"""A user without an entry."""
+
+
+def root() -> None:
+    if os.geteuid() != 0:
+        missing("becoming somebody else needs root")
+
+
+def nobody() -> pwd.struct_passwd:
+    return pwd.getpwnam("nobody")
+
+
+def test_users_by_name_and_number() -> None:
+    entry = nobody()
+    group = grp.getgrgid(entry.pw_gid).gr_name
+    for text in ("nobody", str(entry.pw_uid)):
+        found = named_identity(text)
+        assert (found.uid, found.gid, found.name) == (entry.pw_uid, entry.pw_gid, "nobody")
+        assert set(found.groups) == set(os.getgrouplist("nobody", entry.pw_gid))
+    for text in (f"nobody:{group}", f"nobody:{entry.pw_gid}", f"{entry.pw_uid}:{group}"):
+        assert named_identity(text) == Identity(entry.pw_uid, entry.pw_gid, (entry.pw_gid,), "nobody")
+    assert named_identity(f"{STRANGER}:7") == Identity(STRANGER, 7, (7,), str(STRANGER))
+    assert named_identity("root").uid == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nonesuch", "no user 'nonesuch'"),
+        ("", "no user ''"),
+        (":daemon", "no user ''"),
+        ("nobody:nonesuch", "no group 'nonesuch'"),
+        ("nobody:", "no group ''"),
+        (str(STRANGER), f"{STRANGER}:GROUP"),
+        ("4294967295:1", "no user"),  # -1, which means "no change" in system calls
+        ("-1:1", "no user"),
+        ("१:1", "no user"),
+        ("nobody:99999999999", "no group"),
+        ("no\0body", "no user"),
+    ],
+)
+def test_unknown_users(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=r"--user: ") as caught:
+        named_identity(text)
+    assert said in str(caught.value)
+
+
+def test_the_invoking_user_of_sudo() -> None:
+    entry = nobody()
+    found = sudo_caller({"SUDO_UID": str(entry.pw_uid), "SUDO_GID": str(entry.pw_gid), "SUDO_USER": "root"})
+    assert found == named_identity("nobody")
+    assert sudo_caller({"SUDO_UID": str(STRANGER), "SUDO_GID": "7"}) == Identity(STRANGER, 7, (7,), str(STRANGER))
+    for environ in (
+        {},
+        {"SUDO_UID": "0", "SUDO_GID": "0"},
+        {"SUDO_UID": "65534"},
+        {"SUDO_UID": "nobody", "SUDO_GID": "1"},
+        {"SUDO_UID": "-1", "SUDO_GID": "-1"},
+        {"SUDO_UID": "4294967295", "SUDO_GID": "1"},
+    ):
+        assert sudo_caller(environ) is None, environ
+
+
+@pytest.mark.root
+def test_changing_the_user(tmp_path: Path) -> None:
+    root()
+    before = os.getresuid(), os.getresgid(), os.getgroups()
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    with acting_as(named_identity(f"{STRANGER}:7")):
+        assert (os.geteuid(), os.getegid(), os.getgroups()) == (STRANGER, 7, [7])
+        with pytest.raises(PermissionError):
+            (closed / "file").touch()
+    assert (os.getresuid(), os.getresgid(), os.getgroups()) == before
+    (closed / "file").touch()
+
+
+PROGRAM = """
+import ctypes, json, os, sys
+from kafkasniff.capture.live import capabilities, dropping
+from kafkasniff.errors import MissingPartError
+{before}
+try:
+    dropping.become({identity})
+except MissingPartError as error:
+    print("refused:", error)
+    sys.exit()
+names = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs")
+lines = (line.split(":", 1) for line in open("/proc/self/status"))
+print(json.dumps({{name: value.split() for name, value in lines if name in names}}))
+"""
+
+
+def become(identity: Identity | None, before: str = "", keep: int = 0) -> str:
+    call = repr(identity).replace("Identity", "dropping.Identity") + f", keep={keep}"
+    program = PROGRAM.format(identity=call, before=before)
+    command = enterable([sys.executable, "-c", program])
+    environ = {
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",
+    }  # as the command line does: without threads, except those of a test
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ).stdout
+
+
+NOTHING = {name: ["0" * 16] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
+
+
+@pytest.mark.root
+def test_dropping_cannot_be_undone() -> None:
+    root()
+    told = become(Identity(STRANGER, 7, (7, 9), "stranger"))
+    ids = {"Uid": [str(STRANGER)] * 4, "Gid": ["7"] * 4, "Groups": ["7", "9"]}
+    assert json.loads(told) == {**ids, **NOTHING, "NoNewPrivs": ["1"]}
+
+
+@pytest.mark.root
+def test_root_without_another_user_has_no_capabilities() -> None:
+    """Nor do programs that it executes, which would otherwise regain the rights of root."""
+    root()
+    told = json.loads(become(None))
+    assert told["Uid"] == ["0"] * 4
+    assert {name: told[name] for name in NOTHING} == NOTHING
+    assert told["NoNewPrivs"] == ["1"]
+    again = "import subprocess; status = 'grep ^CapEff /proc/self/status'"
+    end = "print(subprocess.run(status.split(), capture_output=True, text=True, check=True).stdout)"
+    program = f"from kafkasniff.capture.live.dropping import become\n{again}\nbecome(None)\n{end}"
+    command, environ = [sys.executable, "-c", program], {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ)
+    assert done.stdout.split() == ["CapEff:", "0" * 16]
+
+
+@pytest.mark.root
+def test_a_kept_capability(tmp_path: Path) -> None:
+    root()
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    os.chown(closed, STRANGER, 7)
+    closed.chmod(0o700)
+    kept = mask(CAP_DAC_OVERRIDE)
+    told = json.loads(become(None, keep=kept))
+    shown = [f"{kept:016x}"]
+    assert {name: told[name] for name in NOTHING} == {**NOTHING, "CapPrm": shown, "CapEff": shown}
+    before = effective()
+    with lowered(0), pytest.raises(PermissionError):
+        (closed / "file").touch()
+    with lowered(kept):
+        (closed / "file").touch()
+    assert effective() == before
+
+
+@pytest.mark.root
+def test_a_folder_closed_to_the_user_is_left(tmp_path: Path) -> None:
+    root()
+    tmp_path.chmod(0o700)
+    for folder, end in ((tmp_path, "/"), (Path("/usr"), "/usr")):
+        program = (
+            "import os; from kafkasniff.capture.live.dropping import Identity, become\n"
+            f"os.chdir({str(folder)!r}); become(Identity({STRANGER}, 7, (7,), 'stranger')); print(os.getcwd())"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+        assert done.stdout.strip() == end
+
+
+def test_the_user_nobody_without_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing_entry(name: str) -> None:
+        raise KeyError(name)
+
+    entry = nobody()
+    assert somebody() == Identity(entry.pw_uid, entry.pw_gid, (entry.pw_gid,), "nobody")
+    monkeypatch.setattr(pwd, "getpwnam", missing_entry)
+    assert somebody() == Identity(65534, 65534, (65534,), "nobody")
+
+
+@pytest.mark.root
+def test_rights_besides_those_of_root() -> None:
+    """Capabilities in every set of an unprivileged process, as granted to a file or service."""
+    root()
+    keep = f"""
+libc = ctypes.CDLL(None)
+assert libc.prctl(8, 1, 0, 0, 0) == 0  # PR_SET_KEEPCAPS
+os.setgroups([]); os.setresgid(7, 7, 7); os.setresuid({STRANGER}, {STRANGER}, {STRANGER})
+raw = (1 << 13).to_bytes(4, sys.byteorder)
+header = ctypes.create_string_buffer(capabilities._VERSION.to_bytes(4, sys.byteorder) + bytes(4), 8)
+assert libc.capset(header, raw * 3 + bytes(12)) == 0
+assert libc.prctl(47, 2, 13, 0, 0) == 0  # PR_CAP_AMBIENT_RAISE
+"""
+    told = json.loads(become(None, keep))
+    # Without CAP_SETPCAP the bounding set stays; no_new_privs keeps programs from using it.
+    assert {name: told[name] for name in NOTHING} == {**NOTHING, "CapBnd": told["CapBnd"]}
+    assert (told["Uid"], told["NoNewPrivs"]) == ([str(STRANGER)] * 4, ["1"])
+
+
+@pytest.mark.root
+def test_a_process_that_cannot_change_its_user() -> None:
+    root()
+    without = "assert ctypes.CDLL(None).prctl(24, 7, 0, 0, 0) == 0"  # PR_CAPBSET_DROP, CAP_SETUID
+    # A capability outside the bounding set is lost at the next exec.
+    again = "if len(sys.argv) == 1: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], 'again'])"
+    told = become(Identity(STRANGER, 7, (7,), "stranger"), f"{without}\n{again}")
+    assert told == "refused: cannot continue as stranger: Operation not permitted\n"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("call", ["os.setuid", "os.seteuid", "os.setgid"])
+def test_a_change_without_effect_is_noticed(call: str) -> None:
+    root()
+    told = become(Identity(STRANGER, 7, (7,), "stranger"), f"{call} = lambda number: None")
+    assert told.startswith("refused: cannot continue as stranger: ")
+
+
+@pytest.mark.root
+def test_a_thread_that_keeps_capabilities_is_noticed() -> None:
+    root()
+    waits = "import threading\nthreading.Thread(target=threading.Event().wait, args=(60,), daemon=True).start()"
+    assert become(None, waits) == "refused: cannot drop capabilities: some are left\n"
+    # glibc changes the user in all threads.
+    assert json.loads(become(Identity(STRANGER, 7, (7,), "stranger"), waits))["CapPrm"] == ["0" * 16]

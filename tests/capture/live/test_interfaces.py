@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+import re
+import socket
+import struct
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from kafkasniff.capture.live.interfaces import (
+    _address,
+    _family,
+    hardware_type,
+    interface_name,
+    interface_names,
+    list_interfaces,
+)
+from kafkasniff.errors import CaptureError
+
+
+def test_interfaces_match_ip(require_tool: Callable[[str], str]) -> None:
+    told = json.loads(subprocess.run([require_tool("ip"), "-j", "addr"], capture_output=True, check=True).stdout)
+    found = {one.name: one for one in list_interfaces()}
+    assert set(found) == {one["ifname"] for one in told} | {"any"}
+    for one in told:
+        ours = found[one["ifname"]]
+        assert ("up" in ours.state) == ("UP" in one["flags"])
+        assert ("loopback" in ours.state) == ("LOOPBACK" in one["flags"])
+        assert set(ours.addresses) == {address["local"] for address in one["addr_info"]}
+
+
+def test_interfaces_match_tcpdump(require_tool: Callable[[str], str]) -> None:
+    """The same names; tcpdump also lists devices that are not network interfaces."""
+    told = subprocess.run([require_tool("tcpdump"), "-D"], capture_output=True, text=True, check=True).stdout
+    running = {name for name, words in re.findall(r"^\d+\.(\S+) .*?\[(.*?)\]", told, re.M) if "Running" in words}
+    ours = {one.name for one in list_interfaces() if "running" in one.state}
+    assert running - {"any"} == ours
+
+
+def test_active_interfaces_come_first_and_any_comes_last() -> None:
+    found = list_interfaces()
+    assert found[-1].name == "any"
+    ranks = [("up" not in one.state, "running" not in one.state, "loopback" in one.state) for one in found[:-1]]
+    assert ranks == sorted(ranks)
+
+
+def test_interfaces_by_number() -> None:
+    names = [one.name for one in list_interfaces()]
+    assert [interface_name(str(number)) for number in range(1, len(names) + 1)] == names
+    for name in ("eth0", "any", "lo", "", "१", "-1", "1x"):
+        assert interface_name(name) == name
+    for number in ("0", str(len(names) + 1), "9" * 40):
+        with pytest.raises(CaptureError, match=f"there are {len(names)}"):
+            interface_name(number)
+
+
+def test_an_interface_named_like_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.capture.live.interfaces.socket.if_nameindex", lambda: [(1, "lo"), (2, "2")])
+    assert interface_name("2") == "2"
+    assert interface_name("3") == "any"
+
+
+def test_systems_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_any = [one.name for one in list_interfaces()]
+    assert sorted(interface_names()) == sorted(with_any)
+    monkeypatch.delattr(socket, "AF_PACKET")
+    assert [one.name for one in list_interfaces()] == with_any[:-1]
+    assert "any" not in interface_names()
+
+
+def test_addresses_in_the_format_of_other_systems() -> None:
+    # struct sockaddr_in and sockaddr_in6 of macOS: a length byte precedes that of the family.
+    four = bytes.fromhex("1002 0000 c0a80105 0000000000000000")
+    six = bytes.fromhex("1c1e 0000 00000000 fe80 0004 0000 0000 0c42 a1ff fe00 0102 00000000")
+    assert (_family(four, begins_with_length=True), _family(six, begins_with_length=True)) == (2, 30)
+    assert _address(socket.AF_INET, four) == "192.168.1.5"
+    # KAME's kernels store the interface's number (here 4) in a link-local address.
+    assert _address(socket.AF_INET6, six) == "fe80::c42:a1ff:fe00:102"
+    loopback = bytes.fromhex("1c1e 0000 00000000") + socket.inet_pton(socket.AF_INET6, "::1") + bytes(4)
+    assert _address(socket.AF_INET6, loopback) == "::1"
+    assert _family(struct.pack("=H", 10), begins_with_length=False) == 10
+
+
+def test_hardware_types() -> None:
+    assert hardware_type("lo") == 772
+    for name in ("nosuch0", "", "x" * 40, "bad\0name"):
+        with pytest.raises(CaptureError) as caught:
+            hardware_type(name)
+        assert "lo" in str(caught.value)

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.capture.formats.raw import Interface
+from kafkasniff.capture.live.frames import Frames
+from kafkasniff.capture.write.pcapng_writer import packet_blocks
+from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
+from kafkasniff.errors import OutputError, UsageError
+from tests.capture.fake_interface import raw_packets
+from tests.capture.files import START, pcap
+from tests.capture.reading import Result, collect
+
+ETHERNET = (Interface(1, 0, "eth0", 262_144),)
+HEAD = 104
+"""Bytes of a file before its first packet, roughly; sizes below are far from any border."""
+
+
+class Clock:
+    """A clock that the test advances. Starts at 1970-01-01 12:00 UTC."""
+
+    def __init__(self) -> None:
+        self.now = 43_200.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Kernel:
+    def __init__(self) -> None:
+        self.counts = [(0, 0)]
+
+
+def files(
+    name: Path, rotation: Rotation, *, clock: Clock | None = None, kernel: Kernel | None = None,
+    said: list[str] | None = None,
+) -> CaptureFiles:  # fmt: skip
+    counted = kernel or Kernel()
+    return CaptureFiles(
+        str(name),
+        ETHERNET,
+        rotation,
+        counts=lambda: counted.counts,
+        failed=(said if said is not None else []).append,
+        clock=clock or Clock(),
+    )
+
+
+def write(target: CaptureFiles, *sizes: int) -> None:
+    """Write packets of these sizes; the bytes of each repeat its size."""
+    target.write(
+        packet_blocks(Frames.plain(raw_packets([(bytes([size % 251]) * size, size, START) for size in sizes])))
+    )
+
+
+def read(path: Path) -> Result:
+    with open_captures([path]) as source:
+        result = collect(source)
+    assert not source.broken
+    return result
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+@pytest.mark.parametrize("count", [None, 1, 2, 10, 11])
+def test_names_by_size_are_those_of_tcpdump(
+    count: int | None, require_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Four packets fill a file in tcpdump and here. Of 13 files the last ones are kept."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    ours.mkdir()
+    frames = [b"\x00" * 12 + b"\x08\x06" + bytes([number]) * 250_000 for number in range(52)]
+    capture = tmp_path / "capture.pcap"
+    capture.write_bytes(pcap(frames))
+    ring = [] if count is None else ["-W", str(count)]
+    user = ["-Z", "root"] if os.geteuid() == 0 else []
+    command = [require_tool("tcpdump"), *user, "-r", str(capture), "-C", "1", *ring, "-w", str(theirs / "x.cap")]
+    subprocess.run(command, capture_output=True, check=True)
+    with files(ours / "x.cap", Rotation(size=1_000_000, files=count)) as target:
+        for frame in frames:
+            target.write(packet_blocks(Frames.plain(raw_packets([(frame, len(frame), START)]))))
+    assert names(ours) == names(theirs)
+    for name in names(ours):
+        assert scapy_packets(ours / name) == scapy_packets(theirs / name)
+
+
+def scapy_packets(path: Path) -> list[bytes]:
+    from scapy.utils import RawPcapReader
+
+    with RawPcapReader(str(path)) as reader:
+        return [data for data, _ in reader]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_packet_opens_a_file_when_the_current_one_exceeds_the_size(together: bool, tmp_path: Path) -> None:
+    """As in tcpdump, for any batches of packets: a file exceeds the size by less than one packet."""
+    with files(tmp_path / "x", Rotation(size=1_000)) as target:
+        sizes = [300] * 10
+        if together:
+            write(target, *sizes)
+        else:
+            for size in sizes:
+                write(target, size)
+    assert names(tmp_path) == ["x", "x1", "x2", "x3"]
+    assert [read(tmp_path / name).packets for name in names(tmp_path)] == [3, 3, 3, 1]
+    assert target.packets == 10
+    assert target.made == 4
+
+
+def test_files_are_private_to_their_owner_and_replace_existing_ones(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"something older")
+    path.chmod(0o644)
+    with path.open("rb") as older, files(path, Rotation()) as target:
+        write(target, 60)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert older.read() == b"something older"
+    assert read(path).packets == 1
+
+
+def test_existing_names_that_are_not_files_are_kept(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "link", Path("/dev/null"), tmp_path / "missing" / "x"):
+        if path.name == "link":
+            path.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(OutputError, match="cannot write"):
+            files(path, Rotation())
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_files_by_time(tmp_path: Path) -> None:
+    clock = Clock()
+    with files(tmp_path / "%H%M%S.cap", Rotation(seconds=60), clock=clock) as target:
+        for _ in range(5):
+            write(target, 60)
+            clock.now += 25
+        clock.now += 300
+        write(target, 60)
+    assert names(tmp_path) == ["120000.cap", "120115.cap", "120705.cap"]
+    assert [read(tmp_path / name).packets for name in names(tmp_path)] == [3, 2, 1]
+
+
+def test_an_unchanged_name_is_not_overwritten(tmp_path: Path) -> None:
+    clock = Clock()
+    with files(tmp_path / "%H.cap", Rotation(seconds=60), clock=clock) as target:
+        for _ in range(5):
+            write(target, 60)
+            clock.now += 1_000
+    assert [read(tmp_path / name).packets for name in names(tmp_path)] == [4, 1]
+
+
+def test_files_by_time_and_size_with_a_ring(tmp_path: Path) -> None:
+    clock = Clock()
+    with files(tmp_path / "%M.cap", Rotation(size=500, seconds=60, files=3), clock=clock) as target:
+        for _ in range(4):
+            write(target, 400, 400)
+            clock.now += 45
+    assert names(tmp_path) == ["01.cap1", "01.cap2", "01.cap3"]
+    with files(tmp_path / "%M.dump", Rotation(seconds=60, files=2), clock=clock) as target:
+        for _ in range(4):
+            write(target, 400)
+            clock.now += 60
+    assert len([name for name in names(tmp_path) if name.endswith(".dump")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "rotation"), [("x", Rotation(files=3)), ("x", Rotation(seconds=5)), ("100%%", Rotation(seconds=5))]
+)
+def test_invalid_rotations(name: str, rotation: Rotation, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        files(tmp_path / name, rotation)
+    assert names(tmp_path) == []
+
+
+def test_each_file_counts_its_own_losses(tmp_path: Path) -> None:
+    kernel = Kernel()
+    with files(tmp_path / "x", Rotation(size=100), kernel=kernel) as target:
+        write(target, 600)
+        kernel.counts = [(10, 4)]
+        write(target, 600)
+        write(target, 600)
+        kernel.counts = [(30, 9)]
+    found = [read(tmp_path / name) for name in names(tmp_path)]
+    told = [found[place].problem("capture-loss").detail for place in (0, 2)]
+    assert [re.findall(r" (\d+) packets", detail) for detail in told] == [["4"], ["5"]]
+    assert found[1].notes == []
+
+
+def test_a_concurrent_reader_sees_whole_packets(tmp_path: Path) -> None:
+    with files(tmp_path / "x", Rotation()) as target:
+        assert read(tmp_path / "x").packets == 0
+        for number in range(1, 9):
+            write(target, 61, 62, 63)
+            assert read(tmp_path / "x").packets == 3 * number
+
+
+@pytest.mark.parametrize("room", [0, 1, 50, 91, 92, 93, 500])
+def test_a_full_disk_leaves_a_whole_file(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    target = files(tmp_path / "x", Rotation(), said=said)
+    write(target, 60, 61)
+    left = room
+    real = os.write
+
+    def full(descriptor: int, data: memoryview) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = real(descriptor, data[:left])
+        left -= taken
+        return taken
+
+    monkeypatch.setattr("kafkasniff.capture.write.rotation.os.write", full)
+    write(target, *[60] * 10)
+    write(target, 60)
+    target.close()
+    (line,) = said
+    assert line.startswith(f"cannot write {tmp_path / 'x'}: No space left on device")
+    assert target.broken
+    result = read(tmp_path / "x")
+    assert (result.packets, target.packets, result.kinds) == (2, 2, [])
+
+
+def test_a_full_disk_at_the_end_or_at_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    said: list[str] = []
+    target = files(tmp_path / "x", Rotation(size=100), said=said)
+    write(target, 600)
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkasniff.capture.write.rotation.os.write", full)
+        target.close()
+    assert len(said) == 1
+    assert read(tmp_path / "x").packets == 1
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkasniff.capture.write.rotation.os.write", full)
+        with pytest.raises(OutputError, match="No space left"):
+            files(tmp_path / "y", Rotation())

@@ -1,0 +1,233 @@
+"""Shell completion: what can follow, and that real shells receive it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import BashComplete, CompletionItem
+
+from kafkasniff.analysis import question_names
+from kafkasniff.analysis.comparison.answer import SECTIONS
+from kafkasniff.cli.commands.completion import COMPLETED, SHELLS
+from kafkasniff.cli.environment import COMPLETION, Exit
+from kafkasniff.cli.main import command_line
+from kafkasniff.kafka.apis.dissectors import api_keys
+from kafkasniff.kafka.apis.releases import releases
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+
+
+def items(*arguments: str) -> list[CompletionItem]:
+    """Candidates for the last argument."""
+    shell = BashComplete(command_line, {}, "kafkasniff", COMPLETION)
+    return shell.get_completions(list(arguments[:-1]), arguments[-1])
+
+
+def follows(*arguments: str) -> list[str]:
+    return [item.value for item in items(*arguments)]
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """All commands and questions."""
+    context = click.Context(command_line)
+    for name in command_line.list_commands(context):
+        command = command_line.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            for under in command.list_commands(context):
+                question = command.get_command(context, under)
+                assert question is not None
+                yield f"{name} {under}", question
+
+
+def test_commands_with_their_descriptions() -> None:
+    listed = command_line.list_commands(click.Context(command_line))
+    assert follows("") == listed
+    assert follows("deco") == ["decode", "decode-bytes"]
+    assert all(item.help for item in items(""))
+    assert follows("analyze", "") == list(question_names())
+    assert follows("analyze", "re") == ["record-sizes", "rebalances", "retries"]
+
+
+def test_options() -> None:
+    assert follows("diff", "--min") == ["--min-change", "--min-count"]
+    assert follows("diff", "--format", "j") == ["json"]
+    assert follows("completion", "") == list(SHELLS)
+
+
+def test_values() -> None:
+    assert len(follows("decode", "--api", "")) == len(api_keys())
+    assert follows("decode", "--api", "prod") == ["Produce"]
+    assert follows("decode", "--api", "Produce,FetchS") == ["Produce,FetchSnapshot"]
+    assert "Produce,Produce" not in follows("decode", "--api", "Produce,")
+    assert follows("api", "AlterU") == ["AlterUserScramCredentials"]
+    assert follows("audit", "--target", "")[0] == releases()[-1]
+    assert follows("stats", "--filter", "error_c") == ["error_code", "error_count"]
+    assert follows("export", "--tables", "records,c") == ["records,connections"]
+    assert tuple(follows("diff", "--only", "")) == SECTIONS
+    assert follows("check", "--skip", "unanswered-r") == ["unanswered-requests"]
+    assert "lo" in follows("live", "-i", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (["decode", "cap"], "file"),
+        (["stats", "a.pcap", ""], "file"),
+        (["diff", "a.pcap", "b"], "file"),
+        (["decode", "--keylog", ""], "file"),
+        (["export", "-o", ""], "dir"),
+        (["analyze", "latency", "ta"], "file"),
+        (["analyze", "latency", "tables", "-o", ""], "file"),
+    ],
+)
+def test_files_and_folders(arguments: list[str], kind: str) -> None:
+    assert [(item.type, item.value) for item in items(*arguments)] == [(kind, arguments[-1])]
+
+
+FREE = frozenset(
+    {
+        "ADDRESS[:PORT]",
+        "BYTES",
+        "DETECTOR.FIELD=VALUE",
+        "DURATION",
+        "HEX|BASE64|-",
+        "ID",
+        "MIB",
+        "N",
+        "NAME",
+        "NAME=VALUE",
+        "NAME[:GROUP]",
+        "S",
+        "SIZE",
+        "TIME",
+        "URL",
+        "X",
+        "[BPF FILTER]",
+        "[HOST]:PORT",
+    }
+)
+"""Metavars of text that only the user knows."""
+
+
+def test_every_metavar_is_known() -> None:
+    """A new one is either completed, or is free text."""
+    assert COMPLETED.keys().isdisjoint(FREE)
+    unknown = set()
+    for name, command in commands():
+        for parameter in command.params:
+            text = isinstance(parameter.type, click.types.StringParamType)
+            if text and parameter.metavar not in COMPLETED.keys() | FREE:
+                unknown.add(f"{name} {parameter.name}: {parameter.metavar}")
+    assert unknown == set()
+
+
+def test_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    for shell in SHELLS:
+        result = kafkasniff("completion", shell)
+        assert result.code == Exit.OK
+        assert f"{COMPLETION}={shell}_complete" in result.text
+    assert kafkasniff("completion", "tcsh").code == Exit.USAGE
+    assert kafkasniff("completion").code == Exit.USAGE
+
+
+# -- in real shells --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which `kafkasniff` runs this checkout."""
+    folder = tmp_path_factory.mktemp("bin")
+    path = folder / "kafkasniff"
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kafkasniff "$@"\n')
+    path.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(folder),
+    }
+
+
+def said(shell: list[str], script: str, environment: dict[str, str], folder: Path) -> list[str]:
+    done = subprocess.run(
+        [*shell, "-c", script],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_bash(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:
+    script = """
+eval "$(kafkasniff completion bash)"
+complete -p kafkasniff
+compopt() { echo compopt "$@"; }
+ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _kafkasniff_completion kafkasniff; }
+ask kafkasniff decode --api Pro
+echo "${COMPREPLY[@]}"
+ask kafkasniff decode cap
+"""
+    told = said([require_tool("bash"), "--norc", "--noprofile"], script, program, tmp_path)
+    assert told == ["complete -o nosort -F _kafkasniff_completion kafkasniff", "Produce", "compopt -o default"]
+
+
+def test_zsh(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:
+    script = """
+compdef() { print compdef $* }
+_describe() { print -l -- $completions_with_descriptions }
+_path_files() { print _path_files $* }
+eval "$(kafkasniff completion zsh)"
+words=(kafkasniff diff --min-c) CURRENT=3
+_kafkasniff_completion
+words=(kafkasniff diff a) CURRENT=3
+_kafkasniff_completion
+"""
+    told = said([require_tool("zsh"), "-f"], script, program, tmp_path)
+    assert told[0] == "compdef _kafkasniff_completion kafkasniff"
+    assert told[1].startswith("--min-change:Report numbers")
+    assert told[2].startswith("--min-count:Report entries that only one side has")
+    assert told[3:] == ["_path_files -f"]
+
+
+def test_fish(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:
+    (tmp_path / "capture.pcap").touch()
+    script = """
+kafkasniff completion fish | source
+complete -C 'kafkasniff decode --api Pro'
+complete -C 'kafkasniff stats capt'
+"""
+    told = said([require_tool("fish"), "--no-config"], script, program, tmp_path)
+    assert [line.partition("\t")[0] for line in told] == ["Produce", "capture.pcap"]
+
+
+def test_it_is_light(program: dict[str, str]) -> None:
+    """Somebody waits at a prompt: only modules that a suggestion needs are imported."""
+    script = """
+import sys
+from click.shell_completion import BashComplete
+from kafkasniff.cli.environment import COMPLETION
+from kafkasniff.cli.main import command_line
+for line in ("deco", "decode --api P", "diff --only l", "analyze l", "stats --filter e", "export captu"):
+    arguments = line.split()
+    assert BashComplete(command_line, {}, "kafkasniff", COMPLETION).get_completions(arguments[:-1], arguments[-1])
+heavy = {"numpy", "pyarrow", "rich", "scapy", "orjson", "pyspark", "pandas", "cryptography"} & sys.modules.keys()
+sys.exit(", ".join(sorted(heavy)) or 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=program, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

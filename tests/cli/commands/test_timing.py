@@ -1,0 +1,246 @@
+"""`kafkasniff timing`, on crafted captures in which every time is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkasniff.cli.environment import Exit
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+from tests.craft import kafka_bytes as kafka
+from tests.craft.conversation import interleaved
+from tests.craft.packet import Packet
+from tests.craft.write import pcap_bytes, write_pcap
+from tests.timing.timeline import Timeline
+
+SHIPPED = ROOT / "captures" / "java-group-classic.pcap"
+
+
+def packets() -> list[Packet]:
+    """One connection captured near its client, 4 ms from the broker, with three Metadata and an empty Fetch; another
+    one captured near the broker, with one answer that took 300 ms.
+    """
+    near, far = Timeline(), Timeline(client=("10.0.0.6", 40_000))
+    near.open(4, 0.01)
+    asked = [kafka.metadata_request(number, ["orders"]) for number in range(5)]
+    answered = [kafka.metadata_response(number, "10.0.0.9", 9092, ["orders"]) for number in range(5)]
+    near.data("client", 10, asked[1])
+    near.data("broker", 20, answered[1])
+    near.data("client", 120, asked[2] + asked[3])
+    near.data("broker", 134, answered[2])
+    near.data("broker", 144, answered[3])
+    near.data("client", 154, kafka.fetch_request(4, "orders", 0))
+    near.data("broker", 660, kafka.fetch_response(4, "orders", b"", 0))
+    far.open(0.02, 30, begin=1000)
+    far.data("client", 1100, asked[1][:9])
+    far.data("client", 1150, asked[1][9:])
+    far.data("broker", 1450, answered[1])
+    return interleaved([near, far])
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pcap(tmp_path_factory.mktemp("timing") / "slow.pcap", packets(), nanoseconds=True)
+
+
+def answered(*arguments: object, **options: Any) -> dict[str, Any]:
+    result = kafkasniff("timing", "--format", "json", *arguments, **options)
+    assert result.code == Exit.OK, result.err
+    (found,) = result.objects
+    return found
+
+
+def totals(group: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds per part."""
+    return {name: part["total_us"] / 1000 for name, part in group["parts"].items()}
+
+
+def test_by_api(slow: Path) -> None:
+    answer = answered(slow)
+    fetch, metadata = answer["groups"]
+    assert (fetch["keys"], metadata["keys"]) == ({"api": "Fetch"}, {"api": "Metadata"})
+    assert (fetch["exchanges"], fetch["timed"], metadata["exchanges"]) == (1, 1, 4)
+    assert totals(fetch) == {"think": 10, "network": 4, "wait": 500, "broker": 2}
+    # 6 ms; 10 ms before the second; none for the third, which waited 14 ms in line; 300 ms.
+    expected = {"think": 100, "request": 50, "behind": 14, "network": 12.02, "broker": 6 + 10 + 6 + 299.98}
+    assert totals(metadata) == expected
+    assert metadata["duration"]["total_us"] == 10_000 + 14_000 + 24_000 + 350_000
+    assert metadata["duration"]["max_us"] == 350_000
+    assert metadata["parts"]["behind"]["count"] == 1
+    captured = answer["captured"]
+    assert captured["near"] == {"client": 1, "broker": 1, "unknown": 0}
+    assert captured["broker_round_trip"] == {"min_us": 20, "max_us": 4000}
+    assert captured["client_round_trip"] == {"min_us": 10, "max_us": 30_000}
+    assert [one["exchange"] for one in answer["slowest"]] == [5, 3, 2, 1, 4]
+
+
+def test_by_others(slow: Path) -> None:
+    by_address = answered(slow, "--by", "address")["groups"]
+    assert [(one["keys"]["client_ip"], one["exchanges"]) for one in by_address] == [("10.0.0.5", 4), ("10.0.0.6", 1)]
+    (one,) = answered(slow, "--by", "broker,client")["groups"]
+    # Metadata names its number.
+    assert one["keys"] == {"broker_id": 0, "broker": "10.0.0.9:9092", "client_id": "crafted"}
+    (one,) = answered(slow, "--by", "topic")["groups"]
+    assert (one["keys"], one["exchanges"]) == ({"topic": "orders"}, 5)
+    refused = kafkasniff("timing", slow, "--by", "colour")
+    assert (refused.code, "colour" in refused.err) == (Exit.USAGE, True)
+
+
+def test_the_screen(slow: Path) -> None:
+    result = kafkasniff("timing", slow, "--slowest", "1", width=110)
+    assert result.code == Exit.OK
+    assert result.lines[1:] == [
+        "5 exchanges, 5 of them timed: 904 ms in all",
+        "captured: 2 connections, 1 near the client, 1 near the broker",
+        "round trips from there, by handshakes: to brokers 20.0 µs to 4.00 ms, to clients 10.0 µs to 30.0 ms",
+        "",
+        "Shares of the time from a request's first byte to its response's last",
+        "  API       count      p50     p99     max  request  in line  network  asked wait  broker  client p50",
+        "  Fetch         1   506 ms  506 ms  506 ms                        <1%         99%     <1%     10.0 ms",
+        "  Metadata      4  14.0 ms  349 ms  350 ms      13%       4%       3%                 81%      100 ms",
+        "",
+        "Slowest exchanges, without the waits that they asked for (--exchange N)",
+        "  exchange  what                      time  most of it",
+        "        #5  Metadata v1 of crafted  350 ms  the broker 300 ms",
+    ]
+
+
+def test_one_exchange(slow: Path) -> None:
+    result = kafkasniff("timing", slow, "--exchange", "3", width=90)
+    assert result.code == Exit.OK
+    assert result.lines == [
+        "#3  Metadata v1 of crafted, conn 1",
+        "10.0.0.5:51334 to 10.0.0.9:9092 (broker 0), corr 3",
+        "10:13:20.243456  24.0 ms from the request's first byte to the response's last",
+        "",
+        "   14.0 ms  ████████████████············  in line: the broker answered earlier requests",
+        "   4.00 ms  ················█████·······  network: to the broker and back, at least",
+        "   6.00 ms  ·····················███████  broker",
+        "",
+        "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
+        "unknown from here:",
+        "  if the round trip took longer this time than the minimum, the rest is in the broker's time",
+    ]
+
+
+def test_a_loss_and_a_client_that_stops_reading(tmp_path: Path) -> None:
+    line = Timeline()
+    line.open(4, 0.01)
+    asked = line.data("client", 10, kafka.metadata_request(1, ["orders"]))
+    line.add(220, asked.but(ident=900))
+    response = kafka.metadata_response(1, "10.0.0.9", 9092, ["orders"])
+    line.data("broker", 230, response[:20])
+    line.window = 0
+    line.acked("client", 231)
+    line.window = 1000
+    line.acked("client", 430)
+    line.data("broker", 434, response[20:])
+    result = kafkasniff("timing", write_pcap(tmp_path / "loss.pcap", line.packets), "--exchange", "1", width=80)
+    assert result.lines[3:12] == [
+        "",
+        "    210 ms  ████████··········  lost: until it was retransmitted",
+        "   4.00 ms  ········█·········  network: to the broker and back, at least",
+        "   6.00 ms  ·········█········  broker",
+        f"    204 ms  ·········█████████  response, first to last byte, {len(response)} bytes",
+        "",
+        "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
+        "client: 1 segment retransmitted (lost after the capture point, or acknowledged late)",
+        "client: zero window 1 time, for 199 ms: it accepted no more data",
+    ]
+
+
+def test_each_exchange_on_its_own(slow: Path) -> None:
+    result = kafkasniff("timing", slow, "--each", "--format", "json", "--api", "Fetch")
+    (one,) = result.objects
+    assert (one["exchange"], one["connection"], one["api"], one["status"]) == (4, 1, "Fetch", "answered")
+    assert (one["duration_us"], one["latency_us"], one["waits_for"]) == (506_000, 506_000, "data")
+    assert {name: value for name, value in one["parts"].items() if value} == {
+        "think_us": 10_000,
+        "network_us": 4_000,
+        "wait_us": 500_000,
+        "broker_us": 2_000,
+    }
+    assert one["captured"] == {"near": "client", "broker_round_trip_us": 4000, "client_round_trip_us": 10}
+    assert one["unknown"] == ["beyond-least"]
+    every = kafkasniff("timing", slow, "--each", "--format", "json").objects
+    assert [each["exchange"] for each in every] == [1, 2, 3, 4, 5]
+    assert len(kafkasniff("timing", slow, "--connection", "2", "--each", "--format", "json").objects) == 1
+    nothing = kafkasniff("timing", slow, "--exchange", "99")
+    assert (nothing.code, nothing.out) == (Exit.OK, b"")
+    assert "no exchange was selected" in nothing.err
+
+
+def test_filters(slow: Path) -> None:
+    """A request that is filtered out keeps its place on the connection: the third request waits for the second."""
+    answer = answered(slow, "--filter", "correlation_id == 3")
+    (group,) = answer["groups"]
+    assert (group["exchanges"], totals(group)) == (1, {"behind": 14, "network": 4, "broker": 6})
+    assert [one["exchange"] for one in answer["slowest"]] == [3]
+    assert answered(slow, "--slower-than", "1s")["groups"] == []
+
+
+def test_an_export_has_fewer_phases(slow: Path, tmp_path: Path) -> None:
+    assert kafkasniff("export", slow, "-o", tmp_path / "out").code == Exit.OK
+    result = kafkasniff("timing", "--format", "json", tmp_path / "out")
+    (answer,) = result.objects
+    assert "captures have them" in result.err
+    fetch, metadata = answer["groups"]
+    assert totals(fetch) == {"wait": 500, "broker": 6}
+    assert totals(metadata) == {"transfer": 50, "behind": 14, "broker": 334}
+    assert (answer["captured"], answer["slowest"]) == (None, [])
+    text = kafkasniff("timing", tmp_path / "out", width=100).text
+    assert "transfer" in text
+    refused = kafkasniff("timing", tmp_path / "out", "--each")
+    assert (refused.code, "--each" in refused.err) == (Exit.USAGE, True)
+    assert kafkasniff("export", slow, "-o", tmp_path / "bare", "--no-bodies").code == Exit.OK
+    result = kafkasniff("timing", "--format", "json", tmp_path / "bare")
+    assert "without bodies" in result.err
+    assert totals(result.objects[0]["groups"][0]) == {"broker": 506}
+
+
+@pytest.mark.parametrize("name", ["java-group-classic", "java-2.0", "kraft-two-brokers"])
+def test_captures_and_exports_agree(name: str, tmp_path: Path) -> None:
+    """On what both contain: durations, latencies, and requested waits except for the network's part."""
+    path = ROOT / "captures" / f"{name}.pcap"
+    assert kafkasniff("export", path, "-o", tmp_path / "out").code == Exit.OK
+    one, other = answered(path)["groups"], answered(tmp_path / "out")["groups"]
+    assert {group["keys"]["api"]: (group["exchanges"], group["timed"]) for group in one} == {
+        group["keys"]["api"]: (group["exchanges"], group["timed"]) for group in other
+    }
+    exported = {group["keys"]["api"]: group for group in other}
+    for group in one:
+        same = exported[group["keys"]["api"]]
+        assert same["latency"]["total_us"] == pytest.approx(group["latency"]["total_us"], abs=2 * group["timed"])
+        assert same["duration"]["count"] == group["duration"]["count"]
+        # Without a round trip and the waits in line, a wait may be longer by as much.
+        taken = sum(group["parts"].get(part, {"total_us": 0})["total_us"] for part in ("network", "behind"))
+        waited = [each["parts"].get("wait", {"total_us": 0})["total_us"] for each in (group, same)]
+        assert -group["timed"] <= waited[1] - waited[0] <= taken + group["timed"]
+
+
+def test_a_real_consumer_waits_for_data_and_members() -> None:
+    groups = {group["keys"]["api"]: group for group in answered(SHIPPED)["groups"]}
+    fetch, join = groups["Fetch"], groups["JoinGroup"]
+    assert fetch["parts"]["wait"]["total_us"] > 0.8 * fetch["duration"]["total_us"]
+    assert join["parts"]["wait"]["total_us"] > 0.9 * join["duration"]["total_us"]
+    assert "wait" not in groups["Metadata"]["parts"]
+
+
+def test_standard_input_and_garbage(slow: Path, tmp_path: Path) -> None:
+    data = slow.read_bytes()
+    answer = answered("-", stdin=data)
+    assert answer["groups"] == answered(slow)["groups"]
+    assert kafkasniff("timing", "-", stdin_tty=True).code == Exit.USAGE
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(data[:-40])
+    result = kafkasniff("timing", cut, "--format", "json")
+    assert result.code == Exit.BROKEN
+    assert result.objects[0]["broken"] is True
+    empty = write_pcap(tmp_path / "empty.pcap", [])
+    assert answered(empty)["groups"] == []
+    assert "0 exchanges" in kafkasniff("timing", empty).text
+    assert kafkasniff("timing", tmp_path / "none.pcap").code == Exit.CAPTURE
+    assert len(pcap_bytes([])) == 24

@@ -1,0 +1,137 @@
+"""Folders of captures and exports as arguments of commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkasniff import read
+from kafkasniff.analysis.detectors.running import run
+from kafkasniff.capture.timeline.folders import divided
+from kafkasniff.errors import CaptureError
+from kafkasniff.runtime.export_manifest import TABLES, is_export
+from kafkasniff.tables.rows import TABLE_NAMES
+from tests.cli.console import kafkasniff
+
+NAMES = ("captures/librdkafka-acks0.pcap", "captures/librdkafka-1.4.pcap")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Captures beside a foreign manifest, as in `captures/`."""
+    place = tmp_path / "captures"
+    place.mkdir()
+    for name in NAMES:
+        shutil.copy(name, place)
+    (place / "manifest.json").write_text('{"captures": []}')
+    return place
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("decode", "-q"),
+        ("stats", "--json", "-q"),
+        ("check", "--json", "-q"),
+        ("timing", "--json", "-q"),
+        ("audit", "--target", "4.0", "--json", "-q"),
+        ("analyze", "versions", "--json", "-q"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_folder_of_captures_is_its_captures(folder: Path, command: tuple[str, ...]) -> None:
+    files = sorted(folder.glob("*.pcap"))
+    found, expected = kafkasniff(*command, folder), kafkasniff(*command, *files)
+    assert found.out
+    assert found.code == expected.code
+
+    def same(text: str) -> str:
+        return text.replace(json.dumps([str(folder)])[1:-1], ", ".join(json.dumps(str(one)) for one in files))
+
+    assert same(found.text).replace(" ", "") == expected.text.replace(" ", "")
+
+
+def test_export_and_diff_take_folders_of_captures(folder: Path, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    assert kafkasniff("export", "-q", "-o", tables, folder).code == 0
+    found = kafkasniff("diff", "-q", folder, tables)
+    assert found.code == 0, found.err
+
+
+def test_an_export_is_not_a_capture(tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    assert kafkasniff("export", "-q", "-o", tables, NAMES[0]).code == 0
+    for command in (("decode", tables), ("export", "-o", tmp_path / "more", tables)):
+        found = kafkasniff(*command)
+        assert found.code == 2
+        assert f"`kafkasniff stats {tables}` reads it" in found.err
+
+
+def test_a_folder_with_neither(tmp_path: Path) -> None:
+    for command in (("decode",), ("stats",), ("check",)):
+        found = kafkasniff(*command, tmp_path)
+        assert found.code == 3
+        assert "contains neither captures (pcap, pcapng) nor an export (manifest.json)" in found.err
+
+
+def test_an_export_with_a_damaged_manifest_stays_an_export(tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    assert kafkasniff("export", "-q", "-o", tables, NAMES[0]).code == 0
+    (tables / "manifest.json").write_text("{")
+    found = kafkasniff("stats", tables)
+    assert found.code == 3
+    assert "manifest.json is invalid" in found.err
+
+
+def test_the_library_takes_the_same_folders(folder: Path, tmp_path: Path) -> None:
+    files = sorted(map(str, folder.glob("*.pcap")))
+    assert len(list(read(folder))) == len(list(read([*files]))) > 0
+    assert run([str(folder)]) == run(files)
+    tables = tmp_path / "tables"
+    assert kafkasniff("export", "-q", "-o", tables, folder).code == 0
+    assert divided([str(tables), str(folder), "-"]) == ([*files, "-"], [str(tables)])
+    told = {(one.detector, one.count) for one in run([str(tables)]).findings}
+    assert {(one.detector, one.count) for one in run([str(folder)]).findings} >= told
+    with pytest.raises(CaptureError, match="is an export, not a folder of captures"):
+        next(read(tables))
+    with pytest.raises(CaptureError, match="contains neither captures"):
+        run([str(tmp_path / "tables" / "state")])
+
+
+def test_tables_of_an_export() -> None:
+    assert TABLES == TABLE_NAMES
+
+
+@pytest.mark.parametrize(
+    ("manifest", "tables", "told"),
+    [
+        (None, ("exchanges",), False),
+        ("{", ("exchanges",), True),
+        ("{", (), False),
+        ('{"format": "kafkasniff-export"}', (), True),
+        ('{"format": "another"}', ("exchanges",), False),
+        ('{"format": 5}', ("records",), True),
+    ],
+)
+def test_requirements_of_an_export_folder(
+    tmp_path: Path, manifest: str | None, tables: tuple[str, ...], told: bool
+) -> None:
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(manifest)
+    for table in tables:
+        (tmp_path / table).mkdir()
+    assert is_export(tmp_path) is told
+    assert not is_export(tmp_path / "none")
+    assert not is_export("-")
+
+
+def test_filters_apply_to_captures_only(tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    assert kafkasniff("export", "-q", "-o", tables, NAMES[0]).code == 0
+    for command in (("stats", tables), ("check", tables), ("diff", tables, NAMES[0])):
+        found = kafkasniff(*command, "--api", "Fetch")
+        assert found.code == 2
+        assert f"filters are for captures; {tables} is an export" in found.err

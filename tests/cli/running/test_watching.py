@@ -1,0 +1,467 @@
+"""`live --top` and `live --metrics` with crafted packets: the view in a pseudo-terminal, metrics over loopback."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.main import run
+from kafkasniff.tcp.packets import PacketBatch
+from tests.cli.console import Result, kafkasniff
+from tests.cli.real_live import STAYS
+from tests.craft import kafka_bytes as kafka
+from tests.craft.batches import batch
+from tests.craft.samples import mixed
+from tests.tables.exports.exported import rows
+
+PATIENCE = 60
+PYTHON = [sys.executable, "-m", "kafkasniff"]
+
+
+class Wire:
+    """A live source that yields crafted packets, then empty batches, as an interface does, until it is stopped."""
+
+    captures = ("eth0",)
+    backlog = 0.0
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self.idle_seconds: float | None = None
+        self.drops = 3
+
+    def open(self, *_: object, idle_seconds: float | None = None, on_ready: Callable[[], None], **__: object) -> Wire:
+        self.idle_seconds = idle_seconds
+        on_ready()
+        return self
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[PacketBatch]:
+        packets = mixed()
+        # The last requests of both connections stay open.
+        yield batch(packets[:50])
+        yield batch(packets[50:-6], range(50, len(packets) - 6))
+        deadline = time.monotonic() + PATIENCE
+        while not self.stopped.wait(0.01):
+            assert time.monotonic() < deadline, "nobody stopped the capture"
+            yield batch([])
+
+    def counts(self) -> list[tuple[int, int]]:
+        return [(1234, self.drops)]
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    source = Wire()
+    monkeypatch.setattr("kafkasniff.capture.live.live.open_live", source.open)
+    return source
+
+
+class Person:
+    """A person at a terminal of 80×24, who reads and types."""
+
+    def __init__(self) -> None:
+        self.end, self.program = pty.openpty()
+        termios.tcsetwinsize(self.program, (24, 80))
+        self.before = termios.tcgetattr(self.program)
+        self.seen = b""
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self.end, 65_536)
+            except OSError:
+                return
+            if not data:
+                return
+            self.seen += data
+
+    def waits_for(self, text: str) -> None:
+        """Wait until the text is drawn after the last key."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.seen.decode(errors="replace")):
+            assert time.monotonic() < deadline, f"{text!r} is never shown: {self.seen[-3000:]!r}"
+            time.sleep(0.01)
+
+    def waits_for_bytes(self, data: bytes) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while data not in self.seen:
+            assert time.monotonic() < deadline, f"{data!r} never comes: {self.seen[-3000:]!r}"
+            time.sleep(0.01)
+
+    def types(self, keys: str) -> None:
+        self.seen = b""
+        os.write(self.end, keys.encode())
+
+    def leaves(self) -> None:
+        os.close(self.program)
+        os.close(self.end)
+        self._reading.join(PATIENCE)
+
+
+@pytest.fixture
+def person() -> Iterator[Person]:
+    somebody = Person()
+    try:
+        yield somebody
+    finally:
+        somebody.leaves()
+
+
+def watched(person: Person, steps: Callable[[], None], *arguments: object, **world_options: Any) -> Result:
+    """Run `kafkasniff live --top …` in the person's terminal through these steps."""
+    failed: list[BaseException] = []
+
+    def go() -> None:
+        try:
+            steps()
+        except BaseException as error:
+            failed.append(error)
+
+    doing = threading.Thread(target=go)
+    with (
+        open(os.dup(person.program), "rb", buffering=0) as stdin,
+        open(os.dup(person.program), "wb", buffering=0) as stdout,
+    ):
+        err = io.StringIO()
+        options = {"environ": {"TERM": "xterm"}, **world_options}
+        world = Environment(stdin=stdin, stdout=stdout, stderr=err, stdin_tty=True, stdout_tty=True, **options)
+        doing.start()
+        code = run(["live", "-i", "eth0", "--top", *map(str, arguments)], world)
+        doing.join(PATIENCE)
+    if failed:
+        raise failed[0]
+    return Result(int(code), b"", err.getvalue())
+
+
+def test_the_view_and_its_keys(wire: Wire, person: Person) -> None:
+    def steps() -> None:
+        person.waits_for("kafkasniff live eth0")
+        person.waits_for("Produce")
+        person.waits_for("dropped 3")
+        person.types("2")
+        person.waits_for("NOT_LEADER_OR_FOLLOWER")
+        person.types("5")
+        person.waits_for("10.0.0.5:51334")
+        person.types("\x1b[B\r")
+        person.waits_for("latest exchanges")
+        person.waits_for("software craft 1.0")
+        person.types("\x1b")
+        person.waits_for("5 connections")
+        person.types("p")
+        person.waits_for("PAUSED")
+        person.types("h")
+        person.waits_for("choose a table")
+        person.types("q")
+
+    result = watched(person, steps)
+    assert result.code == 0
+    assert result.err.startswith("kafkasniff: ")
+    assert "2 connections" in result.err or "3 connections" in result.err
+    assert termios.tcgetattr(person.program) == person.before
+    # The alternate screen (ECMA-48 private mode 1049) was entered and left, and the cursor is visible again.
+    person.waits_for_bytes(b"\x1b[?1049l")
+    assert person.seen.rindex(b"\x1b[?1049l") > person.seen.rfind(b"\x1b[?1049h")
+    person.waits_for_bytes(b"\x1b[?25h")
+    assert person.seen.rindex(b"\x1b[?25h") > person.seen.rfind(b"\x1b[?25l")
+
+
+def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.live.findings.FINDINGS_SECONDS", 0.1)
+    monkeypatch.setattr("kafkasniff.live.findings.FINDINGS_REST", 1)
+
+    def steps() -> None:
+        person.waits_for("findings none")
+        person.waits_for("1 note")
+        person.types("7")
+        person.waits_for("A leader has moved")
+        person.waits_for("not-leader, 1×")
+        person.types("\r")
+        person.waits_for("latest exchanges")
+        wire.backlog = 0.6
+        person.types("\x1b")
+        person.waits_for("findings paused: behind until then 1 note")
+        person.types("q")
+
+    assert watched(person, steps).code == 0
+
+
+def test_the_view_follows_the_size_of_the_terminal(wire: Wire, person: Person) -> None:
+    def steps() -> None:
+        person.waits_for("1 APIs")
+        person.seen = b""
+        termios.tcsetwinsize(person.program, (50, 200))
+        person.waits_for("5 connections")
+        person.waits_for("+- threshold")
+        person.types("q")
+
+    assert watched(person, steps).code == 0
+
+
+def test_nothing_else_is_printed_over_the_view(wire: Wire, person: Person, tmp_path: Path) -> None:
+    """Tables and a file of messages may be requested; messages on the screen would break the view."""
+
+    def steps() -> None:
+        person.waits_for("Produce")
+        person.types("q")
+
+    options = ["--export", tmp_path / "out", "-o", tmp_path / "lines", "--format", "json"]
+    result = watched(person, steps, *options)
+    assert result.code == 0
+    exchanges = rows(tmp_path / "out", "exchanges")
+    assert len(exchanges) == 23
+    answered = sum(row["response_size"] is not None for row in exchanges)
+    assert (tmp_path / "lines").read_text().count('"type":"response"') == answered
+    assert b'"type"' not in person.seen
+    assert result.err.count("\n") == 1
+
+
+def test_stdout_is_the_screen(wire: Wire, person: Person) -> None:
+    """With any output options, and also on a terminal without arrow keys and colours."""
+
+    def steps() -> None:
+        person.waits_for("Produce")
+        person.types("5j")
+        person.waits_for("10.0.0.5:51334")
+        person.types("q")
+
+    result = watched(person, steps, "-o", "-", "--format", "json", encoding="ascii", environ={"NO_COLOR": "1"})
+    assert (result.code, result.err.count("\n")) == (0, 1)
+    assert b'"type"' not in person.seen
+
+
+def test_a_failing_view_is_reported_after_the_terminal_is_restored(
+    wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("drawn badly")
+
+    monkeypatch.setattr("kafkasniff.cli.running.top.screen", broken)
+    result = watched(person, lambda: None)
+    assert result.code == Exit.INTERNAL
+    assert "drawn badly" in result.err
+    assert termios.tcgetattr(person.program) == person.before
+
+
+@pytest.mark.parametrize(
+    ("world", "told"),
+    [
+        ({}, "needs a terminal"),
+        ({"stdout_tty": True}, "needs a terminal"),
+        ({"stdin_tty": True}, "needs a terminal"),
+        ({"stdin_tty": True, "stdout_tty": True, "environ": {"TERM": "dumb"}}, "TERM is dumb"),
+    ],
+)
+def test_without_a_terminal(wire: Wire, world: dict[str, Any], told: str) -> None:
+    result = kafkasniff("live", "-i", "eth0", "--top", **world)
+    assert (result.code, result.out) == (Exit.USAGE, b"")
+    assert told in result.err
+    assert result.err.count("\n") == 1
+    assert wire.idle_seconds is None, "nothing was opened"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def scraped(port: int, *wanted: str) -> str:
+    """The metrics, as soon as they contain these lines."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
+                text: str = answer.read().decode()
+        except OSError:
+            text = ""
+        if text and all(f"{line}\n" in text for line in wanted):
+            return text
+        assert time.monotonic() < deadline, text
+        time.sleep(0.02)
+
+
+def measured(wire: Wire, *arguments: object, wanted: tuple[str, ...] = ()) -> tuple[Result, str]:
+    """Run `kafkasniff live --metrics` until a scrape contains these lines."""
+    port, found = free_port(), []
+
+    def ask() -> None:
+        try:
+            found.append(scraped(port, *wanted))
+        finally:
+            wire.stop()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    result = kafkasniff("live", "-i", "eth0", "--metrics", f":{port}", *arguments)
+    asking.join(PATIENCE)
+    assert found, result.err
+    return result, found[0]
+
+
+def test_metrics_beside_messages(wire: Wire) -> None:
+    wanted = (
+        'kafkasniff_requests_total{api="Produce"} 12.0',
+        'kafkasniff_errors_total{api="Produce",code="6",error="NOT_LEADER_OR_FOLLOWER"} 1.0',
+        'kafkasniff_dropped_packets_total{interface="eth0"} 3.0',
+        'kafkasniff_packets_total{interface="eth0"} 1234.0',
+        "kafkasniff_connections_total 2.0",
+        "kafkasniff_connections_open 1.0",  # the consumer has closed
+    )
+    result, _ = measured(wire, "--format", "json", wanted=wanted)
+    assert result.code == 0
+    assert sum(item["type"] in {"request", "response"} for item in result.objects) >= 44
+    assert re.search(r"^kafkasniff: metrics at http://127\.0\.0\.1:\d+/metrics$", result.err, re.M)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_watching_changes_no_line(wire: Wire, form: str) -> None:
+    unwatched = threading.Timer(0.5, wire.stop)
+    unwatched.start()
+    expected = kafkasniff("live", "-i", "eth0", "--format", form)
+    unwatched.join()
+    wire.stopped.clear()
+    result, _ = measured(wire, "--format", form, wanted=("kafkasniff_connections_open 1.0",))
+    assert result.out == expected.out
+    assert result.out.count(b"\n") > 40
+
+
+def test_metrics_alone(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Detectors are for the view: without it, their absence goes unnoticed.
+    monkeypatch.setitem(sys.modules, "kafkasniff.live.findings", None)
+    result, _ = measured(wire, "-q", wanted=('kafkasniff_requests_total{api="Produce"} 12.0',))
+    assert (result.code, result.out, result.err) == (0, b"", "")
+
+
+def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path) -> None:
+    options = ["-q", "--metrics-labels", 1, "--api", "Fetch", "--export", tmp_path / "out"]
+    wanted = ('kafkasniff_records_total{client_id="crafted",direction="fetched",topic="orders"} 246.0',)
+    result, text = measured(wire, *options, wanted=wanted)
+    assert result.code == 0
+    assert 'api="Produce"' not in text
+    assert rows(tmp_path / "out", "exchanges")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--metrics-labels", "5"], "--metrics-labels is for metrics"),
+        (["--metrics", "nowhere"], "is not an address"),
+        (["--metrics-token-file", "x"], "--metrics-token-file is for metrics"),
+        (["--metrics-cert", "x", "--metrics-key", "x"], "--metrics-cert is for metrics"),
+        (["--metrics", ":1", "--metrics-cert", "x"], "need each other"),
+        (["--metrics", ":1", "--metrics-key", "x"], "need each other"),
+        (["--metrics", ":1", "--metrics-token-file", "/nowhere"], "cannot read /nowhere"),
+        (["--metrics", ":1", "--metrics-cert", "/nowhere", "--metrics-key", "/nowhere"], "cannot use /nowhere"),
+        (["--metrics", ":1", "--metrics-labels", "0"], "0 is not in the range"),
+    ],
+)
+def test_usage_errors(wire: Wire, arguments: list[str], told: str) -> None:
+    result = kafkasniff("live", "-i", "eth0", *arguments)
+    assert result.code == Exit.USAGE
+    assert told in result.err
+    assert wire.idle_seconds is None
+
+
+def test_addresses_reachable_by_others_cause_a_warning(wire: Wire, tmp_path: Path) -> None:
+    def said(*arguments: str) -> list[str]:
+        wire.stopped.clear()
+        result = kafkasniff("live", "-q", "-i", "eth0", "--duration", "50ms", "--metrics", *arguments)
+        assert result.code == 0
+        return [line for line in result.err.splitlines() if "warning" in line]
+
+    (tmp_path / "token").write_text("secret-word")
+    assert said("127.0.0.1:0") == []
+    (line,) = said("0.0.0.0:0")
+    assert re.search(r"warning: anyone who can reach 0\.0\.0\.0:\d+ can read .* --metrics-token-file FILE", line)
+    (line,) = said("0.0.0.0:0", "--metrics-token-file", str(tmp_path / "token"))
+    assert "in clear text; --metrics-cert and --metrics-key" in line
+    assert "secret-word" not in line
+
+
+def test_an_address_in_use_is_code_5(wire: Wire) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        result = kafkasniff("live", "-i", "eth0", "--metrics", f":{other.getsockname()[1]}")
+    assert result.code == Exit.UNAVAILABLE
+    assert "cannot listen on" in result.err
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("signum", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_real_interface(signum: int | None, require_root: Callable[[], None], person: Person) -> None:
+    """Both at once, ended by a key or by a signal; the terminal is restored."""
+    require_root()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port, metrics = server.getsockname()[1], free_port()
+        process = subprocess.Popen(
+            [
+                *PYTHON,
+                "live",
+                *STAYS,
+                "-i",
+                "lo",
+                "--top",
+                "--metrics",
+                f":{metrics}",
+                "--port",
+                str(port),
+                f"tcp port {port}",
+            ],
+            stdin=person.program,
+            stdout=person.program,
+            stderr=person.program,
+            env={**os.environ, "TERM": "xterm"},
+        )
+        try:
+            person.waits_for("kafkasniff live lo")
+            with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as broker:
+                client.sendall(kafka.produce_request(5, "orders", kafka.record_batch([kafka.record(0, b"k", b"v")])))
+                broker.recv(4096)
+                broker.sendall(kafka.produce_response(5, "orders", 7, error=6))
+                client.recv(4096)
+                client.sendall(kafka.metadata_request(6, ["orders"]))
+                scraped(
+                    metrics,
+                    'kafkasniff_requests_total{api="Produce"} 1.0',
+                    "kafkasniff_connections_open 1.0",
+                    "kafkasniff_outstanding_requests 1.0",
+                )
+                person.types("6")
+                person.waits_for("Metadata v1")
+            scraped(metrics, "kafkasniff_connections_open 0.0")
+            if signum is None:
+                person.types("q")
+            else:
+                process.send_signal(signum)
+            assert process.wait(timeout=PATIENCE) == 0
+            person.waits_for("1 connection (1 Kafka)")
+        finally:
+            process.kill()
+            process.wait()
+    assert termios.tcgetattr(person.program) == person.before
+    assert b"Traceback" not in person.seen

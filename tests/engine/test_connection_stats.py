@@ -1,0 +1,309 @@
+"""Every byte of a stream is decoded, skipped or lost, and the statistics count each.
+
+They are compared with counts made here from sequence numbers and emitted messages, over all captures as they are and
+disturbed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from random import Random
+
+import pytest
+
+from kafkasniff.cli.running.pipeline import summary_line
+from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.model import Connection, Endpoint, Message, Problem, SaslToken, StreamBytes, Summary
+from kafkasniff.tables.checkpoint import dump, load
+from tests.choice import ALL
+from tests.conftest import shipped_captures
+from tests.craft.batches import batch
+from tests.craft.packet import ACK, FIN, RST, SYN, Packet, Stream, ahead
+from tests.craft.read import read_packets
+from tests.craft.samples import mixed
+from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS, Disturbance
+
+CRAFTED = "crafted"
+SHIPPED = {path.name: path for path in shipped_captures()}
+AS_IT_IS = "as it is"
+DISTURBANCES: dict[str, Disturbance] = {
+    AS_IT_IS: lambda packets, rng: list(packets),
+    **DAMAGE,
+    **HARMLESS,
+    **INTRUSIONS,
+}
+FAR = 1 << 29
+"""Bytes this far away from a stream's first are no part of it."""
+
+
+def pairs() -> list[tuple[str, str]]:
+    """All disturbances of the crafted packets, and one of each real capture in turn; all of them with `ALL`."""
+    names = list(DISTURBANCES)
+    found = [(CRAFTED, name) for name in names]
+    for place, source in enumerate(SHIPPED):
+        found += [(source, name) for name in (names if ALL else [names[place % len(names)]])]
+    return found
+
+
+def packets_of(source: str) -> list[Packet]:
+    return mixed() if source == CRAFTED else read_packets(SHIPPED[source])
+
+
+@dataclasses.dataclass
+class Counted:
+    """Counts of a stream, from its packets."""
+
+    captured: int = 0
+    """Payload bytes, each as often as it came."""
+    seen: int = 0
+    """Payload bytes from the stream's first on, each once."""
+    size: int = 0
+    """From the first byte to the last, as far as data or a FIN tell."""
+    cut: bool = False
+    """A packet of it was captured in part: the rest is lost, and a repetition where it comes later all the same."""
+
+
+def count_packets(packets: Sequence[Packet]) -> dict[Stream, Counted]:
+    """Count by sequence numbers. The first SYN, FIN or byte of a stream is its beginning.
+
+    The stream ends with the last captured byte or, if its peer has acknowledged more by the end, with that.
+    """
+    first: dict[Stream, int] = {}
+    spans: dict[Stream, list[tuple[int, int]]] = defaultdict(list)
+    found: dict[Stream, Counted] = defaultdict(Counted)
+    for packet in packets:
+        if packet.flags & RST or not (packet.payload or packet.cut or packet.flags & (SYN | FIN)):
+            continue
+        seq = (packet.seq + bool(packet.flags & SYN)) % 2**32
+        start = ahead(seq, first.setdefault(packet.stream, seq))
+        stream = found[packet.stream]
+        stream.captured += len(packet.payload)
+        stream.cut = stream.cut or packet.cut > 0
+        if abs(start) < FAR:
+            end = start + len(packet.payload)
+            spans[packet.stream].append((start, end))
+            stream.size = max(stream.size, end + packet.cut)
+    for key, ends in spans.items():
+        reach = 0
+        for start, end in sorted(ends):
+            found[key].seen += max(end - max(start, reach), 0)
+            reach = max(reach, end)
+    heard, closed = {packet.stream for packet in packets}, {packet.stream for packet in packets if packet.flags & FIN}
+    acks: dict[Stream, list[int]] = defaultdict(list)
+    for packet in packets:
+        if packet.flags & ACK and not packet.flags & RST:
+            acks[packet.dst, packet.dport, packet.src, packet.sport].append(packet.ack)
+    for key, numbers in acks.items():
+        peer = key[2:] + key[:2]
+        if key in first and key not in closed:
+            behind = ahead(numbers[-1], first[key] + found[key].size)
+            found[key].size += behind if 1 < behind < FAR else 0
+        elif key not in heard and peer in first:
+            # One of them is the FIN, which both sides have sent if one is seen.
+            behind = sum(ahead(later, earlier) for earlier, later in itertools.pairwise(numbers)) - (peer in closed)
+            found[key].size = behind if behind > 1 else 0
+    return found
+
+
+def inspect(packets: Sequence[Packet]) -> tuple[list[Output], Summary]:
+    inspector = Inspector(records="skip", show_secrets=True, connections=True)
+    return inspector.feed(batch(packets)) + inspector.close(), inspector.summary
+
+
+def bytes_emitted(events: Sequence[Output]) -> dict[tuple[int | None, str], int]:
+    """Bytes of the emitted messages and tokens, with their length prefixes, by connection and direction."""
+    told: dict[tuple[int | None, str], int] = defaultdict(int)
+    for event in events:
+        if isinstance(event, Message):
+            cut = [problem.offset for problem in event.problems if problem.kind == "frame-incomplete"]
+            told[event.connection, event.type] += 4 + (event.size if not cut else cut[0] or 0)
+        elif isinstance(event, SaslToken):
+            assert event.token is not None
+            told[event.connection, event.direction] += 4 + len(event.token)
+    return told
+
+
+def streams_of(connection: Connection) -> list[tuple[str, Endpoint, Endpoint, StreamBytes]]:
+    client, broker = connection.client, connection.broker
+    return [
+        ("request", client, broker, connection.client_stream),
+        ("response", broker, client, connection.broker_stream),
+    ]
+
+
+@pytest.mark.parametrize(("source", "name"), pairs())
+def test_bytes_add_up(source: str, name: str) -> None:
+    packets = DISTURBANCES[name](packets_of(source), Random(zlib.crc32(f"{source} {name}".encode())))
+    events, summary = inspect(packets)
+    counted, told = count_packets(packets), bytes_emitted(events)
+    connections = [event for event in events if isinstance(event, Connection)]
+    ends = [frozenset((one.client, one.broker)) for one in connections]
+    compared = 0
+    for connection in connections:
+        for direction, sender, receiver, stream in streams_of(connection):
+            assert stream.decoded == told[connection.connection, direction]
+            assert min(stream.skipped, stream.lost, stream.repeated, stream.ignored) >= 0
+            assert 0 <= stream.pending <= stream.skipped
+            if ends.count(frozenset((connection.client, connection.broker))) > 1:
+                continue  # ports used again: packets alone do not separate the connections
+            compared += 1
+            expected = counted[sender.address, sender.port, receiver.address, receiver.port]
+            late = expected.seen - stream.decoded - stream.skipped
+            assert 0 <= late <= (min(stream.lost, stream.repeated) if expected.cut else 0), (direction, connection)
+            assert stream.size == expected.size, (connection.connection, direction)
+            assert stream.decoded + stream.skipped + stream.repeated + stream.ignored == expected.captured
+    assert compared
+    assert told.keys() <= {(one.connection, way) for one in connections for way in ("request", "response")}
+    compare_summary(summary, connections)
+    cut = [event for event in events if isinstance(event, Problem) and event.kind == "stream-cut"]
+    assert sum(event.bytes or 0 for event in cut if "incomplete" in event.detail) == summary.bytes_pending
+
+
+def compare_summary(summary: Summary, connections: Sequence[Connection]) -> None:
+    streams = [stream for one in connections for stream in (one.client_stream, one.broker_stream)]
+    for name in ("decoded", "skipped", "lost", "pending", "repeated", "ignored"):
+        assert getattr(summary, f"bytes_{name}") == sum(getattr(stream, name) for stream in streams), name
+    assert summary.bytes_stream == sum(stream.size for stream in streams)
+    for one in connections:
+        client, broker = one.client_stream, one.broker_stream
+        assert one.client_bytes == client.decoded + client.skipped
+        assert one.broker_bytes == broker.decoded + broker.skipped
+        assert one.bytes_decoded == client.decoded + broker.decoded
+        assert one.bytes_lost == client.lost + broker.lost
+
+
+def test_every_disturbance_is_tested_with_a_capture() -> None:
+    assert {name for source, name in pairs() if source != CRAFTED} == set(DISTURBANCES)
+
+
+@pytest.mark.parametrize("name", ["lossy-reordered", "everything", "late-and-lossy", "all-intrusions"])
+def test_batches_and_states_change_no_statistics(name: str) -> None:
+    packets = DISTURBANCES[name](packets_of(CRAFTED), Random(7))
+    events, summary = inspect(packets)
+    inspector = Inspector(records="skip", show_secrets=True, connections=True)
+    again: list[Output] = []
+    chance = Random(11)
+    rest = batch(packets)
+    while len(rest) > 1:
+        part, rest = rest.split(min(chance.randrange(1, 60), len(rest) - 1))
+        again += inspector.feed(part)
+        inspector = load(dump(inspector), Inspector)
+    again += inspector.feed(rest) + inspector.close()
+    assert [one for one in again if isinstance(one, Connection)] == [
+        one for one in events if isinstance(one, Connection)
+    ]
+    assert inspector.summary == summary
+
+
+def test_resumed_runs_count_waiting_bytes_once_each() -> None:
+    """The first run ends within a request, of which it has 50 bytes; the second sees the rest."""
+    packets = packets_of(CRAFTED)
+    at = next(index for index, packet in enumerate(packets) if len(packet.payload) > 900)
+    whole = packets[at]
+    first, second = whole.but(payload=whole.payload[:50]), whole.but(seq=whole.seq + 50, payload=whole.payload[50:])
+    inspector = Inspector()
+    inspector.feed(batch([*packets[:at], first]))
+    state = dump(inspector)
+    inspector.close()
+    assert inspector.summary.bytes_pending == 50
+    inspector = load(state, Inspector)
+    inspector.begin_summary()
+    rest = [second, *packets[at + 1 :]]
+    inspector.feed(batch(rest, range(at + 1, at + 1 + len(rest))))
+    inspector.close()
+    summary = inspector.summary
+    assert summary.bytes_stream == 50 + sum(len(packet.payload) for packet in rest)
+    assert summary.bytes_skipped >= 0
+    assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
+
+
+CLIENT, BROKER = ("10.0.0.5", 5000), ("10.0.0.9", 9092)
+
+
+def segment(seq: int, payload: bytes, flags: int = ACK, *, cut: int = 0) -> Packet:
+    return Packet(1_000_000_000 + seq, *CLIENT, *BROKER, seq, 1, flags, payload, ident=seq & 0xFFFF, cut=cut)
+
+
+def client_stream(packets: Sequence[Packet]) -> StreamBytes:
+    (connection,) = [event for event in inspect(packets)[0] if isinstance(event, Connection)]
+    return connection.client_stream
+
+
+REQUEST = bytes.fromhex("0000000f 0012 0000 00000001 0005") + b"maker"
+"""ApiVersions v0, 19 bytes."""
+
+
+def numbered(number: int) -> bytes:
+    return REQUEST[:8] + number.to_bytes(4) + REQUEST[12:]
+
+
+def test_a_request_is_decoded_to_its_last_byte() -> None:
+    stream = client_stream([segment(100, b"", SYN), segment(101, REQUEST)])
+    assert stream == StreamBytes(decoded=19)
+
+
+CASES: dict[str, tuple[Callable[[], list[Packet]], StreamBytes]] = {
+    "the end is not complete": (lambda: [segment(120, numbered(2)[:9])], StreamBytes(19, 9, pending=9)),
+    "retransmitted": (lambda: [segment(101, REQUEST), segment(105, REQUEST[4:])], StreamBytes(19, repeated=19 + 15)),
+    "partly new": (lambda: [segment(110, REQUEST[9:] + numbered(2))], StreamBytes(38, repeated=10)),
+    "overlapping what is held": (
+        lambda: [segment(130, numbered(2)[10:14]), segment(120, numbered(2))],
+        StreamBytes(38, repeated=4),
+    ),
+    "held twice": (
+        lambda: [segment(130, numbered(2)[10:]), segment(128, numbered(2)[8:]), segment(120, numbered(2)[:8])],
+        StreamBytes(38, repeated=9),
+    ),
+    "far away": (lambda: [segment(101 + (1 << 30), b"stray")], StreamBytes(19, ignored=5)),
+    "behind the end": (
+        lambda: [segment(120, b"", FIN | ACK), segment(125, b"more")],
+        StreamBytes(19, ignored=4),
+    ),
+    "lost at the end": (lambda: [segment(150, b"", FIN | ACK)], StreamBytes(19, lost=30)),
+    "lost within": (lambda: [segment(139, numbered(3))], StreamBytes(38, lost=19)),
+    "a reset that says why": (lambda: [segment(120, b"no more", RST)], StreamBytes(19, ignored=7)),
+    "a frame that is cut by a hole": (
+        lambda: [segment(120, numbered(2)[:14]), segment(137, numbered(2)[17:] + numbered(3))],
+        StreamBytes(38 + 14, skipped=2, lost=3),
+    ),
+    "cut by the snap length": (lambda: [segment(120, numbered(2)[:14], cut=5)], StreamBytes(19 + 14, lost=5)),
+    "no message": (
+        lambda: [segment(120, bytes.fromhex("00000008 7fff 0000 00000001")), segment(132, numbered(3))],
+        StreamBytes(38, skipped=12),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fates_of_bytes(case: str) -> None:
+    make, expected = CASES[case]
+    assert client_stream([segment(100, b"", SYN), segment(101, REQUEST), *make()]) == expected
+
+
+def test_bytes_before_the_first_captured_byte() -> None:
+    stream = client_stream([segment(120, numbered(2)), segment(101, REQUEST)])
+    assert stream == StreamBytes(19, ignored=19)
+
+
+def test_bytes_that_are_not_kafka_are_skipped() -> None:
+    packets = [segment(100, b"", SYN), segment(101, b"GET / HTTP/1.1\r\n\r\n"), segment(119, b"GET / HTTP/1.1\r\n\r\n")]
+    assert client_stream(packets) == StreamBytes(skipped=36)
+
+
+def test_a_lost_end_is_reported() -> None:
+    events, summary = inspect([segment(100, b"", SYN), segment(101, REQUEST), segment(150, b"", FIN | ACK)])
+    (gap,) = [event for event in events if isinstance(event, Problem) and event.kind == "tcp-gap"]
+    assert (gap.bytes, gap.direction) == (30, "request")
+    assert summary.bytes_lost == 30
+
+
+def test_the_summary_line_lists_nonzero_counts() -> None:
+    line = summary_line(Summary(packets=3, bytes_stream=30, bytes_decoded=30))
+    assert line == "3 packets, 0 connections, 0 messages, 0 problems, 0 bytes lost"
+    whole = Summary(bytes_lost=1, bytes_skipped=2_000, bytes_pending=9, bytes_repeated=3, bytes_ignored=4)
+    line = summary_line(whole)
+    assert line.endswith("1 byte lost, 2,000 bytes skipped (9 of frames truncated at the end), 4 bytes ignored")

@@ -1,0 +1,404 @@
+"""The memory budget of a process: what it counts, what it drops first, and how the cost is reported."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkasniff.engine import inspector as inspector_module
+from kafkasniff.engine.connection_stats import InspectedConnection
+from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.engine.memory_budget import CONNECTION_BYTES, MemoryBudget
+from kafkasniff.errors import UsageError
+from kafkasniff.kafka.connection import detail
+from kafkasniff.model import Connection, Exchange, Message
+from kafkasniff.native import kernel
+from kafkasniff.native.feed import FIRST_ARENA
+from kafkasniff.runtime.memory_limits import MIN_MEMORY, in_proportion
+from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
+from tests.craft import kafka_bytes as kafka
+from tests.craft.batches import batch
+from tests.craft.packet import ACK, RST, SYN, Packet
+from tests.test_memory_bounds import REQUEST, Feeder, by, packet, told
+
+LOWEST_SHARE = 0.6
+"""Of what was measured, that an estimate is at least."""
+
+
+def with_budget(limit: int, **options: Any) -> Feeder:
+    feeder = Feeder(**options)
+    feeder.inspector._memory = MemoryBudget(limit)
+    feeder.inspector._memory.in_step = feeder.inspector._in_step
+    return feeder
+
+
+def is_whole(feeder: Feeder) -> bool:
+    """Whether each byte of the streams was counted once."""
+    summary = feeder.inspector.summary
+    return summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
+
+
+def recounted(feeder: Feeder) -> int:
+    """The budget's content, counted again from scratch."""
+    budget = MemoryBudget(feeder.inspector._memory.limit)
+    budget.in_step = feeder.inspector._memory.in_step
+    for tcp in feeder.connections:
+        assert isinstance(tcp.owner, InspectedConnection)
+    budget.recount(feeder.inspector._reassembler)
+    return budget.used
+
+
+# -- estimates ------------------------------------------------------------------------------------------------------
+
+
+def opened(number: int) -> list[Packet]:
+    """A connection known to be Kafka, with both streams seen from their beginning."""
+    return [
+        packet(number, 0, b"", SYN),
+        packet(number, 0, b"", SYN | ACK, answer=True),
+        packet(number, 1, REQUEST),
+        packet(number, 1, ANSWER, answer=True),
+    ]
+
+
+ANSWER = kafka.api_versions_response(1, 0)
+FIRST = 1 + len(REQUEST)
+FIRST_ANSWER = 1 + len(ANSWER)
+
+
+def idle(number: int) -> list[Packet]:
+    return [packet(number, 1, REQUEST, ident=1)]
+
+
+def segments(number: int) -> list[Packet]:
+    """Bytes after holes, one by one."""
+    return [packet(number, FIRST + 10 + 2 * place, b"x", ident=place) for place in range(200)]
+
+
+def frames_in_pieces(number: int) -> list[Packet]:
+    """A frame that is never complete, in small segments."""
+    head = (1 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook"
+    data = head + bytes(4_000)
+    return [packet(number, FIRST + at, data[at : at + 40], ident=at & 0x7FFF) for at in range(0, len(data), 40)]
+
+
+def requests(number: int) -> list[Packet]:
+    """Small unanswered requests that all fit into one segment."""
+    data = b"".join(kafka.metadata_request(place, ["a", "b"]) for place in range(2, 202))
+    return [packet(number, FIRST, data, ident=1)]
+
+
+def rich_requests(number: int) -> list[Packet]:
+    """Requests whose bodies take many times their size on the wire."""
+    data = b"".join(kafka.metadata_request(place, [""] * 2_000) for place in range(2, 6))
+    return [packet(number, FIRST, data, ident=1)]
+
+
+def numbered(count: int) -> bytes:
+    """A batch of small, distinct records, compressed as much as writers can (`record_list.MAX_RECORD_RATE`)."""
+    return kafka.record_batch([kafka.record(place, None, b"v") for place in range(count)], compressed=True)
+
+
+def produces(number: int) -> list[Packet]:
+    data = b"".join(kafka.produce_request(place, "orders", numbered(2_000), version=3) for place in range(2, 6))
+    return [packet(number, FIRST, data, ident=1)]
+
+
+def early_responses(number: int) -> list[Packet]:
+    """Responses whose requests follow a hole."""
+    data = b"".join(kafka.response(place, b"\0\0") for place in range(2, 302))
+    return [
+        packet(number, FIRST + 1_000, REQUEST, ident=1),
+        packet(number, FIRST_ANSWER, data, answer=True, ident=1),
+    ]
+
+
+def searched(number: int) -> list[Packet]:
+    """A stream in which no frame is found, in small segments after a gap."""
+    return [
+        packet(number, FIRST, b"", ident=1),
+        *(packet(number + 30_000, 1_000 + 20 * place, bytes(20), ident=place) for place in range(200)),
+    ]
+
+
+def half_of_tls(number: int) -> list[Packet]:
+    """The first byte of a TLS record, repeated."""
+    return [packet(number + 20_000, 5, b"\x16", ident=1)] + [
+        packet(number + 20_000, 5, b"\x16", ident=place) for place in range(2, 40)
+    ]
+
+
+KINDS: dict[str, tuple[Callable[[int], list[Packet]], int]] = {
+    "connections": (idle, 80),
+    "segments": (segments, 6),
+    "frames": (frames_in_pieces, 12),
+    "requests": (requests, 6),
+    "rich requests": (rich_requests, 2),
+    "records": (produces, 2),
+    "early responses": (early_responses, 6),
+    "searched": (searched, 4),
+    "tls": (half_of_tls, 20),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_estimate_is_not_far_below_the_memory_used(kind: str) -> None:
+    make, count = KINDS[kind]
+    feeder = Feeder()
+    feeder.feed([*opened(9_000), *make(9_000)])  # allocated only for the first of a kind
+    numbers = range(1, count + 1)
+    batches = [make(number) for number in numbers]
+    for part in [opened(number) for number in numbers] if make is not idle else []:
+        feeder.feed(part)
+    gc.collect()
+    before = feeder.inspector._memory.used
+    tracemalloc.start()
+    for part in batches:
+        feeder.feed(part)
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    if feeder.inspector._in_step is not None and len(feeder.inspector._in_step):
+        # The kernel has one for all connections, which is reallocated.
+        taken -= FIRST_ARENA
+    estimate = feeder.inspector._memory.used - before
+    assert estimate > LOWEST_SHARE * taken, f"{estimate:,} of {taken:,}"
+    assert estimate < 4 * taken, f"{estimate:,} of {taken:,}"
+    assert feeder.inspector._memory.used == recounted(feeder)
+    feeder.inspector.close()
+    assert feeder.inspector._memory._held == feeder.inspector._memory._kept == 0
+
+
+# -- what is dropped first --------------------------------------------------------------------------------------------
+
+
+def test_connections_with_one_byte_each() -> None:
+    feeder = with_budget(64 * CONNECTION_BYTES, connections=True)
+    events: list[Output] = []
+    for part in by([packet(number, 1, b"\0", ident=number) for number in range(1_000)], 32):
+        events += feeder.feed(part)
+        assert len(feeder.connections) <= 64
+    problems = told(events, "memory-bound")
+    assert "that are over or silent for longest" in problems[0].detail
+    assert len(problems) < 1_000 / 8
+    events += feeder.inspector.close()
+    ends = [event for event in events if isinstance(event, Connection)]
+    assert len(ends) == 1_000
+    # The longest silent connection was dropped first.
+    left = [end.connection for end in ends if end.ended == "end"]
+    assert len(left) > 30
+    assert left == list(range(1_001 - len(left), 1_001))
+    summary = feeder.inspector.summary
+    assert (summary.connections, summary.bytes_stream, summary.bytes_skipped) == (1_000, 1_000, 1_000)
+
+
+def test_closed_connections_are_dropped_first() -> None:
+    feeder = with_budget(45 * CONNECTION_BYTES)
+    feeder.feed([packet(number, 1, REQUEST, ident=number) for number in range(10)])
+    events = feeder.feed([packet(number, 1, b"", RST, ident=number) for number in range(100, 140)])
+    assert told(events, "memory-bound")
+    left = {tcp.endpoints for tcp in feeder.connections if not tcp.closed}
+    assert len(left) == 10
+
+
+def test_frames_that_are_never_complete() -> None:
+    limit = 1 << 20
+    feeder = with_budget(limit)
+    huge = (90 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook" + bytes(1_000)
+    most = 0
+    events: list[Output] = []
+    for round_ in range(100):
+        packets = []
+        for number in range(20):
+            if round_ == 0:
+                packets += [packet(number, 0, b"", SYN), packet(number, 1, REQUEST)]
+            payload = huge if round_ == 0 else bytes(len(huge))
+            packets.append(packet(number, 1 + len(REQUEST) + round_ * len(huge), payload, ident=round_))
+        events += feeder.feed(packets)
+        most = max(most, feeder.buffered)
+        assert feeder.inspector._memory.used <= limit
+    assert most > limit / 2
+    assert "that hold most" in told(events, "memory-bound")[0].detail
+    feeder.inspector.close()
+    assert is_whole(feeder)
+
+
+def test_the_largest_connections_are_dropped_and_small_ones_kept() -> None:
+    feeder = with_budget(1 << 20)
+    numbers = range(8)
+    for number in numbers:
+        feeder.feed(opened(number))
+    events: list[Output] = []
+    data = (90 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook" + bytes(1 << 20)
+    for at in range(0, len(data), 1 << 16):
+        events += feeder.feed([packet(numbers[3], FIRST + at, data[at : at + (1 << 16)], ident=at >> 16)])
+    assert len(told(events, "memory-bound")) == 1
+    left = {tcp.owner.number for tcp in feeder.connections if isinstance(tcp.owner, InspectedConnection)}
+    assert {1, 2, 3, 5, 6, 7, 8} <= left
+    assert 4 not in left
+    feeder.inspector.close()
+    assert is_whole(feeder)
+
+
+def test_the_same_packets_are_dropped_each_time() -> None:
+    packets = [part for number in range(60) for part in (*opened(number), *segments(number))]
+
+    def run() -> list[Output]:
+        feeder = with_budget(1 << 20, connections=True)
+        events = [event for part in by(packets, 500) for event in feeder.feed(part)]
+        assert told(events, "memory-bound")
+        return [*events, *feeder.inspector.close()]
+
+    assert run() == run()
+
+
+# -- open requests ----------------------------------------------------------------------------------------------------
+
+
+def test_unanswered_requests() -> None:
+    data = b"".join(produces(1)[0].payload for _ in range(4))
+    feeder = with_budget(8_000_000)
+    events = feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, REQUEST), packet(1, FIRST, data)])
+    (bound,) = told(events, "memory-bound")
+    assert "without their bodies" in bound.detail
+    sent = [event for event in events if isinstance(event, Message)]
+    assert all(request.body is not None for request in sent)
+    ends = [event for event in feeder.inspector.close() if isinstance(event, Exchange)]
+    kept = [end.request for end in ends if end.request is not None]
+    bare = [request for request in kept if request.body is None]
+    assert len(kept) == 17
+    assert 6 < len(bare) < 14
+    assert all(request.problems[-1].kind == "body-let-go" for request in bare)
+    assert feeder.inspector._memory._kept == 0
+
+
+def test_responses_make_room() -> None:
+    feeder = with_budget(3 * CONNECTION_BYTES)
+    packets, at, answered = [packet(1, 0, b"", SYN), packet(1, 0, b"", SYN | ACK, answer=True)], 1, 1
+    for number in range(1, 200):
+        asked, answer = kafka.api_versions_request(number, 0), kafka.api_versions_response(number, 0)
+        packets += [packet(1, at, asked, ident=number), packet(1, answered, answer, answer=True, ident=number)]
+        at, answered = at + len(asked), answered + len(answer)
+    events = feeder.feed(packets)
+    assert not told(events, "memory-bound")
+    assert sum(isinstance(event, Exchange) for event in events) == 199
+
+
+# -- messages are decoded in their turn -------------------------------------------------------------------------------
+
+
+def bombs(count: int, records: int = 4_000) -> list[Packet]:
+    """Requests of a few kilobytes that each decode to more than a megabyte."""
+    one = numbered(records)
+    packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
+    at = FIRST
+    for place in range(count):
+        message = kafka.produce_request(2 + place, "orders", one, version=3)
+        packets.append(packet(1, at, message, ident=place + 1))
+        at += len(message)
+    return packets
+
+
+def test_one_large_message_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspector_module, "SLICE_BYTES", 1 << 20)
+    peaks = []
+    for count in (2, 8):
+        inspector = Inspector(exchanges=False)
+        part = batch(bombs(count))
+        gc.collect()
+        tracemalloc.start()
+        sizes = []
+        for events in inspector.feed_slices(part):
+            sizes.append(sum(isinstance(event, Message) for event in events))
+            del events
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert sum(sizes) == count + 1
+        assert max(sizes) <= 2
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_slices_add_up_to_a_batch() -> None:
+    whole, sliced = Inspector(), Inspector()
+    packets = [packet(1, 0, b"", SYN | ACK, answer=True), *bombs(3, 50), packet(1, 1, ANSWER, answer=True)]
+    events = [event for part in sliced.feed_slices(batch(packets)) for event in part]
+    assert events == whole.feed(batch(packets))
+    assert [event for part in sliced.close_slices() for event in part] == whole.close()
+    assert sliced.summary == whole.summary
+
+
+def test_bodies_after_a_gap_are_decoded_in_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies that pairing reads ahead are kept up to a bound, and read again beyond it: the messages are the same."""
+    answers = b"".join(kafka.metadata_response(place, "broker", 9092, ["orders"] * 40) for place in range(2, 8))
+    asked = b"".join(kafka.metadata_request(place, ["orders"]) for place in range(2, 8))
+    half = len(answers) // 2
+    packets = [
+        *opened(1),
+        packet(1, FIRST, asked, ident=1),
+        packet(1, FIRST_ANSWER, answers[:half], answer=True, ident=3),
+        packet(1, FIRST_ANSWER + half + 7, answers[half + 7 :], answer=True, ident=4),
+    ]
+
+    def run() -> list[Output]:
+        inspector = Inspector()
+        return [*inspector.feed(batch(packets)), *inspector.close()]
+
+    kept = run()
+    monkeypatch.setattr(detail, "AHEAD_BYTES", 0)
+    assert run() == kept
+    assert told(kept, "tcp-gap")
+    assert sum(isinstance(event, Message) and event.type == "response" for event in kept) > 5
+
+
+# -- the option -----------------------------------------------------------------------------------------------------
+
+
+def test_too_small_a_budget_is_refused() -> None:
+    with pytest.raises(UsageError, match="at least 128 MiB"):
+        Inspector(memory=MIN_MEMORY - 1)
+    assert Inspector(memory=MIN_MEMORY)._memory.limit == MIN_MEMORY
+    assert Inspector()._memory.limit == 1 << 30
+
+
+def test_connections_end_one_after_the_other() -> None:
+    """At the end of a capture the data held by all connections is emitted in order, not in memory all at once."""
+    packets = [part for number in range(30) for part in (*opened(number), *segments(number)[:100])]
+    whole, sliced = Inspector(connections=True), Inspector(connections=True)
+    for part in by(packets, 500):
+        assert whole.feed(batch(part)) == sliced.feed(batch(part))
+    slices = list(sliced.close_slices())
+    assert [event for events in slices for event in events] == whole.close()
+    assert sliced.summary == whole.summary
+    ended = [{event.connection for event in events if isinstance(event, Connection)} for events in slices]
+    assert max(map(len, ended)) == 1
+
+
+def test_one_large_batch_stays_close_to_the_budget() -> None:
+    limit = 64 * CONNECTION_BYTES
+    feeder = with_budget(limit)
+    most = 0
+    for _ in feeder.inspector.feed_slices(batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])):
+        most = max(most, len(feeder.connections))
+    assert 0 < most <= 64
+
+
+def test_columns_of_a_large_batch_are_emitted_in_parts() -> None:
+    inspector = Inspector(headers=True, connections=True)
+    inspector.limit_memory(64 * CONNECTION_BYTES)
+    part = batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])
+    most = 0
+    found = kernel()
+    finder = None if found is None else ExchangeFinder(found, headers=True)
+    for _ in inspector.feed_columns(part, finder):
+        most = max(most, len(inspector._reassembler))
+    assert 0 < most <= 64
+
+
+def test_numeric_bounds_shrink_with_the_budget() -> None:
+    assert in_proportion(1_000, 1 << 30) == in_proportion(1_000, 1 << 40) == 1_000
+    assert in_proportion(1_000, 1 << 29) == 500
+    assert in_proportion(1_000, 1) == 1

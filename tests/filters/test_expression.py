@@ -1,0 +1,363 @@
+"""The language of `--filter`: its meaning, checked against independent evaluations, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.errors import UsageError
+from kafkasniff.filters import And, Compare, Moment, Not, Or, Selector, error_filter
+from kafkasniff.filters.expression import MAX_PATTERN, parse_filter
+from kafkasniff.filters.literals import MAX_DIGITS
+from kafkasniff.filters.syntax import MAX_LENGTH
+from kafkasniff.model import Exchange, Problem, SaslToken
+from tests.cli.console import kafkasniff as command
+from tests.conftest import ROOT
+from tests.filters.expressions import ANSWERED, ORPHAN, PAGE, REFUSED, UNANSWERED, ask, at, exchange, holds
+from tests.sinks.messages import BROKER, CLIENT, PRODUCE, TIME_NS, message
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'api == "Produce"',
+        "api == 'produce'",
+        "api == 0",
+        'api in ("Fetch", 0)',
+        'api =~ "^Prod"',
+        'api !~ "Txn"',
+        "api_key == 0 and api_version >= 9",
+        "correlation_id == 5",
+        'client_id == "rdkafka" && client_id =~ "^rd" && client_id != "other"',
+        'client == "10.0.0.5" and client == "10.0.0.5:51334" and client_ip == "10.0.0.5" and client_port == 51334',
+        'broker == "10.0.0.9:9092" and broker_ip == "10.0.0.9" and broker_port == 9092',
+        'host == "10.0.0.9" and host == "10.0.0.5" and host =~ ":9092$" and host != "10.0.0.6"',
+        'capture == "a.pcap"',
+        "connection == 3 and exchange == 17",
+        "time >= 2026-11-21T04:00:00Z and time < '2026-11-21T05:00:00.2+01:00'",
+        "has request and has response and request and response",
+        "size == 512 and size == 80 and request_size > 0.5kB and response_size <= 80B",
+        "first_packet == 120 and last_packet >= 121",
+        "latency_ms > 1 and latency_ms > 1233us and latency_ms < 1.235ms and latency_ms == 1.234",
+        "duration_ms == 1.4ms and throttle_time_ms == 0 and throttle_time_ms < 1s",
+        'status == "answered" and status =~ "swer"',
+        'error == "NONE" and error == 0 and error_code == "none" and error_count == 0',
+        "not has error and not error",
+        "not has problems and problems == null",
+        'topic == "orders" and topic in ("orders") and topic =~ "ord" and topic !~ "^x"',
+        "partition == 0 and record_count == 12",
+        "acks == -1 and acks == 'all' and acks in ('ALL', 1)",
+        "group_id == null and transactional_id == null and member_id == null",
+        'software_name == "rdkafka" and software_version =~ "^2\\." and retransmits == 2',
+        'request.topic_data.name == "orders" and request.acks < 0 and request.timeout_ms == 30s',
+        "request.topic_data.partition_data.records.batches.compression == 'lz4'",
+        "request.topic_data.partition_data.records.batches.crc_ok == true",
+        "request.topic_data.partition_data.records.batches.max_timestamp > 2023-11-14T22:13:30Z",
+        "request.topic_data.partition_data.records.batches.base_timestamp == 1700000000000",
+        "request.topic_data.partition_data.records.batches.batch_length >= 3kB",
+        'response.responses.partition_responses.error_code == "NONE"',
+        "has response.responses and request.transactional_id == null",
+        "NOT api == 1 AND (topic OR error) And HAS topic",
+        "! api == 1 && ! (api == 2 || api == 3)",
+        "((((api == 0))))",
+        "api\n==\t0",
+    ],
+)
+def test_true_of_a_produce_exchange(expression: str) -> None:
+    assert holds(expression) is True
+    assert holds(f"not ({expression})") is False
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'api == "Fetch"',
+        'api != "Produce"',
+        "api not in (0, 1)",
+        'error != "NONE"',
+        'error =~ "LEADER"',
+        'topic == "Orders"',
+        'topic =~ "^rders"',
+        'topic not in ("orders", "x")',
+        "latency_ms >= 1235us",
+        "latency_ms < 0",
+        "record_count > 12",
+        'group_id == "x"',
+        'group_id != "x"',
+        'group_id !~ "x"',
+        'group_id not in ("x")',
+        "has group_id",
+        "group_id != null",
+        "request.topic_data.partition_data.records.batches.crc_ok != true",
+        'request.transactional_id != "x"',
+        "request.topic_data.partition_data.records.batches.records.offset >= 0",
+    ],
+)
+def test_false_of_a_produce_exchange(expression: str) -> None:
+    assert holds(expression) is False
+    assert holds(f"not ({expression})") is True
+
+
+def test_errors_are_all_codes_of_the_response() -> None:
+    for expression in (
+        'error == "NOT_LEADER_OR_FOLLOWER"',
+        'error == "NOT_LEADER_FOR_PARTITION"',  # its name before 2.6
+        'error == "UNKNOWN_TOPIC_OR_PARTITION"',
+        'error in ("LEADER_NOT_AVAILABLE", 6)',
+        'error =~ "LEADER"',
+        'error != "NONE"',
+        'error != "LEADER_NOT_AVAILABLE"',
+        "error_count == 2",
+        "has error",
+        "error",
+    ):
+        assert holds(expression, REFUSED) is True, expression
+    assert holds('error != "UNKNOWN_TOPIC_OR_PARTITION"', REFUSED) is False, "one of them is"
+    assert holds('error == "NONE"', REFUSED) is False
+
+
+def test_without_a_response_errors_are_unknown() -> None:
+    for of in (UNANSWERED, ORPHAN):
+        for expression in ('error == "NONE"', 'error != "NONE"', "has error", "error_count >= 0", "latency_ms >= 0"):
+            assert holds(expression, of) is False
+        assert holds("error == null", of) is True
+    assert holds('problems == "request-unanswered" and status != "answered" and not response', UNANSWERED) is True
+    assert holds("api == null and not has request and size == 80", ORPHAN) is True
+    assert holds("request.acks == null and response.responses == null", ORPHAN) is True
+
+
+def test_values_of_different_types_are_unequal() -> None:
+    body = {**PRODUCE, "acks": {"redacted": 4}, "timeout_ms": True, "transactional_id": b"\xff"}
+    of = exchange(message(body=body), None)
+    assert holds("acks == null", of) is False
+    assert holds("acks < 100", of) is False
+    assert holds("acks != 0", of) is True, "it is there, and is not 0"
+    assert holds("request.timeout_ms == 1ms", of) is False
+    assert holds(r'request.transactional_id == "\\xff"', of) is True
+    assert holds(r'request.transactional_id =~ "^\\xff$"', of) is True
+
+
+def test_times_that_become_definite_with_the_first_packet() -> None:
+    later = parse_filter('time >= "+1ms"')
+    assert later == Compare("time", ">=", Moment(offset_ns=1_000_000))
+    assert ask(later, ANSWERED, start_ns=TIME_NS - 1_000_000) is True
+    assert ask(later, ANSWERED, start_ns=TIME_NS) is False
+    assert ask(later, ANSWERED) is False
+    same = parse_filter('time != "04:00:00.123456789"')
+    assert ask(same, ANSWERED, start_ns=TIME_NS) is False
+    assert ask(same, ANSWERED, start_ns=TIME_NS - 86_400_000_000_000) is True
+    assert ask(same, ANSWERED) is False
+
+
+def test_the_tree_matches_that_of_the_short_forms() -> None:
+    assert parse_filter('api == "fetch" and topic == "a" and error != "NONE"') == And(
+        (Compare("api", "==", 1), Compare("topic", "==", "a"), Compare("error", "!=", 0))
+    )
+    assert parse_filter("error") == error_filter()
+    assert parse_filter("not (exchange in (1, 2) or latency_ms > 1ms)") == Not(
+        Or((Compare("exchange", "in", (1, 2)), Compare("latency_ms", ">", 1_000_000)))
+    )
+
+
+def test_both_sides_are_shown_at_the_request_where_it_decides() -> None:
+    request, response = message(), message("response")
+    end = Exchange(17, 3, "answered", request, response)
+    early = Selector(parse_filter('api == "Produce" and acks == "all" and not client_id == "x"'))
+    assert [early.feed([event]) for event in (request, response, end)] == [[request], [response], [end]]
+    late = Selector(parse_filter("api == 0 and latency_ms > 1ms"))
+    assert [late.feed([event]) for event in (request, response, end)] == [[], [], [request, response, end]]
+    # If it is false already, the response is not needed.
+    never = Selector(parse_filter("api == 1 and latency_ms > 1ms"))
+    assert never.feed([request]) == []
+    assert never._decided == {17: False}
+
+
+def test_tokens_and_problems() -> None:
+    token = SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9)
+    gap, other = Problem("tcp-gap", "x", connection=3), Problem("capture-cut", "x")
+
+    def passed(expression: str) -> list[Any]:
+        return Selector(parse_filter(expression)).feed([token, gap, other])
+
+    assert passed('client == "10.0.0.5" and size == 17') == [token, gap, other]
+    assert passed("connection != 3") == [other]
+    assert passed('problems == "tcp-gap"') == [gap]
+    assert passed('api == "Fetch"') == [gap, other]
+    assert passed('not api == "Fetch"') == [token, gap, other]
+    assert passed("request.acks == 1 and response.throttle_time_ms > 0") == [gap, other]
+
+
+def text_of(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+JSON_CASES: dict[str, tuple[str, Any]] = {
+    "java-errors": (
+        'response.responses.partition_responses.error_code != "NONE"',
+        lambda request, response: any(at(response["body"], "responses", "partition_responses", "error_code")),
+    ),
+    "java-codecs": (
+        "request.topic_data.partition_data.records.batches.records.value =~ '數據 .$' and request_size > 410B",
+        lambda request, response: (
+            request["size"] > 410
+            and any(
+                text_of(value).endswith("數據 ✓")
+                for value in at(
+                    request["body"], "topic_data", "partition_data", "records", "batches", "records", "value"
+                )
+            )
+        ),
+    ),
+    "java-group-classic": (
+        'api =~ "Group$" and response.members != null or latency_ms >= 400ms',
+        lambda request, response: (
+            (request["api"].endswith("Group") and bool(at(response["body"], "members")))
+            or response["latency_ms"] >= 400
+        ),
+    ),
+    "java-transactions": (
+        'request.transactional_id =~ "." and not response.results_by_topic_v3_and_below and api_version in (2,3,4,5,6)',
+        lambda request, response: (
+            any(at(request["body"], "transactional_id"))
+            and not at(response["body"], "results_by_topic_v3_and_below")
+            and request["api_version"] in {2, 3, 4, 5, 6}
+        ),
+    ),
+    "java-admin": (
+        "request.validate_only == false or response.topics.num_partitions > 1 or error",
+        lambda request, response: (
+            False in at(request["body"], "validate_only")
+            or any(count > 1 for count in at(response["body"], "topics", "num_partitions"))
+            or bool(response["errors"])
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JSON_CASES)
+def test_results_match_the_json_lines(name: str) -> None:
+    capture = ROOT / "captures" / f"{name}.pcap"
+    expression, wanted = JSON_CASES[name]
+    pairs: dict[int, dict[str, Any]] = {}
+    lines = command("decode", "-q", "--format", "json", capture).objects
+    for line in lines:
+        pairs.setdefault(line["exchange"], {})[line["type"]] = line
+    expected = {
+        number for number, pair in pairs.items() if len(pair) == 2 and wanted(pair["request"], pair["response"])
+    }
+    assert 0 < len(expected) < len(pairs)
+    found = command("decode", "-q", "--format", "json", "--filter", expression, capture).objects
+    assert sorted(line["exchange"] for line in found) == sorted([*expected, *expected])
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("", "an empty expression"),
+        (" \n", "an empty expression"),
+        ('api == "Fetch" and latncy_ms > 1', 'column 20: unknown field "latncy_ms"; did you mean latency_ms?'),
+        ("errors", 'column 1: unknown field "errors"; did you mean error?'),
+        ("zzz", 'column 1: unknown field "zzz"; docs/filters.md lists the fields'),
+        ("body.acks == 1", 'column 1: unknown field "body.acks"; bodies are request.… and response.…'),
+        ("topic.name == 'x'", 'column 1: unknown field "topic.name"'),
+        ('request.topics.nam == "a"', 'column 1: no API has "request.topics.nam"; did you mean request.topics.name?'),
+        ('api == 0 and request.topics.name == "a"', 'column 14: no version of Produce has "request.topics"; did you'),
+        ("request.acks.more == 1", 'no API has "request.acks.more"'),
+        ("api == 'Heartbeat' and request.x", "the names are generation_id, group_id, group_instance_id, member_id"),
+        ("request.topic_data.partition_data.records.batch", "did you mean request.topic_data.partition_data.records"),
+        ("api = 1", "column 5: '=' is not an operator; did you mean '=='?"),
+        ("api == 1 & topic", "column 10: '&' is not an operator"),
+        ("topic[0] == 'a'", "column 6: indices are not supported"),
+        ("topic == 'a", "column 10: unterminated string"),
+        (r"topic == 'a\'", "column 10: unterminated string"),
+        ("request. == 1", "column 8: a path has a name on both sides of each '.'"),
+        ("api == 1 $", "column 10: unexpected '$'"),
+        ("api ==", "column 7: expected a constant, not the end"),
+        ("api == Fetch", "column 8: 'Fetch' is not a constant; did you mean \"Fetch\"?"),
+        ("api == and", "column 8: expected a constant, not 'and'"),
+        ("100 < latency_ms", "column 1: expected a field, not '100'"),
+        ("(api == 1", "column 10: expected 'and', 'or' or ')', not the end"),
+        ("api == 1)", "column 9: expected 'and', 'or' or the end, not ')'"),
+        ("api == 1 topic", "column 10: expected 'and', 'or' or the end, not 'topic'"),
+        ("1ms", "column 1: expected a field, not '1ms'"),
+        ("api in 1", "column 8: expected a list in parentheses, not '1'"),
+        ("api in ()", "column 9: expected a constant, not ')'"),
+        ("api in (1 2)", "column 11: expected ',' or ')', not '2'"),
+        ("api not 1", "column 5: expected 'and', 'or' or the end, not 'not'"),
+        ("has", "column 4: expected a field, not the end"),
+        ("not", "column 4: expected a field, not the end"),
+        ("1 == 1", "column 1: expected a field"),
+        ("api == 1 and", "column 13: expected a field, not the end"),
+        ("latency_ms > 'a'", "column 14: latency_ms is a duration"),
+        ("latency_ms > 1h", "column 14: '1h' is not a duration"),
+        ("latency_ms > 1kB", "column 14: '1kB' is not a duration"),
+        ("size > 1ms", "column 8: 'ms' is not a unit of size (B, kB"),
+        ("api_version > 1kB", "column 15: api_version is a number, not 1kB"),
+        ("client_id == 1", "column 14: client_id is text, not 1"),
+        ("client_id > 'a'", "column 11: client_id is text: it does not support >"),
+        ("connection =~ '1'", "column 12: connection is a number: it does not support =~"),
+        ("request.topics == 1", "column 16: request.topics is no single value: it does not support =="),
+        ("request.validate_only > true", "column 23: request.validate_only is true or false: it does not support >"),
+        ("request.validate_only == 1", "column 26: request.validate_only is true or false, not 1"),
+        ("request._x > 'a'", "column 14: > compares numbers, not text"),
+        ("topic < null", "column 7: null can be compared with == and != only, not with <"),
+        ("topic in ('a', null)", "column 7: null can be compared with == and != only, not with in"),
+        ("topic =~ 1", "column 10: =~ takes a pattern in quotes"),
+        ("topic =~ '('", "column 10: not a regular expression: missing )"),
+        ("topic =~ 'a{99999999999}'", "column 10: not a regular expression: "),
+        (f"topic =~ '{'(' * 900}'", "column 10: not a regular expression: "),
+        (f"topic =~ '{'a' * (MAX_PATTERN + 1)}'", "column 10: a pattern of more than 1,000 characters"),
+        ("api =~ 'nothing'", "column 8: the pattern matches no name of apis"),
+        ("api == 'Fetsh'", 'column 8: no API is called "Fetsh"; did you mean Fetch?'),
+        ("api == 'qqqq'", 'column 8: no API is called "qqqq"; `kafkasniff api` lists them'),
+        ("error == 'NOT_LEADER'", "did you mean NOT_LEADER_OR_FOLLOWER?"),
+        ("error == 1.5kB", "column 10: error is an error, by name or code, not 1.5kB"),
+        ("status == 'done'", 'column 11: "done" is not a status; the statuses are answered, no_response'),
+        ("host == 'kafka'", "column 9: 'kafka' is not an address"),
+        ("acks == 'some'", 'column 9: acks is a number or one of ALL, NONE, LEADER, not "some"'),
+        ("time > 'noon'", "column 8: 'noon' is not a time"),
+        ("time > 5", "column 8: time is a time (2026-11-21T04:00:00Z), not 5"),
+        ("time > 2026-13-01T00:00", "column 8: '2026-13-01T00:00' is not a time"),
+        ("time in ('+1s')", "column 6: in takes times with their dates only"),
+        ("response.responses.partitions.records.batches.max_timestamp > '+1s'", "takes a time with a date"),
+        (r"topic == 'a\q'", r"column 12: \q is not an escape"),
+        ("topic == '\ud800'", "column 11: not UTF-8"),
+        ("connection == " + "1" * (MAX_DIGITS + 1), "column 15: a number of more than 32 characters"),
+        ("x" * (MAX_LENGTH + 1), "longer than 16,384 characters"),
+    ],
+)
+def test_refused_with_the_column(expression: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_filter(expression)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+WORDS = (
+    *("and", "or", "not", "in", "has", "null", "true", "==", "!=", "<", "=~", "!~", "(", ")", ",", "&&", "!", "'"),
+    *("api", "topic", "time", "error", "latency_ms", "request", "request.topics.name", "response._x", "request.acks"),
+    *('"a"', "'('", '"Fetch"', "1", "-1.5ms", "2kB", "2026-11-21T04:00:00Z", '"+1s"', ".", "\\", "\x00", "é"),
+)
+
+
+@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)))
+def test_any_text_is_accepted_or_refused(text: str) -> None:
+    try:
+        tree = parse_filter(text)
+    except UsageError:
+        return
+    for of in (ANSWERED, UNANSWERED, ORPHAN):
+        assert ask(tree, of) in (True, False)
+
+
+def test_the_commands_of_the_page_select_something() -> None:
+    commands = re.findall(r"^\$ kafkasniff decode -q --filter '(.+)' (captures/.+)$", PAGE, re.M)
+    assert len(commands) >= 6
+    for expression, capture in commands:
+        done = command("decode", "-q", "--format", "json", "--filter", expression, ROOT / capture)
+        assert (done.code, done.err) == (0, "")
+        assert {line["type"] for line in done.objects} == {"request", "response"}, expression

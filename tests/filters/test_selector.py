@@ -1,0 +1,119 @@
+"""The selector: which events of a stream a predicate shows, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff import filters
+from kafkasniff.filters import And, Compare, Not, Or, Selector
+from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
+from tests.filters.asking import ask
+from tests.sinks.messages import BROKER, CLIENT, TIME_NS, message
+
+ERROR = ErrorCode(6, "NOT_LEADER_OR_FOLLOWER", "responses[0].partition_responses[0].error_code")
+
+
+def test_nothing_selects_everything() -> None:
+    assert filters.all_of([None, None]) is None
+    assert filters.any_of([]) is None
+    events: list[Any] = [message(), Problem("x", "y"), message("response")]
+    assert Selector(None).feed(events) == events
+
+
+def exchange(number: int, **fields: Any) -> tuple[Message, Message, Exchange]:
+    errors = fields.pop("errors", ())
+    request = message(exchange=number, **fields)
+    response = message("response", exchange=number, errors=errors, **fields)
+    return request, response, Exchange(number, 3, "answered", request, response)
+
+
+def test_exchanges_decided_by_the_request_are_shown_at_once() -> None:
+    request, response, end = exchange(1)
+    selector = Selector(Compare("client_id", "==", "rdkafka"))
+    assert selector.feed([request]) == [request]
+    assert selector.feed([response]) == [response]
+    assert selector.feed([end]) == [end]
+    other = exchange(2, client_id="other")
+    assert [selector.feed([event]) for event in other] == [[], [], []]
+    assert selector._decided == {}
+
+
+def test_exchanges_decided_by_the_response_are_shown_with_both_sides_at_the_end() -> None:
+    request, response, end = exchange(1, errors=(ERROR,))
+    selector = Selector(Compare("error", "!=", 0))
+    assert selector.feed([request]) == []
+    assert selector.feed([response]) == []
+    assert selector.feed([end]) == [request, response, end]
+    assert selector.feed(exchange(2)) == []
+
+
+def test_an_exchange_without_a_response_or_a_request() -> None:
+    request, response, _ = exchange(1)
+    unanswered = Exchange(1, 3, "unanswered", request, None)
+    assert Selector(Not(Compare("error", "!=", 0))).feed([request, unanswered]) == [request, unanswered]
+    orphan = Exchange(2, 3, "orphan", None, response)
+    assert Selector(Compare("connection", "==", 3)).feed([response, orphan]) == [response, orphan]
+
+
+@given(st.data())
+def test_both_sides_of_an_exchange_share_one_answer_in_any_interleaving(data: st.DataObject) -> None:
+    ids = ["a", "b"]
+    exchanges = [
+        exchange(number, client_id=data.draw(st.sampled_from(ids)), errors=data.draw(st.sampled_from([(), (ERROR,)])))
+        for number in range(5)
+    ]
+    order = data.draw(st.permutations([number for number in range(5) for _ in range(3)]))
+    events = []
+    seen = dict.fromkeys(range(5), 0)
+    for number in order:
+        events.append(exchanges[number][seen[number]])
+        seen[number] += 1
+    predicate = data.draw(
+        st.sampled_from(
+            [
+                Compare("client_id", "==", "a"),
+                Compare("error", "!=", 0),
+                And((Compare("client_id", "==", "a"), Compare("error", "!=", 0))),
+                Or((Compare("client_id", "==", "a"), Compare("error", "!=", 0))),
+                Not(Compare("error", "!=", 0)),
+            ]
+        )
+    )
+    selector = Selector(predicate)
+    cut = data.draw(st.integers(0, len(events)))
+    out = selector.feed(events[:cut]) + selector.feed(events[cut:])
+    for request, response, end in exchanges:
+        wanted = ask(predicate, request, response)
+        shown = [event for event in out if event in (request, response, end)]
+        assert shown == ([request, response, end] if wanted else [])
+    assert selector._decided == {}
+
+
+def test_tokens_and_problems() -> None:
+    token = SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9)
+    here, elsewhere = Problem("tcp-gap", "x", connection=3), Problem("tcp-gap", "x", connection=4)
+    capture = Problem("capture-cut", "x")
+    by_connection = Selector(Compare("connection", "==", 3))
+    assert by_connection.feed([token, here, elsewhere, capture]) == [token, here, capture]
+    by_host = Selector(Compare("host", "==", "10.0.0.5"))
+    assert by_host.feed([token, here]) == [token, here]
+    # A token has no API; a problem may have cost messages of any API.
+    by_api = Selector(Compare("api", "==", 0))
+    assert by_api.feed([token, here]) == [here]
+    assert Selector(Compare("time", ">", TIME_NS)).feed([Problem("x", "y", time_ns=TIME_NS), capture]) == [capture]
+
+
+def test_problems_of_an_exchange_follow_its_selection() -> None:
+    request, _, _ = exchange(1)
+    end = Exchange(1, 3, "unanswered", request, None)
+    problem = Problem("request-unanswered", "exchange 1: …", connection=3, exchange=1)
+    for wanted in (Compare("api", "==", 0), Compare("topic", "==", "orders"), Compare("exchange", "==", 1)):
+        assert Selector(wanted).feed([request, end, problem]) == [request, end, problem]
+    for other in (Compare("api", "==", 1), Compare("topic", "==", "x"), Compare("error", "!=", 0)):
+        assert Selector(other).feed([request, end, problem]) == []
+    # If its exchange did not just end, the known fields of the problem decide.
+    assert Selector(Compare("exchange", "==", 2)).feed([problem]) == []
+    assert Selector(Compare("api", "==", 1)).feed([problem]) == [problem]

@@ -1,0 +1,191 @@
+"""The definition files: complete, consistent, found by key and name."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case
+from kafkasniff.kafka.apis.releases import first_release
+from kafkasniff.kafka.schema.data_files import data_folder
+from kafkasniff.kafka.schema.data_schemas import data_definition, data_definitions, data_schema
+from kafkasniff.kafka.schema.definition import FieldDefinition
+from kafkasniff.kafka.schema.enums import enum_by_name
+
+ENTITIES = {None, "topic_name", "broker_id", "group_id", "producer_id", "transactional_id"}
+CLIENT = {"software_name", "software_version"}
+"""Fields of ApiVersions about the client, for which Kafka's own definitions have no entity type."""
+
+
+def apis() -> list[Api]:
+    return [found for key in api_keys() if (found := api(key)) is not None]
+
+
+def all_fields() -> list[tuple[str, FieldDefinition]]:
+    found: list[tuple[str, FieldDefinition]] = []
+
+    def walk(place: str, fields: tuple[FieldDefinition, ...]) -> None:
+        for field in fields:
+            found.append((f"{place}.{field.name}", field))
+            walk(f"{place}.{field.name}", field.fields)
+
+    for entry in apis():
+        walk(f"{entry.name}.request", entry.definition.request.fields)
+        walk(f"{entry.name}.response", entry.definition.response.fields)
+    for name, definition in data_definitions().items():
+        walk(name, definition.message.fields)
+    return found
+
+
+def test_keys_without_a_gap_and_what_a_release_added() -> None:
+    """test_vectors shows that they are Kafka's."""
+    assert api_keys() == tuple(range(len(apis())))
+    assert sum(first_release(found.key, version) == "4.4" for found in apis() for version in found.versions) == 7
+    structures = [definition for definition in data_definitions().values() if definition.kind != "header"]
+    assert [one.message.name for one in structures if one.releases[0] == "4.4"] == [
+        "AbortedTxn",
+        "UnregisterControllerRecord",
+    ]
+
+
+def test_every_definition_has_a_description() -> None:
+    assert [found.name for found in apis() if not found.summary.endswith(".")] == []
+    assert [name for name, definition in data_definitions().items() if not definition.summary.endswith(".")] == []
+    assert [found.name for found in apis() if not found.listeners] == []
+
+
+def test_attributes_refer_to_existing_fields() -> None:
+    assert [place for place, field in all_fields() if field.enum and enum_by_name(field.enum) is None] == []
+    assert {field.entity for _, field in all_fields()} == ENTITIES | CLIENT
+    # Every secret configuration value has a name next to it.
+    for place, field in all_fields():
+        if field.secret == "config":
+            siblings = {other for other, _ in all_fields() if other.rpartition(".")[0] == place.rpartition(".")[0]}
+            assert f"{place.rpartition('.')[0]}.name" in siblings
+
+
+def test_tagged_fields_are_tagged_where_the_message_is_flexible() -> None:
+    for found in apis():
+        for message in (found.definition.request, found.definition.response):
+            for field in message.fields:
+                if field.tag is not None:
+                    assert all(
+                        version in message.flexible for version in range(field.versions.low, field.versions.high)
+                    )
+
+
+def test_classic_is_only_the_client_id() -> None:
+    assert [place for place, field in all_fields() if field.classic] == ["RequestHeader.client_id"]
+
+
+def test_look_up() -> None:
+    metadata = api(3)
+    assert metadata is not None
+    for name in ("Metadata", "metadata", "METADATA"):
+        assert api_by_name(name) is metadata
+    assert api_by_name("list_offsets") is api_by_name("ListOffsets") is api(2)
+    assert api_by_name("ElectPreferredLeaders") is api(43)
+    assert api_by_name("AlterIsr") is api(56)
+    assert api(len(api_keys())) is None
+    assert api(-1) is None
+    assert api_by_name("Nothing") is None
+
+
+def test_versions_of_an_api() -> None:
+    metadata = api(3)
+    assert metadata is not None
+    assert (metadata.key, metadata.name, metadata.min_version, metadata.max_version) == (3, "Metadata", 0, 13)
+    assert metadata.flexible_since == 9
+    assert metadata.request(9) is metadata.request(9)
+    with pytest.raises(KeyError):
+        metadata.request(14)
+    with pytest.raises(KeyError):
+        metadata.response(-1)
+    handshake = api(17)
+    assert handshake is not None
+    assert handshake.flexible_since is None
+
+
+def test_data_look_up() -> None:
+    schema = data_schema("ConfigRecord", 0)
+    assert schema is not None
+    assert [field.name for field in schema.root.fields] == ["resource_type", "resource_name", "name", "value"]
+    assert data_schema("ConfigRecord", 9) is None
+    assert data_schema("Nothing", 0) is None
+    partition = data_definition("metadata", 3)
+    assert partition is not None
+    assert partition.message.name == "PartitionRecord"
+    # Ids restart in each coordinator's topic.
+    names = {
+        file: data_definition("coordinator-key", 0, file)
+        for file in ("group_coordinator", "transaction_coordinator", "share_coordinator")
+    }
+    assert {file: found and found.message.name for file, found in names.items()} == {
+        "group_coordinator": "LegacyOffsetCommitKey",
+        "transaction_coordinator": "TransactionLogKey",
+        "share_coordinator": "ShareSnapshotKey",
+    }
+    assert data_definition("metadata", 999) is None
+
+
+def test_ids_of_records_are_unique() -> None:
+    # QuotaRecord and ClientQuotaRecord had the same id in different releases; so had two early-access records.
+    seen: dict[tuple[str, str, int | None], list[str]] = {}
+    for name, definition in data_definitions().items():
+        if definition.id is not None:
+            seen.setdefault((definition.kind, definition.file, definition.id), []).append(name)
+    assert [names for names in seen.values() if len(names) > 1] == [["ClientQuotaRecord", "QuotaRecord"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ThrottleTimeMs", "throttle_time_ms"),
+        ("KRaftVersion", "kraft_version"),
+        ("V3AndBelowTopics", "v3_and_below_topics"),
+        ("IsKRaftPublished", "is_kraft_published"),
+        ("LastKnownELR", "last_known_elr"),
+        ("offset", "offset"),
+        ("commitTimestamp", "commit_timestamp"),
+    ],
+)
+def test_snake_case_is_kafkas(name: str, expected: str) -> None:
+    assert snake_case(name) == expected
+
+
+def test_file_names() -> None:
+    names = sorted(path.name for path in data_folder().glob("[0-9]*.txt"))
+    assert names == [f"{found.key:03d}_{snake_case(found.name)}.txt" for found in apis()]
+
+
+def test_files_are_tidy() -> None:
+    for path in [*data_folder().glob("*.txt"), *data_folder().glob("records/*.txt")]:
+        text = path.read_text(encoding="utf-8")
+        assert "\t" not in text
+        assert text.endswith("\n")
+        assert not text.endswith("\n\n")
+        assert not re.search(r" +$", text, re.MULTILINE)
+        if path.name != "proven.txt":  # written by a program, read by one
+            assert max(len(line) for line in text.splitlines()) <= 130, path
+
+
+def test_definitions_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = Path.read_text
+
+    def watched(self: Path, *args: str, **options: str) -> str:
+        read.append(self.name)
+        return real(self, *args, **options)
+
+    module = sys.modules["kafkasniff.kafka.apis.dissectors"]
+    monkeypatch.setattr(Path, "read_text", watched)
+    module.api.cache_clear()  # type: ignore[attr-defined]
+    try:
+        assert api_by_name("Vote") is not None
+        assert read == ["052_vote.txt"]
+    finally:
+        # Other modules keep Api objects of the old cache; both are equal, and neither is changed.
+        module.api.cache_clear()  # type: ignore[attr-defined]

@@ -1,0 +1,422 @@
+"""Reports about connections that fail early: the reason, as far as the bytes show it, and no more."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.kafka.connection.opening import LARGE, LARGE_BEFORE_AUTHENTICATION, MAX_REFUSAL_NS, MAX_WAIT_NS, refusal
+from kafkasniff.model import Message, Problem, SaslToken
+from tests.craft import kafka_bytes as kb
+from tests.craft.batches import batch
+from tests.craft.conversation import Conversation
+from tests.craft.packet import Packet
+
+TLS_ALERT = bytes.fromhex("15030300020250")
+"""internal_error: sent by the SSLEngine of JDK 17 after a request without TLS. Clients log its size (KAFKA-4090)."""
+CLIENT_SIZE = 352_518_912
+
+KINDS = {"connection-rejected", "answer-not-kafka", "sasl-refused", "not-kafka"}
+
+
+def inspect(packets: list[Packet], **options: object) -> list[object]:
+    """The inspector's events, the same for one batch and packet by packet."""
+    inspector = Inspector(**options)  # type: ignore[arg-type]
+    whole = [*inspector.feed(batch(packets)), *inspector.close()]
+    inspector = Inspector(**options)  # type: ignore[arg-type]
+    single = [one for place, packet in enumerate(packets) for one in inspector.feed(batch([packet], [place]))]
+    assert [*single, *inspector.close()] == whole
+    return whole
+
+
+def told(talk: Conversation | list[Packet], **options: object) -> list[tuple[str, str]]:
+    """(kind, detail) of the reports about a failed connection."""
+    out = inspect(talk if isinstance(talk, list) else talk.packets, **options)
+    problems = [one for one in out if isinstance(one, Problem)]
+    problems += [problem for one in out if isinstance(one, Message) for problem in one.problems]
+    return [(one.kind, one.detail) for one in problems if one.kind in KINDS]
+
+
+def begun() -> Conversation:
+    talk = Conversation()
+    talk.handshake()
+    return talk
+
+
+def greeted(version: int = 3, **options: object) -> Conversation:
+    talk = begun()
+    talk.exchange(kb.api_versions_request(1, version), kb.api_versions_response(1, version, **options))  # type: ignore[arg-type]
+    return talk
+
+
+def opened() -> Conversation:
+    talk = greeted()
+    talk.exchange(kb.metadata_request(2, None), kb.metadata_response(2, "h", 9092, ["orders"]))
+    return talk
+
+
+def sasl_handshake(correlation_id: int, version: int = 1, mechanism: str = "PLAIN") -> bytes:
+    return kb.request(17, version, correlation_id, kb.string(mechanism))
+
+
+def sasl_handshake_answer(correlation_id: int, error: int = 0, mechanisms: tuple[str, ...] = ("PLAIN",)) -> bytes:
+    return kb.response(correlation_id, kb.int16(error) + kb.array([kb.string(name) for name in mechanisms]))
+
+
+def sasl_authenticate(correlation_id: int) -> bytes:
+    return kb.request(36, 0, correlation_id, kb.int32(4) + b"\0u\0p")
+
+
+def sasl_authenticate_answer(correlation_id: int, error: int = 0) -> bytes:
+    return kb.response(correlation_id, kb.int16(error) + kb.string(None) + kb.int32(0))
+
+
+def rejected(talk: Conversation, **options: object) -> str:
+    """The only report, which is that the broker closed the connection."""
+    ((kind, detail),) = told(talk, **options)
+    assert kind == "connection-rejected"
+    assert detail.startswith("the broker closed the connection ")
+    return detail
+
+
+def closed(talk: Conversation, how: str = "fin") -> Conversation:
+    if how == "fin":
+        talk.close("broker")
+    else:
+        talk.reset("broker")
+    return talk
+
+
+# -- closed before any response ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("version", [0, 3])
+def test_no_response_to_the_first_request(how: str, version: int) -> None:
+    talk = begun()
+    talk.send("client", kb.api_versions_request(1, version))
+    detail = rejected(closed(talk, how))
+    assert f"without an answer to ApiVersions v{version}" in detail
+    for cause in ("TLS", "max.connections.per.ip", "proxy", "0.10"):
+        assert cause in detail
+
+
+def test_metadata_without_authentication() -> None:
+    talk = greeted()
+    talk.send("client", kb.metadata_request(2, None))
+    detail = rejected(closed(talk))
+    assert "at Metadata v1, before any authentication: probably the listener wants SASL" in detail
+    assert "TLS" not in detail.replace("SASL_SSL", ""), "it answered without"
+
+
+def test_metadata_without_a_greeting() -> None:
+    talk = begun()
+    talk.send("client", kb.metadata_request(1, None))
+    detail = rejected(closed(talk))
+    for cause in ("SASL", "TLS", "this version"):
+        assert cause in detail
+
+
+@pytest.mark.parametrize(
+    ("ranges", "said"),
+    [
+        (((3, 2, 9), (18, 0, 3)), "at Metadata v1: its answer to ApiVersions has only versions 2 to 9 of it"),
+        (((0, 0, 9), (18, 0, 3)), "at Metadata v1: its answer to ApiVersions does not have this API"),
+    ],
+)
+def test_versions_that_the_broker_does_not_accept(ranges: tuple[tuple[int, int, int], ...], said: str) -> None:
+    talk = greeted(ranges=ranges)
+    talk.send("client", kb.metadata_request(2, None))
+    assert rejected(closed(talk)) == f"the broker closed the connection {said}"
+
+
+def test_a_client_that_is_too_new() -> None:
+    """Error 35, and the client tries no other version."""
+    for side in ("client", "broker"):
+        talk = begun()
+        talk.exchange(kb.api_versions_request(1, 3), kb.api_versions_response(1, 0, error=35))
+        talk.close(side)  # type: ignore[arg-type]
+        ((kind, detail),) = told(talk)
+        assert kind == "connection-rejected"
+        assert "too new" in detail
+    # Like clients do, try the older version.
+    talk = begun()
+    talk.exchange(kb.api_versions_request(1, 3), kb.api_versions_response(1, 0, error=35))
+    talk.exchange(kb.api_versions_request(2, 0), kb.api_versions_response(2, 0))
+    talk.close("client")
+    assert told(talk) == []
+
+
+def test_closed_after_api_versions() -> None:
+    talk = closed(greeted())
+    assert "after its answer to ApiVersions, before any other request" in rejected(talk)
+
+
+# -- authentication ---------------------------------------------------------------------------------------------------
+
+
+def test_authentication_in_the_wrong_order() -> None:
+    talk = greeted(ranges=((17, 0, 1), (18, 0, 3), (36, 0, 2)))
+    talk.send("client", sasl_authenticate(2))
+    assert "SASL in the wrong order" in rejected(closed(talk))
+
+
+def test_authentication_without_an_answer() -> None:
+    talk = begun()
+    talk.exchange(sasl_handshake(1), sasl_handshake_answer(1))
+    talk.send("client", sasl_authenticate(2))
+    assert "did not accept the credentials" in rejected(closed(talk))
+
+
+def test_a_broker_without_sasl_handshake() -> None:
+    talk = begun()
+    talk.send("client", sasl_handshake(1))
+    assert "at SaslHandshake v1: probably it is older than 0.10" in rejected(closed(talk))
+
+
+def test_raw_tokens_without_an_answer() -> None:
+    talk = begun()
+    talk.exchange(sasl_handshake(1, 0), sasl_handshake_answer(1))
+    talk.send("client", kb.frame(b"\0user\0secret"))
+    detail = rejected(closed(talk))
+    assert "client's token" in detail
+    assert "secret" not in detail
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "said"),
+    [
+        (sasl_handshake(2, 1, "PLAIN"), sasl_handshake_answer(2, 33, ("GSSAPI", "OTHER")), "it takes GSSAPI, OTHER"),
+        (sasl_handshake(2), sasl_handshake_answer(2, 33, ()), "it takes none"),
+        (sasl_handshake(2), sasl_handshake_answer(2, 34), "has no SASL"),
+        (sasl_authenticate(2), sasl_authenticate_answer(2, 34), "wrong order"),
+        (sasl_authenticate(2), sasl_authenticate_answer(2, 58), "did not accept the credentials"),
+    ],
+)
+def test_refusals_with_an_error(request_: bytes, answer: bytes, said: str) -> None:
+    talk = greeted(ranges=((17, 0, 1), (18, 0, 3), (36, 0, 2)))
+    talk.exchange(request_, answer)
+    # Reported once, although the broker closes the connection, too.
+    ((kind, detail),) = told(closed(talk))
+    assert kind == "sasl-refused"
+    assert said in detail
+
+
+def test_a_brokers_list_of_names_is_bounded() -> None:
+    names = [f"{number}{'x' * 1000}" for number in range(1000)]
+    problem = refusal(17, {"error_code": 33, "mechanisms": names})
+    assert problem is not None
+    assert len(problem.detail) < 400
+    assert refusal(17, {"error_code": 0, "mechanisms": names}) is None
+    assert refusal(17, None) is None
+    assert refusal(36, {}) is None
+
+
+# -- too large messages -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "size", "is_told"),
+    [
+        (greeted, LARGE_BEFORE_AUTHENTICATION, True),
+        (greeted, LARGE_BEFORE_AUTHENTICATION - 1, False),
+        (opened, LARGE, True),
+        (opened, LARGE - 1, False),
+    ],
+)
+def test_closed_within_a_large_request(before: Callable[[], Conversation], size: int, is_told: bool) -> None:
+    talk = before()
+    whole = kb.produce_request(9, "orders", bytes(size))
+    talk.send("client", kb.int32(size) + whole[4:3000])
+    found = told(closed(talk, "rst"))
+    assert [kind for kind, _ in found] == ["connection-rejected"] * is_told
+    if is_told:
+        assert f"a request of {size:,} bytes" in found[0][1]
+        assert "socket.request.max.bytes" in found[0][1]
+
+
+def test_a_request_above_the_bound() -> None:
+    size = 157_286_400
+    talk = opened()
+    talk.send("client", kb.int32(size) + kb.produce_request(9, "orders", bytes(2000))[4:])
+    out = inspect(closed(talk, "rst").packets)
+    kinds = {one.kind: one.detail for one in out if isinstance(one, Problem)}
+    assert kinds["frame-size"].startswith(
+        "a frame of impossible size: 157,286,400 bytes, and at most 104,857,600 are read"
+    )
+    assert f"a request of {size:,} bytes" in kinds["connection-rejected"]
+
+
+@pytest.mark.parametrize("head", [b"pass", b"\xff\xfe\xfd\xfc", b"    "])
+def test_an_invalid_size_is_not_shown(head: bytes) -> None:
+    talk = opened()
+    talk.send("client", head + b"word and more")
+    (detail,) = (one.detail for one in inspect(talk.packets) if isinstance(one, Problem) and one.kind == "frame-size")
+    assert detail == "a frame of impossible size; its stream is searched for the next frame"
+
+
+# -- other protocols --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [1448, [1], [2, 5], [3, 1]])
+def test_a_client_without_tls_at_a_listener_with(sizes: int | list[int]) -> None:
+    talk = begun()
+    talk.send("client", kb.api_versions_request(1, 3))
+    talk.send("broker", TLS_ALERT, sizes)
+    ((kind, detail),) = told(closed(talk))
+    assert kind == "answer-not-kafka"
+    assert "expects TLS" in detail
+    assert f"{CLIENT_SIZE:,}" in detail
+
+
+def test_openssl_answers_nothing() -> None:
+    """OpenSSL answers nothing to data that is not TLS: it checks that before it looks for a certificate. Proxies use
+    it."""
+    hello = kb.api_versions_request(1, 3)
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).wrap_bio(received, sent, server_side=True)
+    received.write(hello)
+    with pytest.raises(ssl.SSLError):
+        server.do_handshake()
+    assert sent.read() == b""
+    talk = begun()
+    talk.send("client", hello)
+    assert "probably the listener expects TLS" in rejected(closed(talk))
+
+
+def test_a_client_at_a_web_server() -> None:
+    talk = begun()
+    talk.send("client", kb.api_versions_request(1, 3))
+    talk.send("broker", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+    ((kind, detail),) = told(closed(talk))
+    assert kind == "answer-not-kafka"
+    assert "HTTP" in detail
+    assert "1,213,486,160" in detail  # what Kafka's clients log
+
+
+def test_an_answer_that_is_nothing_well_known() -> None:
+    talk = begun()
+    talk.send("client", kb.api_versions_request(1, 3))
+    talk.send("broker", b"\xffwho are you?")
+    assert told(closed(talk)) == []
+
+
+def test_a_browser_at_a_broker() -> None:
+    talk = begun()
+    talk.exchange(b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", b"")
+    ((kind, detail),) = told(closed(talk), ports=[9092])
+    assert kind == "not-kafka"
+    assert "HTTP" in detail
+    assert "1,195,725,856" in detail  # what brokers log
+    assert told(talk) == [], "some port that has nothing to do with Kafka"
+
+
+# -- without a report ------------------------------------------------------------------------------------------------
+
+
+def unanswered(talk: Conversation) -> Conversation:
+    talk.send("client", kb.metadata_request(3, None))
+    return talk
+
+
+def test_connections_that_were_open() -> None:
+    assert told(closed(unanswered(opened()))) == []
+    assert told(closed(opened())) == []
+
+
+def test_connections_that_the_client_closes() -> None:
+    for talk in (greeted(), unanswered(greeted()), begun()):
+        talk.close("client")
+        assert told(talk) == []
+
+
+def test_connections_that_are_not_closed() -> None:
+    assert told(unanswered(greeted())) == []
+
+
+def test_connections_that_are_closed_late() -> None:
+    talk = unanswered(greeted())
+    talk.wait(MAX_REFUSAL_NS)
+    assert told(closed(talk)) == []
+    for wait, said in ((MAX_WAIT_NS - 1_000_000, 1), (MAX_WAIT_NS, 0)):
+        talk = begun()
+        talk.send("client", kb.api_versions_request(1, 3))
+        talk.wait(wait)
+        assert len(told(closed(talk))) == said
+
+
+def test_the_first_end_counts() -> None:
+    """The client learns of it late, and responds even later."""
+    talk = unanswered(greeted())
+    fin = talk.close("broker")
+    late = [packet.but(time_ns=packet.time_ns + 60 * MAX_WAIT_NS) for packet in fin[1:]]
+    assert len(told([*talk.packets[: -len(late)], *late])) == 1
+
+
+def test_connections_without_a_beginning() -> None:
+    talk = closed(unanswered(greeted()))
+    for missing in (1, 2, 3):
+        assert told(talk.packets[missing:]) == []
+
+
+def test_connections_with_a_gap() -> None:
+    talk = closed(unanswered(greeted()))
+    for place, packet in enumerate(talk.packets):
+        if packet.payload:
+            assert told(talk.packets[:place] + talk.packets[place + 1 :]) == []
+            cut = packet.but(payload=packet.payload[:-3], cut=3)
+            assert told([*talk.packets[:place], cut, *talk.packets[place + 1 :]]) == []
+
+
+def test_authenticated_clients() -> None:
+    talk = greeted(ranges=((3, 0, 9), (17, 0, 1), (18, 0, 3), (36, 0, 2)))
+    talk.exchange(sasl_handshake(2), sasl_handshake_answer(2))
+    talk.exchange(sasl_authenticate(3), sasl_authenticate_answer(3))
+    assert told(closed(unanswered(talk))) == []
+
+
+@given(st.data())
+def test_damaged_connections_yield_the_same_in_pieces(data: st.DataObject) -> None:
+    """Bytes changed anywhere in the response, or cut anywhere: no exception, and one batch equals many."""
+    answer = bytearray(kb.api_versions_response(1, 3))
+    for _ in range(data.draw(st.integers(0, 4))):
+        answer[data.draw(st.integers(0, len(answer) - 1))] = data.draw(st.integers(0, 255))
+    talk = begun()
+    talk.send("client", kb.api_versions_request(1, 3))
+    talk.send("broker", bytes(answer[: data.draw(st.integers(0, len(answer)))]), data.draw(st.integers(1, 40)))
+    if data.draw(st.booleans()):
+        talk.send("client", kb.metadata_request(2, None))
+    told(closed(talk, data.draw(st.sampled_from(["fin", "rst"]))))
+
+
+# -- real brokers -----------------------------------------------------------------------------------------------------
+
+
+def test_real_refusals(root_folder: Path) -> None:
+    """A broker of 3.9 and raw tokens: the client's account contains a log-in with `wrong-secret`."""
+    inspector = Inspector(show_secrets=True)
+    with open_captures([root_folder / "captures" / "old-raw-sasl.pcap"]) as source:
+        out = [one for each in source for one in inspector.feed(each)] + inspector.close()
+    found = [(one.connection, one.kind) for one in out if isinstance(one, Problem) and one.kind in KINDS]
+    wrong = [one.connection for one in out if isinstance(one, SaslToken) and b"wrong-secret" in (one.token or b"")]
+    assert len(wrong) == 2
+    assert found == [(connection, "connection-rejected") for connection in wrong]
+
+
+def test_real_errors(root_folder: Path) -> None:
+    """Brokers of 4.4: a refusal with an error code is reported in the response, and once."""
+    inspector = Inspector(records="skip")
+    with open_captures([root_folder / "captures" / "librdkafka-sasl.pcap"]) as source:
+        out = [one for each in source for one in inspector.feed(each)] + inspector.close()
+    messages = [one for one in out if isinstance(one, Message)]
+    refused = [one for one in messages if any(problem.kind == "sasl-refused" for problem in one.problems)]
+    assert refused
+    assert refused == [one for one in messages if any(error.code in (33, 34, 58) for error in one.errors)]
+    assert not [one for one in out if isinstance(one, Problem) and one.kind in KINDS]

@@ -1,0 +1,181 @@
+"""Waits that requests ask for, who sends them, and delays by earlier requests and quotas."""
+
+import pytest
+
+from kafkasniff.errors import DefinitionError
+from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.connection.waits import UNLIMITED_NS, Turns, Wait, answers_at_once, role_of, wait_of, waiting_apis
+from kafkasniff.kafka.schema.definition import WAIT_REASONS, parse_api
+from kafkasniff.model import Message
+
+MS = 1_000_000
+FETCH = {"max_wait_ms": 500, "min_bytes": 100}
+FETCH_KEY, PRODUCE, METADATA = 1, 0, 3
+
+
+def test_a_fetch_waits_for_data() -> None:
+    assert wait_of(1, FETCH, {}, 0, 0) == Wait("data", 500 * MS, sure=True)
+    assert wait_of(78, FETCH, {}, 99, 0) == Wait("data", 500 * MS, sure=True)
+    # The response may have come at once, or at the end.
+    assert wait_of(1, FETCH, {}, 100, 0) == Wait("data", 500 * MS, sure=False)
+    for request in ({**FETCH, "max_wait_ms": 0}, {**FETCH, "min_bytes": 0}, {"max_wait_ms": 500}, {}, None):
+        assert wait_of(1, request, {}, 0, 0) is None
+    # Controllers wait until there is data.
+    for topic in ({"topic": "__cluster_metadata"}, {"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}):
+        request = {"max_wait_ms": 500, "min_bytes": 0, "topics": [topic]}
+        assert wait_of(1, request, {}, 0, 0) == Wait("data", 500 * MS, sure=True)
+        assert wait_of(1, request, {}, 1, 0) == Wait("data", 500 * MS, sure=False)
+    # Errors, and fetches beyond a quota, may have come at once.
+    assert wait_of(1, FETCH, {}, 0, 1) == Wait("data", 500 * MS, sure=False)
+    assert wait_of(1, FETCH, {"throttle_time_ms": 20}, 0, 0) == Wait("data", 500 * MS, sure=False)
+    assert wait_of(1, FETCH, None, 0, 0) == Wait("data", 500 * MS, sure=False)
+
+
+def test_groups_wait_for_their_members() -> None:
+    join = {"session_timeout_ms": 10, "rebalance_timeout_ms": 300}
+    assert wait_of(11, join, {}, 0, 0) == Wait("members", 300 * MS, sure=True)
+    assert wait_of(11, {"session_timeout_ms": 10}, {}, 0, 0) == Wait("members", 10 * MS, sure=True)
+    # MEMBER_ID_REQUIRED comes at once, the end of a failed rebalance does not.
+    assert wait_of(11, join, {}, 0, 1) == Wait("members", 300 * MS, sure=False)
+    member, leader = {"assignments": []}, {"assignments": [{"member_id": "a"}]}
+    assert wait_of(14, member, {"error_code": 0}, 0, 0) == Wait("leader", None, sure=True)
+    assert wait_of(14, member, {"error_code": 27}, 0, 1) == Wait("leader", None, sure=True)
+    assert wait_of(14, member, {"error_code": 25}, 0, 1) == Wait("leader", None, sure=False)
+    assert wait_of(14, member, None, 0, 0) == Wait("leader", None, sure=False)
+    assert wait_of(14, leader, {"error_code": 0}, 0, 0) is None
+
+
+def test_produce_waits_for_replicas() -> None:
+    request = {"acks": -1, "timeout_ms": 1500}
+    assert wait_of(0, request, {}, 0, 0) == Wait("replicas", 1500 * MS, sure=False)
+    assert wait_of(0, {**request, "acks": 1}, {}, 0, 0) is None
+    assert wait_of(3, request, {}, 0, 0) is None
+    assert wait_of(None, request, {}, 0, 0) is None
+    assert wait_of(9_999, request, {}, 0, 0) is None
+
+
+def test_operations_take_their_time() -> None:
+    assert wait_of(19, {"timeout_ms": 60_000}, {}, 0, 0) == Wait("operation", 60_000 * MS, sure=False)
+    assert wait_of(19, {"timeout_ms": -1}, {}, 0, 0) is None
+
+
+@pytest.mark.parametrize("value", [None, "x", -5, [], {}])
+def test_unusable_values(value: object) -> None:
+    assert wait_of(1, {"max_wait_ms": value, "min_bytes": 1}, {}, 0, 0) is None
+
+
+def test_apis_that_wait_are_those_of_the_definitions() -> None:
+    found = waiting_apis()
+    assert {"Fetch", "ShareFetch", "JoinGroup", "SyncGroup", "Produce", "CreateTopics"} <= found.keys()
+    # Heartbeats and votes are answered at once.
+    assert found.keys().isdisjoint(
+        {"Heartbeat", "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat", "Vote", "FetchSnapshot"}
+    )
+    assert set(found.values()) == set(WAIT_REASONS)
+
+
+@pytest.mark.parametrize("line", ["waits boredom limit", "waits data nothing", "waits data name"])
+def test_invalid_waits_in_definitions(line: str) -> None:
+    text = f"api 1 Wait   versions 0\n{line}\n\nrequest\n  limit   int32\n  name   string\n\nresponse\n  x   int8\n"
+    with pytest.raises(DefinitionError):
+        parse_api(None, text)  # type: ignore[arg-type]
+
+
+def test_versions_that_let_the_client_wait() -> None:
+    """KIP-219 raised the version of each API by one, and a response must be able to hold a throttle time.
+
+    The numbers are those of `shouldClientThrottle` of the classes in org.apache.kafka.common.requests, Kafka 4.3.
+    """
+    assert answers_at_once(0, 6)
+    assert not answers_at_once(0, 5)
+    assert not answers_at_once(None, 6)
+    assert not answers_at_once(0, None)
+    assert not answers_at_once(17, 1)  # SaslHandshake has no throttle time
+    assert answers_at_once(44, 0)
+    assert answers_at_once(1, 99)
+    first = {0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 9: 4, 10: 2, 11: 3, 12: 2, 18: 2, 19: 3, 21: 1, 22: 1, 32: 2, 42: 1}
+    assert {key: dissectors.api(key).definition.mutes.low for key in first} == first  # type: ignore[union-attr]
+    for key in dissectors.api_keys():
+        api = dissectors.api(key)
+        assert api is not None
+        mutes = api.definition.mutes
+        if mutes.low > mutes.high:
+            continue
+        names = {field.name for field in api.response(mutes.low).root.fields}
+        assert "throttle_time_ms" in names, api.name
+        if mutes.low > api.min_version and api.name != "OffsetForLeaderEpoch":
+            before = {field.name for field in api.response(mutes.low - 1).root.fields}
+            assert "throttle_time_ms" in before, api.name
+
+
+def test_roles_of_senders() -> None:
+    assert role_of(1, {"replica_id": -1}) == "client"
+    assert role_of(1, {"replica_id": 3}) == "replica"
+    assert role_of(1, {"replica_state": {"replica_id": 3, "replica_epoch": 1}}) == "replica"
+    assert role_of(1, {"max_wait_ms": 5}) == "client"  # version 15 and later, without the tagged struct
+    assert role_of(1, {"replica_id": 3, "topics": [{"topic": "__cluster_metadata"}]}) == "quorum"
+    assert role_of(1, {"topics": [{"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}]}) == "quorum"
+    assert role_of(2, {"replica_id": -2}) == "client"  # a tool that reads from a replica
+    assert role_of(23, {"replica_id": 1}) == "replica"
+    assert role_of(0, {"replica_id": 1}) is None
+    assert role_of(1, None) is None
+    assert role_of(None, {}) is None
+
+
+def message(kind: str, key: int, at_ms: float, version: int = 12, **body: object) -> Message:
+    return Message(kind, 10, 1, key, None, version, None, body=body, time_ns=round(at_ms * MS))  # type: ignore[arg-type]
+
+
+def took(
+    turns: Turns, key: int, at: float, until: float, *, throttle: int = 0, version: int = 12
+) -> tuple[float, float]:
+    """Milliseconds queued and muted, for a request sent at one time and answered at another."""
+    request = message("request", key, at, version)
+    response = message("response", key, until, version, throttle_time_ms=throttle)
+    behind, muted = turns.take(request, response, round((until - at) * MS), answerable=False)
+    assert behind is not None
+    assert muted is not None
+    return behind / MS, muted / MS
+
+
+def test_a_connection_takes_turns() -> None:
+    turns = Turns()
+    assert took(turns, FETCH_KEY, 0, 500) == (0, 0)
+    assert took(turns, METADATA, 100, 501) == (400, 0)
+    assert took(turns, METADATA, 600, 601) == (0, 0)
+
+
+def test_a_muted_connection_is_not_slow() -> None:
+    """KIP-219: the broker answers at once and reads nothing for the throttle time."""
+    turns = Turns()
+    assert took(turns, PRODUCE, 0, 5, throttle=1000) == (0, 0)
+    assert took(turns, PRODUCE, 10, 1006) == (0, 995)
+    assert took(turns, PRODUCE, 1010, 1011) == (0, 0)
+    # The client kept silent, as it should: nothing was muted.
+    turns = Turns()
+    assert took(turns, PRODUCE, 0, 5, throttle=1000) == (0, 0)
+    assert took(turns, PRODUCE, 1005, 1500) == (0, 0)
+
+
+def test_a_delayed_response() -> None:
+    """Before Kafka 2.0, the response came after its throttle time; a later broker answers old versions at once, too."""
+    turns = Turns()
+    assert took(turns, PRODUCE, 0, 1002, throttle=1000, version=3) == (0, 1000)
+    assert took(turns, PRODUCE, 1003, 1010, version=3) == (0, 0)
+    assert took(turns, PRODUCE, 1020, 1022, throttle=1000, version=3) == (0, 0)
+    assert took(turns, PRODUCE, 1030, 2030, version=3) == (0, 992)
+
+
+def test_requests_after_one_that_may_wait() -> None:
+    turns = Turns()
+    join = message("request", 11, 0, 5, rebalance_timeout_ms=300_000)
+    assert turns.take(join, None, None, answerable=True) == (0, 0)
+    beat = message("request", 12, 1000, 4)
+    assert turns.take(beat, None, None, answerable=True) == (299_000 * MS, 0)
+    # Produce with acks=0 has no response, and a message that was not captured may have had one.
+    assert turns.take(message("request", PRODUCE, 2000), None, None, answerable=False) == (None, None)
+    assert turns.take(None, beat, None, answerable=False) == (None, None)
+    turns = Turns()
+    sync = message("request", 14, 0, 5, assignments=[])
+    turns.take(sync, None, None, answerable=True)
+    assert turns.open_until == UNLIMITED_NS

@@ -1,0 +1,122 @@
+"""Bodies decoded several at a time: each equals the one that is read alone, and is None if there is more to report."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from kafkasniff.kafka.messages.message_body import decode_body
+from kafkasniff.kafka.messages.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.messages.packed_bodies import MEMORY_RATIO, PackedBodies
+from kafkasniff.kafka.messages.rendered import Renderer
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.native import kernel
+from kafkasniff.native.caller import ITEM
+from tests.craft import kafka_bytes as kafka
+
+pytestmark = pytest.mark.skipif(kernel() is None, reason="without the kernel bodies are read one by one")
+
+Kind = tuple[int, int, str]
+
+
+def produced(topic: str, *sizes: int, compressed: bool = False) -> bytes:
+    records = [kafka.record(index, b"k", b"v" * size) for index, size in enumerate(sizes)]
+    return kafka.produce_request(1, topic, kafka.record_batch(records, compressed=compressed))
+
+
+def bodies() -> list[tuple[Kind, bytes]]:
+    """Bodies of all kinds, some of them odd."""
+    produce, heartbeat = (0, 3, "request"), (12, 0, "request")
+    beat = kafka.string("group") + kafka.int32(3) + kafka.string("member")
+    found = [
+        (produce, _body(produced("orders", 3, 5))),
+        (produce, _body(produced("orders", 30, compressed=True))),
+        (produce, _body(produced("__cluster_metadata", 3))),
+        (produce, _body(produced("__consumer_offsets", 3))),
+        (produce, _body(produced("orders", 20_000))),
+        (produce, _body(produced("orders", 3))[:-2]),
+        (heartbeat, beat),
+        (heartbeat, beat[:-3]),
+        (heartbeat, beat + b"more"),
+        (heartbeat, b""),
+        ((12, 0, "response"), kafka.int16(0)),
+        ((12, 0, "response"), kafka.int16(27)),
+    ]
+    # None of these has a program.
+    return [*found, ((17, 0, "request"), kafka.string("PLAIN")), ((36, 0, "request"), kafka.int32(3) + b"\0ab")]
+
+
+def _body(message: bytes) -> bytes:
+    (size,) = np.frombuffer(message[12:14], ">i2").tolist()
+    return message[14 + max(size, 0) :]
+
+
+def _plan(kind: Kind) -> Plan:
+    key, version, direction = kind
+    return request_plan(key, version) if direction == "request" else response_plan(key, version)
+
+
+def made(chosen: list[tuple[Kind, bytes]], options: DecodeOptions) -> tuple[list[object], PackedBodies]:
+    maker = PackedBodies(kernel())  # type: ignore[arg-type]  # it is there
+    assert maker.use(options)
+    data, items = bytearray(b"\xee"), np.zeros(len(chosen), ITEM)
+    bases = []
+    for item, (kind, body) in zip(items, chosen, strict=True):
+        program = maker.program(*kind)  # type: ignore[arg-type]
+        bases.append(len(data))
+        item["program"], item["start"] = 0 if program is None else program.address, len(data)
+        data += body
+        item["end"] = len(data)
+        data += b"\xee"
+    found: list[object] = []
+    while len(found) < len(items):
+        found += maker.bodies(bytes(data), np.ascontiguousarray(items[len(found) :]), bases[len(found) :])
+    return found, maker
+
+
+@pytest.mark.parametrize("records", ["full", "batches", "skip", "metadata", "columns"])
+def test_each_body_equals_the_one_read_alone(records: str) -> None:
+    options = DecodeOptions(records=records)  # type: ignore[arg-type]
+    rng = random.Random(records)
+    for _ in range(20):
+        chosen = rng.choices(bodies(), k=rng.randrange(1, 40))
+        for (kind, body), found in zip(chosen, made(chosen, options)[0], strict=True):
+            alone = decode_body(_plan(kind), body, 0, len(body), DecodeContext(options))
+            if found is not None or kind[0] in {0, 12}:
+                assert found == alone
+                assert found is None or list(found) == list(alone)  # type: ignore[call-overload, arg-type]
+
+
+def test_odd_bodies_are_none() -> None:
+    found, _ = made(bodies(), DecodeOptions())
+    assert [index for index, body in enumerate(found) if body is None] == [2, 5, 7, 8, 9, 11, 12, 13]
+
+
+def test_memory_stays_bounded() -> None:
+    """Bodies that do not fit into one call come with the next; a body that does not fit at all is read alone."""
+    large = (0, 3, "request"), _body(produced("orders", *[10] * 9_000))
+    chosen = [large] * 3 + bodies()[:1]
+    found, maker = made(chosen, DecodeOptions())
+    assert [body is None for body in found[3:]] == [False]
+    assert found[:3] == [decode_body(_plan(large[0]), large[1], 0, len(large[1]), DecodeContext(DecodeOptions()))] * 3
+    assert 0 < maker.memory <= MEMORY_RATIO << 20
+
+
+def test_json_that_does_not_fit_comes_with_the_next_call() -> None:
+    """Bytes that were written before the room ran out count."""
+    found = kernel()
+    assert found is not None
+    renderer = Renderer(found, "auto", lambda *_: True)
+    assert renderer.use(DecodeOptions())
+    program = renderer.program(12, 0, "request")
+    assert program is not None
+    body = kafka.string("g" * 9_000) + kafka.int32(3) + kafka.string("m" * 9_000)
+    items = np.zeros(40, ITEM)
+    items["program"] = program.address
+    items["start"] = np.arange(len(items)) * len(body)
+    items["end"] = items["start"] + len(body)
+    made = renderer.bodies(body * len(items), items, [0] * len(items))
+    assert 1 < len(made) < len(items)
+    assert {None if one is None else len(one.json) > 18_000 for one in made} == {True}

@@ -1,0 +1,139 @@
+"""How much bytes look like a request: every version of every API does, and mere resemblance does not count."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.kafka.apis.coverage import defined_pairs
+from kafkasniff.kafka.messages.plausibility import (
+    BEGINNING,
+    MAX_KEY,
+    MAX_ODDITY,
+    MAX_VERSION,
+    begins_with_request,
+    has_request_form,
+    is_answer,
+    is_exact_request,
+    is_likely_request,
+    judge_request,
+    may_begin_request,
+)
+from tests.craft.from_layout import request_bytes, response_bytes
+from tests.craft.kafka_bytes import int16, int32, metadata_request, metadata_response, string
+
+METADATA = metadata_request(7, ["orders"])[4:]
+PAIRS = sorted(defined_pairs())
+
+
+def judged(data: bytes, *, strict: bool = True) -> str:
+    return judge_request(data, 0, len(data), strict=strict)
+
+
+@pytest.mark.parametrize("key", sorted({key for key, _ in PAIRS}))
+def test_each_version_is_a_request_and_may_begin_one(key: int) -> None:
+    for version in (version for one, version in PAIRS if one == key):
+        data = request_bytes(key, version, 5)[4:]
+        # A Produce without records looks like a short response; ControlledShutdown 0 has no client id.
+        is_exact = key != 0 and (key, version) != (7, 0)
+        assert judged(data) == ("exact" if is_exact else "plausible"), version
+        assert is_exact_request(data, 0, len(data)) is is_exact
+        assert has_request_form(data, 0, len(data), len(data))
+        for end in range(min(len(data), BEGINNING) + 1):
+            assert may_begin_request(data[:end], aligned=True)
+            assert may_begin_request(data[:end], aligned=False)
+
+
+@pytest.mark.parametrize("key", [1, 3, 18])
+def test_each_response_answers_its_request(key: int) -> None:
+    for version in (version for one, version in PAIRS if one == key):
+        request, response = request_bytes(key, version, 5)[4:], response_bytes(key, version, 5)[4:]
+        assert is_answer(request, response), version
+        assert not is_answer(request, response + b"\0"), version
+        assert not is_answer(request[:3], response)
+
+
+def test_ids_of_answers_are_not_compared() -> None:
+    assert is_answer(METADATA, metadata_response(8, "h", 9092, ["orders"])[4:])
+    assert not is_answer(METADATA, b"\0\0\0\x07")
+
+
+def test_oddities() -> None:
+    """Some clients send bytes too many; a large number of them means that it is not a request."""
+    assert judged(METADATA + bytes(1)) == "plausible"
+    assert judged(METADATA + bytes(MAX_ODDITY)) == "no"
+    assert judged(METADATA[:-1]) == "no"
+    unknown = int16(3) + int16(99) + int32(7) + string("client") + b"whatever"
+    assert judged(unknown) == "no"
+    assert judged(int16(999) + METADATA[2:], strict=False) == "no"
+
+
+def test_a_likely_request_has_a_client_id_or_a_body() -> None:
+    def likely(data: bytes) -> bool:
+        return is_likely_request(data, 0, len(data))
+
+    named = int16(3) + int16(1) + int32(7) + string("client")
+    assert likely(named + b"\xff" * 9)
+    assert likely(named)
+    nameless = int16(3) + int16(1) + int32(7) + string(None)
+    assert likely(nameless + int32(-1))
+    assert likely(nameless + int32(1) + string("orders") + b"\0")
+    assert not likely(nameless + b"\x7f" * 9)
+    assert not likely(bytes(40))
+    assert not likely(int16(0) + int16(3) + int32(0) + string(None) + bytes(40))
+
+
+def test_a_token_of_gssapi_is_no_request_of_its_stream() -> None:
+    # RFC 2743: a tag, the length, and the mechanism's name.
+    token = bytes.fromhex("60 0d 06 09 2a 86 48 86 f7 12 01 02 02 01 00")
+    assert may_begin_request(token, aligned=True)
+    assert not begins_with_request(token, 0, len(token))
+    assert begins_with_request(METADATA, 0, len(METADATA))
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "length", "has_form"),
+    [
+        (3, 1, 2, True),
+        (MAX_KEY, MAX_VERSION, 2, True),
+        (MAX_KEY + 1, 1, 2, False),
+        (3, MAX_VERSION + 1, 2, False),
+        (-1, 1, 2, False),
+        (3, -1, 2, False),
+        (3, 1, -1, True),
+        (3, 1, -2, False),
+        (3, 1, 3, False),
+    ],
+)
+def test_the_form_of_a_header(key: int, version: int, length: int, has_form: bool) -> None:
+    data = int16(key) + int16(version) + int32(9) + int16(length) + b"id"
+    assert has_request_form(data, 0, len(data), len(data)) is has_form
+
+
+def test_the_form_of_a_client_id() -> None:
+    head = int16(3) + int16(1) + int32(9)
+    for text, has_form in (("ключ".encode(), True), (b"a\x00b", False), (b"\xff", True), (b"a\nb", False)):
+        data = head + int16(len(text)) + text
+        assert has_request_form(data, 0, len(data), len(data)) is has_form, text
+    # Cut off within a character.
+    cut = head + int16(8) + "ключ".encode()[:3]
+    assert has_request_form(cut, 0, len(cut), len(cut) + 5)
+    assert not has_request_form(head, 0, len(head), 40)
+
+
+@given(st.binary(max_size=60), st.booleans())
+def test_fewer_bytes_never_rule_a_request_out(data: bytes, aligned: bool) -> None:
+    """More bytes may rule a request out; fewer never do."""
+    answers = [may_begin_request(data[:end], aligned=aligned) for end in range(len(data) + 1)]
+    if judged(data) == "exact":
+        assert all(answers)
+    gone = next((end for end, may in enumerate(answers) if not may), None)
+    assert gone is None or gone >= 4
+
+
+def test_frames_of_unknown_streams_with_an_unknown_version() -> None:
+    assert not may_begin_request(int16(3) + int16(99), aligned=True)
+    assert not may_begin_request(int16(3) + int16(1) + int32(1) + int16(-2), aligned=False)
+    assert may_begin_request(int16(3) + int16(1) + int32(1) + int16(-2), aligned=True)
+    assert not may_begin_request(int16(3) + int16(1) + int32(1) + int16(3) + b"a\0b", aligned=False)

@@ -1,0 +1,109 @@
+"""Trace ids in headers of records. The examples are those of the specifications."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.kafka.record_facts.trace_ids import MAX_TRACE_IDS, TRACE_HEADERS, add_trace_id, trace_id
+from tests.kafka.records_craft import LZ4, Record, batch_of, decode, kinds
+
+W3C = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+"""https://www.w3.org/TR/trace-context/#traceparent-header"""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("traceparent", W3C, "4bf92f3577b34da6a3ce929d0e0e4736"),
+        ("traceparent", b"01" + W3C[2:] + b"-what-the-future-will-be-like", "4bf92f3577b34da6a3ce929d0e0e4736"),
+        ("elastic-apm-traceparent", W3C, "4bf92f3577b34da6a3ce929d0e0e4736"),
+        (
+            "b3",
+            b"80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1-05e3ac9a4f6e3b90",
+            "80f198ee56343ba864fe8b2a57d3eff7",
+        ),
+        ("b3", b"64fe8b2a57d3eff7-e457b5a2e4d86bd1", "64fe8b2a57d3eff7"),
+        ("X-B3-TraceId", b"463AC35C9F6413AD48485A3953BB6124", "463ac35c9f6413ad48485a3953bb6124"),
+        ("x-b3-traceid", b"463ac35c9f6413ad", "463ac35c9f6413ad"),
+        ("uber-trace-id", b"abcd1234:1:0:1", "00000000abcd1234"),
+        ("uber-trace-id", b"1463ac35c9f6413ad%3A48485a3953bb6124%3A0%3A1", "0000000000000001463ac35c9f6413ad"),
+        ("x-datadog-trace-id", b"18446744073709551615", "18446744073709551615"),
+        (
+            "X-Amzn-Trace-Id",
+            b"Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1",
+            "1-5759e988-bd862e3fe1be46a994272793",
+        ),
+        (
+            "X-Amzn-Trace-Id",
+            b"Self=1-67891234-12456789abcdef012345678;Root=1-67891233-abcdef012345678912345678",
+            "1-67891233-abcdef012345678912345678",
+        ),
+        ("X-Cloud-Trace-Context", b"105445aa7843bc8bf206b12000100000/1;o=1", "105445aa7843bc8bf206b12000100000"),
+    ],
+)
+def test_forms(key: str, value: bytes, expected: str) -> None:
+    assert trace_id(key, value) == trace_id(key.lower(), value) == expected
+    # Only the whole value counts.
+    if key not in {"X-Amzn-Trace-Id", "traceparent"}:
+        assert trace_id(key, b" " + value) is trace_id(key, value + b"\n") is None
+        assert trace_id(key, b"\xff" + value[1:]) is None
+    assert trace_id(key, value.replace(b"-", b"_").replace(b":", b"_") + b"_") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("traceparent", b"ff" + W3C[2:]),
+        ("traceparent", W3C + b"-more"),
+        ("traceparent", W3C.upper()),
+        ("traceparent", b"00-" + b"0" * 32 + b"-00f067aa0ba902b7-01"),
+        ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-" + b"0" * 16 + b"-01"),
+        ("traceparent", W3C[:-1]),
+        ("traceparent", b""),
+        ("traceparent", None),
+        ("b3", b"0"),
+        ("b3", b"80f198ee56343ba8-1"),
+        ("X-B3-TraceId", b"463ac35c9f6413a"),
+        ("uber-trace-id", b"0:1:0:1"),
+        ("x-datadog-trace-id", b"18446744073709551616"),
+        ("x-datadog-trace-id", b"0"),
+        ("x-datadog-trace-id", "١٢٣".encode()),
+        ("X-Amzn-Trace-Id", b"Root=1-5759e988-bd862e3fe1be46a99427279"),
+        ("X-Amzn-Trace-Id", b";" * 100_000 + b"Root=1-5759e988-bd862e3fe1be46a994272793"),
+        ("X-Cloud-Trace-Context", b"0" * 32),
+    ],
+)
+def test_values_without_a_trace_id(key: str, value: bytes | None) -> None:
+    assert trace_id(key, value) is None
+
+
+@given(st.sampled_from(sorted(TRACE_HEADERS)), st.binary(max_size=80))
+def test_any_bytes(key: str, value: bytes) -> None:
+    found = trace_id(key, value)
+    assert found is None or (found.isascii() and found.isalnum()) or found.startswith("1-")
+
+
+def test_records() -> None:
+    headers = (("k", b"v"), ("traceparent", W3C), ("b3", b"64fe8b2a57d3eff7-e457b5a2e4d86bd1"), ("traceparent", W3C))
+    records = [
+        Record(0, 0, b"k", b"v", headers),
+        Record(1, 0, b"k", b"v", (("traceparent", b"none"),)),
+        Record(2, 0, b"k", b"v"),
+    ]
+    for codec in (0, LZ4):
+        told, context = decode(batch_of(records, codec))
+        first, second, third = told["batches"][0]["records"]
+        assert first["_trace_ids"] == ["4bf92f3577b34da6a3ce929d0e0e4736", "64fe8b2a57d3eff7"]
+        assert "_trace_ids" not in second
+        assert "_trace_ids" not in third
+        assert len(first["headers"]) == 4
+        assert kinds(context) == []
+
+
+def test_a_record_with_any_number_of_them() -> None:
+    record: dict[str, object] = {}
+    for number in range(1, 100):
+        add_trace_id(record, {"key": "X-B3-TraceId", "value": b"%016x" % number})
+    assert record == {"_trace_ids": [f"{number:016x}" for number in range(1, MAX_TRACE_IDS + 1)]}

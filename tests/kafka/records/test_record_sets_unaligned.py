@@ -1,0 +1,114 @@
+"""Slices of a log at any byte position, as FetchSnapshot has them."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from kafkasniff.kafka.records import record_sets
+from kafkasniff.kafka.records.record_sets import decode_records, decode_unaligned
+from tests.kafka.records_craft import GZIP, ZSTD, Record, batch, batch_of, context, kinds, message
+
+BATCHES = [
+    batch_of([Record(0, 0, b"\0\0\0\3", bytes(2 + 8 + 1))], attributes=0x20),
+    batch_of([Record(index, 0, None, b"record %d" % index) for index in range(20)], base_offset=1),
+    batch_of([Record(0, 0, None, b"\x02" * 90)], base_offset=21),
+    batch_of([Record(index, 0, None, bytes(50)) for index in range(20)], ZSTD, base_offset=22),
+    batch_of([Record(0, 0, None, b"footer")], GZIP, base_offset=42),
+]
+LOG = b"".join(BATCHES)
+BORDERS = [sum(map(len, BATCHES[:index])) for index in range(len(BATCHES) + 1)]
+
+
+def decode(data):
+    where = context()
+    return decode_unaligned(data, 0, len(data), where), where
+
+
+def test_every_start():
+    whole, _ = decode(LOG)
+    assert list(whole) == ["leading_bytes", "batches", "truncated_bytes"]
+    for start in range(len(LOG)):
+        out, where = decode(LOG[start:])
+        first = next(index for index, border in enumerate(BORDERS) if border >= start)
+        assert out["leading_bytes"] == BORDERS[first] - start
+        assert out["batches"] == whole["batches"][first:]
+        assert out["truncated_bytes"] == 0
+        assert where.problems == []
+
+
+def test_every_end():
+    whole, _ = decode(LOG)
+    for end in range(1, len(LOG)):
+        out, where = decode(LOG[:end])
+        complete = sum(1 for border in BORDERS[1:] if border <= end)
+        assert out["batches"] == whole["batches"][:complete]
+        assert out["leading_bytes"] + BORDERS[complete] + out["truncated_bytes"] == end
+        if end >= 61:
+            assert out["leading_bytes"] == 0
+        assert where.problems == []
+
+
+def test_a_slice_within_one_batch_is_all_leading():
+    inside = LOG[BORDERS[1] + 5 : BORDERS[2] - 5]
+    assert decode(inside)[0] == {"leading_bytes": len(inside), "batches": [], "truncated_bytes": 0}
+
+
+def test_an_aligned_slice_is_decoded_as_a_whole_field():
+    where = context()
+    aligned = decode_records(LOG, 0, len(LOG), where)
+    assert decode(LOG)[0] == {"leading_bytes": 0, **aligned}
+    assert decode(b"")[0] == {"leading_bytes": 0, "batches": [], "truncated_bytes": 0}
+
+
+def test_a_batch_with_a_wrong_crc_does_not_start_a_slice():
+    damaged = bytearray(LOG)
+    damaged[30] ^= 1
+    out, where = decode(bytes(damaged))
+    assert out["leading_bytes"] == BORDERS[1]
+    assert len(out["batches"]) == 4
+    assert where.problems == []
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_message_sets_are_no_snapshot(start):
+    data = message(0, None, b"x" * 100)[start:]
+    assert decode(data)[0]["leading_bytes"] == len(data)
+
+
+def test_positions_of_problems():
+    wrong = LOG + batch_of([Record(0, 0, None, b"x")], attributes=0x80)
+    where = context(base=4)
+    out = decode_unaligned(b"\xaa" * 4 + wrong[7:], 4, 4 + len(wrong) - 7, where)
+    assert out["leading_bytes"] == BORDERS[1] - 7
+    assert [(problem.kind, problem.offset) for problem in where.problems] == [("batch-attributes", len(LOG) - 7 + 21)]
+
+
+def test_the_search_is_bounded(monkeypatch):
+    monkeypatch.setattr(record_sets, "MAX_SEARCH", 1000)
+    out, where = decode(bytes(2000) + LOG)
+    assert out["leading_bytes"] == 2000 + len(LOG)
+    assert kinds(where) == ["record-search"]
+    out, where = decode(bytes(900) + LOG)
+    assert out["leading_bytes"] == 900
+    assert where.problems == []
+
+
+def test_hostile_candidates_cost_little():
+    """Headers that all promise a batch over the rest of the slice: the number of checksummed bytes is bounded."""
+    head = batch(b"", 1)[:61]
+    generator = random.Random(1)
+    size = 6 << 20
+    data = bytearray(b"".join(head for _ in range(size // 61)))
+    for position in range(61, len(data) - 61, 61):
+        length = len(data) - position - 12 - generator.randrange(1000)
+        data[position + 8 : position + 12] = max(length, 49).to_bytes(4, "big")
+        data[position + 17] ^= 0xFF
+    data[17] ^= 1
+    start = time.process_time()
+    out, where = decode(bytes(data))
+    assert time.process_time() - start < 2
+    assert out["leading_bytes"] == len(data)
+    assert kinds(where) == ["record-search"]

@@ -1,0 +1,136 @@
+"""Bytes that Apache Kafka's classes wrote, compared with what these classes read from them (see vectors/README.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkasniff.kafka.records.record_sets import decode_records
+from tests.kafka.records_craft import context, kinds
+
+VECTORS = {
+    vector["name"]: vector
+    for vector in json.loads((Path(__file__).parents[1] / "vectors" / "records.json").read_text())
+}
+each_vector = pytest.mark.parametrize("name", VECTORS)
+
+
+def value(told: Any) -> bytes | None:
+    if isinstance(told, dict):
+        return bytes.fromhex(told["byte"]) * told["times"]
+    return None if told is None else bytes.fromhex(told)
+
+
+def told_record(told: dict[str, Any]) -> dict[str, Any]:
+    record = {
+        "offset": told["offset"],
+        "timestamp": told["timestamp"],
+        "key": value(told["key"]),
+        "value": value(told["value"]),
+    }
+    if "headers" in told:
+        record["headers"] = [{"key": header["key"], "value": value(header["value"])} for header in told["headers"]]
+    return record
+
+
+def decode(data: bytes, records: str = "full") -> tuple[dict[str, Any], list[str]]:
+    where = context(records)
+    return decode_records(data, 0, len(data), where), kinds(where)
+
+
+def test_the_vectors_cover_all_formats():
+    seen = {(batch["magic"], batch["compression"]) for vector in VECTORS.values() for batch in vector["batches"]}
+    assert seen >= {(magic, codec) for magic in (0, 1, 2) for codec in ("none", "gzip", "snappy", "lz4")} | {
+        (2, "zstd")
+    }
+
+
+@each_vector
+def test_as_kafka_reads_it(name):
+    vector = VECTORS[name]
+    data = bytes.fromhex(vector["data"])
+    out, problems = decode(data)
+    assert problems == []
+    assert list(out) == ["batches", "truncated_bytes"]
+    assert out["truncated_bytes"] == vector["truncated_bytes"]
+    assert len(out["batches"]) == len(vector["batches"])
+    for batch, told in zip(out["batches"], vector["batches"], strict=True):
+        assert batch["crc_ok"] is told["valid"] is True
+        assert batch["batch_length"] == told["size"] - 12
+        for field in ("magic", "compression"):
+            assert batch[field] == told[field]
+        records = batch["records"]
+        assert [{k: v for k, v in record.items() if k != "_control"} for record in records] == [
+            told_record(record) for record in told["records"]
+        ]
+        assert batch["record_count"] == len(told["records"])
+        if told["magic"] < 2:
+            assert batch["base_offset"] == told["last_offset"]
+            same = () if told["magic"] == 0 else ("timestamp_type", "max_timestamp")
+            lacking = {"partition_leader_epoch", "transactional", "producer_id", "last_offset_delta", "base_timestamp"}
+            assert not lacking & set(batch)
+        else:
+            assert batch["base_offset"] + batch["last_offset_delta"] == told["last_offset"]
+            assert batch.get("_delete_horizon") == told["delete_horizon"]
+            same = (
+                "base_offset",
+                "crc",
+                "partition_leader_epoch",
+                "producer_id",
+                "producer_epoch",
+                "base_sequence",
+                "transactional",
+                "control",
+                "record_count",
+                "timestamp_type",
+                "max_timestamp",
+            )
+        for field in same:
+            assert batch[field] == told[field], field
+        for record, told_one in zip(records, told["records"], strict=True):
+            assert ("_control" in record) == ("control" in told_one)
+            if "control" in told_one:
+                assert record["_control"]["name"] == told_one["control"]
+            if "coordinator_epoch" in told_one:
+                assert record["_control"]["value"]["coordinator_epoch"] == told_one["coordinator_epoch"]
+
+
+@each_vector
+def test_batches_only(name):
+    data = bytes.fromhex(VECTORS[name]["data"])
+    full, _ = decode(data)
+    headers, problems = decode(data, "batches")
+    assert problems == []
+    for batch in full["batches"]:
+        del batch["records"]
+    assert headers == full
+
+
+@pytest.mark.parametrize("name", ["several batches, mixed magic", "magic 1 none", "partial batch at the end"])
+def test_every_truncation_is_a_prefix(name):
+    """A cut anywhere gives the complete batches before it and counts the rest, as Fetch responses end."""
+    data = bytes.fromhex(VECTORS[name]["data"])
+    whole, _ = decode(data)
+    for cut in range(len(data)):
+        out, problems = decode(data[:cut])
+        assert problems == []
+        assert out["batches"] == whole["batches"][: len(out["batches"])]
+        sizes = [batch["batch_length"] + 12 for batch in whole["batches"]]
+        assert sum(sizes[: len(out["batches"])]) + out["truncated_bytes"] == cut
+        complete = sum(1 for index in range(len(sizes)) if sum(sizes[: index + 1]) <= cut)
+        assert len(out["batches"]) == complete
+
+
+@each_vector
+def test_among_other_bytes(name):
+    """`start` and `end` are respected: bytes around them do not matter, even if they look like more of the same."""
+    data = bytes.fromhex(VECTORS[name]["data"])
+    alone, _ = decode(data)
+    for before, after in ((b"", b"\0" * 90), (data, data), (b"\xff" * 7, b"\xff" * 90)):
+        where = context(base=len(before))
+        out = decode_records(before + data + after, len(before), len(before) + len(data), where)
+        assert out == alone
+        assert where.problems == []

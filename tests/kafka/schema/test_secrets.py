@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkasniff.kafka.schema.secrets import is_sensitive, is_sensitive_name, may_be_misread, redact_config, redacted
+
+# Settings that Kafka declares as passwords (ConfigDef.Type.PASSWORD), plain and for one listener.
+PASSWORDS = """
+ssl.key.password ssl.keystore.password ssl.truststore.password ssl.keystore.key ssl.keystore.certificate.chain
+ssl.truststore.certificates sasl.jaas.config password.encoder.secret password.encoder.old.secret
+delegation.token.master.key delegation.token.secret.key sasl.oauthbearer.client.credentials.client.secret
+sasl.oauthbearer.assertion.private.key.passphrase
+""".split()  # noqa: SIM905 - a list of words reads better as words
+
+PLAIN = """
+retention.ms cleanup.policy ssl.keystore.location ssl.keystore.type ssl.truststore.location ssl.protocol
+sasl.enabled.mechanisms listeners advertised.listeners delegation.token.max.lifetime.ms log.dirs ssl.client.auth
+message.timestamp.type min.insync.replicas key.converter key.separator group.initial.rebalance.delay.ms compression.type
+sasl.oauthbearer.token.endpoint.url
+""".split()  # noqa: SIM905
+
+
+@pytest.mark.parametrize("name", PASSWORDS)
+def test_passwords(name: str) -> None:
+    for form in (name, f"listener.name.internal.scram-sha-256.{name}", name.upper()):
+        assert is_sensitive_name(form)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_settings(name: str) -> None:
+    assert not is_sensitive_name(name)
+
+
+def test_a_name_that_cannot_be_read_counts_as_sensitive() -> None:
+    assert is_sensitive_name(None)
+    assert is_sensitive_name(b"\xff")
+
+
+def test_lengths_are_bytes() -> None:
+    assert redacted("größe") == {"redacted": 7}
+    assert redacted(b"abc") == {"redacted": 3}
+    assert redacted("") == {"redacted": 0}
+
+
+def test_redact_config() -> None:
+    plain = {"name": "a", "value": "b"}
+    redact_config(plain)
+    assert plain == {"name": "a", "value": "b"}
+    redact_config(plain, complete=False)
+    assert plain == {"name": "a", "value": {"redacted": 1}}
+    told = {
+        "name": "a",
+        "value": "b",
+        "is_sensitive": True,
+        "synonyms": [{"name": "a", "value": "cc"}, {"value": None}],
+    }
+    redact_config(told)
+    assert told["value"] == {"redacted": 1}
+    assert told["synonyms"] == [{"name": "a", "value": {"redacted": 2}}, {"value": None}]
+    empty = {"name": "x.password", "value": None, "synonyms": None}
+    redact_config(empty)
+    assert empty["value"] is None
+
+
+@pytest.mark.parametrize("name", ["github.access.token", "token", "api_token", "aws.access.key.id", "s3.secret.key"])
+def test_names_of_secrets_in_connectors(name: str) -> None:
+    assert is_sensitive_name(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "secret"),
+    [
+        ("jdbc:postgresql://app:pw@db/x", True),
+        ("mongodb://:pw@db", True),
+        ('x.PlainLoginModule required username="u" PASSWORD = "p";', True),
+        ("https://example.org/a?b=c@d", False),
+        ("localhost:9092,other:9092", False),
+        ("PLAINTEXT://:9092,SASL://10.0.0.1:9093", False),
+        (None, False),
+        (b"\xff", False),
+    ],
+)
+def test_values_with_a_password_in_them(value: object, secret: bool) -> None:
+    assert is_sensitive("a", value) is secret
+    config = {"name": "a", "value": None, "synonyms": [{"name": "b", "value": value}]}
+    redact_config(config)
+    assert isinstance(config["synonyms"][0]["value"], dict) is secret
+
+
+def test_bodies_that_may_be_read_in_the_wrong_places() -> None:
+    assert not may_be_misread([], cut=False)
+    assert not may_be_misread(["crc-mismatch", "null-not-allowed"], cut=False)
+    assert may_be_misread(["body-truncated"], cut=False)
+    assert not may_be_misread(["crc-mismatch", "body-truncated", "frame-incomplete"], cut=True)
+    assert may_be_misread(["string-not-utf8", "body-truncated"], cut=True)
+    assert may_be_misread(["trailing-bytes"], cut=True)

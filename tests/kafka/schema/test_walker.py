@@ -1,0 +1,189 @@
+"""What only the walker does: spans, and failures in detail. test_packed compares it with the kernel."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.definition import parse_data
+from kafkasniff.kafka.schema.layout import Struct, cut
+from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.kafka.schema.walker import Span, walk
+from kafkasniff.kafka.schema.wire import MAX_ELEMENTS, MAX_UNKNOWN_TAGS, ZERO_SIZE_SLACK
+
+
+def schema(text: str, version: int = 0) -> Schema:
+    (definition,) = parse_data(Path("sample.txt"), text)
+    return Schema(definition.message, version)
+
+
+def root(text: str, version: int = 0) -> Struct:
+    (definition,) = parse_data(Path("sample.txt"), text)
+    return cut(definition.message, version)
+
+
+def test_spans() -> None:
+    found = api(3)
+    assert found is not None
+    data = b"zz" + b"\x02" + bytes(16) + b"\x04abc" + b"\x00" + b"\x01\x00" + b"\x00"
+    result, spans = found.request(12).spans(data, 2, len(data), DecodeContext(DecodeOptions()))
+    assert result.complete
+    assert [(span.start, span.end, span.path, span.type, span.value) for span in spans] == [
+        (2, 3, "topics", "count of compact []", 1),
+        (3, 19, "topics[0].topic_id", "uuid", "A" * 22),
+        (19, 23, "topics[0].name", "compact string", "abc"),
+        (23, 24, "topics[0]._tags", "count of tagged fields", 0),
+        (24, 25, "allow_auto_topic_creation", "bool", True),
+        (25, 26, "include_topic_authorized_operations", "bool", False),
+        (26, 27, "_tags", "count of tagged fields", 0),
+    ]
+
+
+def test_spans_withhold_secrets() -> None:
+    sasl = api(36)
+    configs = api(33)
+    assert sasl is not None
+    assert configs is not None
+    raw = struct.pack(">i", 3) + b"pwd"
+    _, spans = sasl.request(0).spans(raw, 0, len(raw), DecodeContext(DecodeOptions()))
+    assert [span.value for span in spans] == [{"redacted": 3}]
+    body = struct.pack(">ibh1si", 1, 2, 1, b"t", 1) + b"\x00\x0assl.secret" + b"\x00\x02hi" + b"\x00"
+    _, spans = configs.request(0).spans(body, 0, len(body), DecodeContext(DecodeOptions()))
+    assert {"redacted": 2} in [span.value for span in spans]
+    assert "hi" not in [span.value for span in spans]
+    for size in range(len(body)):
+        _, spans = configs.request(0).spans(body, 0, size, DecodeContext(DecodeOptions()))
+        assert "hi" not in [span.value for span in spans]
+
+
+def test_zero_size_elements_are_bounded() -> None:
+    empty = schema("data Sample   kind file   versions 0-1\n  items  []\n    later  int8  1\n")
+    assert empty.root.fields[0].struct is not None
+    assert empty.root.fields[0].struct.size == 0
+    for count, fits in ((0, True), (ZERO_SIZE_SLACK, True), (ZERO_SIZE_SLACK + 1, False), (2**31 - 1, False)):
+        context = DecodeContext(DecodeOptions())
+        data = struct.pack(">i", count)
+        result = empty.read(data, 0, 4, context)
+        assert result.complete is fits
+        assert walk(empty.root, data, 0, 4, DecodeContext(DecodeOptions())).complete is fits
+        if fits:
+            assert result.body == {"items": [{}] * count}
+        else:
+            assert [problem.kind for problem in context.problems] == ["array-too-long"]
+
+
+def test_elements_of_a_message_are_bounded() -> None:
+    bools = schema("data Sample   kind file   versions 0\n  one  []int8\n  two  []int8\n")
+    half = MAX_ELEMENTS // 2 + 1
+    data = (struct.pack(">i", half) + bytes(half)) * 2
+    context = DecodeContext(DecodeOptions())
+    result = bools.read(data, 0, len(data), context)
+    assert list(result.body) == ["one"]
+    assert [(problem.kind, problem.offset) for problem in context.problems] == [("too-many-elements", 4 + half)]
+
+
+def test_unknown_tags_of_a_message_are_bounded() -> None:
+    rows = schema("data Sample   kind file   versions 0   flexible 0+\n  rows  []\n    a  int8\n")
+    row = b"\x05" + b"\x7f" + b"".join(bytes([tag, 0]) for tag in range(127))
+    count = MAX_UNKNOWN_TAGS // 127 + 1
+    data = bytes([count + 1 & 0x7F | 0x80, count + 1 >> 7]) + row * count + b"\x00"
+    context = DecodeContext(DecodeOptions())
+    result = rows.read(data, 0, len(data), context)
+    assert not result.complete
+    assert [problem.kind for problem in context.problems] == ["too-many-elements"]
+
+
+@pytest.mark.parametrize(("mark", "kinds"), [(1, []), (-1, []), (0, ["struct-mark-odd"]), (-5, ["struct-mark-odd"])])
+def test_marks_of_structs_that_may_be_null(mark: int, kinds: list[str]) -> None:
+    nullable = schema("data Sample   kind file   versions 0\n  it  {}?\n    a  int8\n")
+    context = DecodeContext(DecodeOptions())
+    result = nullable.read(struct.pack(">bb", mark, 9), 0, 2, context)
+    assert result.body == {"it": None if mark < 0 else {"a": 9}}
+    assert [problem.kind for problem in context.problems] == kinds
+
+
+@pytest.mark.parametrize(
+    ("value", "it", "kinds"),
+    [
+        (b"\x01\x09\x00", {"a": 9}, []),
+        (b"\x00", None, []),
+        (b"\x02\x09\x00", {"a": 9}, ["struct-mark-odd"]),
+        (b"\x80\x01\x09\x00", {"a": 9}, ["struct-mark-odd"]),
+    ],
+)
+def test_marks_of_tagged_structs_that_may_be_null(value: bytes, it: dict[str, int] | None, kinds: list[str]) -> None:
+    # ConsumerGroupMemberMetadataValue.write of Kafka 4.3.1: writeUnsignedVarint(0) for null, else (1) and the struct.
+    nullable = schema("data Sample   kind file   versions 0   flexible 0+\n  it  {}?  tag 0\n    a  int8\n")
+    data = bytes([1, 0, len(value)]) + value
+    context = DecodeContext(DecodeOptions())
+    result = nullable.read(data, 0, len(data), context)
+    assert (result.body, result.position) == ({"it": it}, len(data))
+    assert [problem.kind for problem in context.problems] == kinds
+
+
+def test_values_of_every_type() -> None:
+    text = """data Sample   kind file   versions 0
+  a  bool
+  b  uint16
+  c  uint32
+  d  float64
+  e  []bool
+  f  []float64
+  g  []uint16
+  h  []error
+  i  []bytes
+"""
+    data = b"\x01" + b"\xff\xfe" + b"\xff\xff\xff\xfd" + struct.pack(">d", -2.5)
+    data += struct.pack(">i2B", 2, 0, 1) + struct.pack(">id", 1, 0.5) + struct.pack(">i2H", 2, 1, 65535)
+    data += struct.pack(">i2h", 2, 0, 3) + struct.pack(">ii2si", 2, 2, b"\xff\x00", 0)
+    expected = {
+        "a": True,
+        "b": 65534,
+        "c": 4294967293,
+        "d": -2.5,
+        "e": [False, True],
+        "f": [0.5],
+        "g": [1, 65535],
+        "h": [0, 3],
+        "i": [b"\xff\x00", b""],
+    }
+    sample = schema(text)
+    context = DecodeContext(DecodeOptions())
+    assert sample.decode(data, 0, len(data), context) == (expected, len(data))
+    assert [(error.code, error.path) for error in context.errors] == [(3, "h[1]")]
+    spans: list[Span] = []
+    walked = DecodeContext(DecodeOptions())
+    assert walk(sample.root, data, 0, len(data), walked, spans=spans).body == expected
+    assert walked.errors == context.errors
+
+
+def test_python_keywords_and_reserved_names_as_fields() -> None:
+    text = "data Sample   kind file   versions 0\n" + "".join(
+        f"  {name}  int8\n" for name in ("class", "def", "data", "end", "position", "context", "left", "stop", "value")
+    )
+    sample = schema(text)
+    body, _ = sample.decode(bytes(range(9)), 0, 9, DecodeContext(DecodeOptions()))
+    assert list(body.values()) == list(range(9))
+    assert next(iter(body)) == "class"
+
+
+def test_an_odd_tagged_field_with_errors_and_records_leaves_no_trace() -> None:
+    text = "data Sample   kind file   versions 0   flexible 0+\n  it  {}  tag 0\n    code  error\n    name  string\n"
+    sample = schema(text)
+    # The error code is read, then the name does not fit: the bytes are kept, the error is not.
+    data = b"\x01\x00\x03" + b"\x00\x05" + b"\x7f"
+    context = DecodeContext(DecodeOptions())
+    result = sample.read(data, 0, len(data), context)
+    assert result.complete
+    assert result.body == {"_unknown_tags": [{"tag": 0, "base64": "AAV/"}]}
+    assert context.errors == []
+    assert [problem.kind for problem in context.problems] == ["tag-size-mismatch"]
+
+
+def test_root_helper_is_the_schema_layout() -> None:
+    text = "data Sample   kind file   versions 0\n  a  int8\n"
+    assert root(text) == schema(text).root

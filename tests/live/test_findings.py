@@ -1,0 +1,232 @@
+"""Findings of detectors in the view: from the same events, they match those of `check`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafkasniff.analysis.detectors import Detectors, find_detector
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.live import findings as module
+from kafkasniff.live.columns import FINDINGS_TABLE
+from kafkasniff.live.findings import BEHIND, COSTLY, LiveFindings
+from kafkasniff.live.snapshot import Findings, Snapshot
+from kafkasniff.live.state import ViewState
+from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
+from tests.analysis.detectors import scenes
+from tests.analysis.detectors.talks import checked
+from tests.craft.batches import batch
+from tests.craft.conversation import interleaved
+from tests.live.scenes import Scene, Talk, drawn
+
+Event = Message | SaslToken | Exchange | Problem | Connection
+SECOND = 1_000_000_000
+OVER = 100.0
+"""Seconds behind which everything that waits is due."""
+
+
+class World:
+    """A clock under the test's control, and a ring that can be full."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.behind = False
+
+    def findings(self, **options: Any) -> LiveFindings:
+        return LiveFindings(lambda: self.behind, clock=lambda: self.now, **options)
+
+    def looks(self, live: LiveFindings, seconds: float = OVER) -> Findings:
+        self.now += seconds
+        live.look()
+        return live.shown()
+
+
+def give(live: LiveFindings, events: Iterable[Event]) -> None:
+    for event in events:
+        live.take(event)
+
+
+def late(client_id: str, number: int = 1, at: int = 0) -> list[Event]:
+    """A connection whose only request was answered after 40 s: an error of `late-answers`."""
+    talk = Talk(Scene(), number, client_id, "10.0.0.5", "")
+    return [*talk.scene.whole(talk, at * SECOND, 40 * SECOND, "Metadata"), talk.closed()]
+
+
+def late_ones() -> Detectors:
+    return Detectors(only=["late-answers"])
+
+
+def titles(findings: Findings) -> list[str]:
+    return [row.title for row in findings.rows]
+
+
+@functools.cache
+def crafted(scene: scenes.Scene) -> tuple[list[Event], Catalog]:
+    """Events that a run emits for the packets of a conversation."""
+    inspector, catalog = Inspector(exchanges=True, connections=True, records="metadata"), Catalog()
+    packets = interleaved(scene())
+    enricher = Enricher(catalog)
+    return [*enricher.feed(inspector.feed(batch(packets))), *enricher.feed(inspector.close())], catalog
+
+
+@pytest.mark.parametrize("scene", [scenes.stale, scenes.storm, scenes.hanging])
+def test_findings_match_check(scene: scenes.Scene, tmp_path: Path) -> None:
+    """However often findings are requested in between."""
+    events, catalog = crafted(scene)
+    world = World()
+    live = world.findings(catalog=catalog)
+    third = len(events) // 3
+    for some in (events[:third], events[third : 2 * third], events[2 * third :]):
+        give(live, some)
+        shown = world.looks(live)
+    expected = checked(tmp_path / "scene.pcap", scene(), skip=list(module.NOT_LIVE)).findings
+    assert titles(shown) == [one.title for one in expected]
+    assert {one.severity for one in expected} & {"warning", "error"}
+    assert shown.counts == {
+        severity: sum(one.severity == severity for one in expected) for severity in ("error", "warning", "note")
+    }
+    assert shown.rows[0].connection == expected[0].evidence[0].connection
+    assert (shown.paused, shown.anew) == ("", 0)
+
+
+def test_all_detectors_except_those_that_need_open_connections() -> None:
+    names = {detector.name for detector in module.live_detectors().detectors}
+    assert {one.name for one in Detectors().detectors} - names == set(module.NOT_LIVE)
+    for name in module.NOT_LIVE:
+        assert "connections" in find_detector(name)().reads()
+
+
+def test_findings_wait_for_their_time() -> None:
+    world = World()
+    live = world.findings(detectors=late_ones)
+    give(live, late("app"))
+    assert live.shown() == Findings(dict.fromkeys(("error", "warning", "note"), 0))
+    assert not world.looks(live, module.HELD_SECONDS).rows
+    assert world.looks(live, module.FINDINGS_SECONDS).counts == {"error": 1, "warning": 0, "note": 0}
+
+
+def test_hostile_names() -> None:
+    world = World()
+    live = world.findings(detectors=late_ones)
+    give(live, late("\x1b]0;owned\x07[red]\u202e\r\nx"))
+    shot = Snapshot("eth0", findings=world.looks(live))
+    for state in (ViewState(), ViewState(table=FINDINGS_TABLE)):
+        for size in ((80, 24), (200, 50)):
+            text = drawn(shot, state, *size)
+            assert "1 error" in text
+            assert r"\x1b]0;owned\x07[red]\u202e" in text
+            assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_paused_under_pressure() -> None:
+    """Events in the meantime are skipped, which is reported. Then detectors start over, and earlier findings stay."""
+    world = World()
+    live = world.findings(detectors=late_ones)
+    give(live, late("before"))
+    world.looks(live)
+    give(live, late("held", 2, 50))
+    world.behind = True
+    shown = world.looks(live)
+    assert (shown.paused, shown.anew) == (BEHIND, 0)
+    assert "before" in titles(shown)[0]
+    text = drawn(Snapshot(findings=shown), ViewState(), 80, 24)
+    assert "findings paused: behind until then 1 error" in text
+    give(live, late("meanwhile", 3, 60))
+    world.behind = False
+    assert world.looks(live, module.CALM_SECONDS / 2).paused == BEHIND, "it may come back"
+    shown = world.looks(live, module.CALM_SECONDS)
+    assert (shown.paused, shown.anew) == ("", 1)
+    give(live, late("after", 4, 70))
+    shown = world.looks(live)
+    assert sorted(title.split(" at ")[0].split()[-1] for title in titles(shown)) == ["after", "before", "held"]
+    assert "3 errors   started over 1×" in drawn(Snapshot(findings=shown), ViewState(), 80, 24)
+
+
+class Slow(Detectors):
+    """Takes a second of the simulated clock per row, or to return its findings."""
+
+    def __init__(self, world: World, *, row: float = 0.0, look: float = 0.0) -> None:
+        super().__init__(only=["late-answers"])
+        self.world, self.row, self.look = world, row, look
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self.world.now += self.row * len(batch)
+        super().update(batch, table)
+
+    def findings(self, *arguments: Any) -> Any:
+        self.world.now += self.look
+        return super().findings(*arguments)
+
+
+def test_paused_where_rows_take_too_long() -> None:
+    world = World()
+    live = world.findings(detectors=lambda: Slow(world, row=0.5))
+    give(live, [event for number in range(1, 7) for event in late("busy", number)])
+    assert world.looks(live, module.FINDINGS_SECONDS).paused == "", "three seconds for six rows, and as many before"
+    shown = world.looks(live, 2.0)
+    assert shown.paused == COSTLY
+    assert "paused: too much to examine until then 1 error" in drawn(Snapshot(findings=shown), ViewState(), 80, 24)
+    for number in range(1, 4):
+        give(live, late("more", number))
+    assert world.looks(live, module.SHARE_SECONDS).paused == COSTLY, "1.5 s of 5 s are more than a quarter"
+    give(live, late("fewer"))
+    shown = world.looks(live, module.SHARE_SECONDS)
+    assert (shown.paused, shown.anew) == ("", 1)
+    give(live, late("last", 9))
+    assert [title.split(" at ")[0].split()[-1] for title in titles(world.looks(live))] == ["busy", "last"]
+
+
+def test_a_slow_look_ends_the_stretch() -> None:
+    world = World()
+    live = world.findings(detectors=lambda: Slow(world, look=2 * module.MAX_LOOK_SECONDS))
+    give(live, late("first"))
+    assert world.looks(live, module.FINDINGS_SECONDS).anew == 1
+    give(live, late("second", 2))
+    assert len(world.looks(live, module.FINDINGS_SECONDS).rows) == 1, "a long look is followed by a long rest"
+    shown = world.looks(live, 2 * module.FINDINGS_REST * module.MAX_LOOK_SECONDS)
+    assert (shown.anew, len(shown.rows)) == (2, 2)
+
+
+def test_held_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr("kafkasniff.tables.exports.stager.Stager.take", lambda _, events: given.append(len(events)))
+    monkeypatch.setattr(module, "HELD_EVENTS", 5)
+    live = World().findings(detectors=late_ones)
+    give(live, [event for number in range(1, 6) for event in late("app", number)])
+    assert given == [5, 5]
+    monkeypatch.setattr(module, "HELD_BYTES", 1)
+    give(live, late("app"))
+    assert given == [5, 5, 1], "bytes are those of messages"
+
+
+def test_the_worst_findings_are_shown_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT", 70)
+    world = World()
+    live = world.findings(detectors=lambda: Slow(world, look=2 * module.MAX_LOOK_SECONDS))
+    give(live, [event for number in range(80) for event in late(f"app-{number:02}", number)])
+    shown = world.looks(live)
+    assert (shown.counts["error"], len(shown.rows)) == (70, module.MAX_SHOWN)
+    assert shown.remarks[-1] == "10 more findings are not shown"
+    assert "10 more findings are not shown" in drawn(Snapshot(findings=shown), ViewState(table=FINDINGS_TABLE), 80, 24)
+
+
+def test_findings_of_selected_exchanges_and_their_connections() -> None:
+    world = World()
+    rows: list[tuple[str, int]] = []
+
+    class Noted(Detectors):
+        def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+            rows.append((table, len(batch)))
+
+    live = world.findings(detectors=Noted, selects=True)
+    first, *_ = late("app")[-1:]
+    live.take(first)
+    give(live, late("app", 2))
+    world.looks(live)
+    assert dict(rows) == {"exchanges": 1, "connections": 1}

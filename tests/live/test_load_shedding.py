@@ -1,0 +1,251 @@
+"""Load shedding: skipped work is reported, and everything that is emitted stays correct."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.kafka.connection.detail import LeftOut, Level
+from kafkasniff.live.load_shedding import CALM_SECONDS, Pressure, left_out_line
+from kafkasniff.model import Exchange, Message, Problem, SaslToken
+from kafkasniff.tables.checkpoint import dump, load
+from kafkasniff.tcp.packets import PacketBatch
+from tests.choice import examples
+from tests.craft import kafka_bytes as kb
+from tests.craft.batches import batch
+from tests.craft.conversation import Conversation
+from tests.craft.samples import mixed
+from tests.test_boundaries import cut, scene
+
+NEEDED = {11, 17, 18, 36}
+"""JoinGroup, SaslHandshake, ApiVersions, SaslAuthenticate: later messages, or the client's name, depend on them."""
+WHOLE = ("calm", "resegmented", "reordered", "retransmitted", "java-codecs.pcap", "librdkafka-acks0.pcap")
+WHOLE += ("old-raw-sasl.pcap", "java-sasl.pcap", "kraft-three-brokers.pcap", "librdkafka-group-classic.pcap")
+"""Scenes of which no byte is missing: there pairing does not ask what is in a body."""
+DAMAGED = ("lossy", "lossy-in-runs", "snapped", "responses-only", "requests-only")
+
+
+def run(name: str, rows: Iterable[int], levels: Sequence[Level]) -> tuple[list[Any], LeftOut]:
+    """Events of an inspector whose level changes at each of `rows`."""
+    inspector = Inspector(connections=True)
+    found: list[Any] = []
+    for part, level in zip(cut(batch(scene(name, 1)), rows), levels, strict=False):
+        inspector.level = level
+        found += inspector.feed(part)
+    return found + inspector.close(), inspector.left_out
+
+
+def key(message: Message) -> tuple[Any, ...]:
+    """A message without its numbers and without the parts that may be skipped."""
+    plain = msgspec.structs.replace(message, exchange=0, body=None, errors=(), problems=())
+    return tuple(repr(getattr(plain, name)) for name in plain.__struct_fields__ if name not in {"raw", "raw_redacted"})
+
+
+def told(events: Iterable[Any]) -> Counter[tuple[Any, ...]]:
+    return Counter(key(event) for event in events if isinstance(event, Message))
+
+
+level = st.sampled_from(list(Level))
+
+
+@given(name=st.sampled_from(WHOLE), data=st.data())
+@examples(25)
+def test_emitted_messages_are_correct_and_skipped_ones_counted(name: str, data: st.DataObject) -> None:
+    rows = data.draw(st.sets(st.integers(1, len(scene(name, 1)) - 1), max_size=8))
+    levels = data.draw(st.lists(level, min_size=len(rows) + 1, max_size=len(rows) + 1))
+    full, _ = run(name, (), [Level.ALL])
+    found, left_out = run(name, rows, levels)
+    assert not told(found) - told(full)  # nothing is invented: ids, times and latencies equal those of a full run
+    sides = {
+        kind: sum(isinstance(one, Message) and one.type == kind for one in full) for kind in ("request", "response")
+    }
+    sides["request"] -= left_out.requests
+    sides["response"] -= left_out.responses
+    for kind, count in sides.items():
+        assert sum(isinstance(one, Message) and one.type == kind for one in found) == count
+    # Each exchange is emitted completely or not at all, and ends as in a full run.
+    messages = Counter(one.exchange for one in found if isinstance(one, Message))
+    exchanges = [one for one in found if isinstance(one, Exchange)]
+    assert all(messages[one.exchange] == (one.request is not None) + (one.response is not None) for one in exchanges)
+    ends = Counter(one.status for one in full if isinstance(one, Exchange))
+    assert not Counter(one.status for one in exchanges) - ends
+    if not left_out.requests:
+        assert Counter(one.status for one in exchanges) == ends
+    assert [one for one in found if isinstance(one, SaslToken)] == [one for one in full if isinstance(one, SaslToken)]
+    kinds = Counter(problem.kind for one in found if isinstance(one, Message) for problem in one.problems)
+    assert (kinds["records-skipped"], kinds["body-skipped"]) == (left_out.records, left_out.bodies)
+
+
+@given(name=st.sampled_from(DAMAGED), data=st.data())
+@examples(25)
+def test_missing_bytes_cause_no_failure(name: str, data: st.DataObject) -> None:
+    rows = data.draw(st.sets(st.integers(1, len(scene(name, 1)) - 1), max_size=8))
+    levels = data.draw(st.lists(level, min_size=len(rows) + 1, max_size=len(rows) + 1))
+    found, _ = run(name, rows, levels)
+    requests = told(one for one in found if isinstance(one, Message) and one.type == "request")
+    full, _ = run(name, (), [Level.ALL])
+    assert not requests - told(full)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_each_level(name: str) -> None:
+    full, nothing = run(name, (), [Level.ALL])
+    assert nothing == LeftOut()
+    messages = [one for one in full if isinstance(one, Message)]
+    by_level = {one: run(name, (), [one]) for one in Level}
+    found, left_out = by_level[Level.NO_RECORDS]
+    assert told(found) == told(full)
+    lists = [
+        one for one in _dicts([one.body for one in found if isinstance(one, Message)]) if "last_offset_delta" in one
+    ]
+    assert all("records" not in one for one in lists) or name.startswith("kraft")  # the metadata log is still decoded
+    assert (left_out.bodies, left_out.requests, left_out.responses) == (0, 0, 0)
+
+    found, left_out = by_level[Level.NO_BODIES]
+    assert told(found) == told(full)
+    kept = [one for one in messages if one.api_key in NEEDED or (one.api_key == 0 and one.type == "request")]
+    assert left_out.bodies == len(messages) - len(kept)
+
+    found, left_out = by_level[Level.NO_MESSAGES]
+    shown = [one for one in found if isinstance(one, Message)]
+    assert {one.api_key for one in shown} <= {*NEEDED, None}
+    assert left_out.requests + left_out.responses + len(shown) == len(messages)
+
+
+def _dicts(value: Any) -> Iterable[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for one in value.values():
+            yield from _dicts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _dicts(one)
+
+
+def test_an_unanswered_request_is_reported_though_it_was_not_shown() -> None:
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(kb.api_versions_request(1), kb.api_versions_response(1))
+    talk.send("client", kb.metadata_request(2, None))
+    talk.close()
+    inspector = Inspector()
+    inspector.level = Level.NO_MESSAGES
+    found = [*inspector.feed(batch(talk.packets)), *inspector.close()]
+    (told,) = [one for one in found if isinstance(one, Problem)]
+    assert (told.kind, told.direction, told.connection, told.exchange) == ("request-unanswered", "request", 1, None)
+    assert "API 3" in told.detail
+    assert "corr 2" in told.detail
+    assert [one.api for one in found if isinstance(one, Message)] == ["ApiVersions"] * 2
+
+
+def test_a_state_keeps_the_level_for_all_its_connections() -> None:
+    first, second = cut(batch(scene("java-codecs.pcap", 1)), [60])
+    inspector = Inspector()
+    inspector.feed(first)
+    loaded = load(dump(inspector), Inspector)
+    loaded.level = Level.NO_BODIES
+    found = [one for one in [*loaded.feed(second), *loaded.close()] if isinstance(one, Message)]
+    assert {one.body for one in found if one.api_key not in {*NEEDED, 0}} == {None}
+    assert loaded.left_out.bodies > 0
+
+
+class Ring:
+    """A backlog and a clock under the test's control."""
+
+    def __init__(self, backlogs: Sequence[float], seconds: float = 0.1) -> None:
+        self.backlogs = list(backlogs)
+        self.seconds = seconds
+        self.now = 0.0
+
+    def backlog(self) -> float:
+        self.now += self.seconds
+        return self.backlogs.pop(0)
+
+    def batches(self) -> Iterable[PacketBatch]:
+        packets = mixed()
+        size = len(packets) // len(self.backlogs)
+        yield from cut(batch(packets), [size * count for count in range(1, len(self.backlogs))])
+
+
+def pressed(
+    backlogs: Sequence[float], *, highest: Level = Level.NO_MESSAGES
+) -> tuple[list[Level], list[Problem], Pressure]:
+    ring = Ring(backlogs)
+    inspector = Inspector()
+    pressure = Pressure(ring.backlog, [(inspector, highest)], clock=lambda: ring.now)
+    levels: list[Level] = []
+    problems: list[Problem] = []
+    for one in pressure.batches(ring.batches()):
+        levels.append(inspector.level)
+        problems += [event for event in inspector.feed(one) if isinstance(event, Problem)]
+    return levels, [one for one in problems if one.kind.startswith("live-")], pressure
+
+
+def test_levels_follow_the_ring() -> None:
+    backlogs = [0.52, 0.55, 0.3, 0.71, 0.75, 0.9, 0.9, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0] + [0.0] * 12
+    levels, problems, _ = pressed(backlogs)
+    assert levels[:13] == [0, 1, 1, 1, 2, 3, 3, 3, 2, 1, 0, 0, 0]
+    assert levels[13:] == [0] * 12
+    behind = [one for one in problems if one.kind == "live-behind"]
+    assert [one.detail.split("%")[0] for one in behind] == ["55", "75", "90"]
+    (over,) = [one for one in problems if one.kind == "live-caught-up"]
+    assert over.detail.startswith("after 0.9 s: ")
+    assert problems[-1] is over
+    assert all(one.time_ns is not None for one in behind)
+
+
+def test_nothing_is_skipped_while_decoding_catches_up() -> None:
+    """A burst filled the ring within one batch. As new blocks arrive meanwhile, it empties unevenly."""
+    levels, problems, _ = pressed([0.0, 0.8, 0.78, 0.79, 0.77, 0.76, 0.77, 0.72, 0.7, 0.6, 0.55, 0.5, 0.3])
+    assert (set(levels), problems) == ({0}, [])
+    levels, _, _ = pressed([0.0, 0.8, 0.78, 0.79, 0.81, 0.8, 0.7, 0.6])
+    assert levels == [0, 0, 0, 0, 2, 2, 2, 2]
+    levels, _, _ = pressed([0.0, 0.99, 0.95, 0.9])
+    assert levels == [0, 3, 3, 3]
+
+
+def test_a_ring_that_empties_only_briefly_is_not_reported_again() -> None:
+    _, problems, _ = pressed([0.6, 0.6, 0.0, 0.0, 0.0, 0.6, 0.6, 0.0, 0.0, 0.6, 0.6])
+    assert [one.kind for one in problems] == ["live-behind"]
+    assert len(problems) * CALM_SECONDS > 0.5
+
+
+def test_the_first_level_is_not_reported_where_it_changes_nothing() -> None:
+    ring = Ring([0.55, 0.55, 0.75, 0.75])
+    inspector = Inspector(records="metadata")
+    pressure = Pressure(ring.backlog, [(inspector, Level.NO_MESSAGES)], clock=lambda: ring.now)
+    problems: list[Problem] = []
+    for one in pressure.batches(ring.batches()):
+        problems += [event for event in inspector.feed(one) if isinstance(event, Problem)]
+    assert [one.detail.split("%")[0] for one in problems if one.kind.startswith("live-")] == ["75"]
+
+
+def test_a_jump_is_reported_with_its_final_level() -> None:
+    levels, problems, pressure = pressed([0.0, 1.0, 1.0])
+    assert levels == [0, 3, 3]
+    assert [one.detail for one in problems] == [
+        "100% of the ring waits to be read: from here on exchanges that begin now are counted and not shown"
+    ]
+    left_out = pressure.left_out()
+    assert left_out.requests > 0
+    assert f"{left_out.requests + left_out.responses} messages not shown" in left_out_line(left_out)
+
+
+def test_an_inspector_stays_within_its_highest_level() -> None:
+    levels, _, _ = pressed([0.9, 0.9], highest=Level.NO_BODIES)
+    assert levels == [2, 2]
+
+
+def test_skipped_work_in_words() -> None:
+    assert left_out_line(LeftOut()) == ""
+    assert (
+        left_out_line(LeftOut(1, 2000, 3, 4))
+        == "1 message without records, 2,000 messages without body, 7 messages not shown"
+    )

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.live import metrics as module
+from kafkasniff.live.metrics import DEFAULT_LABELS, LATENCY_BUCKETS, PAIRS_PER_LABEL, Metrics
+from kafkasniff.model import Connection, Endpoint, ErrorCode, Exchange, Message, Problem, SaslToken, Summary
+from tests.craft.batches import batch
+from tests.craft.samples import mixed
+from tests.live.scenes import SECOND, Scene, Talk, fetched_body, produce_body
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def scraped(metrics: Metrics) -> Samples:
+    """A scrape, parsed by Prometheus' own parser: (name, labels) → value."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    return {
+        (sample.name.removeprefix("kafkasniff_"), tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(generate_latest(registry).decode())
+        for sample in family.samples
+    }
+
+
+def values(samples: Samples, name: str) -> dict[tuple[str, ...], float]:
+    """Values of one metric by the values of its labels, with labels in alphabetical order."""
+    return {tuple(value for _, value in labels): number for (one, labels), number in samples.items() if one == name}
+
+
+def taken(metrics: Metrics, events: Iterable[Message | Exchange | Problem | Connection | SaslToken]) -> Metrics:
+    for event in events:
+        metrics.take(event)
+    return metrics
+
+
+def test_metrics_of_a_capture() -> None:
+    """Counted by hand: see `tests.craft.samples`."""
+    inspector = Inspector(connections=True, records="metadata")
+    events = inspector.feed(batch(mixed())) + inspector.close()
+    metrics = taken(Metrics(), events)
+    metrics.captured([("eth0", 100, 7)], inspector.summary)
+    found = scraped(metrics)
+    assert values(found, "requests_total") == {("ApiVersions",): 2, ("Metadata",): 2, ("Produce",): 12, ("Fetch",): 8}
+    assert values(found, "responses_total") == {("ApiVersions",): 2, ("Metadata",): 2, ("Produce",): 11, ("Fetch",): 7}
+    assert values(found, "errors_total") == {("Produce", "6", "NOT_LEADER_OR_FOLLOWER"): 1}
+    assert values(found, "exchanges_total") == {
+        ("ApiVersions", "answered"): 2,
+        ("Metadata", "answered"): 2,
+        ("Produce", "answered"): 11,
+        ("Produce", "no_response"): 1,
+        ("Fetch", "answered"): 7,
+        ("Fetch", "unanswered"): 1,
+    }
+    assert values(found, "records_total") == {
+        ("crafted", "produced", "orders"): 44,
+        ("crafted", "fetched", "orders"): 246,
+    }
+    assert values(found, "problems_total") == {("request-unanswered",): 1}
+    assert values(found, "connections_total") == {(): 2}
+    assert values(found, "connections_open") == {(): 0}
+    assert values(found, "outstanding_requests") == {(): 0}
+    assert values(found, "packets_total") == {("eth0",): 100}
+    assert values(found, "dropped_packets_total") == {("eth0",): 7}
+    messages = [event for event in events if isinstance(event, Message)]
+    assert sum(values(found, "message_bytes_total").values()) == sum(one.size + 4 for one in messages)
+    assert values(found, "latency_seconds_count") == values(found, "responses_total")
+    latencies = [one.latency_ns for one in messages if one.api == "Fetch" and one.latency_ns is not None]
+    assert values(found, "latency_seconds_sum")[("Fetch",)] == pytest.approx(sum(latencies) / 1e9)
+
+
+def test_latencies_are_counted_up_to_each_bound() -> None:
+    scene = Scene()
+    talk = Talk(scene, 1, "c", "10.0.0.1", "")
+    latencies = [0, 500_000, 500_001, 99_000_000, 31 * SECOND, -5]
+    metrics = Metrics()
+    for latency in latencies:
+        taken(metrics, scene.whole(talk, 0, latency, "Metadata"))
+    buckets = values(scraped(metrics), "latency_seconds_bucket")
+    for bound in LATENCY_BUCKETS:
+        assert buckets["Metadata", repr(bound)] == sum(latency / 1e9 <= bound for latency in latencies)
+    assert buckets["Metadata", "+Inf"] == len(latencies)
+    assert values(scraped(metrics), "latency_seconds_sum") == {("Metadata",): pytest.approx(31.100000001, abs=1e-6)}
+
+
+def test_open_requests_and_connections() -> None:
+    talk, metrics = Talk(Scene(), 1, "c", "10.0.0.1", ""), Metrics()
+    metrics.take(talk.request(0, "Metadata"))
+    metrics.captured([], Summary(kafka_connections=3, bytes_lost=9))
+    metrics.take(talk.closed())
+    end = Endpoint("10.0.0.1", 1)
+    metrics.take(Connection(2, 2, "not_kafka", "fin", end, end))
+    found = scraped(metrics)
+    assert values(found, "connections_open") == {(): 2}
+    assert values(found, "outstanding_requests") == {(): 1}
+    assert values(found, "lost_bytes_total") == {(): 9}
+    assert ("errors_total", ()) not in found
+
+
+def test_labels_are_bounded() -> None:
+    scene, metrics = Scene(), Metrics(labels=3)
+    for number in range(50):
+        talk = Talk(scene, number, f"client-{number}", "10.0.0.1", "")
+        taken(metrics, scene.whole(talk, 0, 5, "Produce", asked=produce_body(f"topic-{number}", 2)))
+    found = values(scraped(metrics), "records_total")
+    assert found == {
+        **{(f"client-{number}", "produced", f"topic-{number}"): 2 for number in range(3)},
+        ("other", "produced", "other"): 94,
+    }
+
+
+def test_pairs_are_bounded() -> None:
+    """All topics with all clients would be a quarter of a million."""
+    scene, metrics = Scene(), Metrics(labels=30)
+    for number in range(30):
+        talk = Talk(scene, number, f"client-{number}", "10.0.0.1", "")
+        for topic in range(30):
+            metrics.take(talk.response(talk.request(0, "Fetch"), 5, fetched_body(f"topic-{topic}", 1)))
+    found = values(scraped(metrics), "records_total")
+    assert sum(found.values()) == 900
+    assert len(found) == PAIRS_PER_LABEL * 30 + 30
+    assert sum(client == "other" for client, _, _ in found) == 30
+
+
+def test_apis_and_errors_from_the_wire_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ERROR_CODES", 4)
+    metrics = Metrics()
+    for number in range(1000):
+        errors = (ErrorCode(number, None, "a"), ErrorCode(number, None, "b"))
+        metrics.take(Message("response", 1, api_key=1000 + number, errors=errors))
+    found = scraped(metrics)
+    assert len(values(found, "responses_total")) == module.MAX_APIS + 1
+    assert {code for _, code, _ in values(found, "errors_total")} == {"0", "1", "2", "3", "other"}
+    assert sum(values(found, "errors_total").values()) == 1000
+
+
+def test_names_from_the_wire_are_safe() -> None:
+    scene, metrics = Scene(), Metrics()
+    names: list[str | bytes | None] = ['\x1b[2J"\n', b"\xff\xfe", None, "x" * 5000, ""]
+    for number, name in enumerate(names):
+        talk = Talk(scene, number, name, "10.0.0.1", "")
+        taken(metrics, scene.whole(talk, 0, 5, "Produce", asked=produce_body("t", 1)))
+    clients = [client for client, _, _ in values(scraped(metrics), "records_total")]
+    assert sorted(clients) == ["", '\\x1b[2J"\\x0a', "\\xff\\xfe", "x" * module.MAX_LABEL]
+
+
+def test_events_with_missing_facts() -> None:
+    metrics = taken(
+        Metrics(),
+        [
+            Message("request", 1),
+            Message("response", 1),
+            Exchange(1, 1, "lost", None, None),
+            SaslToken("request", 1, None, None),
+        ],
+    )
+    found = scraped(metrics)
+    assert values(found, "requests_total") == {("?",): 1}
+    assert values(found, "exchanges_total") == {("?", "lost"): 1}
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    """One prefix, base units, counters end in `_total`, each metric has a help text."""
+    scene = Scene()
+    metrics = taken(Metrics(), scene.whole(Talk(scene, 1, "c", "10.0.0.1", ""), 0, 5, "Metadata"))
+    for family in metrics.collect():
+        assert family.name.startswith("kafkasniff_")
+        assert family.documentation.endswith(".")
+        assert not family.name.endswith(("_ms", "_total", "_count"))
+    assert DEFAULT_LABELS * (PAIRS_PER_LABEL + 1) * 2 < 5000
+
+
+def test_scrapes_during_counting() -> None:
+    scene, metrics = Scene(), Metrics()
+    talk = Talk(scene, 1, "c", "10.0.0.1", "")
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            while not stop.is_set():
+                scraped(metrics)
+        except BaseException as error:
+            failed.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for number in range(3000):
+        asked = produce_body(f"topic-{number % 500}", 1)
+        taken(metrics, scene.whole(talk, 0, number, "Produce", asked=asked))
+    stop.set()
+    asking.join()
+    assert failed == []
+    assert values(scraped(metrics), "requests_total") == {("Produce",): 3000}
+
+
+def test_the_documents_list_the_metrics() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `kafkasniff_")]
+    listed = {name for row in rows for name in re.findall(r"`(kafkasniff_\w+)`", row.split(" | ")[0])}
+    suffix = {"counter": "_total", "info": "_info"}
+    assert listed == {family.name + suffix.get(family.type, "") for family in Metrics().collect()}
+    for row in rows:
+        labels = set(re.findall(r"`(\w+)`", row.split(" | ")[1]))
+        for name in re.findall(r"`(kafkasniff_\w+)`", row.split(" | ")[0]):
+            family = next(
+                one for one in Metrics().collect() if name.startswith(one.name) and len(name) - len(one.name) < 7
+            )
+            assert labels == (set(getattr(family, "_labelnames", ())) or {"version"} & labels), name

@@ -1,0 +1,216 @@
+"""Files with exactly the packets of Kafka connections, which decode to the same messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.capture.formats.raw import Interface
+from kafkasniff.capture.live.live import LiveSource
+from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.live import packet_filter
+from kafkasniff.live.packet_filter import Keeper
+from kafkasniff.model import Message, Problem, SaslToken
+from tests.capture.fake_interface import Captured, FakeInterface, captured
+from tests.conftest import ROOT
+from tests.craft import kafka_bytes as kafka
+from tests.craft.conversation import START_NS, Conversation, interleaved
+from tests.craft.packet import Packet
+from tests.craft.samples import bystander, consumer, mixed, producer
+from tests.craft.write import LINKS, link_bytes
+
+CAPTURES = ("librdkafka-codecs", "java-group-classic", "java-sasl", "kraft-quorum", "librdkafka-acks0")
+
+
+def frames_of(packets: Sequence[Packet]) -> list[Captured]:
+    return [(*link_bytes(packet, LINKS["ethernet"]), packet.time_ns) for packet in packets]
+
+
+def said(events: list[Any]) -> list[Any]:
+    """Messages, tokens and problems, without the numbers that count across a capture."""
+    found = []
+    for event in events:
+        if isinstance(event, Message | SaslToken | Problem):
+            told = msgspec.structs.asdict(event)
+            for name in ("connection", "exchange", "first_packet", "last_packet", "packet", "capture"):
+                told.pop(name, None)
+            found.append(told)
+    return found
+
+
+def keep(
+    packets: list[Captured], path: Path, *, blocks: Sequence[int] = (7,), every: bool = False, **options: Any
+) -> tuple[list[Any], Keeper]:
+    """Output of a live capture of these packets that keeps those of Kafka."""
+    inspector = Inspector(exchanges=False, **options)
+    events: list[Any] = []
+    with (
+        patch("kafkasniff.capture.live.live.JOIN_BYTES", 0),
+        LiveSource([FakeInterface("eth0", 0, packets, blocks)]) as source,
+    ):
+        files = CaptureFiles(str(path), source.interfaces, Rotation(), counts=source.counts, failed=pytest.fail)
+        keeper = Keeper(files, None if every else inspector)
+        source.stop()
+        for batch in source:
+            events += inspector.feed(batch)
+            keeper.take(source.frames, source.fragments, batch)
+        events += inspector.close()
+        keeper.close()
+        keeper.close()
+    return events, keeper
+
+
+def decoded(path: Path, **options: Any) -> list[Any]:
+    inspector = Inspector(exchanges=False, **options)
+    with open_captures([path]) as source:
+        events = [event for batch in source for event in inspector.feed(batch)]
+        assert not source.broken
+    return events + inspector.close()
+
+
+@pytest.mark.parametrize("blocks", [(1,), (2, 1), (7,), (10_000,)], ids=str)
+@pytest.mark.parametrize("every", [False, True])
+def test_the_file_decodes_to_the_live_output(blocks: Sequence[int], every: bool, tmp_path: Path) -> None:
+    packets = frames_of(mixed())
+    live, keeper = keep(packets, tmp_path / "x", blocks=blocks, every=every)
+    assert len(said(live)) >= 46
+    assert said(decoded(tmp_path / "x")) == said(live)
+    kept = captured(tmp_path / "x")
+    strangers = {packet[0] for packet in frames_of(bystander(start_ns=START_NS + 66_000).packets)}
+    assert strangers
+    assert ({packet[0] for packet in kept} & strangers == set()) != every
+    assert sorted(kept) == sorted(packet for packet in packets if every or packet[0] not in strangers)
+    assert keeper.files.packets == len(kept)
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("block", [3, 500])
+def test_real_captures(name: str, block: int, tmp_path: Path) -> None:
+    """In bulk: all connections of these captures are Kafka, so nothing may be missing."""
+    path = ROOT / "captures" / f"{name}.pcap"
+    live, keeper = keep(captured(path), tmp_path / "x", blocks=(block,))
+    again = decoded(tmp_path / "x")
+    assert sorted(said(again), key=repr) == sorted(said(live), key=repr)
+    assert any(isinstance(event, Message) for event in again)
+    assert keeper.missing == 0
+
+
+def test_packets_of_a_connection_stay_in_their_order(tmp_path: Path) -> None:
+    packets = frames_of(mixed())
+    keep(packets, tmp_path / "x", blocks=(1,))
+    kept = captured(tmp_path / "x")
+    for talk in (producer(), consumer()):
+        ports = {port for packet in talk.packets for port in (packet.sport, packet.dport)}
+        assert 9092 in ports
+        own = [packet for packet in packets if _port(packet) in ports - {9092}]
+        assert [packet for packet in kept if _port(packet) in ports - {9092}] == own
+
+
+def _port(packet: Captured) -> int:
+    """The client's port."""
+    source, target = (int.from_bytes(packet[0][at : at + 2]) for at in (34, 36))
+    return max(source, target)
+
+
+def test_endpoints_reused_after_a_kafka_connection(tmp_path: Path) -> None:
+    """Both connections in one batch: packets of the first are kept although the second has no verdict yet."""
+    first = Conversation(("10.0.0.5", 50_000), ("10.0.0.9", 9092))
+    first.handshake()
+    first.exchange(kafka.api_versions_request(1, 3), kafka.api_versions_response(1, 3))
+    first.close()
+    second = Conversation(
+        ("10.0.0.5", 50_000), ("10.0.0.9", 9092), start_ns=START_NS + 10**9, isn=(0x5000_0000, 0x6000_0000)
+    )
+    second.handshake()
+    packets = frames_of([*first.packets, *second.packets])
+    live, _ = keep(packets, tmp_path / "x", blocks=(1_000,))
+    assert sum(isinstance(event, Message) for event in live) == 2
+    assert said(decoded(tmp_path / "x")) == said(live)
+
+
+def test_a_given_port_is_kept(tmp_path: Path) -> None:
+    live, keeper = keep(frames_of(mixed()), tmp_path / "x", ports=[1])
+    assert (said(live), keeper.files.packets, keeper._waiting) == ([], 0, {})
+
+
+def test_waiting_packets_are_bounded_and_missing_ones_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends its first request late, among connections with nothing to judge by."""
+    monkeypatch.setattr(packet_filter, "MAX_WAITING_BYTES", 5_000)
+    late = producer(start_ns=START_NS)
+    silent = []
+    for number in range(40):
+        talk = Conversation(("10.0.1.5", 40_000 + number), ("10.0.0.80", 22), start_ns=START_NS + 1_000)
+        talk.handshake()
+        silent += talk.packets
+    packets = frames_of([*late.packets[:3], *silent, *late.packets[3:]])
+    live, keeper = keep(packets, tmp_path / "x", blocks=(1,))
+    assert keeper.missing == 3
+    kept = captured(tmp_path / "x")
+    assert sorted(kept) == sorted(frames_of(late.packets[3:]))
+    messages = [event for event in live if isinstance(event, Message)]
+    assert len([event for event in decoded(tmp_path / "x") if isinstance(event, Message)]) == len(messages)
+
+
+def test_connections_that_end_without_a_verdict_do_not_wait(tmp_path: Path) -> None:
+    scans = []
+    for number in range(20):
+        talk = Conversation(("10.0.1.5", 40_000 + number), ("10.0.0.9", 9092), start_ns=START_NS + number)
+        talk.handshake()
+        talk.close()
+        scans += talk.packets
+    _, keeper = keep(frames_of([*scans, *bystander(start_ns=START_NS + 99).packets]), tmp_path / "x", blocks=(2,))
+    assert keeper.files.packets == 0
+    assert (keeper._waiting, keeper._waiting_bytes) == ({}, 0)
+
+
+def test_fragments_are_kept(tmp_path: Path) -> None:
+    from scapy.layers.inet import IP, TCP, fragment
+    from scapy.layers.l2 import Ether
+
+    frames: list[Captured] = []
+    for packet in interleaved([producer(), bystander(start_ns=START_NS + 5)]):
+        data, wire = link_bytes(packet, LINKS["ethernet"])
+        if len(packet.payload) < 200:
+            frames.append((data, wire, packet.time_ns))
+            continue
+        whole = Ether(data)
+        whole[IP].id = len(frames) + 1
+        del whole[IP].chksum
+        assert TCP in whole
+        frames.extend((bytes(part), len(part), packet.time_ns) for part in fragment(whole, fragsize=160))
+    assert len(frames) > len(producer().packets) + len(bystander().packets)
+    for blocks in ((1,), (5,), (1_000,)):
+        live, _ = keep(frames, tmp_path / "x", blocks=blocks)
+        assert said(decoded(tmp_path / "x")) == said(live)
+        assert sum(isinstance(event, Message) for event in live) == 29
+
+
+def test_interfaces_are_kept_separate(tmp_path: Path) -> None:
+    """The two directions of a connection on two interfaces, as at a router with two legs."""
+    packets = frames_of(producer().packets)
+    legs = [[packet for packet in packets if (packet[0][:6] < packet[0][6:12]) == side] for side in (True, False)]
+    assert all(legs)
+    inspector = Inspector(exchanges=False)
+    live: list[Any] = []
+    with LiveSource([FakeInterface(f"eth{leg}", leg, own, (4,)) for leg, own in enumerate(legs)]) as source:
+        assert source.captures == ("eth0", "eth1")
+        path = str(tmp_path / "x")
+        files = CaptureFiles(path, source.interfaces, Rotation(), counts=source.counts, failed=pytest.fail)
+        keeper = Keeper(files, inspector)
+        source.stop()
+        for batch in source:
+            live += inspector.feed(batch)
+            keeper.take(source.frames, source.fragments, batch)
+        live += inspector.close()
+        keeper.close()
+    assert {event.capture for event in live if isinstance(event, Message)} == {"eth0", "eth1"}
+    assert said(decoded(tmp_path / "x")) == said(live)
+    assert [packet[2] for packet in captured(tmp_path / "x")] == sorted(packet[2] for packet in packets)
+    assert source.interfaces == (Interface(1, 0, "eth0", 262_144), Interface(1, 1, "eth1", 262_144))

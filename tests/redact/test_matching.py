@@ -1,0 +1,431 @@
+"""Written captures: they decode to the same exchanges, and hold neither payload nor secrets."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.model import Connection
+from kafkasniff.redact import matching
+from tests.choice import DEEP
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT, shipped_captures
+from tests.craft import damage, disturb, intrude
+from tests.craft import kafka_bytes as kafka
+from tests.craft.conversation import START_NS, Conversation, interleaved
+from tests.craft.packet import PSH, Packet, checksum, packed
+from tests.craft.samples import mixed
+from tests.craft.write import LINKS, pcap_bytes, pcapng_bytes, write_pcap
+from tests.kafka.records_craft import GZIP, Record, batch_of, message, wrapper
+from tests.redact.blanked import connections, lines, without_blanked, write
+from tests.secret_traffic import TEXTS, capture, found_in
+
+CAPTURES = (
+    "java-0.9.pcap",
+    "java-internal-topics.pcap",
+    "kraft-2.8.pcap",
+    "librdkafka-codecs.pcap",
+    "librdkafka-ipv6-ns.pcapng",
+    "librdkafka-schemas.pcap",
+    "librdkafka-snaplen-128.pcap",
+    "old-raw-sasl.pcap",
+)
+"""One example of each kind; `KAFKASNIFF_ALL` runs the others."""
+ALL = [path.name for path in shipped_captures()] if DEEP else list(CAPTURES)
+SAID_LESS = {"kraft-two-brokers.pcap", "kraft-three-brokers.pcap", "kraft-quorum.pcap"}
+"""Records of the metadata log that hold a secret are blank there, and say nothing any more."""
+
+
+def payload_of(value: Any, name: str = "") -> Iterator[bytes]:
+    """Keys, values and values of headers in the JSON lines of a run that shows them."""
+    if isinstance(value, list):
+        for one in value:
+            holds = name in {"records", "headers"} and isinstance(one, dict) and "_control" not in one
+            if holds and "type" not in (one.get("_value") or one.get("_key") or ()):
+                for field in ("value", "key") if name == "records" else ("value",):
+                    yield from as_bytes(one.get(field))
+            yield from payload_of(one)
+    elif isinstance(value, dict):
+        for field, one in value.items():
+            yield from payload_of(one, field)
+
+
+def as_bytes(value: Any) -> Iterator[bytes]:
+    if isinstance(value, str):
+        yield value.encode()
+    elif isinstance(value, dict) and "base64" in value:
+        yield base64.b64decode(value["base64"])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_decodes_to_the_same_exchanges(name: str, tmp_path: Path) -> None:
+    path, out = ROOT / "captures" / name, tmp_path / "blank.pcapng"
+    done = kafkasniff("decode", "-q", "--no-payload", "--write-matching", out, path)
+    assert (done.code, done.out, done.err) == (0, b"", "")
+    told = [without_blanked(line) for line in lines(out)]
+    expected = [without_blanked(line) for line in lines(path)]
+    if name in SAID_LESS:
+        assert len(told) == len(expected)
+        return
+    assert told == expected
+
+
+@pytest.mark.parametrize("name", ["java-codecs.pcap", "kafkajs.pcap", "old-message-formats.pcap"])
+def test_it_holds_no_payload(name: str, tmp_path: Path) -> None:
+    path, out = ROOT / "captures" / name, tmp_path / "blank.pcapng"
+    shown = payload_of(kafkasniff("decode", "-q", "--format", "json", path).objects)
+    payload = {one for one in shown if len(set(one)) > 4}
+    assert any(one in path.read_bytes() for one in payload)
+    write(path, out)
+    data = out.read_bytes()
+    assert [one for one in payload if one in data] == []
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> list[Packet]:
+    return capture()
+
+
+DISTURBED: dict[str, Callable[[Sequence[Packet], Random], list[Packet]]] = {
+    "as it is": lambda packets, _: list(packets),
+    "retransmitted": disturb.retransmitted,
+    "reordered": disturb.reordered,
+    "resegmented": disturb.resegmented,
+    "overlapped": disturb.overlapped,
+    "duplicated": disturb.duplicated,
+    "without handshake": disturb.without_handshake,
+    "lossy": damage.lossy,
+    "one side": damage.responses_only,
+    "snapped": damage.snapped,
+    "cut": damage.cut,
+    "conflicting": intrude.conflicting,
+    "out of window": intrude.out_of_window,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "payload"),
+    [*((name, True) for name in DISTURBED), ("as it is", False), ("conflicting", False), ("lossy", False)],
+)
+def test_it_holds_no_secret(secrets: list[Packet], name: str, payload: bool, tmp_path: Path) -> None:
+    packets = DISTURBED[name](secrets, Random(5))
+    path, out = write_pcap(tmp_path / "in.pcap", packets, nanoseconds=True), tmp_path / "out.pcap"
+    write(path, out, payload=payload)
+    assert found_in(out.read_bytes()) == set()
+    with_secrets = tmp_path / "shown.pcap"
+    if name == "as it is" and payload:
+        write(path, with_secrets, secrets=True, payload=True)
+        assert with_secrets.read_bytes() == path.read_bytes()
+        assert found_in(path.read_bytes()) == set(TEXTS)
+
+
+@pytest.mark.parametrize("name", [name for name in DISTURBED if name not in {"as it is", "snapped", "cut"}])
+def test_disturbed_packets_decode_to_the_same(name: str, tmp_path: Path) -> None:
+    packets = DISTURBED[name](mixed(), Random(11))
+    path, out = write_pcap(tmp_path / "in.pcap", packets, nanoseconds=True), tmp_path / "out.pcapng"
+    write(path, out)
+    told = [without_blanked(line) for line in lines(out)]
+    assert told == [without_blanked(line) for line in lines(path)]
+    assert told
+
+
+def test_the_size_of_batches_makes_no_difference(tmp_path: Path) -> None:
+    packets = disturb.duplicated(disturb.resegmented(mixed(), Random(3)), Random(4), share=0.2)
+    path = write_pcap(tmp_path / "in.pcap", packets)
+    whole, pieces = tmp_path / "whole.pcapng", tmp_path / "pieces.pcapng"
+    write(path, whole)
+    write(path, pieces, chunk_size=900)
+    assert whole.read_bytes() == pieces.read_bytes()
+
+
+# -- which packets -----------------------------------------------------------------------------------------------------
+
+
+def numbers(path: Path) -> list[tuple[int, int]]:
+    """Time and wire length of each packet of a capture."""
+    with open_captures([path]) as source:
+        found = []
+        for batch in source:
+            assert len(batch) == batch.packets
+            found += zip(batch.time_ns.tolist(), batch.wire_length.tolist(), strict=True)
+    return found
+
+
+def chosen(path: Path, wanted: Callable[[Connection], bool]) -> list[Connection]:
+    return [one for one in connections(path) if wanted(one)]
+
+
+@pytest.mark.parametrize("payload", [True, False])
+def test_only_the_wanted_connections(payload: bool, tmp_path: Path) -> None:
+    one, other = Conversation(), Conversation(("10.0.0.6", 50_000))
+    for talk in (one, other):
+        talk.handshake()
+        talk.exchange(kafka.api_versions_request(1), kafka.api_versions_response(1))
+        talk.close()
+    path = write_pcap(tmp_path / "in.pcap", interleaved([one, other]), nanoseconds=True)
+    out = tmp_path / "out.pcapng"
+    written = write(
+        path, out, payload=payload, secrets=payload, only=chosen(path, lambda c: c.client.address == "10.0.0.6")
+    )
+    assert (written.packets, written.connections) == (len(other.packets), 1)
+    assert numbers(out) == [(packet.time_ns, len(packet.payload)) for packet in other.packets]
+
+
+def test_connections_that_follow_each_other_on_the_same_ports(tmp_path: Path) -> None:
+    packets = disturb.reused(mixed(), Random(7))
+    path = write_pcap(tmp_path / "in.pcap", packets, nanoseconds=True)
+    every = [one for one in connections(path) if one.verdict == "kafka"]
+    assert len({(one.client, one.broker) for one in every}) * 2 == len(every)
+    for half in (every[: len(every) // 2], every[len(every) // 2 :]):
+        out = tmp_path / "out.pcapng"
+        written = write(path, out, only=half)
+        assert written.connections == len(half)
+        ends = {str(one.client) for one in half}
+        times = {one.time_ns // 60_000_000_000 for one in half}
+        assert written.packets == len(
+            [
+                packet
+                for packet in packets
+                if ends & {f"{packet.src}:{packet.sport}", f"{packet.dst}:{packet.dport}"}
+                and packet.time_ns // 60_000_000_000 in times
+            ]
+        )
+        assert {one.connection_id for one in connections(out)} == {one.connection_id for one in half}
+
+
+@pytest.mark.parametrize("link", ["ethernet-padded", "vlan", "qinq", "sll2", "raw"])
+def test_link_layers(link: str, tmp_path: Path) -> None:
+    path, out = write_pcap(tmp_path / "in.pcap", mixed(), link), tmp_path / "out.pcap"
+    written = write(path, out)
+    assert [without_blanked(line) for line in lines(out)] == [without_blanked(line) for line in lines(path)]
+    # Padding after a packet may be anything.
+    assert LINKS[link].trailer * 2 not in out.read_bytes() or not LINKS[link].trailer
+    assert out.stat().st_size < path.stat().st_size or written.packets == len(mixed())
+
+
+def test_several_interfaces_need_pcapng(tmp_path: Path) -> None:
+    from kafkasniff.errors import OutputError
+
+    path, out = tmp_path / "in.pcapng", tmp_path / "out.pcapng"
+    path.write_bytes(pcapng_bytes(mixed(), ("ethernet", "sll2"), sections=2))
+    write(path, out)
+    assert [without_blanked(line) for line in lines(out)] == [without_blanked(line) for line in lines(path)]
+    with pytest.raises(OutputError, match="pcap has one link type"):
+        write(path, tmp_path / "out.pcap")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["in.pcapng", "out.pcapng"]
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------------
+
+
+def written_packets(path: Path) -> Iterator[bytes]:
+    """Packets of a pcap with nanoseconds, from the IP header on (Ethernet)."""
+    data, at = path.read_bytes(), 24
+    while at < len(data):
+        size = struct.unpack_from("<I", data, at + 8)[0]
+        yield data[at + 16 + 14 : at + 16 + size]
+        at += 16 + size
+
+
+def test_checksums_are_right(tmp_path: Path) -> None:
+    packets = disturb.resegmented(mixed(), Random(2))
+    out = tmp_path / "out.pcap"
+    write(write_pcap(tmp_path / "in.pcap", packets), out, chunk_size=2_000)
+    count = 0
+    for packet in written_packets(out):
+        tcp = packet[20:]
+        assert checksum(packet[12:20] + struct.pack(">HH", 6, len(tcp)) + tcp) == 0
+        count += len(tcp) > 20
+    assert count > 50
+
+
+def test_other_bytes_than_messages_are_blank(tmp_path: Path) -> None:
+    noise = Random(1).randbytes(300)
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(kafka.api_versions_request(1, 3), kafka.api_versions_response(1, 3))
+    talk.send("client", b"\xff\xff\xff\xff" + noise)
+    talk.exchange(kafka.metadata_request(2, ["orders"]), kafka.metadata_response(2, "broker", 9092, ["orders"]))
+    talk.send("broker", kafka.frame(struct.pack(">i", 77) + noise))
+    talk.send("client", kafka.metadata_request(3, ["orders"])[:20] + noise[:3])
+    talk.close()
+    path, out = write_pcap(tmp_path / "in.pcap", talk.packets), tmp_path / "out.pcap"
+    write(path, out)
+    data = out.read_bytes()
+    assert not [at for at in range(0, 296) if noise[at : at + 4] in data]
+    assert [without_blanked(line) for line in lines(out)] == [without_blanked(line) for line in lines(path)]
+
+
+def test_a_packet_retransmitted_with_other_bytes_is_blank(tmp_path: Path) -> None:
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(kafka.api_versions_request(1, 3), kafka.api_versions_response(1, 3))
+    (sent, *_) = talk.send("client", kafka.metadata_request(2, ["orders"]))
+    talk.packets.append(sent.but(payload=b"another thing altogether"[: len(sent.payload)], flags=sent.flags | PSH))
+    talk.send("broker", kafka.metadata_response(2, "broker", 9092, ["orders"]))
+    path, out = write_pcap(tmp_path / "in.pcap", talk.packets), tmp_path / "out.pcap"
+    for chunk_size in (200, 1 << 20):
+        write(path, out, chunk_size=chunk_size)
+        assert b"another" not in out.read_bytes()
+        assert b"another" in path.read_bytes()
+
+
+def records_of(field: bytes) -> tuple[dict[str, Any], list[str]]:
+    context = DecodeContext(DecodeOptions())
+    return decode_records(field, 0, len(field), context), [problem.kind for problem in context.problems]
+
+
+def blank_records(field: bytes, *, payload: bool = False) -> bytes:
+    from kafkasniff.redact.copied import Copied
+    from kafkasniff.redact.records import keep_records
+
+    copied = Copied(field, 0, len(field))
+    keep_records(copied, 0, len(field), records_of(field)[0], payload=payload, sure=True)
+    return bytes(copied.bytes)
+
+
+BATCH = batch_of(
+    [
+        Record(0, 0, b"key-of-it", b"value-of-it", (("name", b"header-of-it"), ("null", None))),
+        Record(1, 5, None, None),
+    ]
+)
+
+
+def test_records_keep_their_framing() -> None:
+    blank = blank_records(BATCH)
+    (before, _), (after, flaws) = records_of(BATCH), records_of(blank)
+    assert flaws == []
+    assert after["batches"][0]["crc_ok"]
+    first, second = after["batches"][0]["records"]
+    assert (first["key"], first["value"]) == (b"\xff" * 9, b"\xff" * 11)
+    assert first["headers"] == [{"key": "name", "value": b"\xff" * 12}, {"key": "null", "value": None}]
+    assert second == before["batches"][0]["records"][1]
+    assert blank_records(BATCH, payload=True) == BATCH
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, GZIP])
+def test_old_messages(magic: int, codec: int) -> None:
+    inner = message(0, b"key-of-it", b"value-of-it", magic=magic)
+    field = wrapper(0, [inner], codec, magic=magic) if codec else inner
+    blank = blank_records(field)
+    assert len(blank) == len(field)
+    assert b"of-it" not in blank
+    assert blank_records(field, payload=True) == field
+    told, flaws = records_of(blank)
+    assert told["batches"][0]["crc_ok"]
+    assert flaws == (["decompression-failed"] if codec else [])
+
+
+def test_a_wrong_checksum_stays_wrong() -> None:
+    broken = BATCH[:17] + b"\1\2\3\4" + BATCH[21:]
+    told, flaws = records_of(blank_records(broken))
+    assert flaws == ["crc-mismatch"]
+    assert told["batches"][0]["crc"] in {0, 1}
+
+
+@pytest.mark.parametrize("size", range(len(BATCH)))
+def test_a_cut_batch_shows_only_its_header(size: int) -> None:
+    blank = blank_records(BATCH + BATCH[:size])
+    assert b"of-it" not in blank
+    assert records_of(blank)[0]["truncated_bytes"] == size
+    assert records_of(blank)[1] == records_of(BATCH + BATCH[:size])[1]
+
+
+def test_garbage_shows_nothing() -> None:
+    rng = Random(9)
+    for _ in range(300):
+        field = bytearray(BATCH + BATCH)
+        for _ in range(rng.randrange(1, 4)):
+            field[rng.randrange(len(field))] = rng.randrange(256)
+        for damaged in (bytes(field), bytes(field[: rng.randrange(len(field))])):
+            blank = blank_records(damaged)
+            assert len(blank) == len(damaged)
+            for secret in (b"key-of-i", b"alue-of-i", b"eader-of-i"):
+                assert secret not in blank
+            blank_records(damaged, payload=True)
+
+
+def test_connections_with_too_much_memory_are_given_up(
+    secrets: list[Packet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "MAX_BUFFERED", 40)
+    monkeypatch.setattr(matching, "LOOK_BYTES", 1)
+    packets = disturb.resegmented(secrets, Random(3))
+    path, out = write_pcap(tmp_path / "in.pcap", packets), tmp_path / "out.pcap"
+    written = write(path, out, payload=True, chunk_size=600)
+    assert written.given_up > 0
+    assert found_in(out.read_bytes()) == set()
+    assert len(lines(out)) > 10
+
+
+def test_connections_that_are_not_there_any_more(tmp_path: Path) -> None:
+    path, out = write_pcap(tmp_path / "in.pcap", mixed()), tmp_path / "out.pcap"
+    wanted = connections(path)
+    write_pcap(path, [packet for packet in mixed() if "10.0.0.6" not in {packet.src, packet.dst}])
+    written = write(path, out, only=wanted)
+    assert (written.missing, written.connections) == (1, len(wanted) - 1)
+
+
+def test_late_names_are_in_their_place(tmp_path: Path) -> None:
+    """Responses in front of their requests, as two capture points have them."""
+    packets = disturb.skewed(mixed(), Random(6))
+    path, out = write_pcap(tmp_path / "in.pcap", packets, nanoseconds=True), tmp_path / "out.pcapng"
+    write(path, out, chunk_size=3_000)
+    assert [without_blanked(line) for line in lines(out)] == [without_blanked(line) for line in lines(path)]
+
+
+def test_fragments_are_dropped_and_reported(tmp_path: Path) -> None:
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(kafka.api_versions_request(1, 3), kafka.api_versions_response(1, 3))
+    talk.close()
+    data = pcap_bytes(talk.packets)
+    # The request's packet in two fragments.
+    records, at = [], 24
+    while at < len(data):
+        size = struct.unpack_from("<I", data, at + 8)[0]
+        records.append((data[at : at + 8], data[at + 16 : at + 16 + size]))
+        at += 16 + size
+    time, packet = records[3]
+    ip, rest = packet[14:34], packet[34:]
+    pieces = []
+    for offset, more in ((0, True), (24, False)):
+        part = rest[offset : offset + 24] if more else rest[offset:]
+        head = bytearray(ip)
+        head[2:4] = struct.pack(">H", 20 + len(part))
+        head[6:8] = struct.pack(">H", offset // 8 | (0x2000 if more else 0))
+        pieces.append((time, packet[:14] + bytes(head) + part))
+    records[3:4] = pieces
+    path, out = tmp_path / "in.pcap", tmp_path / "out.pcap"
+    path.write_bytes(data[:24] + b"".join(time + struct.pack("<II", len(one), len(one)) + one for time, one in records))
+    written = write(path, out)
+    assert (written.fragments, written.packets) == (1, len(talk.packets) - 1)
+    assert b"craft" not in out.read_bytes()
+    whole = write(path, out, payload=True, secrets=True)
+    assert (whole.fragments, whole.packets) == (0, len(records))
+    assert [without_blanked(line) for line in lines(out)] == [without_blanked(line) for line in lines(path)]
+
+
+def test_a_start_in_the_middle_of_a_stream_of_zeros(tmp_path: Path) -> None:
+    """A capture of hostile bytes ends, and shows none of them."""
+    rng = Random(4)
+    talk = Conversation(start_ns=START_NS)
+    talk.handshake()
+    talk.exchange(kafka.api_versions_request(1, 3), kafka.api_versions_response(1, 3))
+    for _ in range(40):
+        talk.send(rng.choice(["client", "broker"]), rng.randbytes(rng.randrange(1, 60)) + b"HOSTILE-BYTES")
+    path, out = write_pcap(tmp_path / "in.pcap", talk.packets), tmp_path / "out.pcap"
+    write(path, out)
+    assert b"HOSTILE-BYTES" not in out.read_bytes()
+    assert {packed(packet.src) in out.read_bytes() for packet in talk.packets} == {True}

@@ -1,0 +1,399 @@
+"""--no-payload and --hash-payload: nothing of keys, values and header values is left, and all else stands as it was."""
+
+from __future__ import annotations
+
+import functools
+import json
+import pickle
+import stat
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from kafkasniff import decode_request as decode_request_of
+from kafkasniff.cli.environment import Exit
+from kafkasniff.kafka.messages.message import decode_request
+from kafkasniff.library import read
+from kafkasniff.model import Exchange, Message
+from kafkasniff.redact.message import Blanker
+from kafkasniff.redact.payload import HASH_BYTES, SHOWN, Payload, stand_in_text
+from kafkasniff.tables.exports.options import ExportOptions
+from tests.choice import DEEP
+from tests.cli.commands.test_live import Wire
+from tests.cli.console import Result, kafkasniff
+from tests.conftest import ROOT
+from tests.craft.from_layout import request_bytes
+from tests.kafka.records_craft import Record, batch_of
+from tests.secret_traffic import forms
+from tests.tables.exports.exported import rows, tables
+from tests.test_secrets import content
+
+CODECS = ROOT / "captures" / "java-codecs.pcap"
+INTERNAL = ROOT / "captures" / "java-internal-topics.pcap"
+SCHEMAS = ROOT / "captures" / "librdkafka-schemas.pcap"
+OLD = ROOT / "captures" / "old-message-formats.pcap"
+SALT = Payload.hashed(b"a salt for tests")
+
+
+@pytest.fixture
+def salt(tmp_path: Path) -> Path:
+    path = tmp_path / "salt"
+    path.write_bytes(bytes(range(32)))
+    return path
+
+
+def batches(value: Any) -> Iterator[dict[str, Any]]:
+    """All batches in a line or a body, wherever they are."""
+    if isinstance(value, dict):
+        yield from value.get("batches") or ()
+        for one in value.values():
+            yield from batches(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from batches(one)
+
+
+def records(value: Any) -> list[dict[str, Any]]:
+    return [record for batch in batches(value) for record in batch.get("records", ())]
+
+
+@functools.cache
+def payloads(path: Path) -> frozenset[bytes]:
+    """Keys, values and header values of a capture that are long enough to differ from other text."""
+    found: set[bytes] = set()
+    for exchange in read([str(path)]):
+        assert isinstance(exchange, Exchange)
+        for message in (exchange.request, exchange.response):
+            for record in records(None if message is None else message.body):
+                values = [record["key"], record["value"], *(one["value"] for one in record.get("headers") or ())]
+                found |= {value for value in values if isinstance(value, bytes) and len(value) > 8}
+    assert found
+    return frozenset(found)
+
+
+def left_of(path: Path, output: bytes) -> set[bytes]:
+    return {value for value in payloads(path) if any(form in output for form in forms(value) if len(form) > 8)}
+
+
+def decode(path: Path, *options: object) -> Result:
+    result = kafkasniff("decode", "--quiet", *options, path)
+    assert result.code == Exit.OK
+    return result
+
+
+def export(path: Path, folder: Path, *options: object) -> Path:
+    result = kafkasniff("export", path, "--output", folder, *options)
+    assert result.code == Exit.OK, result.err
+    return folder
+
+
+HIDING = [["--no-payload"], ["--hash-payload"]]
+FORMS = [["--format", "json"], ["--format", "json", "--bytes", "hex"], ["-vv"]]
+
+
+IN_PROCESSES = ["--format", "json", "--jobs", "2"]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=" ".join)
+@pytest.mark.parametrize("path", [CODECS, OLD, SCHEMAS], ids=lambda path: path.stem)
+def test_nothing_is_left_in_lines(path: Path, form: list[str]) -> None:
+    assert left_of(path, decode(path, *form).out)
+    for hiding in HIDING:
+        assert left_of(path, decode(path, *form, *hiding).out) == set(), hiding
+
+
+@pytest.mark.parametrize("hiding", HIDING, ids=" ".join)
+@pytest.mark.parametrize("path", [CODECS, OLD, SCHEMAS] if DEEP else [CODECS], ids=lambda path: path.stem)
+def test_nothing_is_left_in_lines_of_processes(path: Path, hiding: list[str]) -> None:
+    assert left_of(path, decode(path, *IN_PROCESSES, *hiding).out) == set()
+
+
+@pytest.mark.parametrize("hiding", HIDING, ids=" ".join)
+def test_nothing_is_left_in_tables(tmp_path: Path, hiding: list[str]) -> None:
+    assert left_of(CODECS, content(export(CODECS, tmp_path / "shown", "--records")))
+    assert left_of(CODECS, content(export(CODECS, tmp_path / "bodies", "--records", *hiding))) == set()
+    assert left_of(CODECS, content(export(CODECS, tmp_path / "columns", *hiding))) == set()
+
+
+def test_replacements_of_payload_in_json() -> None:
+    shown, hidden = (decode(CODECS, "--format", "json", *options).objects for options in ((), ("--no-payload",)))
+    assert len(shown) == len(hidden)
+    seen = set()
+    for one, other in zip(shown, hidden, strict=True):
+        for before, after in zip(records(one), records(other), strict=True):
+            for field in ("key", "value"):
+                size = _size(before[field])
+                assert after[field] == (None if size is None else {"length": size})
+                seen.add(None if size is None else size > 0)
+            assert [header["key"] for header in before["headers"]] == [header["key"] for header in after["headers"]]
+            for header, left in zip(before["headers"], after["headers"], strict=True):
+                size = _size(header["value"])
+                assert left["value"] == (None if size is None else {"length": size})
+            # All else is as it was.
+            for record in (before, after):
+                for field in ("key", "value", "headers"):
+                    del record[field]
+        assert one == other
+    # Null, empty and others.
+    assert seen == {None, False, True}
+
+
+def _size(value: Any) -> int | None:
+    """Bytes of a value as a JSON line has it."""
+    if isinstance(value, dict):
+        text = value["base64"]
+        return len(text) // 4 * 3 - text.count("=")
+    return None if value is None else len(value.encode())
+
+
+def test_equal_values_have_equal_hashes_in_all_outputs(tmp_path: Path, salt: Path) -> None:
+    options = ("--hash-payload", "--hash-salt", salt)
+    plain, hashed = (records(decode(CODECS, "--format", "json", *more).objects) for more in ((), options))
+    pairs = {
+        (json.dumps(before[field]), after[field]["hash"])
+        for before, after in zip(plain, hashed, strict=True)
+        for field in ("key", "value")
+        if before[field] is not None
+    }
+    assert len(pairs) == len({value for value, _ in pairs}) == len({told for _, told in pairs}) == 8
+    assert {len(told) for _, told in pairs} == {2 * HASH_BYTES} == {16}
+    # The same in text and in tables, which have the bytes.
+    text = decode(CODECS, "-vv", *options).text
+    assert all(f"hash {told} (" in text for _, told in pairs)
+    shown = rows(export(CODECS, tmp_path / "shown"), "records")
+    made = rows(export(CODECS, tmp_path / "hashed", *options), "records")
+    by_hash = dict(pairs)
+    for before, after in zip(shown, made, strict=True):
+        for field in ("key", "value"):
+            value = before[field]
+            if value is None:
+                assert after[field] is None
+            elif _is_text(value):
+                assert by_hash[json.dumps(value.decode())] == after[field].hex()
+        assert [header["key"] for header in before["headers"]] == [header["key"] for header in after["headers"]]
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_without_a_salt_of_its_own_each_run_has_another() -> None:
+    one, other = (records(decode(CODECS, "--format", "json", "--hash-payload").objects) for _ in range(2))
+    first = {record["value"]["hash"] for record in one if record["value"] is not None}
+    assert first.isdisjoint({record["value"]["hash"] for record in other if record["value"] is not None})
+
+
+def test_the_number_of_processes_changes_nothing(tmp_path: Path, salt: Path) -> None:
+    for options in (("--no-payload",), ("--hash-payload", "--hash-salt", salt)):
+        one, two = (decode(INTERNAL, "--format", "json", "--jobs", jobs, *options) for jobs in (1, 2))
+        assert one.out == two.out
+        if options == ("--no-payload",) and not DEEP:
+            continue  # options that hash get a salt in addition
+        name = options[0]
+        folders = [
+            export(INTERNAL, tmp_path / f"{name}{jobs}", "--records", "--jobs", jobs, *options) for jobs in (1, 3)
+        ]
+        assert tables(folders[0]) == tables(folders[1])
+
+
+def test_records_of_the_brokers_own_topics_stay(tmp_path: Path) -> None:
+    shown = records(decode(INTERNAL, "--format", "json").objects)
+    hidden = records(decode(INTERNAL, "--format", "json", "--no-payload").objects)
+    told = 0
+    for before, after in zip(shown, hidden, strict=True):
+        for field in ("_key", "_value"):
+            if field in before and (before[field] is None or "type" in before[field]):
+                assert after[field] == before[field]
+                told += 1
+        assert after["key"] is None or set(after["key"]) == {"length"}
+    assert told > 20
+    # Topic names that are learnt late: these bodies are hidden at the end of the run, with the knowledge up to then.
+    made = [rows(export(INTERNAL, tmp_path / name, "--records", *more), "exchanges")
+            for name, more in (("shown", ()), ("hidden", ("--no-payload",)))]  # fmt: skip
+    counts = []
+    for table in made:
+        bodies = [json.loads(row[side]) for row in table for side in ("request_body", "response_body") if row[side]]
+        found = [record for record in records(bodies) if "type" in (record.get("_key") or ())]
+        counts.append([record["_key"] for record in found])
+    assert counts[0] == counts[1] != []
+
+
+def test_live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    options = ("live", "-i", "eth0", "-q", "--duration", "0.05", "--format", "json", "-o", tmp_path / "lines")
+    for hiding, left in (([], True), (["--no-payload"], False), (["--hash-payload"], False)):
+        monkeypatch.setattr("kafkasniff.capture.live.live.open_live", Wire().open)
+        folder = tmp_path / "-".join(("out", *hiding))
+        assert kafkasniff(*options, "--export", folder, "--records", *hiding).code == Exit.OK
+        # Values are one letter, 20 or more times.
+        for output in ((tmp_path / "lines").read_bytes(), content(folder)):
+            assert (b"a" * 20 in output, b"key-1" in output) == (left, left)
+            assert b"orders" in output
+        made = [one for one in tmp_path.rglob("*") if one.is_file()]
+        assert {stat.S_IMODE(one.stat().st_mode) for one in made} == {0o600}
+
+
+def test_schema_ids_are_hidden_with_their_data() -> None:
+    assert '"schema_id"' in decode(SCHEMAS, "--format", "json").text
+    assert '"schema_id"' not in decode(SCHEMAS, "--format", "json", "--no-payload").text
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def produced(value: bytes, *, version: int = 9) -> bytes:
+    batch = batch_of([Record(0, 0, b"the key of the record", value, (("h", b"a header's value"),))])
+    data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}]
+    return request_bytes(0, version, 1, acks=1, timeout_ms=1500, topic_data=data)[4:]
+
+
+def told(data: bytes) -> Message:
+    found = decode_request(data, 0, len(data))
+    return Message(
+        "request", len(data), api_key=found.api_key, api=found.api, api_version=found.api_version, body=found.body,
+        raw=found.raw, problems=found.problems,
+    )  # fmt: skip
+
+
+VALUE = b"the value of the record"
+
+
+def test_the_message_that_is_given_is_not_changed() -> None:
+    message = told(produced(VALUE))
+    before = repr(message)
+    hidden = Payload("dropped").hide(message)
+    assert repr(message) == before
+    (record,) = records(hidden.body)
+    assert record["value"] == {"length": len(VALUE)}
+    assert Payload("dropped").hide(hidden) == hidden
+    assert SHOWN.hide(message) is message
+
+
+@pytest.mark.parametrize("form", [Payload("dropped"), SALT], ids=lambda form: form.form)
+def test_messages_that_are_damaged(form: Payload) -> None:
+    """At each byte: what could not be read is not shown, nor what was read in the wrong places."""
+    data = produced(VALUE)
+    first = 8 + 2 + len("crafted")
+    unreadable = 0
+    for place in range(first, len(data)):
+        for mask in (0x01, 0xFF):
+            message = told(data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :])
+            unreadable += message.raw is not None
+            hidden = repr(form.hide(message)).encode()
+            for secret in (b"value of the", b"key of the", b"a header's"):
+                assert secret not in hidden, (place, mask)
+        cut = told(data[:place])
+        assert b"of the" not in repr(form.hide(cut)).encode()
+    assert unreadable > 10
+
+
+def test_a_version_that_is_not_known() -> None:
+    message = told(produced(VALUE)[:2] + b"\0\x63" + produced(VALUE)[4:])
+    assert message.raw is not None
+    assert Payload("dropped").hide(message).raw is None
+    assert Payload("dropped").hide(message).raw_redacted == len(message.raw)
+
+
+def test_replacements_of_payload() -> None:
+    assert Payload("dropped").stand_in(b"abc") == {"length": 3}
+    hashed = SALT.stand_in(b"abc")
+    assert hashed["length"] == 3
+    assert hashed == SALT.stand_in(b"abc") != SALT.stand_in(b"abd")
+    assert hashed["hash"] != Payload.hashed(b"another salt").stand_in(b"abc")["hash"]
+    assert stand_in_text({"length": 3}) == "3 bytes"
+    assert stand_in_text(hashed) == f"hash {hashed['hash']} (3 bytes)"
+    assert stand_in_text({"hash": 1}) is None
+
+
+# -- salts -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_salt_travels_and_is_never_written(tmp_path: Path, salt: Path) -> None:
+    options = ExportOptions(payload=SALT)
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert options.public != options
+    assert options.public.payload.salt == b""
+    assert options.public.payload.salt_id == SALT.salt_id != Payload.hashed(b"another salt").salt_id
+    folder = export(CODECS, tmp_path / "out", "--hash-payload", "--hash-salt", salt)
+    written = b"".join(one.read_bytes() for one in folder.rglob("*") if one.is_file())
+    assert not any(form in written for form in forms(salt.read_bytes()))
+    assert b'"form": "hashed"' in (folder / "manifest.json").read_bytes()
+
+
+def test_a_folder_has_one_salt(tmp_path: Path, salt: Path) -> None:
+    folder = export(CODECS, tmp_path / "out", "--hash-payload", "--hash-salt", salt)
+    export(OLD, folder, "--hash-payload", "--hash-salt", salt)
+    other = kafkasniff("export", SCHEMAS, "--output", folder, "--hash-payload")
+    assert other.code == Exit.USAGE
+    assert "another salt" in other.err
+    assert kafkasniff("export", SCHEMAS, "--output", folder, "--no-payload").code == Exit.USAGE
+
+
+def test_invalid_options(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"123")
+    for options, told_of in (
+        (["--no-payload", "--hash-payload"], "exclude each other"),
+        (["--hash-salt", tmp_path / "short"], "--hash-payload"),
+        (["--hash-payload", "--hash-salt", tmp_path / "short"], "16 bytes"),
+        (["--hash-payload", "--hash-salt", tmp_path / "none"], "cannot read"),
+    ):
+        result = kafkasniff("decode", *options, CODECS)
+        assert result.code == Exit.USAGE
+        assert told_of in result.err
+
+
+def test_sizes_of_records_that_are_not_there_are_not_measured(tmp_path: Path) -> None:
+    folder = export(CODECS, tmp_path / "out", "--no-payload")
+    result = kafkasniff("analyze", "record-sizes", folder)
+    assert result.code == Exit.USAGE
+    assert "--no-payload" in result.err
+    result = kafkasniff("analyze", "batching", folder)
+    assert result.code == Exit.OK
+    assert "the export has no keys and values" in result.err
+    assert pq.read_table(next(folder.glob("records/*/*.parquet"))).column("key").null_count > 0
+
+
+def tagged_produce() -> bytes:
+    """A Produce request v9 with tagged fields that no definition has, in a topic and at its end; without its length."""
+    topic = b"\x02t" + b"\x01" + b"\x01\x09\x06secret"
+    return (
+        b"\x00\x00\x00\x09\x00\x00\x00\x01\xff\xff\x00"
+        + b"\x00\xff\xff\x00\x00\x00\x05\x02"
+        + topic
+        + b"\x01\x81\x01\x06hidden"
+    )
+
+
+@pytest.mark.parametrize("payload", [Payload("dropped"), SALT], ids=["dropped", "hashed"])
+def test_tagged_fields_without_a_definition_may_be_payload_of_a_newer_release(payload: Payload) -> None:
+    message = decode_request_of(tagged_produce())
+    assert b64encode(b"secret").decode() in str(message.body)
+    body = payload.hide(message).body
+    assert body is not None
+    assert body["topic_data"][0]["_unknown_tags"] == [{"tag": 9, **payload.stand_in(b"secret")}]
+    assert body["_unknown_tags"] == [{"tag": 129, **payload.stand_in(b"hidden")}]
+
+
+def test_tagged_fields_of_messages_without_payload_stay() -> None:
+    metadata = b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00" + b"\x01\x00\x00\x00" + b"\x01\x05\x03new"
+    message = decode_request_of(metadata)
+    assert Payload("dropped").hide(message) == message
+    assert message.body is not None
+    assert message.body["_unknown_tags"] == [{"tag": 5, "base64": b64encode(b"new").decode()}]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_tagged_fields_without_a_definition_are_blanked_on_the_wire(shown: bool) -> None:
+    data = tagged_produce()
+    blanker = Blanker(secrets=False, payload=shown)
+    decoded = decode_request(data, 0, len(data), blanker.options)
+    blanked = blanker.message(data, 0, len(data), decoded, request=True, cut=False)
+    assert len(blanked) == len(data)
+    assert (b"secret" in blanked, b"hidden" in blanked) == (shown, shown)

@@ -1,0 +1,126 @@
+"""Work that other threads do ahead."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.capture.timeline.read_ahead import ReadAhead
+from kafkasniff.errors import UsageError
+from kafkasniff.runtime.threads import RESERVE, Threads
+from kafkasniff.tcp.packets import COLUMNS
+
+CAPTURES = Path(__file__).resolve().parents[2] / "captures"
+
+
+def test_results_do_not_depend_on_the_thread() -> None:
+    with Threads(2, "test") as threads:
+        tasks = [threads.begin(lambda thread, number=number: (number, thread)) for number in range(100)]  # type: ignore[misc]
+        found = [task.result() for task in tasks]
+    assert [number for number, _ in found] == list(range(100))
+    assert {thread for _, thread in found} <= {0, 1, 2}
+
+
+def test_the_first_to_ask_does_the_work() -> None:
+    with Threads(1, "test") as threads:
+        threads.hold(held=True)
+        task = threads.begin(lambda thread: thread)
+        assert task.result() == 0
+        assert task.result() == 0
+
+
+def test_abandoned_work() -> None:
+    done: list[int] = []
+    with Threads(1, "test") as threads:
+        threads.hold(held=True)
+        # The thread may have taken the first one, and waits at the gate.
+        tasks = [threads.begin(done.append) for _ in range(3)]
+        assert tasks[1].leave()
+        assert tasks[1].leave()
+        assert not tasks[1].is_done
+        threads.hold(held=False)
+        tasks[0].result()
+        tasks[2].result()
+        assert not tasks[2].leave()
+    assert len(done) == 2
+
+
+def test_help_instead_of_waiting() -> None:
+    go = threading.Event()
+    with Threads(1, "test") as threads:
+        begun = threading.Event()
+        first = threads.begin(lambda _: begun.set() or go.wait(20))
+        assert begun.wait(20)
+        tasks = [threads.begin(lambda thread: thread) for _ in range(RESERVE + 3)]
+        assert [threads.help() for _ in range(4)] == [True] * 3 + [False]
+        assert not first.is_done
+        go.set()
+        assert [task.result() for task in tasks[:3]] == [0] * 3
+        threads.hold(held=True)
+        assert not threads.help()
+
+
+def test_work_that_fails() -> None:
+    def fails(_: int) -> None:
+        raise UsageError("no")
+
+    with Threads(1, "test") as threads:
+        for _ in range(20):
+            task = threads.begin(fails)
+            with pytest.raises(UsageError, match="no"):
+                task.result()
+
+
+def test_work_that_nobody_asks_for_is_not_done() -> None:
+    begun: list[int] = []
+    with Threads(1, "test") as threads:
+        threads.hold(held=True)
+        for _ in range(5):
+            threads.begin(begun.append)
+        names = {thread.name for thread in threading.enumerate()}
+        assert "test-1" in names
+    # The one that waited for the gate may have been begun.
+    assert len(begun) <= 1
+    assert "test-1" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("chunk_size", [1000, 1 << 20])
+def test_captures_read_ahead(chunk_size: int) -> None:
+    paths = sorted(CAPTURES.glob("*.pcap"))[:3]
+    with open_captures(paths, chunk_size=chunk_size) as source:
+        expected = list(source)
+    with open_captures(paths, chunk_size=chunk_size) as source, Threads(1, "test") as threads:
+        ahead = ReadAhead(source, threads)
+        found = []
+        read = 0
+        for batch in ahead:
+            assert ahead.bytes_read >= read
+            read = ahead.bytes_read
+            found.append(batch)
+        assert read == ahead.bytes_total
+        assert not ahead.broken
+    assert len(found) == len(expected) > 1
+    for one, other in zip(found, expected, strict=True):
+        assert one.packets == other.packets
+        for name in COLUMNS:
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_a_reader_that_stops(tmp_path: Path) -> None:
+    """What was read ahead does not count as read."""
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(max(CAPTURES.glob("*.pcap"), key=lambda one: one.stat().st_size).read_bytes()[:-3])
+    with open_captures([path], chunk_size=10_000) as source, Threads(1, "test") as threads:
+        ahead = ReadAhead(source, threads)
+        for _ in ahead:
+            break
+        assert not ahead.broken
+        assert ahead.bytes_read < path.stat().st_size
+    with open_captures([path], chunk_size=10_000) as source, Threads(1, "test") as threads:
+        ahead = ReadAhead(source, threads)
+        assert len(list(ahead)) > 2
+        assert ahead.broken

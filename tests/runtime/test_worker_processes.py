@@ -1,0 +1,167 @@
+"""Worker processes: what they say is heard, what they raise is raised, and none is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafkasniff.errors import CaptureError, KafkasniffError, OutOfMemoryError, OutputError
+from kafkasniff.runtime.worker_processes import Background, Workers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def echo(task: str, end: Any) -> None:
+    while True:
+        end.send((task, os.getpid(), end.recv()))
+
+
+def fail(task: Exception, end: Any) -> None:
+    raise task
+
+
+def leave(task: int, end: Any) -> None:
+    os._exit(task)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_workers_answer_and_end_with_the_block() -> None:
+    with Workers(echo, ["a", "b"]) as workers:
+        assert len(workers) == 2
+        found: dict[int, Any] = {}
+        for worker in (0, 1):
+            workers.send(worker, worker * 10)
+        while len(found) < 2:
+            found.update(workers.messages(without=found))
+    assert {worker: (task, said) for worker, (task, _, said) in found.items()} == {0: ("a", 0), 1: ("b", 10)}
+    assert not any(alive(pid) for _, pid, _ in found.values())
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(CaptureError("no capture"), "no capture"), (ValueError("x"), "a worker process failed: Value")]
+)
+def test_exceptions_of_a_worker(error: Exception, told: str) -> None:
+    with Workers(fail, [error]) as workers, pytest.raises(KafkasniffError, match=told):
+        list(workers.messages(60))
+
+
+def test_a_worker_that_dies_silently() -> None:
+    with Workers(leave, [7]) as workers, pytest.raises(KafkasniffError, match="ended with code 7"):
+        list(workers.messages(120))
+
+
+# -- calls in the background
+
+
+def doubled(number: int) -> tuple[int, int]:
+    return 2 * number, os.getpid()
+
+
+def failing(kind: str) -> None:
+    if kind == "ours":
+        raise OutputError("no")
+    if kind == "disk":
+        raise OSError(28, "No space left on device")
+    if kind == "memory":
+        np.empty(1 << 62, np.uint8)
+    if kind == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise ValueError("a bug")
+
+
+def signalled(_: None) -> str:
+    """What goes to all processes of a terminal does not end this one."""
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGHUP)
+    return "alive"
+
+
+def sleeping(path: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def test_a_result() -> None:
+    call = Background(doubled, 21)
+    number, pid = call.result()
+    assert number == 42
+    assert pid != os.getpid()
+    assert not alive(pid)
+
+
+def test_signals_are_for_others() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    call = Background(signalled, None)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+    assert call.result() == "alive"
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "told"),
+    [
+        ("ours", OutputError, "^no$"),
+        ("disk", OSError, "No space left on device"),
+        ("bug", KafkasniffError, "ValueError: a bug"),
+        ("killed", OutOfMemoryError, "was killed"),
+        ("memory", OutOfMemoryError, "ran out of memory"),
+    ],
+)
+def test_failures(kind: str, error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        Background(failing, kind).result()
+
+
+def wait_for(path: Path) -> int:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+def test_nobody_waits_any_more(tmp_path: Path) -> None:
+    call = Background(sleeping, str(tmp_path / "pid"))
+    pid = wait_for(tmp_path / "pid")
+    assert not call.done
+    call.close()
+    assert not alive(pid)
+
+
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    code = """
+        import sys, time
+        from kafkasniff.runtime.worker_processes import Background
+        from tests.runtime.test_worker_processes import sleeping
+
+        Background(sleeping, sys.argv[1])
+        time.sleep(60)
+    """
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "pid")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        pid = wait_for(tmp_path / "pid")
+    finally:
+        parent.kill()
+        parent.wait()
+    deadline = time.monotonic() + 30
+    while alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

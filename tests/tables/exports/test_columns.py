@@ -1,0 +1,261 @@
+"""Exchanges and records that the kernel reads as columns: the same rows as one by one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from benchmarks import small_messages
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.roles import exchange_kind
+from kafkasniff.filters.expression import parse_filter
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.native import kernel
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.stager import Stager
+from tests.choice import DEEP
+from tests.conftest import shipped_captures
+from tests.craft import kafka_bytes as kafka
+from tests.craft.conversation import Conversation, interleaved
+from tests.craft.write import write_pcap
+from tests.kafka.encode import Encoder, Plan
+from tests.tables.exports.exported import rows, run
+
+pytestmark = pytest.mark.skipif(kernel() is None, reason="there is no kernel")
+
+START_NS = 1_781_000_000_000_000_000
+PART_ROWS = 300
+EVERYTHING = ExportOptions(show_secrets=True)
+OPTIONS = [
+    EVERYTHING,
+    ExportOptions(),
+    ExportOptions(bodies=False),
+    ExportOptions(tables=("exchanges",)),
+    ExportOptions(tables=("records", "problems")),
+]
+BODIES = 24 if DEEP else 4
+
+
+@pytest.fixture
+def columns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Number of exchanges in each batch of columns, with the minimum lowered because parts of captures are small."""
+    monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", PART_ROWS)
+    found: list[int] = []
+    take = Stager.take_columns
+
+    def taken(self: Stager, pairs: PairColumns, captures: tuple[str, ...]) -> None:
+        found.append(len(pairs.asked))
+        take(self, pairs, captures)
+
+    monkeypatch.setattr(Stager, "take_columns", taken)
+    return found
+
+
+def check(capture: Path, folder: Path, options: ExportOptions, expression: str | None = None) -> int:
+    """Export with and without columns; returns the number of exchanges."""
+    folder.mkdir(exist_ok=True)
+    predicate = None if expression is None else parse_filter(expression)
+    first = run([capture], folder / "columns", options, predicate=predicate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Inspector, "_uses_kernel", False)
+        second = run([capture], folder / "rows", options, predicate=predicate)
+    for table in options.tables:
+        assert rows(folder / "columns", table) == rows(folder / "rows", table), table
+    assert first.summary == second.summary
+    return first.summary.requests
+
+
+def talk(number: int) -> Conversation:
+    """A connection that is in step after its first exchanges."""
+    made = Conversation(("10.9.0.5", 40_000 + number), start_ns=START_NS + number)
+    made.handshake()
+    for correlation_id in range(3):
+        batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
+        request = kafka.produce_request(correlation_id, "orders", batch)
+        made.exchange(request, kafka.produce_response(correlation_id, "orders", correlation_id))
+    return made
+
+
+def framed(data: bytes) -> bytes:
+    return kafka.int32(len(data)) + data
+
+
+def any_exchange(key: int, version: int, correlation_id: int, rng: random.Random) -> tuple[bytes, bytes]:
+    """A request and its response with random bodies."""
+    found = []
+    for plan in (request_plan(key, version), response_plan(key, version)):
+        assert plan.schema is not None
+        nulls, count = rng.choice([None, False]), rng.choice([None, None, 1, 2])
+        found.append(Encoder(Plan(rng, nulls=nulls, unknown_tags=False, count=count)).body(plan.schema.root)[0])
+    header = kafka.int16(key) + kafka.int16(version) + kafka.int32(correlation_id) + kafka.int16(2) + b"me"
+    tags = b"\0" if request_plan(key, version).header > 1 else b""
+    answer = b"\0" if response_plan(key, version).header > 0 else b""
+    return framed(header + tags + found[0]), framed(kafka.int32(correlation_id) + answer + found[1])
+
+
+def of_every_kind(path: Path) -> Path:
+    """Exchanges of every version of every API that the kernel supports, spread over a few connections."""
+    rng = random.Random(7)
+    talks = [talk(number) for number in range(5)]
+    kinds = [(key, version) for key in api_keys() if (found := api(key)) is not None for version in found.versions]
+    taken = [kind for kind in kinds if exchange_kind(*kind, show_secrets=True) is not None]
+    assert len(taken) > 150
+    for one in talks:
+        chosen = taken * BODIES
+        rng.shuffle(chosen)
+        for number, (key, version) in enumerate(chosen, 3):
+            if rng.random() < 0.3:
+                # The next request is sent before this one is answered.
+                first = any_exchange(key, version, 2 * number, rng)
+                second = any_exchange(0, 3, 2 * number + 1, rng)
+                for side, which in (("client", 0), ("broker", 1)):
+                    one.send(side, first[which] + second[which])  # type: ignore[arg-type]
+            else:
+                one.exchange(*any_exchange(key, version, 2 * number, rng))
+    return write_pcap(path, interleaved(talks), nanoseconds=True)
+
+
+def test_every_kind_that_the_kernel_supports(tmp_path: Path, columns: list[int]) -> None:
+    capture = of_every_kind(tmp_path / "kinds.pcap")
+    count = check(capture, tmp_path, EVERYTHING)
+    assert sum(columns) > 0.3 * count
+
+
+def records_of_all_sorts(path: Path) -> Path:
+    """Produce and Fetch: valid batches, and batches that only Python reads."""
+    rng = random.Random(3)
+    talks = [talk(number) for number in range(4)]
+    plain = [kafka.record(delta, b"key-%d" % delta, b"value") for delta in range(3)]
+    for number in range(3, 250):
+        one = rng.choice(talks)
+        batch = kafka.record_batch(plain[: rng.randrange(1, 4)], base_offset=number)
+        sort = rng.randrange(10)
+        if sort == 0:
+            batch = batch[:-1] + bytes([batch[-1] ^ 1])  # wrong CRC
+        elif sort == 1:
+            batch += kafka.record_batch(plain[:1], base_offset=number + 10)
+        elif sort == 2:
+            batch = b""
+        topic = "__consumer_offsets" if sort == 3 else rng.choice(["orders", "payments"])
+        error = 6 if sort == 4 else 0
+        one.exchange(
+            kafka.produce_request(number, topic, batch), kafka.produce_response(number, topic, number, error=error)
+        )
+        one.exchange(
+            kafka.fetch_request(1000 + number, topic, number),
+            kafka.fetch_response(1000 + number, topic, batch, number + 4),
+        )
+    return write_pcap(path, interleaved(talks), nanoseconds=True)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
+def test_records_of_all_sorts(options: ExportOptions, tmp_path: Path, columns: list[int]) -> None:
+    capture = records_of_all_sorts(tmp_path / "records.pcap")
+    count = check(capture, tmp_path, options)
+    assert sum(columns) > 0.3 * count
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
+def test_small_messages(options: ExportOptions, tmp_path: Path, columns: list[int]) -> None:
+    capture = tmp_path / "small.pcap"
+    small_messages.write(capture, connections=30, wanted=5_000)
+    count = check(capture, tmp_path, options)
+    assert sum(columns) > 0.5 * count
+
+
+@pytest.mark.usefixtures("columns")
+@pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else 5], ids=lambda path: path.name)
+def test_shipped_captures(capture: Path, tmp_path: Path) -> None:
+    check(capture, tmp_path, ExportOptions())
+
+
+EXPRESSIONS = (
+    *('api == "Produce"', "size > 130", "latency_ms > 0.2", "error", 'error == "NONE"', 'topic == "orders"'),
+    *('topic != "orders"', "connection == 2", 'client_id == "me"', "client_port > 40002", 'not api == "Fetch"'),
+    *('group_id =~ "." or latency_ms < 0.4', "record_count > 1", 'time < "+50ms"', "exchange in (7, 8, 30)"),
+    *('api == "Fetch" and (error_count > 0 or partition == 0)', "has problems or size < 60", "acks == 'all'"),
+)
+
+
+@pytest.mark.parametrize("headers", [False, True])
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_filters(expression: str, headers: bool, tmp_path: Path, columns: list[int]) -> None:
+    options = ExportOptions(headers=headers, bodies=not headers, filters=(("filters", expression),))
+    captures = [records_of_all_sorts(tmp_path / "records.pcap"), often_open(tmp_path / "open.pcap")]
+    small_messages.write(tmp_path / "small.pcap", connections=10, wanted=600)
+    count = 0
+    for capture in (*captures, tmp_path / "small.pcap"):
+        count += check(capture, tmp_path / capture.stem, options, expression)
+    # Problems, and numbers of exchanges where all are emitted one by one, are known to Python only.
+    if "problems" not in expression and "exchange " not in expression:
+        assert sum(columns) > 0.15 * count
+
+
+@pytest.mark.usefixtures("columns")
+@pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else 7], ids=lambda path: path.name)
+def test_filters_of_shipped_captures(capture: Path, tmp_path: Path) -> None:
+    chosen = EXPRESSIONS if DEEP else random.Random(capture.name).sample(EXPRESSIONS, 3)
+    for number, expression in enumerate(chosen):
+        options = ExportOptions(filters=(("filters", expression),))
+        check(capture, tmp_path / str(number), options, expression)
+
+
+def often_open(path: Path) -> Path:
+    """Requests that stay open while other connections continue, until each connection ends in another way."""
+    rng = random.Random(11)
+    talks = [talk(number) for number in range(8)]
+    batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
+    for number in range(3, 40):
+        for one in talks:
+            two = [kafka.produce_request(2 * number + one_of, "orders", batch) for one_of in range(rng.choice([1, 2]))]
+            one.send("client", b"".join(two))
+        for one in rng.sample(talks, len(talks)):
+            waits = [packet for packet in one.packets if packet.payload][-1]
+            count = 1 + (len(waits.payload) > len(kafka.produce_request(0, "orders", batch)))
+            answers = [kafka.produce_response(2 * number + one_of, "orders", number) for one_of in range(count)]
+            one.send("broker", b"".join(answers), 7 if rng.random() < 0.1 else 1448)
+    for one in talks:
+        one.send("client", kafka.produce_request(99, "orders", batch))
+    talks[0].send("broker", kafka.produce_response(98, "orders", 5))  # a response without a request
+    talks[1].close()
+    talks[2].send("broker", kafka.produce_response(99, "orders", 5)[:-1] + b"\x7f")
+    talks[3].send("broker", kafka.produce_response(99, "orders", 5))
+    return write_pcap(path, interleaved(talks), nanoseconds=True)
+
+
+@pytest.mark.parametrize("options", [EVERYTHING, ExportOptions(tables=("exchanges", "connections"), headers=True)])
+def test_exchanges_across_many_parts_are_columns(
+    options: ExportOptions, tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 4)
+    monkeypatch.setattr("kafkasniff.tables.exports.shard.HEADERS_AT_ONCE", 1)
+    count = check(often_open(tmp_path / "open.pcap"), tmp_path, options)
+    assert sum(columns) > 0.75 * count
+
+
+def test_a_few_open_requests_are_columns(tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 4)
+    monkeypatch.setattr("kafkasniff.engine.in_step.MAX_BEGUN_BYTES", 200)
+    capture = often_open(tmp_path / "open.pcap")
+    count = check(capture, tmp_path / "few", EVERYTHING)
+    few = sum(columns)
+    columns.clear()
+    monkeypatch.setattr("kafkasniff.engine.in_step.MAX_BEGUN", 20)
+    check(capture, tmp_path / "none", EVERYTHING)
+    assert sum(columns) < few < 0.75 * count
+
+
+def test_exchanges_that_do_not_fit_are_read_one_by_one(
+    tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exchanges with more text or partitions than there is room for, and calls that end early."""
+    for name, size in (("MAX_ROWS", 7), ("MAX_TEXT", 900), ("MAX_INSIDE", 9)):
+        monkeypatch.setattr(f"kafkasniff.native.exchanges.{name}", size)
+    capture = of_every_kind(tmp_path / "kinds.pcap")
+    check(capture, tmp_path, EVERYTHING)
+    assert sum(columns) > 0
+    assert max(columns) <= 7

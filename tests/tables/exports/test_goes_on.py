@@ -1,0 +1,230 @@
+"""Resumed runs: with any cuts, number of runs and number of processes, the rows are those of one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.capture.timeline.source import CaptureSource
+from kafkasniff.enrich import Catalog
+from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.errors import UsageError
+from kafkasniff.tables.checkpoint import dump
+from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.exports import shard
+from kafkasniff.tables.exports.beginning import new_state
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows.sessions import Sessions
+from tests.choice import DEEP, in_turn
+from tests.craft.samples import mixed
+from tests.craft.write import pcap_bytes
+from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables
+
+SOME = (
+    "java-codecs.pcap",
+    "java-sasl.pcap",
+    "kraft-three-brokers.pcap",
+    "librdkafka-snaplen-128.pcap",
+    "old-raw-sasl.pcap",
+    "zookeeper-3.9-cluster.pcap",
+)
+
+
+@pytest.mark.parametrize(("name", "places"), in_turn(SOME, [(0.5,), (0.21, 0.4, 0.77)], 2))
+def test_several_runs_equal_one(name: str, places: tuple[float, ...], tmp_path: Path) -> None:
+    """At a cut, connections are open, requests have no response, and frames are incomplete."""
+    parts = cut(CAPTURES / name, places, tmp_path)
+    run(parts, tmp_path / "one")
+    for count in range(1, len(parts) + 1):
+        result = run(parts[:count], tmp_path / "many")
+        assert result.new == 1
+        assert files(tmp_path / "many") == named_files(tmp_path / "many")
+    many, one = tables(tmp_path / "many"), tables(tmp_path / "one")
+    if name == "java-sasl.pcap":
+        # What a client reports after exchanges of an earlier run does not change their rows.
+        later = {row["connection_id"]: row["software_name"] for row in many["connections"]}
+        for row in many["exchanges"]:
+            assert row["software_name"] in {None, later[row["connection_id"]]}
+        for row in (*many["exchanges"], *one["exchanges"]):
+            row["software_name"] = row["software_version"] = None
+        many, one = ({name: sorted(found, key=repr) for name, found in every.items()} for every in (many, one))
+    assert many == one
+    assert manifest(tmp_path / "many")["captures"] == manifest(tmp_path / "one")["captures"]
+
+
+def test_cut_at_many_packets(tmp_path: Path) -> None:
+    capture = tmp_path / "mixed.pcap"
+    packets = mixed()
+    capture.write_bytes(pcap_bytes(packets, nanoseconds=True))
+    for number in range(1, len(packets), 1 if DEEP else 53):
+        parts = cut(capture, ((number + 0.5) / len(packets),), tmp_path / str(number))
+        run(parts, tmp_path / str(number) / "one")
+        for part in parts:
+            run([part], tmp_path / str(number) / "two")
+        assert tables(tmp_path / str(number) / "two") == tables(tmp_path / str(number) / "one")
+
+
+def test_unfinished_rows_are_marked(tmp_path: Path) -> None:
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    opened = [
+        entry
+        for table in manifest(tmp_path / "out")["tables"].values()
+        for entry in table["files"]
+        if entry.get("open")
+    ]
+    assert opened
+    assert all("-open-" in entry["path"] for entry in opened)
+    before = {entry["path"] for entry in opened}
+    run(parts, tmp_path / "out")
+    assert not before & files(tmp_path / "out")
+
+
+def test_a_repeated_run_does_nothing(tmp_path: Path) -> None:
+    capture = CAPTURES / "java-codecs.pcap"
+    assert run([capture], tmp_path / "out").new == 1
+    before = {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in files(tmp_path / "out")}
+    moved = tmp_path / "moved.pcap"
+    moved.write_bytes(capture.read_bytes())
+    for again in ([capture], [moved], [capture, moved]):
+        result = run(again, tmp_path / "out")
+        assert (result.new, result.rows) == (0, {})
+    assert before == {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in files(tmp_path / "out")}
+
+
+def test_a_capture_given_twice_is_read_once(tmp_path: Path) -> None:
+    capture = CAPTURES / "java-codecs.pcap"
+    run([capture], tmp_path / "once")
+    run([capture, capture], tmp_path / "twice")
+    assert tables(tmp_path / "twice") == tables(tmp_path / "once")
+
+
+def test_a_capture_that_has_grown_is_refused(tmp_path: Path) -> None:
+    whole = (CAPTURES / "java-codecs.pcap").read_bytes()
+    growing = tmp_path / "growing.pcap"
+    for size in (len(whole) // 2, 200):
+        growing.write_bytes(whole[:size])
+        run([growing], tmp_path / str(size))
+        before = files(tmp_path / str(size))
+        growing.write_bytes(whole)
+        with pytest.raises(UsageError, match="when it was shorter"):
+            run([growing], tmp_path / str(size))
+        assert files(tmp_path / str(size)) == before
+
+
+def test_other_options_are_refused(tmp_path: Path) -> None:
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    for options in (ExportOptions(bodies=False), ExportOptions(tables=("exchanges",)), ExportOptions(ports=(9092,))):
+        with pytest.raises(UsageError, match="other options"):
+            run(parts, tmp_path / "out", options)
+
+
+def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
+    _, rest = state.read_bytes().split(b"\n", 1)
+    state.write_bytes(b"kafkasniff-state 1 0123456789abcdef 0.0.1\n" + rest)
+    before = files(tmp_path / "out")
+    with pytest.raises(UsageError, match=r"written by kafkasniff 0\.0\.1"):
+        run(parts, tmp_path / "out")
+    assert files(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("beginning", [b"kafkasniff state 0.1.0\n", b"kafkasniff-state 1 0123456789abcdef 0.1.0\n"])
+def test_a_fresh_start_next_to_existing_rows(tmp_path: Path, beginning: bytes) -> None:
+    """With any state, open rows stay, and new captures are exported as if they were the first."""
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    run(parts[1:], tmp_path / "second")
+    before, second = tables(tmp_path / "out"), tables(tmp_path / "second")
+    state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
+    state.write_bytes(beginning + b"\x80\x04N.")
+    with pytest.raises(UsageError, match="start afresh with --discard-state"):
+        run(parts, tmp_path / "out")
+    run(parts, tmp_path / "out", discard_state=True)
+    after = tables(tmp_path / "out")
+    for table, rows in after.items():
+        assert len(rows) == len(before[table]) + len(second[table]), table
+    # From there on as usual.
+    assert not run(parts, tmp_path / "out").new
+    assert tables(tmp_path / "out") == after
+
+
+def test_a_state_does_not_decide_whether_secrets_are_shown(tmp_path: Path) -> None:
+    """Otherwise, anyone who can write the folder's state could put passwords into the tables of the next run."""
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts[:1], tmp_path / "out")
+    state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
+    shown = new_state(ExportOptions(show_secrets=True), Catalog(), sessions=False)
+    state.write_bytes(dump(Carried([dump(shown)], Sessions(), Tellings())))
+    before = files(tmp_path / "out")
+    for jobs in (1, 2):
+        with pytest.raises(UsageError, match="has other options than its export"):
+            run(parts, tmp_path / "out", jobs=jobs)
+    assert files(tmp_path / "out") == before
+
+
+def test_several_processes_equal_one(tmp_path: Path) -> None:
+    """Each run divides connections among any number of processes."""
+    parts = cut(CAPTURES / "zookeeper-3.9-cluster.pcap", (0.5,), tmp_path)
+    run(parts, tmp_path / "one")
+    one = tables(tmp_path / "one")
+    for jobs in ((2, 2), (3, 1), (1, 3), (2, 3)) if DEEP else ((2, 3),):
+        folder = tmp_path / f"many-{jobs}"
+        for part, count in zip(parts, jobs, strict=True):
+            run([part], folder, jobs=count)
+        assert tables(folder) == one, f"processes of each run: {jobs}"
+
+
+class Killed(BaseException):
+    """Stands in for SIGKILL: the run may not rely on any cleanup."""
+
+
+@pytest.mark.parametrize("batches", [1, 3, 5, 7] if DEEP else [1, 5])
+def test_an_interrupted_run_resumes_at_its_checkpoint(
+    batches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = cut(CAPTURES / "kraft-three-brokers.pcap", (0.25, 0.5, 0.75), tmp_path)
+    keylog = tmp_path / "keys.log"
+    keylog.write_bytes(b"a line that is told once\n")
+    run(parts, tmp_path / "one", keylog=str(keylog))
+    fed = 0
+    feed = shard._Run._feed
+
+    def interrupted(self: shard._Run, batch: object) -> None:
+        nonlocal fed
+        fed += 1
+        if fed > batches:
+            raise Killed
+        feed(self, batch)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shard._Run, "_feed", interrupted)
+        with pytest.raises(Killed):
+            run(parts, tmp_path / "out", checkpoint_seconds=0.0, keylog=str(keylog))
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    read: list[str] = []
+    placed = shard._Run._names
+
+    def noted(self: shard._Run, source: CaptureSource, left: list[int]) -> list[str]:
+        read.extend(source.captures)
+        return placed(self, source, left)
+
+    monkeypatch.setattr(shard._Run, "_names", noted)
+    result = run(parts, tmp_path / "out", keylog=str(keylog))
+    assert result.resumed == (len(read) < len(parts))
+    if batches > 1:
+        assert len(read) < len(parts)
+    assert tables(tmp_path / "out") == tables(tmp_path / "one")
+    assert files(tmp_path / "out") == named_files(tmp_path / "out")
+
+
+def test_overlapping_captures_are_one_timeline(tmp_path: Path) -> None:
+    """Captures of two clusters at the same time: a run cannot stop between them."""
+    names = [CAPTURES / name for name in ("kraft-three-brokers.pcap", "kraft-two-brokers.pcap")]
+    run(names, tmp_path / "one")
+    run(names, tmp_path / "checked", checkpoint_seconds=0.0)
+    assert tables(tmp_path / "one") == tables(tmp_path / "checked")

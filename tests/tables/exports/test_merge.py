@@ -1,0 +1,98 @@
+"""Merge staged batches in order: any rows, batches and window sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkasniff.tables.exports import merge
+from kafkasniff.tables.rows.staged import SORT_KEYS, STAGED
+
+SMALL = st.none() | st.integers(-2, 3)
+ROWS = {
+    "exchanges": st.fixed_dictionaries(
+        {
+            "api": st.none() | st.sampled_from(["Fetch", "Produce", "ApiVersions"]),
+            "time_ns": SMALL,
+            "connection_id": st.integers(-2, 2),
+            "exchange_id": st.integers(0, 3),
+            "client_id": st.text("xyz", max_size=2),
+        }
+    ),
+    "records": st.fixed_dictionaries(
+        {
+            "api": st.sampled_from(["Fetch", "Produce"]),
+            "_time_ns": SMALL,
+            "connection_id": st.integers(-2, 2),
+            "exchange_id": st.integers(0, 3),
+            "_position": st.integers(0, 5),
+            "topic": st.none() | st.sampled_from(["a", "b"]),
+        }
+    ),
+    "connections": st.fixed_dictionaries({"time_ns": SMALL, "connection_id": st.integers(-9, 9)}),
+    "problems": st.fixed_dictionaries(
+        {
+            "time_ns": SMALL,
+            "connection_id": SMALL,
+            "exchange_id": SMALL,
+            "packet": SMALL,
+            "offset": SMALL,
+            "kind": st.sampled_from(["a", "b"]),
+            "detail": st.none() | st.text("xy", max_size=2),
+        }
+    ),
+}
+
+
+def key(row: dict[str, Any], table: str) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for name in SORT_KEYS[table]:
+        value = row.get(name)
+        found += [value is not None, value if value is not None else ("" if name in merge._TEXTS else 0)]
+    return tuple(found)
+
+
+# Wide tables have mostly nulls: a few examples with dozens of rows each.
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("table", STAGED)
+@given(data=st.data(), rows=st.integers(1, 9), size=st.sampled_from([1, 500, 1 << 20]))
+def test_any_rows_are_yielded_in_order(table: str, data: st.DataObject, rows: int, size: int) -> None:
+    parts = data.draw(st.lists(st.lists(ROWS[table], max_size=12), max_size=5))
+    batches = [merge.in_order(pa.RecordBatch.from_pylist(part, schema=STAGED[table]), table) for part in parts]
+    for part, batch in zip(parts, batches, strict=True):
+        assert [key(row, table) for row in batch.to_pylist()] == sorted(key(row, table) for row in part)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge, "WINDOW_ROWS", rows)
+        patch.setattr(merge, "WINDOW_BYTES", size)
+        windows = [window.to_pylist() for window in merge.merged(batches, table)]
+    found = [row for window in windows for row in window]
+    every = [row for part in parts for row in part]
+    assert [key(row, table) for row in found] == sorted(key(row, table) for row in every)
+    whole = [{**dict.fromkeys(STAGED[table].names), **row} for row in every]
+    assert sorted(map(repr, found)) == sorted(map(repr, whole))
+
+
+def test_equal_rows_keep_their_order() -> None:
+    row = {"api": "Fetch", "time_ns": 5, "connection_id": 1, "exchange_id": 1}
+    parts = [[{**row, "client_id": f"{part}{place}"} for place in range(3)] for part in range(3)]
+    batches = [pa.RecordBatch.from_pylist(part, schema=STAGED["exchanges"]) for part in parts]
+    found = [row["client_id"] for window in merge.merged(batches, "exchanges") for row in window.to_pylist()]
+    assert found == ["00", "01", "02", "10", "11", "12", "20", "21", "22"]
+
+
+def test_windows_are_bounded_for_any_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "WINDOW_ROWS", 100)
+    batches = []
+    for start in range(10):
+        rows = [
+            {"api": "Fetch", "time_ns": start + 10 * place, "connection_id": 1, "exchange_id": place}
+            for place in range(500)
+        ]
+        batches.append(pa.RecordBatch.from_pylist(rows, schema=STAGED["exchanges"]))
+    sizes = [len(window) for window in merge.merged(batches, "exchanges")]
+    assert sum(sizes) == 5_000
+    assert max(sizes) <= 200

@@ -1,0 +1,351 @@
+"""One run: all tables of the shipped captures, compared with a two-pass run and with the clients' logs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import stat
+import struct
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from pyarrow import parquet as pq
+
+from kafkasniff import __version__
+from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.library import learn
+from kafkasniff.model import Exchange
+from kafkasniff.sinks.jsonl import body_json
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows import SCHEMA_VERSION, TABLES, exchange_row
+from tests.cli.console import kafkasniff
+from tests.craft.samples import mixed
+from tests.craft.write import LINKS, link_bytes, pcap_bytes
+from tests.enrich import talks
+from tests.tables.exports.exported import (
+    CAPTURES,
+    LOGGED,
+    Rows,
+    files,
+    logged,
+    manifest,
+    named_files,
+    rows,
+    run,
+    tables,
+)
+
+SOME = (
+    "franz-go.pcap",
+    "java-group-share.pcap",
+    "java-sasl.pcap",
+    "kraft-three-brokers.pcap",
+    "librdkafka-snaplen-128.pcap",
+    "librdkafka-ipv6-ns.pcapng",
+    "old-message-formats.pcap",
+    "old-raw-sasl.pcap",
+)
+"""Ids and names, SASL, the metadata log, cut packets, IPv6, message sets."""
+
+
+def read_twice(capture: Path | str, records: Any) -> Rows:
+    """The rows of `exchanges` from a second pass that knows all names from the start."""
+    catalog = Catalog()
+    learn(catalog, lambda: open_captures([str(capture)]), {})
+    inspector = Inspector(records=records, connections=True)
+    enricher = Enricher(catalog)
+    events: list[Any] = []
+    with open_captures([str(capture)]) as source:
+        for batch in source:
+            events += enricher.feed(inspector.feed(batch))
+    events += enricher.feed(inspector.close())
+    found = [exchange_row(one, lambda m: body_json(m.body or {})) for one in events if isinstance(one, Exchange)]
+    return sorted(map(comparable, found), key=repr)
+
+
+def comparable(row: dict[str, Any]) -> dict[str, Any]:
+    """Without capture-dependent columns, and with topics unordered: exports list a session's topics first."""
+    kept = {name: value for name, value in row.items() if name not in {"_pending", "time"}}
+    # Known only if records are decoded, which a plain pass does not do.
+    partitions = [{**one, "uncompressed_bytes": None} for one in row["partitions"]]
+    return {**kept, "topics": sorted(row["topics"]), "partitions": partitions}
+
+
+def test_bytes_before_compression(tmp_path: Path) -> None:
+    """For any way of reading records: the size of the same records before the codecs."""
+    found = []
+    for number, options in enumerate((ExportOptions(), ExportOptions(records=True))):
+        run([CAPTURES / "librdkafka-codecs.pcap"], tmp_path / str(number), options)
+        found.append(
+            sorted(
+                (one["compression"], one["record_count"], one["bytes"], one["uncompressed_bytes"])
+                for row in rows(tmp_path / str(number), "exchanges")
+                if row["api"] == "Produce"
+                for one in row["partitions"]
+            )
+        )
+    columns, full = found
+    assert columns == full
+    assert {codec for codec, *_ in columns} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    for codec, _, size, before in columns:
+        assert before == size if codec == "none" else before != size
+    # The client sent the same records with each codec.
+    most = max(count for _, count, *_ in columns)
+    assert len({before for _, count, _, before in columns if count == most}) == 1
+    run([CAPTURES / "librdkafka-codecs.pcap"], tmp_path / "alone", ExportOptions(tables=("exchanges",)))
+    alone = [one for row in rows(tmp_path / "alone", "exchanges") for one in row["partitions"] if one["bytes"]]
+    assert {one["uncompressed_bytes"] is None for one in alone if one["compression"] != "none"} == {True}
+
+
+@pytest.mark.parametrize("records", [False, True], ids=["columns", "in bodies"])
+@pytest.mark.parametrize("name", SOME)
+def test_one_pass_finds_what_two_find(name: str, records: bool, tmp_path: Path) -> None:
+    run([CAPTURES / name], tmp_path / "out", ExportOptions(records=records))
+    found = sorted(map(comparable, rows(tmp_path / "out", "exchanges")), key=repr)
+    assert found == read_twice(CAPTURES / name, "full" if records else "columns")
+
+
+def test_names_that_become_known_late(tmp_path: Path) -> None:
+    """Ids before their names, a session, and the brokers' own records whose topic gets its name later."""
+    capture = tmp_path / "talk.pcap"
+    capture.write_bytes(pcap_bytes(talks.both()))
+    run([capture], tmp_path / "out", ExportOptions(records=True))
+    found = rows(tmp_path / "out", "exchanges")
+    assert sorted(map(comparable, found), key=repr) == read_twice(capture, "full")
+    first = next(row for row in found if row["api"] == "Fetch")
+    assert '"_topic_name":"orders"' in first["request_body"]
+    assert first["topics"] == ["orders"]
+    assert first["broker_id"] == 3
+    problems = rows(tmp_path / "out", "problems")
+    (odd,) = [row for row in problems if row["kind"] == "internal-record"]
+    assert (odd["direction"], odd["packet"]) == ("response", None)
+    (fetch,) = [row for row in found if "internal-record" in row["problems"]]
+    assert (odd["connection_id"], odd["exchange_id"]) == (fetch["connection_id"], fetch["exchange_id"])
+    assert odd["time_ns"] == fetch["time_ns"]
+    assert {row["topic"] for row in rows(tmp_path / "out", "records")} == {"orders", "__consumer_offsets"}
+
+
+@pytest.mark.parametrize("name", [name for name in LOGGED if "codecs" in name or name == "franz-go.pcap"])
+def test_records_match_the_clients_log(name: str, tmp_path: Path) -> None:
+    run([CAPTURES / name], tmp_path)
+    client = logged(name)
+
+    def data(value: Any) -> bytes | None:
+        if isinstance(value, dict):
+            return base64.b64decode(value["base64"])
+        return value.encode() if isinstance(value, str) else value
+
+    def key(topic: str, key: Any, value: Any, headers: Any, moment: Any) -> tuple[Any, ...]:
+        told = tuple((name, data(content)) for name, content in headers or ())
+        return (topic, data(key), data(value), told, moment)
+
+    found = [row for row in rows(tmp_path, "records") if not row["topic"].startswith("__") and row["control"] is None]
+    seen: dict[str, Counter[tuple[Any, ...]]] = {"request": Counter(), "response": Counter()}
+    for row in found:
+        headers = [(one["key"], one["value"]) for one in row["headers"]]
+        moment = round(row["timestamp"].timestamp() * 1000)
+        seen[row["direction"]][key(row["topic"], row["key"], row["value"], headers, moment)] += 1
+    said = {
+        kind: Counter(
+            key(one["topic"], one["key"], one["value"], one.get("headers"), one["timestamp"])
+            for one in client.get(kind, ())
+            if not one.get("error")
+        )
+        for kind in ("produced", "consumed")
+    }
+    # The client does not log records that were retransmitted, or fetched and never polled.
+    assert not said["produced"] - seen["request"]
+    assert not said["consumed"] - seen["response"]
+    assert set(seen["request"]) >= set(said["produced"]) > set()
+    places = {(row["topic"], row["partition"], row["offset"]) for row in found if row["direction"] == "response"}
+    assert places >= {(one["topic"], one["partition"], one["offset"]) for one in client.get("consumed", ())}
+
+
+def test_control_records_and_producers(tmp_path: Path) -> None:
+    run([CAPTURES / "java-transactions.pcap"], tmp_path)
+    found = rows(tmp_path, "records")
+    fetched = [row for row in found if row["api"] == "Fetch"]
+    assert {row["control"] for row in fetched} == {None, "COMMIT", "ABORT"}
+    (producer,) = logged("java-transactions.pcap")["described_producer"]
+    written = [row for row in found if row["direction"] == "request" and row["transactional"]]
+    assert {row["producer_id"] for row in written} == {producer["producer_id"]}
+    parts = {
+        (row["connection_id"], row["exchange_id"], part["topic"], part["partition"]): part
+        for row in rows(tmp_path, "exchanges")
+        for part in row["partitions"]
+    }
+    for key, part in parts.items():
+        own = [
+            row for row in written if (row["connection_id"], row["exchange_id"], row["topic"], row["partition"]) == key
+        ]
+        if own:
+            assert [row["sequence"] for row in own] == [part["base_sequence"] + place for place in range(len(own))]
+            assert len(own) == part["record_count"]
+
+
+def test_secrets_of_the_metadata_log_are_not_in_values(tmp_path: Path) -> None:
+    for name in ("kraft-three-brokers.pcap", "kraft-quorum.pcap"):
+        run([CAPTURES / name], tmp_path / name)
+        log = [row for row in rows(tmp_path / name, "records") if row["topic"] == "__cluster_metadata"]
+        assert log
+        bodies = [row["response_body"] or "" for row in rows(tmp_path / name, "exchanges")]
+        shown = [json.loads(body) for body in bodies if '"redacted"' in body and '"_value"' in body]
+        withheld = sum(json.dumps(one).count('"value": {"redacted"') for one in shown)
+        nulls = [row for row in log if row["value"] is None]
+        assert (withheld > 0) == bool(nulls)
+        run([CAPTURES / name], tmp_path / f"{name}-shown", ExportOptions(show_secrets=True))
+        again = [row for row in rows(tmp_path / f"{name}-shown", "records") if row["topic"] == "__cluster_metadata"]
+        assert len(again) == len(log)
+        assert not [row for row in again if row["value"] is None]
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_connections_add_up(name: str, tmp_path: Path) -> None:
+    result = run([CAPTURES / name], tmp_path)
+    found, summary = rows(tmp_path, "connections"), result.summary
+    exchanges = rows(tmp_path, "exchanges")
+    assert (
+        sum(row["requests"] for row in found)
+        == summary.requests
+        == sum(r["request_size"] is not None for r in exchanges)
+    )
+    assert sum(row["responses"] for row in found) == summary.responses
+    assert sum(row["client_bytes"] + row["broker_bytes"] + row["bytes_lost"] for row in found) == summary.bytes_stream
+    assert sum(row["bytes_decoded"] for row in found) == summary.bytes_decoded
+    assert sum(row["bytes_lost"] for row in found) == summary.bytes_lost
+    assert sum(row["bytes_skipped"] for row in found) == summary.bytes_skipped
+    assert sum(row["verdict"] == "kafka" for row in found) == summary.kafka_connections
+    assert sum(row["packets"] for row in found) <= summary.tcp_packets
+    by_id = {row["connection_id"]: row for row in found}
+    assert len(by_id) == len(found)
+    for row in exchanges:
+        connection = by_id[row["connection_id"]]
+        assert (row["client_port"], row["broker_port"]) == (connection["client_port"], connection["broker_port"])
+        assert row["client_id"] is None or row["client_id"] in connection["client_ids"]
+        assert row["software_name"] == connection["software_name"]
+    unanswered = Counter(row["connection_id"] for row in exchanges if row["status"] in {"unanswered", "open", "lost"})
+    assert {key: row["unanswered"] for key, row in by_id.items() if row["unanswered"]} == unanswered
+
+
+def test_connections_that_authenticate(tmp_path: Path) -> None:
+    run([CAPTURES / "java-sasl.pcap"], tmp_path)
+    mechanisms = {row["sasl_mechanism"] for row in rows(tmp_path, "connections")}
+    assert mechanisms >= {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
+
+
+def test_problems_match_the_json_lines(tmp_path: Path) -> None:
+    capture = CAPTURES / "librdkafka-snaplen-128.pcap"
+    run([capture], tmp_path)
+    lines = kafkasniff("decode", "--format", "json", capture).objects
+    told: Counter[str] = Counter()
+    for line in lines:
+        if line["type"] == "problem":
+            told[line["kind"]] += 1
+        else:
+            told.update(one["kind"] for one in line.get("problems", ()))
+    found = rows(tmp_path, "problems")
+    assert Counter(row["kind"] for row in found) == told
+    assert all(row["detail"] and row["time"] for row in found)
+    keys = {(row["connection_id"], row["exchange_id"]) for row in rows(tmp_path, "exchanges")}
+    assert {(row["connection_id"], row["exchange_id"]) for row in found if row["exchange_id"] is not None} <= keys
+
+
+def test_the_files(tmp_path: Path) -> None:
+    run([CAPTURES / "java-codecs.pcap", CAPTURES / "old-raw-sasl.pcap"], tmp_path)
+    told = manifest(tmp_path)
+    assert (told["format"], told["schema_version"], told["engine"]) == ("kafkasniff-export", SCHEMA_VERSION, "local")
+    assert told["version"] == __version__
+    assert [Path(one["name"]).name for one in told["captures"]] == ["java-codecs.pcap", "old-raw-sasl.pcap"]
+    assert files(tmp_path) == named_files(tmp_path)
+    for name in files(tmp_path):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600, name
+    for table, schema in TABLES.items():
+        assert told["tables"][table]["rows"] == len(rows(tmp_path, table))
+        for entry in told["tables"][table]["files"]:
+            file = pq.ParquetFile(tmp_path / entry["path"])
+            assert file.schema_arrow.equals(schema)
+            assert file.metadata.metadata[b"kafkasniff.schema_version"] == str(SCHEMA_VERSION).encode()
+            assert file.metadata.metadata[b"kafkasniff.table"] == table.encode()
+            assert (tmp_path / entry["path"]).stat().st_size == entry["bytes"]
+            group = file.metadata.row_group(0)
+            columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}
+            assert {column.compression for column in columns.values()} == {"ZSTD"}
+            # No INT96: its statistics cannot be used to skip row groups.
+            assert columns["time"].physical_type == "INT64"
+            assert columns["time"].statistics.min.tzinfo is not None
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_are_in_order_and_in_the_partition_of_their_date(table: str, tmp_path: Path) -> None:
+    run([CAPTURES / name for name in SOME], tmp_path)
+    keys = {
+        "exchanges": ("api", "time_ns", "connection_id", "exchange_id"),
+        "records": ("api", "time", "connection_id", "exchange_id"),
+        "connections": ("time_ns", "connection_id"),
+        "problems": ("time_ns", "connection_id", "exchange_id"),
+    }[table]
+    for entry in manifest(tmp_path)["tables"][table]["files"]:
+        date = entry["path"].split("/")[1].removeprefix("date=")
+        part = pq.ParquetFile(tmp_path / entry["path"]).read().to_pylist()
+        order = [tuple((row[key] is not None, row[key]) for key in keys) for row in part]
+        assert order == sorted(order, key=lambda key: [(known, value if known else 0) for known, value in key])
+        for row in part:
+            moment = row["time"] or datetime(1970, 1, 1, tzinfo=UTC)
+            assert moment.strftime("%Y-%m-%d") == date
+    assert ds.dataset(tmp_path / table, partitioning="hive").count_rows() == manifest(tmp_path)["tables"][table]["rows"]
+
+
+def test_only_some_tables_and_no_bodies(tmp_path: Path) -> None:
+    capture = CAPTURES / "java-codecs.pcap"
+    run([capture], tmp_path / "all")
+    run([capture], tmp_path / "few", ExportOptions(tables=("exchanges",), bodies=False))
+    assert list(manifest(tmp_path / "few")["tables"]) == ["exchanges"]
+    assert {name.split("/")[0] for name in files(tmp_path / "few")} == {"exchanges", "state", "manifest.json"}
+    bodies = {"request_body", "response_body"}
+    few = list(map(comparable, rows(tmp_path / "few", "exchanges")))
+    assert all(row[name] is None for row in few for name in bodies)
+    every = map(comparable, rows(tmp_path / "all", "exchanges"))
+    assert few == [{**row, **dict.fromkeys(bodies)} for row in every]
+
+
+def test_an_empty_capture_is_an_export_too(tmp_path: Path) -> None:
+    (tmp_path / "empty.pcap").write_bytes(pcap_bytes([]))
+    result = run([tmp_path / "empty.pcap"], tmp_path / "out")
+    assert result.rows == dict.fromkeys(TABLES, 0)
+    assert tables(tmp_path / "out") == {name: [] for name in TABLES}
+
+
+def test_captures_without_times(tmp_path: Path) -> None:
+    """Rows without a time have the date 1970-01-01 and are first."""
+    data = struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28)
+    data += struct.pack("<IIHHII", 1, 20, 1, 0, 0, 20)
+    for packet in mixed():
+        frame, _ = link_bytes(packet, LINKS["ethernet"])
+        padded = frame + bytes(-len(frame) % 4)
+        data += struct.pack("<III", 3, len(padded) + 16, len(frame)) + padded + struct.pack("<I", len(padded) + 16)
+    (tmp_path / "simple.pcapng").write_bytes(data)
+    run([tmp_path / "simple.pcapng"], tmp_path / "out")
+    assert {name.split("/")[1] for name in files(tmp_path / "out") if "/date=" in name} == {"date=1970-01-01"}
+    assert len(rows(tmp_path / "out", "exchanges")) > 20
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_captures_are_exported_up_to_their_end(seed: int, tmp_path: Path) -> None:
+    """Nothing is raised, and problems found in single records are also found in columns."""
+    dice = random.Random(seed)
+    data = bytearray((CAPTURES / dice.choice(["java-codecs.pcap", "franz-go.pcap", "kraft-quorum.pcap"])).read_bytes())
+    for _ in range(dice.randrange(1, 200)):
+        data[dice.randrange(24, len(data))] = dice.randrange(256)
+    (tmp_path / "damaged.pcap").write_bytes(data[: dice.randrange(len(data) // 2, len(data))])
+    run([tmp_path / "damaged.pcap"], tmp_path / "columns", ExportOptions(bodies=False))
+    run([tmp_path / "damaged.pcap"], tmp_path / "full", ExportOptions(records=True))
+    columns, full = tables(tmp_path / "columns"), tables(tmp_path / "full")
+    assert columns["records"] == full["records"]
+    assert columns["problems"] == [row for row in full["problems"] if row["kind"] != "internal-record"]

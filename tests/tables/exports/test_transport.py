@@ -1,0 +1,97 @@
+"""Rows of the table `transport`, compared with the table `connections` of the same captures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.tables.exports.counted import CountedRows
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.transport import TRANSPORT
+from tests.analysis.detectors import network_scenes as scenes
+from tests.conftest import ROOT
+from tests.craft.batches import batch
+from tests.craft.packet import Packet
+from tests.timing.timeline import Timeline
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def rows_of(*batches: Any) -> Rows:
+    """The rows of both tables, in order of their connections' first packets."""
+    found: Rows = {"connections": [], "transport": []}
+
+    def take(rows: pa.RecordBatch, table: str) -> None:
+        if table == "transport":
+            assert rows.schema == TRANSPORT
+        if table in found:
+            found[table] += rows.to_pylist()
+
+    counted = CountedRows(ExportOptions(tables=("exchanges", "connections")), take, transport=True)
+    for each in batches:
+        counted.feed(each)
+    counted.end()
+    for table in found.values():
+        table.sort(key=lambda row: (row["time_ns"], row["client_port"]))
+    return found
+
+
+def crafted(packets: list[Packet]) -> Rows:
+    return rows_of(batch(packets))
+
+
+@pytest.mark.parametrize("name", ["java-errors.pcap", "kraft-two-brokers.pcap", "tls/tls-refused.pcap"])
+def test_the_same_connections(name: str) -> None:
+    with open_captures([str(ROOT / "captures" / name)]) as source:
+        found = rows_of(*source)
+    transport = {row["connection_id"]: row for row in found["transport"]}
+    assert len(transport) == len(found["transport"])
+    assert len(found["connections"]) > 2
+    for row in found["connections"]:
+        same = transport[row["connection_id"]]
+        assert same["time_ns"] == row["time_ns"]
+        # The acknowledgement of the last FIN and similar packets arrive after the end.
+        assert same["end_time_ns"] >= row["end_time_ns"]
+        ends = ("client_ip", "client_port", "broker_ip", "broker_port")
+        assert [same[end] for end in ends] == [row[end] for end in ends]
+        assert 0 <= same["client_packets"] + same["broker_packets"] - row["packets"] <= 2
+        assert same["client_again"] + same["broker_again"] <= row["retransmits"]
+        assert same["opening"] == "answered"
+
+
+def test_connections_that_were_never_established() -> None:
+    found = crafted([packet for talk in scenes.refused()[1:] for packet in talk.packets])
+    assert found["connections"] == []
+    told = [(row["broker_ip"], row["opening"], row["syns"]) for row in found["transport"]]
+    assert told == [("10.0.0.10", "refused", 1)] * 3
+
+
+def test_values_of_crafted_connections() -> None:
+    line = Timeline()
+    line.open(4, 0.5)
+    asked = line.data("client", 10, b"x" * 100)
+    line.add(20, asked.but(ident=77))
+    line.acked("broker", 22)
+    line.window = 0
+    line.acked("client", 30)
+    line.window = 100
+    line.acked("client", 45)
+    (row,) = crafted(line.packets)["transport"]
+    told = {
+        "opening": "answered",
+        "syns": 1,
+        "broker_round_trip_us": 4000,
+        "client_round_trip_us": 500,
+        "client_packets": 6,
+        "broker_packets": 2,
+        "client_again": 1,
+        "broker_again": 0,
+        "client_late": 0,
+        "client_closed": 1,
+        "client_closed_us": 15_000,
+        "broker_closed_us": 0,
+    }
+    assert {name: row[name] for name in told} == told

@@ -1,0 +1,449 @@
+"""Runs resumed from saved states yield the same as one run.
+
+A state cannot do harm, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import resource
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+import kafkasniff
+from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.enrich import Enricher
+from kafkasniff.errors import UsageError
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.records.record_batch import Batch, HeldRecords
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.model import Connection, Endpoint, Exchange, Message, Problem
+from kafkasniff.tables.checkpoint import dump, load, stored_names
+from kafkasniff.tables.checkpoint.carried import ShardState
+from kafkasniff.tables.checkpoint.graph import Graph, Layout
+from kafkasniff.tables.checkpoint.layouts import layouts
+from kafkasniff.tables.checkpoint.values import Values
+from kafkasniff.tables.checkpoint.wire import fields_of
+from tests.choice import one_in
+
+CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
+
+
+def run(capture: Path, *, cut: bool, **options: Any) -> list[Output]:
+    inspector = Inspector(**options)
+    events: list[Output] = []
+    with open_captures([capture], chunk_size=5_000) as source:
+        for batch in source:
+            events += inspector.feed(batch)
+            if cut:
+                inspector = load(dump(inspector), Inspector)
+    return events + inspector.close()
+
+
+@pytest.mark.parametrize("capture", one_in(3, CAPTURES), ids=lambda path: path.name)
+def test_resumed_runs_equal_one_run(capture: Path) -> None:
+    assert run(capture, cut=True) == run(capture, cut=False)
+
+
+@pytest.mark.parametrize("capture", one_in(6, CAPTURES), ids=lambda path: path.name)
+def test_records_kept_for_later_survive_a_checkpoint(capture: Path) -> None:
+    """Kept in the way exports keep them."""
+    options: dict[str, Any] = {"records": "columns", "connections": True}
+    whole, parts = run(capture, cut=False, **options), run(capture, cut=True, **options)
+    assert parts == whole
+    assert [list(batches(one)) for one in parts] == [list(batches(one)) for one in whole]
+
+
+def batches(value: Any) -> Iterator[tuple[Any, ...]]:
+    """Batches that accompany an event."""
+    if isinstance(value, Batch):
+        yield value.held, value.records, value.uncompressed
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from batches(getattr(value, name))
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from batches(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from batches(one)
+
+
+@functools.cache
+def small() -> bytes:
+    """The state of one connection with an open request."""
+    inspector = Inspector(connections=True, records="columns")
+    with open_captures([CAPTURES[0]], chunk_size=400) as source:
+        for batch in source:
+            inspector.feed(batch)
+            if any(len(tcp.owner.exchanges) for tcp in inspector._reassembler):  # type: ignore[attr-defined]
+                break
+    return dump(inspector)
+
+
+def table(state: bytes) -> list[list[Any]]:
+    found: list[list[Any]] = msgspec.msgpack.decode(state.split(b"\n", 1)[1])
+    return found
+
+
+def forged(objects: Any) -> bytes:
+    """A state with this table."""
+    return small().split(b"\n", 1)[0] + b"\n" + msgspec.msgpack.encode(objects)
+
+
+def tag(kind: type) -> int:
+    return [layout.of for layout in layouts()].index(kind)
+
+
+@functools.cache
+def existing() -> Inspector:
+    """An existing one."""
+    return Inspector()
+
+
+def process() -> Mapping[Any, Any]:
+    """Everything that a state must not change: classes, defaults and objects of the process."""
+    classes = {layout.of for layout in layouts()} | {DecodeContext, DecodeOptions, Message, Exchange, Endpoint, Batch}
+    found: dict[Any, Any] = {(one, name): id(value) for one in classes for name, value in vars(one).items()}
+    found["options"] = repr(DecodeOptions())
+    found["redacted"] = repr(DecodeContext(DecodeOptions()).withhold(b"secret"))
+    found["existing"] = dump(existing())
+    found["fresh"] = dump(ShardState(Inspector(), Enricher(), set()))
+    return found
+
+
+def loads(state: bytes) -> bool:
+    """Whether the state becomes an inspector; if not, it is refused."""
+    try:
+        found = load(state, Inspector)
+    except UsageError:
+        return False
+    assert type(found) is Inspector
+    return True
+
+
+def refused(state: bytes, match: str = "damaged") -> None:
+    with pytest.raises(UsageError, match=match) as raised:
+        load(state, Inspector)
+    assert "\n" not in str(raised.value)
+    assert "--discard-state" in str(raised.value)
+
+
+# -- written by other programs and older versions -------------------------------------------------------------------
+
+
+def pickled(text: str) -> bytes:
+    return b"\x8c" + bytes((len(text),)) + text.encode()
+
+
+def test_a_pickle_cannot_switch_redaction_off() -> None:
+    """The BUILD opcode set attributes of an existing class: here the placeholder for secrets in the whole process."""
+    harm = (
+        b"\x80\x04"
+        + (pickled("kafkasniff.kafka.schema.context") + pickled("DecodeContext") + b"\x93")
+        + (b"N}" + pickled("withhold") + pickled("kafkasniff.model") + pickled("ErrorCode") + b"\x93s\x86b.")
+    )
+    before = DecodeContext.withhold
+    try:
+        with pytest.raises(UsageError):
+            load(f"kafkasniff state {kafkasniff.__version__}\n".encode() + harm, Inspector)
+        assert DecodeContext.withhold is before
+        assert DecodeContext(DecodeOptions()).withhold(b"secret") == {"redacted": 6}
+    finally:
+        DecodeContext.withhold = before  # type: ignore[method-assign]
+
+
+def test_unusable_states() -> None:
+    header, rest = small().split(b"\n", 1)
+    word, form, layout, version = header.split(b" ")
+    refused(b"", "not a state of kafkasniff")
+    refused(header, "not a state of kafkasniff")
+    refused(b"kafkasniff state 0.1\n" + rest, "a form that is no longer supported")
+    refused(b" ".join((word, b"2", layout, version)) + b"\n" + rest, "in a format that")
+    refused(b" ".join((word, form, layout[::-1], b"0.0.7")) + b"\n" + rest, r"written by kafkasniff 0\.0\.7, in")
+    refused(b" ".join((word, form, layout, b"0.0.7\x1b[2J")) + b"\n" + rest, "not a state of kafkasniff")
+    # Its contents follow from its layout, not from its version.
+    assert type(load(b" ".join((word, form, layout, b"0.0.7")) + b"\n" + rest, Inspector)) is Inspector
+    refused(dump(Enricher()), "not the state of an inspector")
+    refused(small() + b"\0")
+    refused(forged([]), "not the state of an inspector")
+
+
+# -- hostile bytes ----------------------------------------------------------------------------------------------------
+
+
+def test_truncated_states() -> None:
+    state = small()
+    begin = state.index(b"\n") + 1
+    for end in (*range(begin, begin + 500), *range(begin + 500, len(state), 7), len(state) - 1):
+        refused(state[:end])
+
+
+def test_flipped_bits() -> None:
+    """Refused, or an inspector with other numbers. The process is unchanged."""
+    before = process()
+    state = bytearray(small())
+    for place in range(state.index(b"\n") + 1, len(state), 5):
+        bit = 1 << place % 8
+        state[place] ^= bit
+        loads(bytes(state))
+        state[place] ^= bit
+    assert process() == before
+
+
+OTHERS: list[Any] = [None, True, 1 << 63, "text", b"bytes", [[]], {"a": 1}]
+"""One of each kind that the form knows."""
+
+
+def test_values_of_other_types() -> None:
+    """Every field of objects of every class, with values of all types."""
+    before = process()
+    objects = table(small())
+    loaded = tried = 0
+    for kind in {fields[0] for fields in objects}:
+        # Each connection has objects of nearly every class.
+        for number in one_in(4, [number for number, fields in enumerate(objects) if fields[0] == kind]):
+            fields = objects[number]
+            for place in range(len(fields)):
+                for other in OTHERS:
+                    changed = [*fields[:place], other, *fields[place + 1 :]]
+                    loaded += loads(forged([*objects[:number], changed, *objects[number + 1 :]]))
+                    tried += 1
+    assert loaded < tried * 4 / len(OTHERS), "most values are of one type"
+    assert process() == before
+
+
+def test_objects_of_other_classes() -> None:
+    """A field's object must have the field's class, and only classes allowed in a state exist."""
+    objects = table(small())
+    kinds = [layout.of for layout in layouts()]
+    for number in range(1, len(objects)):
+        other = objects[number - 1] if objects[number - 1][0] != objects[number][0] else objects[0]
+        swapped = [*objects]
+        swapped[number] = other
+        with pytest.raises(UsageError):
+            load(forged(swapped), Inspector)
+    refused(forged([[len(kinds)], *objects[1:]]))
+    refused(forged([["Inspector", *objects[0][1:]], *objects[1:]]))
+
+
+def test_references_beyond_the_table() -> None:
+    objects = table(small())
+    where = 1 + ["_ports", "_show_secrets", "_detail"].index("_detail")
+    for place in (len(objects), 1 << 40, -1, 0):
+        refused(forged([[*objects[0][:where], place, *objects[0][where + 1 :]], *objects[1:]]))
+
+
+def test_no_connection_has_its_own_options() -> None:
+    """They could show secrets."""
+    objects = table(small())
+    (number,) = (number for number, fields in enumerate(objects) if fields[0] == tag(Detail))
+    other = [*objects[number]]
+    other[1] = {**other[1], "show_secrets": True}
+    # The inspector's own options, to which all connections refer.
+    where = 1 + ["_ports", "_show_secrets", "_detail"].index("_detail")
+    mine = [*objects[0][:where], len(objects), *objects[0][where + 1 :]]
+    refused(forged([mine, *objects[1:], other]), "a connection has other options than its inspector")
+    refused(forged([*objects, objects[0]]), "more than one Inspector")
+
+
+def test_values_refer_only_to_earlier_values() -> None:
+    """A value that is built in one step cannot contain itself."""
+    from kafkasniff.kafka.messages import envelope
+
+    objects = table(small())
+    itself = [tag(envelope._Inner), 0, 0, len(objects)]
+    refused(forged([*objects, itself]), "IndexError")
+    assert type(load(forged([*objects, [tag(envelope._Inner), 0, 0, None]]), Inspector)) is Inspector
+
+
+def test_cycles_are_kept() -> None:
+    """A connection and the objects that work for it refer to each other."""
+    loaded = load(small(), Inspector)
+    for tcp in loaded._reassembler:
+        kafka = tcp.owner.kafka  # type: ignore[attr-defined]
+        assert kafka._dialogue is kafka._boundaries._dialogue
+        assert kafka._log is kafka._dialogue._log is kafka._boundaries._log
+        assert kafka._options.detail is loaded._detail is kafka._dialogue._detail
+        assert tcp.endpoints is tcp.owner.endpoints  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "bytes_",
+    [
+        *(b"\xdd\x7f\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\xc6\x7f\xff\xff\xff", b"\xdb\x7f\xff\xff\xff"),
+        b"\xdd\x00\x0f\xff\xff" * 5000,
+        b"\x91" * 1_000_000,
+        b"\x91\x92" + bytes((0,)) + b"\xdd\x7f\xff\xff\xff\x00",
+        b"\xc9\x7f\xff\xff\xff\x01",
+    ],
+)
+def test_a_small_state_cannot_take_much_memory(bytes_: bytes) -> None:
+    """Counts are limited by the bytes present, and depth has a bound."""
+    header = small().split(b"\n", 1)[0] + b"\n"
+    had = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refused(header + bytes_)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - had < 100_000
+
+
+# -- classes and their layouts ----------------------------------------------------------------------------------------
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.one = 1
+        self.two = "2"
+
+
+class Slotted:
+    __slots__ = ("one", "two")
+
+    def __init__(self) -> None:
+        self.one: Any = 1
+        self.two: Any = "2"
+
+
+@pytest.mark.parametrize("kind", [Plain, Slotted])
+def test_a_layout_knows_all_attributes(kind: type) -> None:
+    Graph((Layout(kind, {"one": int, "two": str}, new=kind), Layout(Problem, made=Problem)))
+    Graph((Layout(kind, {"one": int}, new=kind, without=frozenset({"two"})), Layout(Problem, made=Problem)))
+    for fields, without in (({"one": int}, ()), ({"one": int, "two": str, "three": int}, ()), ({"one": int}, ("one",))):
+        with pytest.raises(TypeError, match=r"attributes differ: (one|two|three)"):
+            Graph((Layout(kind, fields, new=kind, without=frozenset(without)), Layout(Problem, made=Problem)))
+
+
+def test_the_layout_has_a_fingerprint() -> None:
+    def of(fields: dict[str, Any]) -> str:
+        return Graph((Layout(Slotted, fields), Layout(Problem, made=Problem))).fingerprint
+
+    assert of({"one": int, "two": str}) == of({"one": int, "two": str})
+    first, other = (msgspec.defstruct("Part", [("a", kind)], module="here") for kind in (int, str))
+    assert of({"one": first, "two": str}) != of({"one": other, "two": str})
+    assert len({of({"one": int, "two": str}), of({"one": int, "two": bytes}), of({"two": str, "one": int})}) == 3
+
+
+def test_exports_of_earlier_versions_can_be_continued() -> None:
+    """A rename belongs in `stored_names`. What else changes the fingerprint discards the state of all exports."""
+    assert Graph(layouts()).fingerprint == "19d02a87b382fde7"
+
+
+def test_stored_names_are_of_what_there_is() -> None:
+    for module in stored_names._MODULES:
+        assert importlib.util.find_spec(f"kafkasniff.{module}")
+    fields = {layout.of: fields_of(layout.of) if layout.fields is None else layout.fields for layout in layouts()}
+    for name in {*stored_names._CLASSES, *stored_names._ATTRIBUTES}:
+        module, _, of = name.rpartition(".")
+        kind = getattr(importlib.import_module(f"kafkasniff.{module}"), of)
+        assert fields[kind].keys() >= stored_names._ATTRIBUTES.get(name, {}).keys()
+
+
+KINDS: list[tuple[Any, Any]] = [
+    (list[int], [1, 2]),
+    (deque[Slotted], deque([Slotted()])),
+    (OrderedDict[int, str], OrderedDict([(2, "a"), (1, "b")])),
+    (OrderedDict[str | bytes, int], OrderedDict([(b"a", 1), ("a", 2)])),
+    (dict[tuple[str, int], dict[int, int]], {("a", 1): {1: 2}}),
+    (dict[tuple[Endpoint | None, int], Slotted | None], {(Endpoint("::1", 1), 2): None}),
+    (set[tuple[int, int]], {(1, 2)}),
+    (frozenset[int], frozenset({1})),
+    (tuple[str | bytes, ...], ("a", b"b")),
+    (Literal["a", "b"] | None, "b"),
+    (str | Problem | None, Problem("kind", "detail")),
+    (str | Problem | None, "text"),
+    (bytearray, bytearray(b"ab")),
+    (Message | None, Message("request", 1, client_id=b"\xff", body={"a": [{"b": [1.5, None, True, b"x"]}]})),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), KINDS, ids=[str(index) for index in range(len(KINDS))])
+def test_values_of_all_kinds(kind: Any, value: Any) -> None:
+    graph = Graph((Layout(Plain, {"one": kind, "two": str}, new=Plain), Layout(Slotted, {"one": int, "two": str}), _P))
+    given = Plain()
+    given.one = value
+    found = graph.load(graph.dump(given), Plain)
+    assert found is not None
+    assert found is not given
+    assert type(found.one) is type(value)
+    if "Slotted" not in str(kind) or "None" in str(kind):
+        assert found.one == value
+        assert list(found.one) == list(value) if isinstance(value, OrderedDict) else True
+
+
+_P = Layout(Problem, made=Problem)
+
+
+@pytest.mark.parametrize("kind", [Any, object, list[Any], int | str, type, int | list[int], Exception])
+def test_types_that_no_state_can_hold(kind: Any) -> None:
+    with pytest.raises(TypeError, match="no state can hold"):
+        Graph((Layout(Slotted, {"one": kind, "two": str}), _P))
+
+
+def test_objects_that_no_state_can_hold() -> None:
+    with pytest.raises(TypeError, match="a Plain is not part of a state"):
+        dump(Plain())
+
+
+@pytest.mark.parametrize("body", [{"a": {1: 2}}, {"a": [{b"x": 1}]}, {"a": [[{"b": {None: 1}}]]}])
+def test_names_in_bodies_are_text(body: Any) -> None:
+    """Writers of JSON expect that."""
+    values = Values[Message](Message)
+    with pytest.raises(UsageError, match="a name in a body is not text"):
+        values.load(values.dump(Message("request", 1, body=body)))
+
+
+# -- single values ------------------------------------------------------------------------------------------------
+
+
+def test_exchanges_are_unchanged() -> None:
+    pairs, connections, problems = Values[Any](tuple[Exchange, bool]), Values[Any](Connection), Values[Any](Problem)
+    found = 0
+    for capture in CAPTURES[::9]:
+        for event in run(capture, cut=False, records="columns", connections=True):
+            values, given = {
+                Exchange: (pairs, (event, True)),
+                Connection: (connections, event),
+                Problem: (problems, event),
+            }.get(type(event), (None, None))
+            if values is not None:
+                again = values.load(values.dump(given))
+                assert again == given
+                assert list(batches(again)) == list(batches(given))
+                found += 1
+    assert found > 100
+
+
+def test_a_batch_keeps_its_bytes_and_records() -> None:
+    values = Values[Message](Message)
+    batch = Batch({"compression": "gzip"})
+    batch.held, batch.records, batch.uncompressed = HeldRecords(b"wire", 9), [{"key": b"k"}], 12
+    given = Message("request", 1, body={"topic_data": [{"records": {"batches": [{}, batch]}}]})
+    again = values.load(values.dump(given))
+    assert list(batches(again)) == [(HeldRecords(b"wire", 9), [{"key": b"k"}], 12)]
+    assert again == given
+    inner = msgspec.msgpack.encode([{"records": [msgspec.msgpack.Ext(1, b"")]}, None, 0, None, None])
+    with pytest.raises(UsageError, match="an extension in a batch"):
+        values.load(values.dump(Message("request", 1, body={"batches": [msgspec.msgpack.Ext(1, inner)]})))
+
+
+def test_a_capture_whose_name_is_no_text() -> None:
+    r"""Tables show it as `\xNN`, and so do events."""
+    values = Values[Message](Message)
+    again = values.load(values.dump(Message("request", 1, capture="a\udcff.pcap", body={"name": "ü"})))
+    assert (again.capture, again.body) == (r"a\xff.pcap", {"name": "ü"})
+    inspector = Inspector()
+    inspector._captures = ("a\udcff.pcap",)
+    assert load(dump(inspector), Inspector)._captures == (r"a\xff.pcap",)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc0", b"\x92\x01\x02", b"\xc1", b"\x93\x01", b"\xd4\x02\x00", b"\x91" * 5000])
+def test_damaged_output_of_a_task(data: bytes) -> None:
+    with pytest.raises(UsageError, match="what a task wrote is damaged") as raised:
+        Values[Any](tuple[Exchange, bool]).load(data)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,281 @@
+"""Rows of the table `exchanges`, and its documented columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message, Problem
+from kafkasniff.tables.rows import EXCHANGES, PARTITION, TABLES, ExchangeRows, exchange_row
+from kafkasniff.tables.rows.schemas import HEADER
+from kafkasniff.tables.rows.staged import STAGED
+
+DICTIONARY = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
+SQL = {
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "array<header>": pa.list_(HEADER),
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "array<string>": pa.list_(pa.string()),
+    "array<struct>": pa.list_(PARTITION),
+}
+CONTRACT = """capture string, connection_id bigint, exchange_id bigint, time timestamp, time_ns bigint,
+client_ip string, client_port int, broker_ip string, broker_port int, broker_id int, api_key int, api string,
+api_version int,
+correlation_id int, client_id string, software_name string, software_version string, status string, request_size bigint,
+response_size bigint, latency_us bigint, duration_us bigint, throttle_time_ms int, error_code int, error string,
+error_count int, group_id string, member_id string, transactional_id string, acks int, record_count bigint,
+topics array<string>, partitions array<struct>, request_body string, response_body string, problems array<string>,
+retransmits int, sender string, behind_us bigint, muted_us bigint, wait_us bigint, waits_for string"""
+RECORDS_CONTRACT = """capture string, connection_id bigint, exchange_id bigint, time timestamp, api string,
+direction string, topic string, topic_id string, partition int, offset bigint, timestamp timestamp,
+timestamp_type string, key binary, value binary, headers array<header>, compression string, magic int,
+producer_id bigint, producer_epoch int, sequence int, transactional boolean, control string"""
+PARTITION_CONTRACT = """topic string, topic_id string, partition int, error_code int, error string, offset bigint,
+high_watermark bigint, record_count bigint, batch_count int, bytes bigint, uncompressed_bytes bigint,
+compression string, producer_id bigint, producer_epoch int, base_sequence int"""
+
+
+def columns(text: str) -> dict[str, pa.DataType]:
+    pairs = (column.split() for column in text.replace("\n", " ").split(", "))
+    return {name: SQL[kind] for name, kind in pairs}
+
+
+def message(kind: str = "request", **fields: Any) -> Message:
+    defaults = {
+        "size": 40,
+        "correlation_id": 5,
+        "api_key": 12,
+        "api": "Heartbeat",
+        "api_version": 4,
+        "client_id": "member",
+        "capture": "a.pcap",
+        "time_ns": 1_700_000_000_123_456_789,
+        "client": Endpoint("10.0.0.5", 51334),
+        "broker": Endpoint("fe80::1", 9092),
+    }
+    return Message(type=kind, **{**defaults, **fields})  # type: ignore[arg-type]
+
+
+def row(request: Message | None, response: Message | None, status: str = "answered", **fields: Any) -> dict[str, Any]:
+    exchange = Exchange(3, 1, status, request, response, **fields)  # type: ignore[arg-type]
+    return exchange_row(exchange, lambda message: json.dumps(message.body, default=repr))
+
+
+def test_the_schema_is_the_documented_contract() -> None:
+    expected = columns(CONTRACT)
+    assert EXCHANGES.names == list(expected)
+    for field in EXCHANGES:
+        assert field.type.equals(expected[field.name]), field.name
+        assert field.nullable
+    assert {field.name: field.type for field in PARTITION} == columns(PARTITION_CONTRACT)
+    # Columns added later are at the end.
+    *records, later = TABLES["records"]
+    assert [(field.name, field.type) for field in records] == list(columns(RECORDS_CONTRACT).items())
+    assert later.name == "trace_ids"
+
+
+def test_the_schema_has_only_types_that_spark_can_read() -> None:
+    """No unsigned 64-bit integers, no nanoseconds in timestamps."""
+    for field in (*(field for schema in TABLES.values() for field in schema), *PARTITION):
+        assert not pa.types.is_unsigned_integer(field.type)
+        assert not pa.types.is_timestamp(field.type) or field.type.unit == "us"
+
+
+def documented(heading: str) -> dict[str, str]:
+    section = re.search(rf"^#+ {heading}\n(.*?)(?=^#+ |\Z)", DICTIONARY.read_text(), re.M | re.S)
+    assert section is not None
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|(.*)\|$", section[1], re.M)
+    return {name: kind.replace("&lt;", "<").replace("&gt;", ">") for name, kind, _ in rows}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_columns_are_documented(table: str) -> None:
+    names = {field.name: field.type for field in TABLES[table]}
+    assert {name: SQL[kind] for name, kind in documented(table).items()} == names
+    assert list(documented(table)) == list(names)
+
+
+def test_the_elements_are_documented() -> None:
+    assert {name: SQL[kind] for name, kind in documented("headers").items()} == {f.name: f.type for f in HEADER}
+    assert {name: SQL[kind] for name, kind in documented("partitions").items()} == {f.name: f.type for f in PARTITION}
+
+
+def test_an_answered_exchange() -> None:
+    request = message(body={"group_id": "g", "generation_id": 2, "member_id": "m"})
+    errors = (ErrorCode(27, "REBALANCE_IN_PROGRESS", "error_code"),)
+    response = message("response", size=10, body={"throttle_time_ms": 7, "error_code": 27}, errors=errors)
+    made = row(
+        request,
+        response,
+        latency_ns=1_234_567,
+        duration_ns=2_000_000,
+        connection_id=-5,
+        exchange_id=9,
+        retransmits=2,
+        problems=(Problem("late", "x"),),
+        behind_ns=1_999,
+        muted_ns=0,
+    )
+    assert made == {
+        **dict.fromkeys(STAGED["exchanges"].names),
+        "capture": "a.pcap",
+        "connection_id": -5,
+        "exchange_id": 9,
+        "time": 1_700_000_000_123_456,
+        "time_ns": 1_700_000_000_123_456_789,
+        "client_ip": "10.0.0.5",
+        "client_port": 51334,
+        "broker_ip": "fe80::1",
+        "broker_port": 9092,
+        "api_key": 12,
+        "api": "Heartbeat",
+        "api_version": 4,
+        "correlation_id": 5,
+        "client_id": "member",
+        "status": "answered",
+        "request_size": 40,
+        "response_size": 10,
+        "latency_us": 1234,
+        "duration_us": 2000,
+        "throttle_time_ms": 7,
+        "error_code": 27,
+        "error": "REBALANCE_IN_PROGRESS",
+        "error_count": 1,
+        "group_id": "g",
+        "member_id": "m",
+        "topics": [],
+        "partitions": [],
+        "request_body": '{"group_id": "g", "generation_id": 2, "member_id": "m"}',
+        "response_body": '{"throttle_time_ms": 7, "error_code": 27}',
+        "problems": ["late"],
+        "retransmits": 2,
+        "behind_us": 1,
+        "muted_us": 0,
+        "wait_us": 0,
+    }
+    assert list(made) == STAGED["exchanges"].names
+
+
+def test_requested_waits() -> None:
+    names = ("sender", "behind_us", "muted_us", "wait_us", "waits_for")
+
+    def waits(made: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(made[name] for name in names)
+
+    fetch = {"api_key": 1, "api": "Fetch", "api_version": 4}
+    asked = {"replica_id": -1, "max_wait_ms": 500, "min_bytes": 1, "topics": []}
+    request, response = message(**fetch, body=asked), message("response", **fetch, body={"responses": []})
+    answered = {"latency_ns": 600_000_000, "duration_ns": 600_000_000}
+    # Time before it is not part of the wait.
+    made = row(request, response, behind_ns=200_000_000, muted_ns=50_000_000, **answered)
+    assert waits(made) == ("client", 200_000, 50_000, 350_000, "data")
+    assert waits(row(request, response, **answered)) == ("client", None, None, 500_000, "data")
+    # Without a response: how long it may wait.
+    assert waits(row(request, None, "open", behind_ns=0, muted_ns=7_000)) == ("client", 0, 7, 500_000, "data")
+    sync = message(api_key=14, api="SyncGroup", api_version=3, body={"assignments": []})
+    assert waits(row(sync, None, "open")) == (None, None, None, 60_000_000, "leader")
+    # Not decoded, so unknown.
+    assert waits(row(message(**fetch, body=None), response, **answered)) == (None,) * 5
+    replica = message(**fetch, body={**asked, "replica_id": 2})
+    assert waits(row(replica, response, **answered))[0] == "replica"
+
+
+def test_an_orphan_response() -> None:
+    response = message("response", api_key=None, api=None, api_version=None, client_id=None, body=None, size=99)
+    made = row(None, response, "orphan")
+    assert (made["status"], made["api"], made["request_size"], made["response_size"]) == ("orphan", None, None, 99)
+    assert (made["client_ip"], made["time_ns"]) == ("10.0.0.5", 1_700_000_000_123_456_789)
+    assert (made["error_code"], made["error_count"]) == (None, None), "not decoded, so not free of errors"
+
+
+def test_success_differs_from_no_answer() -> None:
+    answered = row(message(body={}), message("response", body={"error_code": 0}))
+    silent = row(message(body={}), None, "unanswered")
+    assert (answered["error_code"], answered["error"], answered["error_count"]) == (0, None, 0)
+    assert (silent["error_code"], silent["error"], silent["error_count"]) == (None, None, None)
+
+
+def test_durations_are_floored_and_may_be_negative() -> None:
+    made = row(message(), message("response"), latency_ns=-1, duration_ns=1999)
+    assert (made["latency_us"], made["duration_us"]) == (-1, 1)
+    assert row(message(time_ns=None), None)["time"] is None
+
+
+@pytest.mark.parametrize(
+    ("request_body", "response_body", "expected"),
+    [
+        ({"member_id": "m"}, {}, "m"),
+        ({"member_id": ""}, {"member_id": "given"}, "given"),
+        ({"member_id": ""}, None, ""),
+        ({"members": [{"member_id": "m"}]}, {}, "m"),
+        ({"members": [{"member_id": "a"}, {"member_id": "b"}]}, {}, None),
+        ({}, {}, None),
+    ],
+)
+def test_member_id(request_body: dict[str, Any], response_body: dict[str, Any] | None, expected: str | None) -> None:
+    response = None if response_body is None else message("response", body=response_body)
+    assert row(message(body=request_body), response)["member_id"] == expected
+
+
+def test_client_software_comes_from_api_versions() -> None:
+    body = {"client_software_name": "librdkafka", "client_software_version": "2.6.1"}
+    made = row(message(api_key=18, api="ApiVersions", body=body), None)
+    assert (made["software_name"], made["software_version"]) == ("librdkafka", "2.6.1")
+
+
+def test_facts_from_other_messages() -> None:
+    made = row(message(), None, broker_id=3, software_name="librdkafka", software_version="2.6.1")
+    assert (made["broker_id"], made["software_name"], made["software_version"]) == (3, "librdkafka", "2.6.1")
+    made = row(message(), None)
+    assert (made["broker_id"], made["software_name"], made["software_version"]) == (None, None, None)
+
+
+def test_problems_of_the_exchange_and_both_messages_are_listed_once() -> None:
+    request = message(problems=(Problem("trailing-bytes", ""), Problem("string-not-utf8", "")))
+    response = message("response", problems=(Problem("string-not-utf8", ""),))
+    made = row(request, response, problems=(Problem("negative-latency", ""),))
+    assert made["problems"] == ["negative-latency", "string-not-utf8", "trailing-bytes"]
+
+
+def test_an_exchange_has_at_least_one_message() -> None:
+    with pytest.raises(ValueError, match="without request and response"):
+        row(None, None)
+
+
+def test_bytes_instead_of_strings() -> None:
+    made = row(message(client_id=b"\xff\x00", body={"group_id": b"g\xe9"}), None)
+    assert (made["client_id"], made["group_id"]) == ("\\xff\x00", "g\\xe9")
+
+
+def test_rows_become_a_record_batch() -> None:
+    rows = ExchangeRows(lambda message: json.dumps(message.body))
+    records = {"batches": [], "truncated_bytes": 0}
+    topics = [{"name": "t", "partition_data": [{"index": 0, "records": records}, {"index": 1, "records": None}]}]
+    produce = message(api_key=0, api="Produce", body={"acks": -1, "topic_data": topics})
+    for number in range(3):
+        rows.append(Exchange(number, 1, "no_response", produce, None, exchange_id=number))
+    assert len(rows) == 3
+    assert rows.size > 3 * len(json.dumps(produce.body))
+    batch = rows.take()
+    assert batch.schema.equals(STAGED["exchanges"])
+    assert batch["exchange_id"].to_pylist() == [0, 1, 2]
+    assert batch["acks"].to_pylist() == [-1] * 3
+    assert batch["record_count"].to_pylist() == [0] * 3
+    assert [part["batch_count"] for part in batch["partitions"][0].as_py()] == [0, None]
+    assert (len(rows), rows.size) == (0, 0)
+    assert rows.take().num_rows == 0
+
+
+def test_long_strings_count_for_the_size() -> None:
+    rows = ExchangeRows(None)
+    rows.append(Exchange(1, 1, "open", message(client_id="x" * 30_000), None))
+    assert rows.size > 30_000

@@ -1,0 +1,63 @@
+"""The vocabulary check finds avoided words where people read them, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests import vocabulary
+from tests.vocabulary import is_below, places, settings
+
+WORDS = {re.compile(pattern): instead for pattern, instead in settings()["words"].items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "found"),
+    [
+        ("a.py", "# It is told late.\n", [(1, "told")]),
+        ("a.py", "told = 1\nself.told(behind)\n", []),
+        ("a.py", 'text = f"{told} goes {behind} here"\n', []),
+        ("a.py", 'text = (\n    f"{one} goes "\n    "on"\n)\n', [(2, "goes on")]),
+        ("a.py", '"""A summary.\n\n    A reader goes\n    on.\n    """\n', [(3, "goes on")]),
+        ("a.py", "# A comment goes\n# on here.\n", [(1, "goes on")]),
+        ("a.py", 'columns = ("told", "live-behind")\n', []),
+        ("a.py", "# `told` is a name\n", []),
+        ("a.py", "# Of two rows one stays.\n", [(1, "Of")]),
+        ("a.py", "# One. Of two rows one stays. Of course.\n", [(1, "Of")]),
+        ("a.py", "# What is lost is told as a problem.\n", [(1, "told"), (1, "What is lost is told as a problem.")]),
+        ("a.py", "# What is a row?\n", []),
+        ("a.zig", '// It comes again\nconst told = "stands in";\n', [(1, "comes again"), (2, "stands in")]),
+        ("a.zig", "const behind = told;\n", []),
+        ("a.md", "# Told\n\nIt is\n`told` and goes\non.\n\n```\ntold\n```\n", [(4, "goes on")]),
+    ],
+)
+def test_words(name: str, source: str, found: list[tuple[int, str]]) -> None:
+    assert sorted((place.line, place.word) for place in places(name, source, WORDS)) == sorted(found)
+
+
+def test_folders() -> None:
+    assert is_below("kafkasniff/cli/main.py", "kafkasniff/cli")
+    assert is_below("README.md", "README.md")
+    assert not is_below("kafkasniff/client.py", "kafkasniff/cli")
+
+
+@pytest.mark.parametrize(("most", "code"), [(2, 0), (3, 0), (1, 1), (None, 1)])
+def test_pending_counts_may_only_shrink(
+    most: int | None, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: vocabulary.Path
+) -> None:
+    (tmp_path / "a.py").write_text("# It is told.\n# It goes on.\n")
+    monkeypatch.setattr(vocabulary, "ROOT", tmp_path)
+    monkeypatch.setattr(vocabulary, "checked_files", lambda: ["a.py"])
+    pending = {} if most is None else {"a.py": most}
+    monkeypatch.setattr(vocabulary, "settings", lambda: {**settings(), "not_yet": pending})
+    assert vocabulary.main([]) == code
+
+
+def test_a_folder_without_places_must_be_removed_from_the_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(vocabulary, "checked_files", list)
+    monkeypatch.setattr(vocabulary, "settings", lambda: {**settings(), "not_yet": {"docs": 3}})
+    assert vocabulary.main([]) == 1
+    assert "remove it" in capsys.readouterr().out
