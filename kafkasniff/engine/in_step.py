@@ -321,6 +321,9 @@ class InStep:
         answers = answers[found]
         if hidden.any():
             self._count_hidden(is_request[hidden])
+        for index in np.flatnonzero(alone & ~plain).tolist():
+            hidden[index] = self._hidden_edge(messages, index)
+        if hidden.any():
             shown = ~hidden
             place = np.cumsum(shown) - 1
             answered, answers = answered[shown[answers]], place[answers[shown[answers]]]
@@ -330,6 +333,19 @@ class InStep:
             whole = rows["pair"] != NONE
             rows["pair"][whole] = place[rows["pair"][whole]]
         return messages._replace(rows=rows), Edges(plain, begun, own, answers, answered, others)
+
+    def _hidden_edge(self, messages: Messages, index: int) -> bool:
+        """Whether this message belongs to an exchange that is hidden; if so, it is counted, and needs no event."""
+        row = messages.rows[index]
+        if row["flags"] & REQUEST and not row["flags"] & ENDED:
+            hidden = self._options.detail.hides and int(row["code"]) // VERSIONS != GREETING
+        else:
+            pending = self._waiting.get((int(row["connection"]), int(row["ordinal"])))
+            hidden = pending is not None and pending.hidden
+        if hidden:
+            for _ in self._edge(messages, index):
+                raise AssertionError("a hidden exchange has no events")
+        return hidden
 
     @staticmethod
     def _without_ended(messages: Messages) -> tuple[Messages, NDArray[np.void]]:

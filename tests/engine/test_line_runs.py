@@ -251,6 +251,20 @@ def test_the_kernel_handles_unknown_versions(form: str, cuts: list[int], name: s
 @example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[30, 61], levels=[Level(0), Level(1)], form="json")
 @example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[30, 61], levels=[Level(1), Level(2)], form="text")
 @example(said=[["heartbeat", "produce", "fetch"] * 3], cuts=[31, 52, 73], levels=[Level(0), Level(3)], form="text")
+@example(
+    # The request of an API without definitions is hidden, and its response comes when nothing is.
+    said=[
+        ["an API of tomorrow", "in a row", "fetch", "Produce of tomorrow", "another id", "fetch", "an answer first"],
+        ["a version of tomorrow"],
+        [
+            *["in a row", "an API of much later", "versions of tomorrow", "versions of tomorrow", "produce"],
+            *["in a row", "produce", "no answer"],
+        ],
+    ],
+    cuts=[43],
+    levels=[Level(0), Level(3), Level(0)],
+    form="text",
+)
 def test_the_same_messages_are_skipped(said: list[list[str]], cuts: list[int], levels: list[Level], form: str) -> None:
     batches = packets_of(talks(said, 0), cuts)
     found, expected = (shown(kind, form, batches, levels) for kind in (Inspector, OneByOne))

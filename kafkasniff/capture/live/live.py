@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -109,6 +111,7 @@ class LiveSource:
         self._idle = idle_seconds
         self._stopped = False
         self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._closed = False
         self._iterated = False
@@ -228,7 +231,12 @@ class LiveSource:
             due = merge.due_in(now)
             ends = [at for at in (deadline, idle_until, None if due is None else now + due) if at is not None]
             ends += [now + look for look in looks]
-            events = dict(waiting.poll(max(0, int((min(ends) - now) * 1000) + 1) if ends else None))
+            with _wakened_by_signals(self._wake_write):
+                events = dict(waiting.poll(max(0, int((min(ends) - now) * 1000) + 1) if ends else None))
+            if self._wake_read in events and not self._stopped:
+                # A signal that does not stop this source.
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake_read, 4096)
             if not events and idle_until is not None and time.monotonic() >= idle_until:
                 quiet_since = time.monotonic()
                 yield Frames.plain(_no_packets())
@@ -241,6 +249,26 @@ class LiveSource:
         last = merge.rest()
         if last is not None:
             yield last
+
+
+@contextlib.contextmanager
+def _wakened_by_signals(descriptor: int) -> Iterator[None]:
+    """Have every signal write to this descriptor within the block, if no one else has asked for that.
+
+    A handler in Python runs between two instructions of the main thread. If the signal comes just before that thread
+    waits, or in another thread, nothing else ends the wait.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+    if before != -1:
+        signal.set_wakeup_fd(before)
+    try:
+        yield
+    finally:
+        if before == -1:
+            signal.set_wakeup_fd(-1)
 
 
 def _with_what_waits(one: CapturedInterface, found: Frames) -> Frames:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -277,12 +278,17 @@ def test_stop_before_and_after() -> None:
 
 
 @pytest.mark.root
-def test_stop_in_a_signal_handler() -> None:
+@pytest.mark.parametrize("thread", ["main", "another"])
+def test_stop_in_a_signal_handler(thread: str) -> None:
+    """In another thread the signal interrupts no wait of the main one, like a signal just before that wait."""
     program = (
-        "import signal\n"
+        "import signal, threading, time\n"
         "from kafkasniff.capture.live.live import open_live\n"
         "source = open_live('lo', bpf='udp port 9')\n"
         "signal.signal(signal.SIGTERM, lambda *_: source.stop())\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: None)\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        f"{thread == 'another'} and signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
         "print('ready', flush=True)\n"
         "for batch in source: pass\n"
         "source.close()\n"
@@ -291,6 +297,7 @@ def test_stop_in_a_signal_handler() -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR1)
         process.terminate()
         assert process.stdout.read() == "ended\n"
         assert process.wait(PATIENCE) == 0
