@@ -115,7 +115,7 @@ SOFTWARE = ("inventor", "0.9")
 _TRACE = b"0ddba110ddba11"
 _SESSION = base64.b64encode(b"hidden-")[:9]
 PAYLOAD: dict[str, bytes] = {}
-"""What is payload, by its place; each is told from all others in any form."""
+"""Payload by its place; each value differs from all others in any form."""
 SECRETS: dict[str, bytes] = {}
 
 

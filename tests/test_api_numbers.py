@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "kafkasniff"
 SESSIONS = "fetch sessions are Fetch's (KIP-227)"
 GREETING = "greeting and authentication are rules of the dialogue"
-NEGOTIATION = "what ApiVersions tells a client"
+NEGOTIATION = "the versions in ApiVersions responses"
 ALLOWED = {
     "kafka/apis/named_apis.py": "the numbers themselves",
     "kafka/messages/message.py": "acks 0 of Produce; ApiVersions refused in another version (KIP-511)",

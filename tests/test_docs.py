@@ -91,7 +91,7 @@ def plain_arguments(command: str) -> list[str] | None:
 
 
 TELLS_ITS_CODE = ' || echo "exit code $?"'
-"""What a shell says behind a command that fails on purpose."""
+"""What a shell prints after a command that fails on purpose."""
 
 
 def run_command(command: str, folder: Path) -> tuple[int, str, str]:

@@ -16,7 +16,7 @@ from tests.evidence.wire import frames
 from tests.golden import ROOT, captures
 
 HEADER = ("api_key", "api_version", "correlation_id", "client_id", "size", "client_port")
-"""What a client's log may tell of a message; which of these, differs from client to client."""
+"""What a client's log may contain of a message; clients differ."""
 
 
 @pytest.fixture(autouse=True)

@@ -222,7 +222,7 @@ def _decoded(side: str, version: int, data: bytes, options: DecodeOptions, *, cu
 
 
 def _left(side: str, version: int, data: bytes, *, cut: bool, secrets: bool) -> bytes:
-    """What is printed, and what is written, for a message without its payload."""
+    """Output and stored bytes of a message without its payload."""
     found = _decoded(side, version, data, DecodeOptions(show_secrets=secrets), cut=cut)
     message = Message(
         "request" if side == "request" else "response", len(data), api_key=found.api_key, api=found.api,

@@ -1,4 +1,4 @@
-"""`read`: exchanges of captures with the names that other messages tell."""
+"""`read`: exchanges of captures with the names that other messages contain."""
 
 from __future__ import annotations
 

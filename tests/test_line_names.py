@@ -51,14 +51,14 @@ def _fetch(*topics: bytes, partitions: Sequence[int] = (0,), forgotten: Sequence
 
 WORDS: dict[str, Say] = {
     **USUAL,
-    **{f"tells {name}": _metadata((topic_id, name)) for topic_id, name in NAMED.items()},
-    "tells all": _metadata(*NAMED.items()),
-    "tells another": _metadata((A, "payments"), (kafka.NO_ID, "zero")),
-    "tells what was given": _metadata((GIVEN, "told")),
-    "tells no name": _metadata((A, None), (GIVEN, "")),
-    "tells a long name": _metadata((B, "n" * 256)),
+    **{f"teaches {name}": _metadata((topic_id, name)) for topic_id, name in NAMED.items()},
+    "teaches all": _metadata(*NAMED.items()),
+    "teaches another": _metadata((A, "payments"), (kafka.NO_ID, "zero")),
+    "teaches what was given": _metadata((GIVEN, "taught")),
+    "teaches no name": _metadata((A, None), (GIVEN, "")),
+    "teaches a long name": _metadata((B, "n" * 256)),
     "asks by id": _metadata(asks=(B, None)),
-    "asks by both": _metadata(asks=(B, "not told")),
+    "asks by both": _metadata(asks=(B, "not given")),
     "asks by both of what is given": _metadata((GIVEN, None), asks=(GIVEN, None)),
     **{
         f"fetches {name}": _fetch(*topics, session=(0, -1))
@@ -68,7 +68,7 @@ WORDS: dict[str, Say] = {
     **{f"opens {number}": _fetch(A, B, session=(0, 0), opened=number) for number in (7, 8)},
     "opens again": _fetch(A, C, session=(7, 0), opened=8),
     "opens nothing": _fetch(A, session=(0, 0), opened=0),
-    **{f"goes on with {number}": _fetch(session=(number, 3)) for number in (7, 8)},
+    **{f"continues {number}": _fetch(session=(number, 3)) for number in (7, 8)},
     **{f"adds to {number}": _fetch(A, C, partitions=(0, 1), session=(number, 4)) for number in (7, 8)},
     "adds many": _fetch(*(bytes([9, number]) * 8 for number in range(120)), session=(7, 5)),
     "forgets": _fetch(B, forgotten=[A, C], session=(7, 6)),
@@ -149,8 +149,8 @@ def test_names_where_bodies_are_skipped(said: list[list[str]], cuts: list[int], 
 @pytest.mark.parametrize("cut", [None, 20, 37, 50, 81])
 def test_the_kernel_makes_the_messages(form: str, cut: int | None, threads: int | None) -> None:
     """All except those that teach a name, begin a session, or change one by an error."""
-    told = ["tells orders", "tells pay ments"]
-    said = [*told, *["fetches a", *told, "asks by id", "opens 7", "goes on with 7", "adds to 7"] * 4]
+    told = ["teaches orders", "teaches pay ments"]
+    said = [*told, *["fetches a", *told, "asks by id", "opens 7", "continues 7", "adds to 7"] * 4]
     batches = packets_of(talks([said] * 3, words=WORDS), [] if cut is None else [cut])
     found = _lines(Inspector, form, batches, small=False, threads=threads)
     text = found.out.getvalue().decode()

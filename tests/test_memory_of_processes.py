@@ -273,7 +273,7 @@ MESSAGES: dict[str, tuple[Callable[[], bytes], str | None]] = {
     "many records": (many_records, "record-bound"),
     "many values": (many_values, "decompression-bound"),
 }
-"""What one message may be, and its problem with a small budget. What is within the bounds is shown all the same."""
+"""What one message may be, and its problem with a small budget. Values within the bounds are still shown."""
 OUTPUTS: dict[str, tuple[str, ...]] = {
     "json": ("--format", "json"),
     "hex": ("--format", "json", "--bytes", "hex"),

@@ -42,22 +42,16 @@ def test_folders() -> None:
     assert not is_below("kafkasniff/client.py", "kafkasniff/cli")
 
 
-@pytest.mark.parametrize(("most", "code"), [(2, 0), (3, 0), (1, 1), (None, 1)])
-def test_pending_counts_may_only_shrink(
-    most: int | None, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: vocabulary.Path
+@pytest.mark.parametrize(("text", "code"), [("# It is told.\n# It goes on.\n", 1), ("# It is reported.\n", 0)])
+def test_the_command_fails_for_avoided_words(
+    text: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: vocabulary.Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "a.py").write_text("# It is told.\n# It goes on.\n")
+    (tmp_path / "a.py").write_text(text)
     monkeypatch.setattr(vocabulary, "ROOT", tmp_path)
     monkeypatch.setattr(vocabulary, "checked_files", lambda: ["a.py"])
-    pending = {} if most is None else {"a.py": most}
-    monkeypatch.setattr(vocabulary, "settings", lambda: {**settings(), "not_yet": pending})
-    assert vocabulary.main([]) == code
-
-
-def test_a_folder_without_places_must_be_removed_from_the_list(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(vocabulary, "checked_files", list)
-    monkeypatch.setattr(vocabulary, "settings", lambda: {**settings(), "not_yet": {"docs": 3}})
-    assert vocabulary.main([]) == 1
-    assert "remove it" in capsys.readouterr().out
+    assert vocabulary.main(["--count"]) == code
+    assert capsys.readouterr().out.count("a.py:") == 3 * code

@@ -28,7 +28,7 @@ __all__ = ["BEHIND", "COSTLY", "NOT_LIVE", "LiveFindings", "live_detectors"]
 
 NOT_LIVE: Final = ("undecoded-traffic", "unreached-listeners")
 """Detectors that need the account of an open connection, which is emitted only when the connection is over."""
-BEHIND: Final = "behind"
+BEHIND: Final = "cannot keep up"
 COSTLY: Final = "too much to examine"
 """Why nothing is examined."""
 

@@ -25,7 +25,7 @@ def findings_line(findings: Findings, width: int) -> Text:
     line = Text.assemble(("findings ", "dim"))
     if findings.paused:
         line.append(f"paused: {findings.paused}", "bold yellow")
-        line.append(" until then ", "dim")
+        line.append(", before that ", "dim")
     parts = counts or [("none", "bold")]
     for left, (count, style) in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
         line.append(f"{count}, " if left else count, style)

@@ -154,7 +154,7 @@ def test_invalid_footers(data: bytes, told: str) -> None:
 
 
 def one_chunk(file_path: bytes = b"", **changed: int) -> Footer:
-    """Of a column of three 64-bit integers."""
+    """The statistics of a column of three 64-bit integers."""
     fields = {"type": 2, "codec": 6, "values": 3, "plain": 50, "stored": 40, "data_at": 4, **changed}
     kinds = {
         "type": (1, 32),

@@ -83,7 +83,7 @@ def make_captures(folder: Path, seed: int, *, damage: bool = False) -> list[Path
     generator = random.Random(seed)
     count = generator.randrange(1, 5)
     bodies: list[list[tuple[int, bytes, int]]] = [[] for _ in range(count)]
-    """Of each capture: time in microseconds or NO_TIME, packet, length on the wire."""
+    """For each capture: time in microseconds or NO_TIME, packet, length on the wire."""
     now = [generator.choice([0, 0, 300 * index]) for index in range(count)]
     for number in range(generator.randrange(1, 90)):
         packet = segment(marked(number, generator.choice([10, 10, 40, 900])), seq=number)

@@ -11,7 +11,7 @@ import pytest
 __all__ = ["STAYS", "until_it_captures"]
 
 STAYS: Final = ["--keep-root"] if os.geteuid() == 0 else []
-"""Options of a `live` that makes files in the folders of tests, whoever may read the Python that they run with."""
+"""Options of a `live` that makes files in the folders of tests, for any user that may read the interpreter."""
 
 
 def until_it_captures(process: subprocess.Popen[Any]) -> None:

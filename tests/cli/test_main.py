@@ -341,16 +341,16 @@ def test_held_signals_wait_except_for_a_second_one() -> None:
         with world.interrupts.held():
             for signum in signals:
                 interrupt(signum)
-                done.append("went on")
+                done.append("continued")
 
     with world.interrupts.installed():
         with pytest.raises(Interrupted) as caught:
             held(signal.SIGTERM)
         assert caught.value.code == Exit.SIGTERM
-        assert done == ["went on"]
+        assert done == ["continued"]
         with pytest.raises(Interrupted):
             held(signal.SIGTERM, signal.SIGINT)
-        assert done == ["went on"] * 2
+        assert done == ["continued"] * 2
         # Nothing is left over for the next block.
         held()
 

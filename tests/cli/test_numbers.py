@@ -60,7 +60,7 @@ class What(NamedTuple):
     api: str | None
     corr: int | None
     time: str
-    """Of its first message."""
+    """The time of its first message."""
 
 
 @functools.cache

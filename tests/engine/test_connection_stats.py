@@ -62,7 +62,7 @@ class Counted:
     seen: int = 0
     """Payload bytes from the stream's first on, each once."""
     size: int = 0
-    """From the first byte to the last, as far as data or a FIN tell."""
+    """From the first byte to the last, as far as data or a FIN show."""
     cut: bool = False
     """A packet of it was captured in part: the rest is lost, and a repetition where it comes later all the same."""
 
@@ -259,7 +259,7 @@ CASES: dict[str, tuple[Callable[[], list[Packet]], StreamBytes]] = {
         StreamBytes(38, repeated=9),
     ),
     "far away": (lambda: [segment(101 + (1 << 30), b"stray")], StreamBytes(19, ignored=5)),
-    "behind the end": (
+    "after the end": (
         lambda: [segment(120, b"", FIN | ACK), segment(125, b"more")],
         StreamBytes(19, ignored=4),
     ),

@@ -114,7 +114,7 @@ def _listed(number: int) -> bytes:
 
 UNUSUAL: dict[str, Say] = {
     "error": _exchange(_heartbeat, lambda n: _heard(n, 27)),
-    "a code that is none": _exchange(_heartbeat, lambda n: _heard(n, 999)),
+    "an invalid code": _exchange(_heartbeat, lambda n: _heard(n, 999)),
     "in a row": _sent(
         ("client", lambda n: _beats(range(n * 1000, n * 1000 + 5))),
         ("broker", lambda n: _all_heard(range(n * 1000, n * 1000 + 5))),
@@ -248,7 +248,7 @@ GROUP: dict[str, Say] = {
         lambda n: kafka.response(n, kafka.int16(0) + _assignment()),
     ),
 }
-"""A classic group: what the bytes in the second are is told by the first."""
+"""A classic group: the first response says what the bytes in the second are."""
 SAID = USUAL | UNUSUAL | GROUP
 
 

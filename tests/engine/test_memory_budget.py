@@ -26,7 +26,7 @@ from tests.craft.packet import ACK, RST, SYN, Packet
 from tests.test_memory_bounds import REQUEST, Feeder, by, packet, told
 
 LOWEST_SHARE = 0.6
-"""Of what was measured, that an estimate is at least."""
+"""The least share of the measured size that an estimate may be."""
 
 
 def with_budget(limit: int, **options: Any) -> Feeder:

@@ -20,7 +20,7 @@ OPERATIONS = {
     "fence producers": "InitProducerId",
     "move a replica to another folder": "AlterReplicaLogDirs",
 }
-"""The API behind what an administrator tried, where it went well."""
+"""The API of an administrator's attempt that succeeded."""
 
 
 def _created(seen: Decoded, entry: Entry) -> bool:
@@ -269,7 +269,7 @@ ADMIN_CHECKS: dict[str, Callable[[Decoded, Entry], bool]] = {
     "moved_leader": lambda seen, entry: seen.found(
         "Metadata", "response", partition_index=entry["partition"], leader_id=entry["leader"]
     ),
-    # Version 0 tells where segments begin.
+    # Version 0 reports where segments begin.
     "old_offsets": lambda seen, entry: seen.found(
         "ListOffsets", "response", partition_index=entry["partition"], old_style_offsets=entry["offsets"]
     ),

@@ -24,7 +24,7 @@ def _tasks(seen: Decoded, entry: Entry) -> bool:
 
 
 def _worker(seen: Decoded, entry: Entry) -> bool:
-    """A worker tells the others where its REST interface is."""
+    """A worker sends the others the address of its REST interface."""
     return any(
         one["name"] == entry["protocol"] and entry["url"].encode() in to_bytes(one["metadata"])
         for line in seen.messages("JoinGroup", "request", entry["client_id"])

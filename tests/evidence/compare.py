@@ -5,7 +5,7 @@ Rules, not exceptions. Kafka's JSON differs from ours in form alone:
 - a field has Kafka's name in camelCase; ours is the same in snake_case (`snake`). Both sides hold the same fields:
   each that the version has, and of the tagged ones those that are not at their defaults, which no client here has sent;
 - `bytes` are base64 there; here a string where they are UTF-8, else `{"base64"}`; a secret is its length;
-- what interprets a value stands beside it as `_<field>` here, not at all there: each such form has tests of its own;
+- an interpretation of a value is in `_<field>` here and absent there: each such form has tests of its own;
 - a message of a legacy set has its own fields alone here, where Kafka's interface of a batch answers with stand-ins.
 
 - a version newer than the definitions is not read here at all: the line has the bytes, and a problem says so.
@@ -44,7 +44,7 @@ SASL_REFUSALS = frozenset((33, 34, 58))
 """UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
 
 _THEIRS_TOO = frozenset(("_unknown_tags", "_control"))
-"""Names that begin with an underscore and stand in Kafka's JSON, too."""
+"""Names that begin with an underscore in Kafka's JSON, too."""
 
 _V1_ONLY = frozenset(("timestamp_type", "max_timestamp"))
 
@@ -83,7 +83,7 @@ def raw_bytes(theirs: dict[str, str]) -> bytes:
 
 
 def shown(data: bytes) -> Any:
-    """How bytes have to stand in a line."""
+    """The form of bytes in a line."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -131,7 +131,7 @@ def _fields(ours: Any, theirs: dict[str, Any], path: str) -> Iterator[str]:
     if "magic" in theirs and theirs["magic"] < 2:
         theirs = _legacy(theirs)
     if "leading_bytes" in ours:
-        # Of a snapshot's slice; what Kafka reads as batches begins at the first byte.
+        # A slice of a snapshot; what Kafka reads as batches begins at the first byte.
         theirs = {"leading_bytes": 0, **theirs}
     theirs = {as_released(name, ours): value for name, value in theirs.items()}
     for name in sorted(field for field in ours.keys() ^ theirs.keys() if not interprets(field)):
@@ -167,7 +167,7 @@ def leaves(ours: Any) -> Iterator[Any]:
 
 
 def trace_differences(ours: Any, trace: list[Any]) -> Iterator[str]:
-    """What of a body that was cut does not stand in the trace of Kafka's reader, in its order.
+    """Values of a truncated body that the trace of Kafka's reader lacks, in order.
 
     Null strings and arrays are no value of the trace but its length, which is -1 or, compact, 0; a boolean is a byte.
     """
@@ -199,7 +199,7 @@ def line_differences(line: Line, frame: Frame, evidence: Evidence) -> Iterator[s
             yield f"{name}: {line.get(name)!r}, Kafka has {value!r}"
     kinds = [problem["kind"] for problem in line["problems"]]
     for kind in set(kinds) - (_CHECKED | _OF_THE_CUT if frame.cut else _CHECKED):
-        yield f"problems: {kind}, of which nothing tells whether it is right"
+        yield f"problems: {kind}, and there is nothing to compare it with"
     raw = base64.b64encode(frame.data[evidence["header_size"] :]).decode()
     if "version-unknown" in kinds:
         if evidence["kafka"] != DEFAULT_VERSION:

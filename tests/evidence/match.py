@@ -35,8 +35,8 @@ def open_lines(capture: Path) -> tuple[Line, ...]:
 def match(capture: Path, lines: tuple[Line, ...]) -> tuple[list[Match], list[Line], list[Frame]]:
     """The matches; lines that no frame is left for; frames that no line is about.
 
-    Lines and frames of a stream are in one order. A frame is passed over only if its correlation id is not the next
-    line's; so a line that is missing is told as such, and does not spoil those behind it.
+    Lines and frames of a stream are in one order. A frame is skipped only if its correlation id is not the next
+    line's; so a missing line is reported as such, and does not spoil those after it.
     """
     waiting: dict[tuple[int, str], deque[tuple[Frame, Evidence]]] = defaultdict(deque)
     for frame, told in evidence(capture):

@@ -1,6 +1,6 @@
 """What the clients report in the sidecars, held against the golden lines.
 
-`CHECKS` has a function for each kind of report: it is True where the lines hold what the client tells. Requests and
+`CHECKS` has a function for each kind of report: it is True where the lines hold what the client reports. Requests and
 responses that a client's own log names are not here: they are compared as a whole.
 """
 
@@ -17,11 +17,11 @@ from tests.evidence.internal_reports import INTERNAL_CHECKS
 
 ACKNOWLEDGE_TYPES = {"accept": 1, "release": 2, "reject": 3}
 OWN_ERRORS = {"TimeoutException": "UNKNOWN_TOPIC_OR_PARTITION", "OffsetOutOfRangeException": "OFFSET_OUT_OF_RANGE"}
-"""Exceptions that the Java client makes up itself: the broker's error that was behind them."""
+"""Exceptions that the Java client makes up itself: the broker's error that caused them."""
 
 
 def _same_record(entry: Entry, one: Record) -> bool:
-    """Whether a record is the one of a report; what the report leaves out is not compared."""
+    """Whether a record is the one of a report; what the report omits is not compared."""
     told: dict[str, Any] = {"key": one.record["key"], "value": one.record["value"]}
     told |= {"topic": one.topic, "partition": one.partition}
     # A record without a timestamp: -1 in the clients, null in magic 0.
@@ -40,7 +40,7 @@ def _same_record(entry: Entry, one: Record) -> bool:
 
 def _client(seen: Decoded, entry: Entry) -> bool:
     names = [line["body"].get("client_software_version") for line in seen.messages("ApiVersions", "request")]
-    # Brokers that talk to each other tell their own version.
+    # Brokers that talk to each other name their own version.
     told = [name for name in names if name]
     return not told or any(entry["version"] in name for name in told)
 
@@ -66,7 +66,7 @@ def _authenticated(seen: Decoded, entry: Entry) -> bool:
         pairs = [f"auth=Bearer {entry['token']}", *(f"{name}={value}" for name, value in entry["extensions"].items())]
         return any(set(to_bytes(one).split(b"\x01")) >= {pair.encode() for pair in pairs} for one in tokens)
     if entry["mechanism"] == "PLAIN":
-        # RFC 4616: whom to act for (often left out), who, password.
+        # RFC 4616: whom to act for (often empty), who, password.
         return any(
             to_bytes(one).split(b"\0")[1:] == [entry[name].encode() for name in ("user", "password")] for one in tokens
         )
@@ -135,7 +135,7 @@ def _transaction(seen: Decoded, entry: Entry) -> bool:
     ended = seen.found("EndTxn", "request", transactional_id=entry["transactional_id"], committed=committed)
     values = {one.record["value"] for one in seen.produced if isinstance(one.record["value"], str)}
     if "committed_offset" in entry:
-        # The newest versions are not known to the definitions: then the bytes stand in the line.
+        # The newest versions are not known to the definitions: then the line has the bytes.
         unknown = any(line.get("api") == "TxnOffsetCommit" and line["body"] is None for line in seen.lines)
         told = {"partition_index": entry["partition"], "committed_offset": entry["committed_offset"]}
         return ended and (unknown or seen.found("TxnOffsetCommit", "request", **told))

@@ -180,7 +180,7 @@ def _acks_nothing(request: Frame) -> bool:
 
 
 def _pair(requests: list[Frame], responses: list[Frame]) -> None:
-    """Read what stands in front of each frame, and join requests and responses."""
+    """Read the size before each frame, and join requests and responses."""
     waiting = deque(requests)
     tokens_in = tokens_out = 0
     rest = deque(responses)
@@ -217,7 +217,7 @@ def _pair(requests: list[Frame], responses: list[Frame]) -> None:
 
 
 def _mechanism(request: Frame) -> str:
-    """The mechanism of a SaslHandshake v0 request: the one string of its body, behind the client id."""
+    """The mechanism of a SaslHandshake v0 request: the one string of its body, after the client id."""
     position = 10 + max(0, struct.unpack_from(">h", request.data, 8)[0])
     return request.data[position + 2 :].decode()
 
@@ -226,7 +226,7 @@ class Walk(NamedTuple):
     frames: tuple[Frame, ...]
     """Connection by connection: those that the client sent, then those of the broker."""
     rests: dict[tuple[int, str], int]
-    """Bytes behind the last whole frame of a stream, by connection and direction; only where there are any."""
+    """Bytes after the last whole frame of a stream, by connection and direction; only where there are any."""
 
 
 @functools.cache

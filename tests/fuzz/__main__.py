@@ -33,7 +33,7 @@ HAS_WHEELS: Final = sys.platform == "linux" and platform.machine() == "x86_64" a
 
 UNTIL: Final = 1_000_000
 QUICK_SECONDS: Final = 2
-"""Of each family in `quick`: with what it takes to begin, all of them take less than a minute."""
+"""For each family in `quick`: with their preparation, all of them take less than a minute."""
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -72,7 +72,7 @@ def _seconds_of_children() -> float:
 
 
 class _Runs:
-    """The processes of a run, which end when this one is told to."""
+    """The processes of a run, which end when this one is asked to."""
 
     def __init__(self) -> None:
         self._children: set[subprocess.Popen[bytes]] = set()
@@ -83,7 +83,7 @@ class _Runs:
 
     @property
     def ended(self) -> bool:
-        """Whether it was told to."""
+        """Whether it was asked to."""
         return self._ended
 
     def end(self, *_signal: object) -> None:
@@ -138,7 +138,7 @@ def _say_tallies(names: Sequence[str], folder: Path) -> None:
 
 
 def _planned(options: argparse.Namespace, names: Sequence[str], *, quick: bool, guided: bool) -> list[Run]:
-    """What is to be run, without the families that have all the inputs that they are to have."""
+    """The families to run: those that lack inputs."""
     seconds = options.seconds or (QUICK_SECONDS if quick else 0)
     bounded = bool(options.executions or seconds)
     until = options.until if options.until is not None else 0 if bounded else UNTIL
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str]) -> int:
     runs = _Runs()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, runs.end)
-    # Of a quick run half of the time goes by while the families begin.
+    # Half of a quick run passes while the families begin.
     with ThreadPoolExecutor(options.jobs or (2 if quick else 1)) as pool:
         results = list(pool.map(runs.family, _planned(options, names, quick=quick, guided=guided)))
     if with_costs and not runs.ended:

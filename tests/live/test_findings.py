@@ -28,7 +28,7 @@ from tests.live.scenes import Scene, Talk, drawn
 Event = Message | SaslToken | Exchange | Problem | Connection
 SECOND = 1_000_000_000
 OVER = 100.0
-"""Seconds behind which everything that waits is due."""
+"""Seconds after which everything that waits is due."""
 
 
 class World:
@@ -136,7 +136,7 @@ def test_paused_under_pressure() -> None:
     assert (shown.paused, shown.anew) == (BEHIND, 0)
     assert "before" in titles(shown)[0]
     text = drawn(Snapshot(findings=shown), ViewState(), 80, 24)
-    assert "findings paused: behind until then 1 error" in text
+    assert f"findings paused: {BEHIND}, before that 1 error" in text
     give(live, late("meanwhile", 3, 60))
     world.behind = False
     assert world.looks(live, module.CALM_SECONDS / 2).paused == BEHIND, "it may come back"
@@ -171,7 +171,7 @@ def test_paused_where_rows_take_too_long() -> None:
     assert world.looks(live, module.FINDINGS_SECONDS).paused == "", "three seconds for six rows, and as many before"
     shown = world.looks(live, 2.0)
     assert shown.paused == COSTLY
-    assert "paused: too much to examine until then 1 error" in drawn(Snapshot(findings=shown), ViewState(), 80, 24)
+    assert "paused: too much to examine, before that 1 error" in drawn(Snapshot(findings=shown), ViewState(), 80, 24)
     for number in range(1, 4):
         give(live, late("more", number))
     assert world.looks(live, module.SHARE_SECONDS).paused == COSTLY, "1.5 s of 5 s are more than a quarter"

@@ -1,6 +1,6 @@
 """Runs resumed from saved states yield the same as one run.
 
-A state cannot do harm, whoever wrote it.
+A state cannot do harm, even if an attacker wrote it.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def test_welch_s_test() -> None:
 
 
 def test_quantiles_and_their_limits() -> None:
-    """Of 100 values the 40th and the 61st bound the median with 95% (binomial tables); one rank less here."""
+    """The 40th and the 61st of 100 values bound the median with 95% (binomial tables); one rank less here."""
     values = np.arange(1, 101)
     found = quantile(np.eye(100, dtype=int), values, 0.5, 0.95)
     assert found.value == 50

@@ -30,7 +30,7 @@ CAPTURES_ALONE = {
     "slow_reader",
     "another_continent",
 }
-"""Scenes of what exports do not tell: attempts to connect, windows, round trips."""
+"""Scenes of what exports do not contain: attempts to connect, windows, round trips."""
 NOBODY = {"client_id": None, "client_ip": "10.0.0.5", "broker": "10.0.0.10:9092"}
 GONE = {"broker": "10.0.0.9:9092"}
 

@@ -222,7 +222,7 @@ def unknown_name() -> list[Conversation]:
 
 
 def arrived() -> list[Conversation]:
-    """By name: the client went on to produce. By address: it is already connected. Another client asked twice."""
+    """By name: the client then produced. By address: it is already connected. Another client asked twice."""
     named = asking([("kafka.internal", 9092)])
     produce(named, records())
     there = asking([BROKER], address="10.0.0.6")

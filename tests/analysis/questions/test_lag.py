@@ -46,7 +46,7 @@ def test_only_successful_commits_count() -> None:
     ]
     (found,) = answers("lag", rows)
     assert (found["committed_offset"], found["high_watermark"], found["commit_lag"]) == (10, None, None)
-    # What was requested counts as requested.
+    # A request counts with the offset that it asks for.
     assert found["fetched_offset"] == 6
 
 

@@ -153,7 +153,7 @@ def test_corrupt_compressed_capture() -> None:
 
 @CODECS
 def test_garbage_after_a_member(codec: str) -> None:
-    result = read_bytes(COMPRESS[codec](pcap(frames(3))) + b"garbage behind it")
+    result = read_bytes(COMPRESS[codec](pcap(frames(3))) + b"garbage after it")
     assert numbers(result.payloads) == [0, 1, 2]
     assert result.kinds == ["capture-broken"]
 

@@ -12,7 +12,7 @@ from tests.capture.reading import read, read_bytes
 from tests.capture.segments import MACS, frames, numbers
 
 LATE = 4_294_967_295 * SECOND + 999_999_999
-"""The last nanosecond that the format can tell."""
+"""The last nanosecond that the format can represent."""
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

@@ -174,7 +174,7 @@ NOT_TSHARK = {
     "pktap": "tshark wants all of pktap's fields",
     "pflog": "tshark wants all of pflog's fields",
     "mpls-link": "tshark does not know the number in a file",
-    "mpls-pseudo-wire": "tshark must be told that there is a control word",
+    "mpls-pseudo-wire": "tshark needs an option to expect a control word",
     "ppp-pppd": "tshark does not know the number in a file",
     "raw-12": "tshark does not know the number in a file",
     "raw-14": "tshark does not know the number in a file",

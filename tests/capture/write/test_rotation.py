@@ -84,7 +84,7 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_by_size_are_those_of_tcpdump(
     count: int | None, require_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Four packets fill a file in tcpdump and here. Of 13 files the last ones are kept."""
+    """Four packets fill a file in tcpdump and here. The last of 13 files are kept."""
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     theirs.mkdir()
     ours.mkdir()

@@ -33,7 +33,7 @@ def test_the_answer_matches_that_of_the_export(
     assert [json.loads(line) for line in asked.lines] == [json.loads(line) for line in expected.lines] != []
     assert asked.err.startswith("kafkasniff: ")
     assert "0 bytes lost" in asked.err
-    assert list(tmp_path.iterdir()) == [], "nothing of it stays behind"
+    assert list(tmp_path.iterdir()) == [], "no temporary file is left"
 
 
 def test_producers_and_consumers_of_a_topic() -> None:

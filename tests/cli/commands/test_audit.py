@@ -37,7 +37,7 @@ OLDEST = {
     "ExpireDelegationToken": 1,
     "DescribeDelegationToken": 1,
 }
-"""Of 4.0, by KIP-896; all others from version 0 on."""
+"""Versions that 4.0 supports, by KIP-896; all other APIs from version 0 on."""
 
 
 def produce_v2(correlation_id: int, client_id: str | None) -> tuple[bytes, bytes]:

@@ -22,6 +22,7 @@ import pytest
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.main import run
+from kafkasniff.live.findings import BEHIND
 from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import Result, kafkasniff
 from tests.cli.real_live import STAYS
@@ -205,7 +206,7 @@ def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest
         person.waits_for("latest exchanges")
         wire.backlog = 0.6
         person.types("\x1b")
-        person.waits_for("findings paused: behind until then 1 note")
+        person.waits_for(f"findings paused: {BEHIND}, before that 1 note")
         person.types("q")
 
     assert watched(person, steps).code == 0

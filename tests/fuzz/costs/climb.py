@@ -45,7 +45,7 @@ SHARES: Final = (0.0, 0.3, 0.6, 0.8, 1.0)
 
 MAX_TRIALS: Final = 1_000
 MAX_IDLE: Final = 50
-"""Steps on end to what was tried already, after which all that is near was."""
+"""Consecutive steps to inputs tried before that end a search: all neighbours were tried."""
 
 FACTORS: Final = (2, 2, 4, 16)
 """How far a number goes at once."""
@@ -82,12 +82,12 @@ class Climb(NamedTuple):
     """What a climb is to do."""
 
     seconds: float
-    """Of CPU time, of this process and of the trials, for each pair; the trial under way is always ended."""
+    """CPU time of this process and of the trials, for each pair; the current trial always runs to its end."""
     size: int = 1 << 20
     seed: int = 1
     outputs: Sequence[str] = tuple(OUTPUTS)
     trials: int = MAX_TRIALS
-    """Of each pair, at most."""
+    """At most, for each pair."""
 
 
 Measure = Callable[[str, bytes], Cost]

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 MOST_BYTES: Final = 64 << 20
-"""Of records before compression: so much is made in a second, and several times the bound of a value's ratio."""
+"""Records before compression: a second makes that much, several times the bound of a value's ratio."""
 
 
 def _begun(size: int) -> tuple[Wire, Talk]:
@@ -112,7 +112,7 @@ def tags_messages(size: int, tags: int, value: int) -> bytes:
 
 
 def problems_exchanges(size: int, batches: int, kind: int) -> bytes:
-    """Requests with a fault in each of so many batches: checksum, count, codec, text that is none."""
+    """Requests with a fault in each of `size` batches: checksum, count, codec, invalid text."""
     if kind == 3:
         body = kafka.array([kafka.int16(2) + b"\xff\xfe"] * batches)
         return _repeated(size, kafka.request(kafka.METADATA, 1, 1, body))

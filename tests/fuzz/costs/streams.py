@@ -41,8 +41,8 @@ def exchange(talk: Talk, number: int) -> None:
 
 
 def gaps_outstanding(size: int, outstanding: int, ids: int, hole: int, together: int) -> bytes:
-    """So many requests, of so many correlation ids, wait for responses while the broker's stream loses `hole` bytes in
-    front of each response to none of them; the client acknowledges so many of these at once."""
+    """`outstanding` requests with `ids` correlation ids wait for responses. The broker's stream loses `hole` bytes
+    before each response, and none answers one of them; the client acknowledges `together` responses at once."""
     wire = Wire(size)
     talk = Talk(wire)
     talk.open()
@@ -57,7 +57,7 @@ def gaps_outstanding(size: int, outstanding: int, ids: int, hole: int, together:
 
 
 def segments_holes(size: int, segment: int, run: int, backwards: int) -> bytes:
-    """Segments of so many bytes, a byte missing behind each `run` of them, forwards or backwards, not acknowledged."""
+    """Segments of `segment` bytes, a byte missing after each `run` of them, in order or reversed, unacknowledged."""
     wire = Wire(size)
     for talk in wire.talks():
         talk.open()

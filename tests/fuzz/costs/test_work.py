@@ -1,7 +1,7 @@
-"""What a byte costs, counted: Python's lines and the memory that is asked for, of each pair at numbers that go far.
+"""The cost of a byte, counted as lines of Python and as memory, for each pair at its extreme numbers.
 
-Time depends on the machine; these do not. Lines are those that `sys.settrace` tells of, in kafkasniff only, so that
-work with the square of the input shows, as it does with each turn of a loop.
+Time depends on the machine; these do not. `sys.settrace` reports the lines, in kafkasniff only, so that
+quadratic work shows, and so does every turn of a loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ VALUES: Final[dict[str, tuple[int, ...]]] = {
     "interfaces-options": (500, 0),
     "packets-tunnels": (3, 10),
 }
-"""Of each pair: the numbers at which the code before was furthest from linear, or which go through most of its code."""
+"""For each pair, the numbers at which earlier code was furthest from linear, or which run most of its code."""
 
 
 def lines(work: Callable[[], object]) -> int:
@@ -85,7 +85,7 @@ def captures(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path
         path = tmp_path / f"{number}.pcap"
         path.write_bytes(PAIRS[name].make(size, *VALUES[name]))
         paths.append(path)
-    # What is compiled and imported on first use counts for neither.
+    # Compilation and imports on first use count for neither.
     decode(paths[0])
     return paths[0], paths[1]
 

@@ -1,4 +1,4 @@
-"""Connections of a crafted capture, with sequence numbers that can be left out, repeated or taken in any order."""
+"""Connections of a crafted capture, with sequence numbers that can be skipped, repeated or taken in any order."""
 
 from __future__ import annotations
 

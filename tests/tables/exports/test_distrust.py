@@ -119,7 +119,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "another table": lambda out: staged(out).parent.rename(staged(out).parents[1] / "colours"),
     "no checkpoint": lambda out: (out / ".partial" / "shard-00000" / "checkpoint").write_bytes(b"x"),
     "segments without end": lambda out: checkpoint(out, segments=1 << 40),
-    "segments that are none": lambda out: checkpoint(out, segments=-1),
+    "an invalid number of segments": lambda out: checkpoint(out, segments=-1),
     "segments too few": lambda out: checkpoint(out, segments=0),
     "an order before all": lambda out: checkpoint(out, order=-5),
     "rows that are not there": lambda out: checkpoint(out, rows=1),

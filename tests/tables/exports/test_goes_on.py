@@ -189,7 +189,7 @@ def test_an_interrupted_run_resumes_at_its_checkpoint(
 ) -> None:
     parts = cut(CAPTURES / "kraft-three-brokers.pcap", (0.25, 0.5, 0.75), tmp_path)
     keylog = tmp_path / "keys.log"
-    keylog.write_bytes(b"a line that is told once\n")
+    keylog.write_bytes(b"a line that is reported once\n")
     run(parts, tmp_path / "one", keylog=str(keylog))
     fed = 0
     feed = shard._Run._feed
