@@ -66,7 +66,7 @@ WITHOUT_MIRROR = {
     "cli/render": """
         api_objects api_tables audit_text check_text diff_text hexdump stats_text timing_answer timing_text
         waterfall""",
-    "cli/running": "capture_usage counted_captures line_making pipeline privileges scrape_access top",
+    "cli/running": "capture_usage counted_captures pipeline privileges scrape_access top",
     "engine": "paired paired_messages roles",
     "kafka/apis": "cluster_metadata",
     "kafka/connection": "boundaries detail events",

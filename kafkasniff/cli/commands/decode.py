@@ -1,4 +1,4 @@
-"""`kafkasniff decode`: captures to text or JSON lines."""
+"""`kafkasniff decode`: captures to text, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafkasniff.cli.options.option_groups import (
     make_predicate,
     make_renderer,
     make_selector,
-    make_sink,
+    make_settings,
     output_options,
     reads_twice,
     records_wanted,
@@ -42,6 +42,7 @@ from kafkasniff.cli.running.write_matching import (
     write_selected,
     written_line,
 )
+from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
@@ -124,8 +125,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             names: Mapping[str, str] = inspector.names
             if hosts is not None:
                 names = ChainMap(dict(hosts.names), inspector.names)
-            sink = make_sink(environment, output, wanted, captures=len(captures) > 1, names=names, payload=payload)
-            to_terminal = output.is_stdout and environment.stdout_tty
+            several = len(captures) > 1
+            settings = make_settings(environment, output, wanted, captures=several, names=names, payload=payload)
+            sink, to_terminal = FORMATS[wanted.form].open(output, settings), settings.terminal
             # Someone may be waiting: at a pipe's other end, or at the terminal.
             flush = sink.flush if "-" in captures or to_terminal else None
             selected: Selected | None = None
@@ -140,7 +142,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 # Packets that are taken ahead count, though a limited run may not come to them.
                 if limit is None:
                     # In text each line depends on those before it. With a filter, messages are selected when reported.
-                    count = jobs - 1 if wanted.form == "json" and predicate is None else 0
+                    count = jobs - 1 if FORMATS[wanted.form].lines_ahead and predicate is None else 0
                     ahead = _lines_ahead(threads, count)
             lines: LineSink | None = None
             if writing is None and begin_lines(
@@ -148,10 +150,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 sink,
                 enricher,
                 wanted,
-                payload,
+                settings,
                 renderer=arguments.get("renderer"),
-                captures=len(captures) > 1,
-                terminal=to_terminal,
                 filtered=None if predicate is None or selector is None else (predicate, selector),
                 limited=limit is not None,
                 ahead=ahead,

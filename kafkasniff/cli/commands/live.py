@@ -36,7 +36,7 @@ from kafkasniff.cli.options.option_groups import (
     make_predicate,
     make_renderer,
     make_selector,
-    make_sink,
+    make_settings,
     output_options,
     records_wanted,
     split_options,
@@ -48,6 +48,7 @@ from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
 from kafkasniff.errors import UsageError
+from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.capture.live.live import LiveSource
@@ -199,15 +200,15 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             lines: LineSink | None = None
             flush: Callable[[], None] | None = None
             if shows:
-                several = len(interfaces) > 1
-                inner = make_sink(
+                settings = make_settings(
                     environment,
                     output,
                     wanted,
-                    captures=several,
+                    captures=len(interfaces) > 1,
                     names=None if hosts is None else hosts.names,
                     payload=payload,
                 )
+                inner = FORMATS[wanted.form].open(output, settings)
                 sink = timed = TimedSink(inner)
                 flush = inner.flush
                 if not watching and begin_lines(
@@ -215,10 +216,8 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                     inner,
                     enricher,
                     wanted,
-                    payload,
+                    settings,
                     renderer=renderer,
-                    captures=several,
-                    terminal=output.is_stdout and environment.stdout_tty,
                     filtered=None if predicate is None or selector is None else (predicate, selector),
                     limited=limit is not None,
                 ):

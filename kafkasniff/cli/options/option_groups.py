@@ -13,6 +13,7 @@ import msgspec
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.options.memory_option import MEMORY
 from kafkasniff.errors import UsageError
+from kafkasniff.sinks.formats import FORMATS, SinkSettings
 
 if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate, Selector
     from kafkasniff.kafka.messages.rendered import Renderer
     from kafkasniff.redact.payload import Payload
-    from kafkasniff.sinks.jsonl import JsonSink
-    from kafkasniff.sinks.text import TextSink
 
 __all__ = [
     "FilterOptions",
@@ -39,7 +38,7 @@ __all__ = [
     "make_predicate",
     "make_renderer",
     "make_selector",
-    "make_sink",
+    "make_settings",
     "output_options",
     "reads_twice",
     "split_options",
@@ -78,7 +77,8 @@ class FilterOptions(msgspec.Struct, frozen=True):
 class OutputOptions(msgspec.Struct, frozen=True):
     """How messages are written."""
 
-    form: Literal["text", "json"] = "text"
+    form: str = "text"
+    """A key of `sinks.formats.FORMATS`."""
     output: str | None = None
     records: bool | None = None
     """None: as the format needs."""
@@ -195,13 +195,23 @@ def discard_state_option(command: _Command) -> _Command:
     return click.option("--discard-state", is_flag=True, help=text)(command)
 
 
+def _formats_help() -> str:
+    *names, last = (one.summary for one in FORMATS.values())
+    text = f"{', '.join(names)} or {last}."
+    return text[0].upper() + text[1:]
+
+
 def output_options(command: _Command) -> _Command:
     """How messages are written."""
     return _stack(
         command,
         [
             click.option(
-                "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON lines."
+                "--format",
+                "form",
+                type=click.Choice(list(FORMATS)),
+                default=next(iter(FORMATS)),
+                help=_formats_help(),
             ),
             click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout."),
             click.option(
@@ -328,7 +338,7 @@ def inspector_arguments(
 
 def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     """The renderer for bodies that are only needed as JSON; None if they are needed as dicts, or without the kernel."""
-    if options.form != "json":
+    if FORMATS[options.form].bodies != "json":
         return None
     from kafkasniff.native import kernel
 
@@ -423,13 +433,14 @@ def records_wanted(
     if not shown:
         return "metadata"
     if wanted is None:
-        if options.form == "text" and options.verbose <= 1:
+        verbosity = FORMATS[options.form].records_from
+        if verbosity is None or options.verbose < verbosity:
             return "metadata"  # lines show the metadata log, and names are learned from it
         wanted = True
     return "full" if wanted else "batches"
 
 
-def make_sink(
+def make_settings(
     environment: Environment,
     output: Output,
     options: OutputOptions,
@@ -437,30 +448,24 @@ def make_sink(
     captures: bool = False,
     names: Mapping[str, str] | None = None,
     payload: Payload | None = None,
-) -> TextSink | JsonSink:
-    """The sink for text or JSON lines.
+) -> SinkSettings:
+    """The settings of the sink for `output`.
 
     `captures`: there are several, so show which one; `names`: address → name, for text;
     `payload`: how payload is shown.
     """
     from kafkasniff.redact.payload import SHOWN
 
-    payload = SHOWN if payload is None else payload
-    if options.form == "json":
-        from kafkasniff.sinks.jsonl import JsonSink
-
-        terminal = output.is_stdout and environment.stdout_tty
-        return JsonSink(output, form=options.bytes_form, capture=captures, payload=payload, terminal=terminal)
-    from kafkasniff.sinks.text import TextSink
-
-    return TextSink(
-        output,
-        # `--records` requests them as `-vv` does.
-        verbosity=2 if options.records and options.verbose else options.verbose,
+    terminal = output.is_stdout and environment.stdout_tty
+    return SinkSettings(
+        payload=SHOWN if payload is None else payload,
+        captures=captures,
+        terminal=terminal,
         colour=environment.colour(options.color, to_stdout=output.is_stdout),
         encoding=environment.encoding if output.is_stdout else "utf-8",
-        width=environment.width if output.is_stdout and environment.stdout_tty else DEFAULT_WIDTH,
-        captures=captures,
+        width=environment.width if terminal else DEFAULT_WIDTH,
+        # `--records` requests them as `-vv` does.
+        verbosity=2 if options.records and options.verbose else options.verbose,
         names=names,
-        payload=payload,
+        bytes_form=options.bytes_form,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkasniff.cli.options.option_groups import OutputOptions, make_renderer
+from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector
@@ -15,48 +16,44 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate, Selector
     from kafkasniff.kafka.messages.rendered import Renderer
     from kafkasniff.native.library import Kernel
-    from kafkasniff.redact.payload import Payload
-    from kafkasniff.sinks.jsonl import JsonSink
-    from kafkasniff.sinks.text import TextSink
+    from kafkasniff.sinks.formats import FormatSink, SinkSettings
 
 __all__ = ["begin_lines"]
 
 
 def begin_lines(
     inspector: Inspector,
-    sink: TextSink | JsonSink,
+    sink: FormatSink,
     enricher: Enricher,
     options: OutputOptions,
-    payload: Payload,
+    settings: SinkSettings,
     *,
     renderer: Renderer | None,
-    captures: bool,
-    terminal: bool,
     filtered: tuple[Predicate, Selector] | None,
     limited: bool,
     ahead: LinesAhead | None = None,
 ) -> bool:
     """Let the kernel write lines of `sink` as far as it can; returns whether it does.
 
-    `renderer`: that of the inspector; `enricher`: the stage before the sink; `captures`: there are several, as for
-    `make_sink`; `filtered`: the filter, if not everything is shown; `limited`: the number of messages is limited;
-    `ahead`: threads that take packets and write lines ahead.
+    `settings`: those of the sink; `renderer`: that of the inspector; `enricher`: the stage before the sink;
+    `filtered`: the filter, if not everything is shown; `limited`: the number of messages is limited; `ahead`: threads
+    that take packets and write lines ahead.
     """
     from kafkasniff.native import kernel
 
-    native = kernel()
+    native, maker = kernel(), FORMATS[options.form].line_maker
     if native is None:
         return False
     if filtered is None:
-        make = None if limited else _maker(native, sink, renderer, enricher, captures=captures, terminal=terminal)
+        make = None if limited or maker is None else maker(native, sink, settings, enricher, renderer)
         return make is not None and inspector.write_lines(make, ahead=ahead)
     from kafkasniff.engine.selection import Selection, asks_columns
 
     if not asks_columns(filtered[0]):
         return False
     # Filters look at bodies as dicts, so the inspector has no renderer.
-    own = make_renderer(options, payload)
-    make = None if limited else _maker(native, sink, own, enricher, captures=captures, terminal=terminal)
+    own = make_renderer(options, settings.payload)
+    make = None if limited or maker is None else maker(native, sink, settings, enricher, own)
     secrets = inspector.decode_options.show_secrets
     selection = Selection(*filtered, native, show_secrets=secrets, writes=make is not None)
     return inspector.write_lines(_reader(native, enricher) if make is None else make, selection, ahead=ahead)
@@ -74,45 +71,3 @@ def _reader(native: Kernel, enricher: Enricher) -> MakeLines:
         return NativeLines(native, renderer, ends, capture, enricher, ahead=ahead)
 
     return make
-
-
-def _maker(
-    native: Kernel,
-    sink: TextSink | JsonSink,
-    renderer: Renderer | None,
-    enricher: Enricher,
-    *,
-    captures: bool,
-    terminal: bool,
-) -> MakeLines | None:
-    """The line writer for `sink`; None if the kernel cannot write its lines."""
-    from kafkasniff.sinks.text import TextSink
-
-    if isinstance(sink, TextSink):
-        if not sink.writes_plain_lines:
-            return None
-        text = sink
-
-        def make_text(
-            ends: Callable[[int], Ends], capture: Callable[[int], str | None], *, ahead: bool = False
-        ) -> LineMaker:
-            from kafkasniff.sinks.native_text import NativeText
-
-            if ahead:
-                raise ValueError("each line of text depends on those before it")
-            return NativeText(native, text, ends, capture, enricher)
-
-        return make_text
-    if renderer is None:
-        return None
-
-    def make_json(
-        ends: Callable[[int], Ends], capture: Callable[[int], str | None], *, ahead: bool = False
-    ) -> LineMaker:
-        from kafkasniff.sinks.native_lines import NativeLines
-
-        return NativeLines(
-            native, renderer, ends, capture, enricher, names_captures=captures, terminal=terminal, ahead=ahead
-        )
-
-    return make_json

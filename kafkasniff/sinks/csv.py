@@ -1,0 +1,135 @@
+"""CSV (RFC 4180): one row per message, SASL token or problem, without bodies, for spreadsheets and shell tools."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkasniff.model import Endpoint, Exchange, Lines, Message, Problem, SaslToken
+from kafkasniff.sinks.lines import ByteStream, TextWriter
+from kafkasniff.sinks.names import error_name
+from kafkasniff.text.printable import printable
+from kafkasniff.text.times import rfc3339
+
+__all__ = ["COLUMNS", "CsvSink"]
+
+COLUMNS: Final = (
+    *("type", "time", "capture", "connection", "exchange", "client", "broker", "api_key", "api", "api_version"),
+    *("correlation_id", "client_id", "size", "first_packet", "last_packet", "latency_ms", "duration_ms"),
+    *("errors", "problems"),
+)
+"""Columns in order; new ones are added at the end. Names and units are those of the JSON lines."""
+
+FORMULA: Final = ("=", "+", "-", "@")
+"""Spreadsheets evaluate cells that begin like this (OWASP, "CSV Injection")."""
+
+_Cell = str | int | float | None
+
+
+class CsvSink:
+    """Writes events as rows to `stream`, after a header. Lines end in LF, as shell tools expect; text is UTF-8."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._lines = TextWriter(stream)
+        self._lines.add(",".join(COLUMNS))
+
+    def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
+        """Write the row of one event, if it has one: the messages of an exchange have rows, its end has none. Hot."""
+        if isinstance(event, Message):
+            self._lines.add(",".join(map(_cell, _message(event))))
+        elif isinstance(event, SaslToken):
+            self._lines.add(",".join(map(_cell, _token(event))))
+        elif isinstance(event, Problem):
+            self._lines.add(",".join(map(_cell, _problem(event))))
+
+    def write_lines(self, lines: Lines) -> None:
+        """Write finished rows."""
+        self._lines.add_encoded(lines.data)
+
+    def flush(self) -> None:
+        """Flush all rows so far."""
+        self._lines.flush()
+
+    def close(self) -> None:
+        """Flush the last rows; the stream stays open."""
+        self._lines.flush()
+
+
+def _cell(value: _Cell) -> str:
+    """A field. Control characters are escaped, so that a row is a line, and text that begins a formula is marked."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return str(value)
+    text = printable(value)
+    if text.startswith(FORMULA):
+        text = f"'{text}"
+    if "," in text or '"' in text:
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+def _ends(client: Endpoint | None, broker: Endpoint | None) -> tuple[_Cell, _Cell]:
+    return None if client is None else str(client), None if broker is None else str(broker)
+
+
+def _milliseconds(value: int | None) -> float | None:
+    return None if value is None else value / 1e6
+
+
+def _message(message: Message) -> tuple[_Cell, ...]:
+    return (
+        message.type,
+        rfc3339(message.time_ns),
+        message.capture,
+        message.connection,
+        message.exchange,
+        *_ends(message.client, message.broker),
+        message.api_key,
+        message.api,
+        message.api_version,
+        message.correlation_id,
+        _text(message.client_id),
+        message.size,
+        message.first_packet,
+        message.last_packet,
+        _milliseconds(message.latency_ns),
+        _milliseconds(message.duration_ns),
+        "; ".join(f"{error_name(error)} at {error.path}" for error in message.errors),
+        "; ".join(f"{problem.kind}: {problem.detail}" for problem in message.problems),
+    )
+
+
+def _token(token: SaslToken) -> tuple[_Cell, ...]:
+    return (
+        "sasl",
+        rfc3339(token.time_ns),
+        token.capture,
+        token.connection,
+        None,
+        *_ends(token.client, token.broker),
+        *(None,) * 5,
+        token.size,
+        token.packet,
+        token.packet,
+        *(None,) * 4,
+    )
+
+
+def _problem(problem: Problem) -> tuple[_Cell, ...]:
+    return (
+        "problem",
+        rfc3339(problem.time_ns),
+        problem.capture,
+        problem.connection,
+        problem.exchange,
+        *(None,) * 7,
+        problem.bytes,
+        problem.packet,
+        problem.packet,
+        *(None,) * 3,
+        f"{problem.kind}: {problem.detail}",
+    )
