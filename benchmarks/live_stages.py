@@ -34,7 +34,7 @@ from kafkasniff.capture.live.interface_socket import InterfaceSocket
 from kafkasniff.capture.live.ring import BLOCK_SIZES, HEADER, STATUS_AT, STATUS_USER, Ring
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run as command
-from kafkasniff.cli.running.pipeline import Parts, Pipeline
+from kafkasniff.cli.running.pipeline import BatchParts, Pipeline
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 
@@ -48,7 +48,7 @@ ALIGNMENT: Final = 16
 STAGES: Final[dict[str, tuple[tuple[type, str], ...]]] = {
     "ring blocks to packets": ((live.LiveSource, "_taken"),),
     "packets to PacketBatch": ((PacketDecoder, "decode"),),
-    "parts of batches": ((Parts, "of"),),
+    "parts of batches": ((BatchParts, "of"),),
     "inspector": ((Inspector, "feed_slices"), (Inspector, "feed_lines"), (Inspector, "close_slices")),
     "enricher": ((Enricher, "feed"),),
     "sink": ((Pipeline, "_take"),),

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkasniff.analysis.questions import find_question, question_names, questions
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+    from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
     from kafkasniff.analysis.parameters import make_parameters, parameters_of
 
 __all__ = [
     "Accumulator",
     "Parameters",
-    "Reading",
+    "TableReading",
     "find_question",
     "make_parameters",
     "parameters_of",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "accumulator": ("Accumulator", "Parameters", "Reading"),
+    "accumulator": ("Accumulator", "Parameters", "TableReading"),
     "parameters": ("make_parameters", "parameters_of"),
 }
 

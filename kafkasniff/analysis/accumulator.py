@@ -26,7 +26,7 @@ from kafkasniff.analysis.known_clusters import ALONE, Known
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.enrich.hosts import Hosts
 
-__all__ = ["Accumulator", "Parameters", "Reading"]
+__all__ = ["Accumulator", "Parameters", "TableReading"]
 
 MAX_STATE: Final = 1 << 30
 """Maximum size in bytes of a partial answer that is accepted; all bounds together stay far below it."""
@@ -36,7 +36,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the parameters: each field has a default and a description in `Meta(description=…)`."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class TableReading(msgspec.Struct, frozen=True):
     """What a question reads of a table."""
 
     columns: tuple[str, ...]
@@ -86,7 +86,7 @@ class Accumulator(ABC, Generic[P]):
         return
 
     @abstractmethod
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         """Tables with their needed columns."""
 
     @abstractmethod

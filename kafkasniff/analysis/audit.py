@@ -25,7 +25,7 @@ from kafkasniff.analysis.questions.versions import Versions, verdict
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
 from kafkasniff.kafka.apis.releases import Spoken, releases, spoken_by
 
-__all__ = ["Audit", "BetweenBrokers", "Client", "Finding", "Need", "audit"]
+__all__ = ["Audit", "AuditFinding", "AuditedClient", "BetweenBrokers", "Need", "audit"]
 
 KIP_896: Final = "4.0"
 """The release that dropped the versions of clients older than 2.1."""
@@ -39,7 +39,7 @@ _Who = tuple[str | None, str | None, str | None, str | None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Finding(msgspec.Struct, frozen=True):
+class AuditFinding(msgspec.Struct, frozen=True):
     """Requests that the release would not serve."""
 
     api: str
@@ -67,7 +67,7 @@ class Need(msgspec.Struct, frozen=True):
     max_version: int
 
 
-class Client(msgspec.Struct, frozen=True):
+class AuditedClient(msgspec.Struct, frozen=True):
     """A client that sent requests: a client id at an address, with the same software."""
 
     client_id: str | None
@@ -80,7 +80,7 @@ class Client(msgspec.Struct, frozen=True):
     requests: int
     first: datetime | None
     last: datetime | None
-    findings: list[Finding]
+    findings: list[AuditFinding]
     falls_back: list[str]
     """Versions that are too new, such as `Produce v13`. It asks first, and so uses lower versions."""
     notes: list[str]
@@ -104,7 +104,7 @@ class BetweenBrokers(msgspec.Struct, frozen=True):
 class Audit(msgspec.Struct, frozen=True):
     """The result of an audit."""
 
-    clients: list[Client]
+    clients: list[AuditedClient]
     """All clients, those that would be refused first."""
     between_brokers: list[BetweenBrokers]
     used: dict[int, int]
@@ -191,11 +191,11 @@ def _uses(versions: Versions) -> tuple[dict[_Who, list[_Use]], list[BetweenBroke
     return by_client, [between[place] for place in sorted(between)]
 
 
-def _client(target: str, who: _Who, uses: Sequence[_Use], offered: Mapping[int, int], *, asks: bool) -> Client:
+def _client(target: str, who: _Who, uses: Sequence[_Use], offered: Mapping[int, int], *, asks: bool) -> AuditedClient:
     speaks = spoken_by(target)
     # A release without ApiVersions cannot announce its versions.
     adapts = asks and API_VERSIONS in speaks
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     falls_back: list[str] = []
     for key in sorted({use.key for use in uses}):
         of_api = [use for use in uses if use.key == key]
@@ -223,7 +223,7 @@ def _client(target: str, who: _Who, uses: Sequence[_Use], offered: Mapping[int, 
         for one in findings
         if one.target_min is not None and one.target_max is not None
     ]
-    return Client(
+    return AuditedClient(
         *who,
         outcome,
         asks,
@@ -247,10 +247,10 @@ def _moment(time_ns: int | None) -> datetime | None:
     return None if time_ns is None else _EPOCH + timedelta(microseconds=time_ns // 1000)
 
 
-def _finding(kind: Kind, wrong: Sequence[_Use], speaks: Spoken | None) -> Finding:
+def _finding(kind: Kind, wrong: Sequence[_Use], speaks: Spoken | None) -> AuditFinding:
     """The versions of a client that does not ask first."""
     stable = kind != "unstable"
-    return Finding(
+    return AuditFinding(
         wrong[0].api,
         wrong[0].key,
         [use.version for use in wrong],
@@ -263,7 +263,7 @@ def _finding(kind: Kind, wrong: Sequence[_Use], speaks: Spoken | None) -> Findin
     )
 
 
-def _asked_first(found: Finding, highest: int, offered: int | None) -> tuple[bool, str]:
+def _asked_first(found: AuditFinding, highest: int, offered: int | None) -> tuple[bool, str]:
     """Whether a client that asks would certainly be refused, and the consequence.
 
     `highest`: highest version that it was seen to use; `offered`: highest version that it was offered.
@@ -304,7 +304,7 @@ def _asking(target: str, uses: Sequence[_Use], speaks: Spoken | None, *, asks: b
         )
 
 
-def _upgrade(findings: Sequence[Finding]) -> str | None:
+def _upgrade(findings: Sequence[AuditFinding]) -> str | None:
     """The minimum that helps. Only the versions that it used are known about the software."""
     if not findings:
         return None

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
 from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.listed_brokers import MAX_NAME, ListedBroker
@@ -67,11 +67,11 @@ class Clusters(Accumulator[Parameters]):
                 found[direction, api] = _carries if direction == "request" else None
         return found
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         """Exchanges of the APIs that carry cluster ids, with their bodies."""
         apis = tuple(dict.fromkeys(name for names in _apis().values() for name in names))
         columns = ("api", "broker_ip", "broker_port", "error_code", "status", "request_body", "response_body")
-        return {"exchanges": Reading(columns, apis)}
+        return {"exchanges": TableReading(columns, apis)}
 
     def shapes(self) -> Mapping[str, Shape]:
         """Claims that a broker belongs to a cluster, and pairs of brokers of one cluster."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, Plan, plan_of
+from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, EntityPlan, plan_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
 
 __all__ = ["Cause", "carries_messages", "causes"]
@@ -26,7 +26,7 @@ MAX_CAUSES: Final = 10_000
 """Maximum number of errors of one response that are examined; for the others only the codes count."""
 NAMES: Final = ("group_id", "transactional_id", "resource_name", "key", "user", "member_id", "log_dir", "feature")
 """Fields that name the subject of a struct, besides topics."""
-_NOTHING: Final = Plan()
+_NOTHING: Final = EntityPlan()
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ def _any_message(fields: tuple[FieldDefinition, ...]) -> bool:
 
 def causes(api_key: int, body: Any) -> Iterator[Cause]:
     """The errors of a response body that are not zero, each with details from the enclosing structs."""
-    waiting: list[tuple[Any, Plan, str | None]] = [(body, plan_of(api_key, "response") or _NOTHING, None)]
+    waiting: list[tuple[Any, EntityPlan, str | None]] = [(body, plan_of(api_key, "response") or _NOTHING, None)]
     found = 0
     while waiting and found < MAX_CAUSES:
         node, plan, topic = waiting.pop()
@@ -85,7 +85,7 @@ def causes(api_key: int, body: Any) -> Iterator[Cause]:
                 waiting.append((value, below.get(field, _NOTHING), topic))
 
 
-def _topic(node: dict[str, Any], plan: Plan) -> str | None:
+def _topic(node: dict[str, Any], plan: EntityPlan) -> str | None:
     named = node.get(plan.topic) if plan.topic else None
     if not isinstance(named, str) or not named:
         named = node.get("_topic_name") or (node.get(plan.topic_id) if plan.topic_id else None)

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.table_file import TableFile
 from kafkasniff.errors import CaptureError, UsageError
@@ -132,7 +132,7 @@ class Export(msgspec.Struct, frozen=True):
                     yield file
 
     def batches(
-        self, table: str, reading: Reading, since_ns: int | None = None, until_ns: int | None = None
+        self, table: str, reading: TableReading, since_ns: int | None = None, until_ns: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Rows of a table: the given columns, APIs and times, bounds included.
 

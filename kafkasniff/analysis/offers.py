@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, only
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.partials import Shape
@@ -32,10 +32,10 @@ class Offers(Accumulator[Parameters]):
         """Any parameters are valid."""
         self._dimensions = Dimensions(("client", "address", "software"))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         """Only ApiVersions, with responses."""
         columns = (*self._dimensions.reads, "api_key", "response_body")
-        return {"exchanges": Reading(columns, apis=("ApiVersions",))}
+        return {"exchanges": TableReading(columns, apis=("ApiVersions",))}
 
     def shapes(self) -> Mapping[str, Shape]:
         """By client and API."""

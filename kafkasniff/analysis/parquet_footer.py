@@ -13,7 +13,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.analysis.thrift_compact import CompactReader, Element, Kind, Shape, list_of, number, structure, text
+from kafkasniff.analysis.thrift_compact import (
+    CompactReader,
+    Element,
+    FieldKind,
+    Shape,
+    list_of,
+    number,
+    structure,
+    text,
+)
 
 __all__ = [
     "BYTE_ARRAY",
@@ -44,11 +53,11 @@ _ENCODINGS: Final = (0, 3, 8)
 """PLAIN, RLE, RLE_DICTIONARY: pages declare which of them they use, and `table_file` checks there."""
 _LARGEST: Final = 1 << 62
 
-_ELEMENT: Final[Shape] = {1: Kind.NUMBER, 3: Kind.NUMBER, 4: Kind.TEXT, 5: Kind.NUMBER}
-_GROUP: Final[Shape] = {1: Kind.PLACES, 3: Kind.NUMBER}
+_ELEMENT: Final[Shape] = {1: FieldKind.NUMBER, 3: FieldKind.NUMBER, 4: FieldKind.TEXT, 5: FieldKind.NUMBER}
+_GROUP: Final[Shape] = {1: FieldKind.PLACES, 3: FieldKind.NUMBER}
 _FILE: Final[Shape] = {2: (_ELEMENT,), 4: (_GROUP,)}
-_STATISTICS: Final[Shape] = {5: Kind.TEXT, 6: Kind.TEXT}
-_CHUNK: Final[Shape] = {1: Kind.TEXT, 3: dict.fromkeys((1, 4, 5, 6, 7, 9, 11), Kind.NUMBER)}
+_STATISTICS: Final[Shape] = {5: FieldKind.TEXT, 6: FieldKind.TEXT}
+_CHUNK: Final[Shape] = {1: FieldKind.TEXT, 3: dict.fromkeys((1, 4, 5, 6, 7, 9, 11), FieldKind.NUMBER)}
 _CHUNK_STATISTICS: Final[Shape] = {3: {12: _STATISTICS}}
 
 

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from kafkasniff.analysis.parquet_footer import BYTE_ARRAY, MAX_ELEMENTS, Footer, Leaf
 from kafkasniff.analysis.row_selection import RowSelection
-from kafkasniff.analysis.thrift_compact import CompactReader, Kind, Shape
+from kafkasniff.analysis.thrift_compact import CompactReader, FieldKind, Shape
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.tables.rows import TABLES
 
@@ -72,8 +72,8 @@ _DATA_PAGE_V2: Final = 3
 _HEADER_FIELDS: Final = {_DATA_PAGE: (5, 2), _DICTIONARY_PAGE: (7, 2), _DATA_PAGE_V2: (8, 4)}
 """By page type: the field of `PageHeader` with its header, and the encoding in that (parquet.thrift)."""
 _PAGE_HEADER: Final[Shape] = {
-    **dict.fromkeys((1, 2, 3), Kind.NUMBER),
-    **{field: {1: Kind.NUMBER, encoding: Kind.NUMBER} for field, encoding in _HEADER_FIELDS.values()},
+    **dict.fromkeys((1, 2, 3), FieldKind.NUMBER),
+    **{field: {1: FieldKind.NUMBER, encoding: FieldKind.NUMBER} for field, encoding in _HEADER_FIELDS.values()},
 }
 _ENCODINGS: Final = frozenset({0, 2, 3, 8})
 """PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY. Others can expand a few bytes enormously; exports do not use them."""

@@ -15,7 +15,7 @@ __all__ = [
     "MAX_STRUCTS",
     "CompactReader",
     "Element",
-    "Kind",
+    "FieldKind",
     "Shape",
     "list_of",
     "number",
@@ -34,7 +34,7 @@ _TRUE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = (
 _BITS: Final = {_I16: 16, _I32: 32, _I64: 64}
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """Expected type of a field's value."""
 
     NUMBER = 1
@@ -45,7 +45,7 @@ class Kind(Enum):
     """A list of structures: the offset of each; the structures are skipped."""
 
 
-Shape: TypeAlias = "dict[int, Kind | Shape | tuple[Shape]]"
+Shape: TypeAlias = "dict[int, FieldKind | Shape | tuple[Shape]]"
 """The requested fields of a structure by id. A field that is a structure itself has its own shape. A list of structures
 has their shape in a tuple, and is read as `Element`s.
 """
@@ -126,26 +126,26 @@ class CompactReader:
             if wanted is None:
                 # For a boolean, the type of a field is its value; an element of a list has a byte for it.
                 self.at = self.at if kind in {1, 2} else self._skip(self.at, kind, depth)
-            elif wanted is Kind.NUMBER and kind in _BITS:
+            elif wanted is FieldKind.NUMBER and kind in _BITS:
                 found[field] = self._number(_BITS[kind])
             else:
                 found[field] = self._wanted(field, wanted, kind, depth)
 
-    def _wanted(self, field: int, wanted: Kind | Shape | tuple[Shape], kind: int, depth: int) -> Any:
+    def _wanted(self, field: int, wanted: FieldKind | Shape | tuple[Shape], kind: int, depth: int) -> Any:
         if isinstance(wanted, tuple):
             if kind == _LIST:
                 return self._elements(field, wanted[0], depth)
         elif isinstance(wanted, dict):
             if kind == _STRUCT:
                 return self._struct(wanted, depth + 1)
-        elif wanted is Kind.TEXT:
+        elif wanted is FieldKind.TEXT:
             if kind == _BINARY:
                 size = self._varint()
                 self.at += size
                 if self.at > len(self._data):
                     raise ValueError("it is truncated")
                 return self._data[self.at - size : self.at]
-        elif wanted is Kind.PLACES and kind == _LIST:
+        elif wanted is FieldKind.PLACES and kind == _LIST:
             return self._places(field, depth)
         raise ValueError(f"its field {field} has type {kind}")
 

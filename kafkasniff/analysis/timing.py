@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, integers, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
@@ -18,14 +18,14 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.entities import mentions, text
 from kafkasniff.kafka.connection.waits import waiting_apis
-from kafkasniff.timing import PARTS, Marks, Parts, Timed, answers_at_once, split, wait_of
+from kafkasniff.timing import PARTS, Marks, Timed, TimeParts, answers_at_once, split, wait_of
 
 __all__ = ["MEASURES", "TROUBLE", "Timing", "TimingDimension", "TimingParameters", "timed_rows"]
 
 TimingDimension = Literal["api", "version", "broker", "client", "address", "topic", "connection"]
 
 MEASURES: Final = ("duration", "latency", "transfer", *PARTS, "throttled", "may_wait")
-"""`transfer`: request and response together, for exports, which do not separate them; the others as `timing.Parts`."""
+"""`transfer`: request and response together, for exports, which do not separate them; others: `timing.TimeParts`."""
 TROUBLE: Final = ("client_again", "broker_again", "client_late", "broker_late", "client_closed_ns", "broker_closed_ns")
 """Fields of `timing.Trouble`: who sent the packets, and what went wrong with them."""
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -90,9 +90,9 @@ class Timing(Accumulator[TimingParameters]):
         by: Sequence[Dimension] = self.parameters.by
         self.dimensions = Dimensions(by)
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         """The table `exchanges`; rows of the table `timed` are made by `timed_rows`."""
-        return {"exchanges": Reading((*self.dimensions.reads, *_OF_EXPORTS))}
+        return {"exchanges": TableReading((*self.dimensions.reads, *_OF_EXPORTS))}
 
     def shapes(self) -> Mapping[str, Shape]:
         """Values by group and part, and counts by group."""
@@ -233,7 +233,7 @@ def _of_row(row: Mapping[str, Any], fetched: int) -> dict[str, int | None]:
     behind, muted = (max(row[name] or 0, 0) * 1000 for name in ("behind_us", "muted_us"))
     at_once = answers_at_once(row["api_key"], row["api_version"])
     held = throttle * 1_000_000 if throttle and not at_once and muted >= throttle * 1_000_000 else 0
-    parts: Parts = split(
+    parts: TimeParts = split(
         Marks(0, 0, latency, duration, behind or None, None, None, behind + muted - held if muted > held else None),
         network=None,
         wait=wait,

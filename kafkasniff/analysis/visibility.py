@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, in_any
 from kafkasniff.analysis.partials import Shape
 
@@ -152,13 +152,13 @@ class Visibility(Accumulator[Parameters]):
     name: ClassVar[str] = "visibility"
     summary: ClassVar[str] = "The share of the traffic that could be decoded, and why the rest could not."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         """Tables with their needed columns."""
         own = ("time_ns", "verdict", "protocol", "captured", "client_bytes", "broker_bytes")
         return {
-            "exchanges": Reading(("status", "response_size")),
-            "connections": Reading((*own, "bytes_decoded", "bytes_skipped", "bytes_lost"), optional=True),
-            "problems": Reading(("kind", "bytes"), optional=True),
+            "exchanges": TableReading(("status", "response_size")),
+            "connections": TableReading((*own, "bytes_decoded", "bytes_skipped", "bytes_lost"), optional=True),
+            "problems": TableReading(("kind", "bytes"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import Account, ConnectionEnd, InspectedConnection, OpenExchange, endpoint
 from kafkasniff.engine.in_step import Begins, Edges, InStep, Messages, left_rows
-from kafkasniff.engine.line_runs import LineRun, LineWriter, MakeLines, SelectsLines
+from kafkasniff.engine.line_runs import LineRun, MakeLines, RunWriter, SelectsLines
 from kafkasniff.engine.lines_ahead import LinesAhead, Window
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES, Beside, MemoryBudget, message_limits
 from kafkasniff.engine.outstanding import Outstanding
@@ -154,7 +154,7 @@ class Inspector:
         self._in_step: InStep | None = None
         self._make_lines: MakeLines | None = None
         self._selects: SelectsLines | None = None
-        self._writer: LineWriter | None = None
+        self._writer: RunWriter | None = None
         """Created with the first message: creating it takes longer than printing the first lines."""
         self._ahead: LinesAhead | None = None
         """Threads that write lines, if any."""
@@ -611,7 +611,7 @@ class Inspector:
         """Messages whose lines are written natively."""
         if self._writer is None:
             assert self._make_lines is not None
-            self._writer = LineWriter(self._make_lines, self._capture_at)
+            self._writer = RunWriter(self._make_lines, self._capture_at)
             if self._ahead is not None:
                 self._ahead.write_by(self._writer, self._make_lines, self._capture_at)
         self._runs += 1

@@ -31,8 +31,8 @@ __all__ = [
     "FactsAhead",
     "LineMaker",
     "LineRun",
-    "LineWriter",
     "MakeLines",
+    "RunWriter",
     "SelectsLines",
 ]
 
@@ -107,7 +107,7 @@ class MakeLines(Protocol):
         """
 
 
-class LineWriter:
+class RunWriter:
     """A line maker and the run whose lines it writes; for one thread. `capture`: name of a capture by its index."""
 
     def __init__(self, make: MakeLines, capture: Callable[[int], str | None], *, ahead: bool = False) -> None:
@@ -422,7 +422,7 @@ class LineRun:
         """time_ns of a message."""
         return int(self._messages.rows["time"][index])
 
-    def write(self, first: int, last: int, writer: LineWriter) -> Iterator[Lines | int]:
+    def write(self, first: int, last: int, writer: RunWriter) -> Iterator[Lines | int]:
         """The lines of these messages; the index of a message that Python has to process."""
         writer.begin(self)
         place = bisect_left(self._pythons, first)
@@ -435,7 +435,7 @@ class LineRun:
             place += 1
             first = stop + 1
 
-    def write_selected(self, first: int, last: int, writer: LineWriter) -> Iterator[Lines | int | list[int]]:
+    def write_selected(self, first: int, last: int, writer: RunWriter) -> Iterator[Lines | int | list[int]]:
         """`write` for messages that are selected by a filter.
 
         Yields a list of indices for several undecided messages, and `-1 - index` for a request that was processed

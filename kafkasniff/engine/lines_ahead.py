@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import numpy as np
 
 from kafkasniff.engine.connection_stats import OpenExchange
-from kafkasniff.engine.line_runs import FactsAhead, LineRun, LineWriter, MakeLines
+from kafkasniff.engine.line_runs import FactsAhead, LineRun, MakeLines, RunWriter
 from kafkasniff.model import Lines
 from kafkasniff.runtime.threads import Task, Threads
 
@@ -89,7 +89,7 @@ class Window:
         for first, last in ranges:
             self._tasks[first] = last, task
 
-    def take(self, first: int, last: int, writer: LineWriter) -> Iterator[Piece]:
+    def take(self, first: int, last: int, writer: RunWriter) -> Iterator[Piece]:
         """The lines of these messages, a range or its rest; the index of a message that is left to Python."""
         run = self.run
         assert run is not None
@@ -120,16 +120,16 @@ class LinesAhead:
         self.feed: Callable[[Callable[[int], Any]], Task[Any]] = feeding.begin
         """Run work next to the lines."""
         self._windows: deque[Window] = deque()
-        self.writers: list[LineWriter] = []
+        self.writers: list[RunWriter] = []
         """By thread number; the first one is for tasks that the requesting thread runs instead of waiting."""
         self._lock = threading.Lock()
         self._waiting = 0
         """Bytes of waiting lines."""
 
-    def write_by(self, writer: LineWriter, make: MakeLines, capture: Callable[[int], str | None]) -> None:
+    def write_by(self, writer: RunWriter, make: MakeLines, capture: Callable[[int], str | None]) -> None:
         """Set the makers of lines: `writer` for the requesting thread, others like it for the threads."""
         if self._threads.count:
-            self.writers = [LineWriter(make, capture, ahead=True) for _ in range(self._threads.count + 1)]
+            self.writers = [RunWriter(make, capture, ahead=True) for _ in range(self._threads.count + 1)]
         for one in (writer, *self.writers):
             one.lines.only_asked = True
 
@@ -176,7 +176,7 @@ class LinesAhead:
             self._waiting -= size
             self._threads.hold(held=self._waiting > MAX_WAITING)
 
-    def _make(self, run: LineRun, ranges: list[tuple[int, int]], writer: LineWriter) -> dict[int, _Made]:
+    def _make(self, run: LineRun, ranges: list[tuple[int, int]], writer: RunWriter) -> dict[int, _Made]:
         found: dict[int, _Made] = {}
         size = 0
         facts = cast(FactsAhead, writer.lines.facts)
@@ -196,7 +196,7 @@ class LinesAhead:
         return found
 
 
-def _still_so(run: LineRun, first: int, made: _Made, writer: LineWriter) -> Iterator[Piece]:
+def _still_so(run: LineRun, first: int, made: _Made, writer: RunWriter) -> Iterator[Piece]:
     """Lines that were made ahead, from a message on, as far as they would be made the same now."""
     writer.begin(run)
     facts = writer.lines.facts

@@ -1,6 +1,6 @@
 """Meanings of body fields as roles of a program's ops, for columns that the native kernel writes.
 
-`entities.Plan` is the equivalent in Python. Versions that a program cannot express have no roles and are left to
+`entities.EntityPlan` is the equivalent in Python. Versions that a program cannot express have no roles and are left to
 Python; `kernel/exchanges.zig` has the roles.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.versions import distinct
 from kafkasniff.enrich.plan import leaves_alone, reads_nothing
-from kafkasniff.kafka.apis.entities import Plan, plan_of
+from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.connection.waits import WaitPlan, wait_plan
 from kafkasniff.kafka.messages.message_plan import client_software, request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import program_for
@@ -34,7 +34,7 @@ ROLES: Final = (
 """By number; from `FIRST_VALUE` on they are numbers of the request."""
 FIRST_VALUE: Final = 16
 _NUMBERS: Final = frozenset({"int8", "int16", "error", "uint16", "int32", "uint32", "int64"})
-_EMPTY: Final = Plan()
+_EMPTY: Final = EntityPlan()
 
 
 class ExchangeKind(NamedTuple):
@@ -134,7 +134,7 @@ def _roles(key: int, direction: Direction, root: Struct, values: tuple[str, ...]
     return [0, *_struct(root, plan, special, request=direction == "request", data=data)]
 
 
-def _struct(struct: Struct, plan: Plan, special: Mapping[str, int], *, request: bool, data: bool) -> list[int]:
+def _struct(struct: Struct, plan: EntityPlan, special: Mapping[str, int], *, request: bool, data: bool) -> list[int]:
     """The roles of the ops in a struct."""
     own = _own(struct, plan, request=request, data=data)
     children = dict(plan.children)
@@ -160,7 +160,7 @@ def _struct(struct: Struct, plan: Plan, special: Mapping[str, int], *, request: 
     return found
 
 
-def _own(struct: Struct, plan: Plan, *, request: bool, data: bool) -> dict[str, str]:
+def _own(struct: Struct, plan: EntityPlan, *, request: bool, data: bool) -> dict[str, str]:
     """Roles of a struct's own fields."""
     names = {field.name for field in struct.fields} | {field.name for field in struct.tagged}
     lists = [name for name in plan.topic_lists if name in names]

@@ -21,7 +21,7 @@ from kafkasniff.engine.versions import distinct
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.filters import Predicate, Selector, fields_of
 from kafkasniff.filters.columns import NONE as OPEN
-from kafkasniff.filters.columns import TRUE, Column, column_test
+from kafkasniff.filters.columns import TRUE, FieldColumn, column_test
 from kafkasniff.filters.fields import capture_text
 from kafkasniff.model import Endpoint
 from kafkasniff.native.exchanges import (
@@ -227,7 +227,7 @@ class _Columns:
         """Some of them."""
         return _Columns(self.batch, self.asked[index], None if self.answered is None else self.answered[index])
 
-    def columns(self, field: str, *, ended: bool) -> tuple[list[Column], Bools | None] | None:
+    def columns(self, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
         """See `filters.columns.Asked`."""
         if field in _ENDS:
             return [self._end(*one) for one in _ENDS[field]], None
@@ -235,11 +235,11 @@ class _Columns:
             return None if self.facts is None else self.facts.columns(self._of("code"), field, ended=ended)
         match field:
             case "api" | "api_key":
-                return [Column(self._of("code") // VERSIONS)], None
+                return [FieldColumn(self._of("code") // VERSIONS)], None
             case "api_version":
-                return [Column(self._of("code") % VERSIONS)], None
+                return [FieldColumn(self._of("code") % VERSIONS)], None
             case "correlation_id":
-                return [Column(self._of("correlation"))], None
+                return [FieldColumn(self._of("correlation"))], None
             case "capture":
                 return [self._captures()], None
             case "connection":
@@ -248,17 +248,17 @@ class _Columns:
                 return [column], None if 0 not in column.values else self._numbered()
             case "exchange":
                 numbers = self.batch.numbers
-                return None if numbers is None else ([Column(numbers[self.asked])], None)
+                return None if numbers is None else ([FieldColumn(numbers[self.asked])], None)
             case "time":
-                return [Column(self._of("time"))], None
+                return [FieldColumn(self._of("time"))], None
             case "request":
                 return [self._same(_THERE)], None
             case "request_size":
-                return [Column(self._of("size"))], None
+                return [FieldColumn(self._of("size"))], None
             case "size":
-                return [Column(self._of("size")), *self._answer("size", ended)], None
+                return [FieldColumn(self._of("size")), *self._answer("size", ended)], None
             case "first_packet" | "last_packet":
-                return [Column(self._of(field) & PACKET_NUMBER), *self._answer(field, ended)], None
+                return [FieldColumn(self._of(field) & PACKET_NUMBER), *self._answer(field, ended)], None
             case "response":
                 return [self._same(_THERE)] if ended else [], None
             case "status":
@@ -277,43 +277,43 @@ class _Columns:
         """A column of the requests."""
         return self.batch.messages.rows[name][self.asked].astype(np.int64)
 
-    def _answer(self, name: str, ended: bool) -> list[Column]:
+    def _answer(self, name: str, ended: bool) -> list[FieldColumn]:
         """A column of the responses, once they have arrived."""
         if not ended or self.answered is None:
             return []
         values = self.batch.messages.rows[name][self.answered].astype(np.int64)
-        return [Column(values & PACKET_NUMBER if name in ("first_packet", "last_packet") else values)]
+        return [FieldColumn(values & PACKET_NUMBER if name in ("first_packet", "last_packet") else values)]
 
-    def _same(self, value: object) -> Column:
-        return Column([value], np.zeros(len(self), np.int64))
+    def _same(self, value: object) -> FieldColumn:
+        return FieldColumn([value], np.zeros(len(self), np.int64))
 
-    def _by_connection(self, value: Callable[[Any], Any]) -> Column:
+    def _by_connection(self, value: Callable[[Any], Any]) -> FieldColumn:
         """A value of each connection; None: it has none."""
         connection = self._of("connection")
         known = distinct(connection)
         values = [None if (owner := self.batch.messages.owners[one]) is None else value(owner) for one in known]
         index = np.full(len(self.batch.messages.owners), -1, np.int64)
         index[known] = [-1 if one is None else place for place, one in enumerate(values)]
-        return Column(values, index[connection])
+        return FieldColumn(values, index[connection])
 
     def _numbered(self) -> Bools:
         owners = self.batch.messages.owners
         return np.array([owner is not None and owner.number > 0 for owner in owners])[self._of("connection")]
 
-    def _end(self, side: _Side, what: str) -> Column:
+    def _end(self, side: _Side, what: str) -> FieldColumn:
         def text(owner: Any) -> Any:
             end: Endpoint | None = getattr(owner, side)
             return None if end is None else getattr(end, what) if what else str(end)
 
         return self._by_connection(text)
 
-    def _captures(self) -> Column:
+    def _captures(self) -> FieldColumn:
         number = self._of("packet") >> PACKET_SHIFT
         known = distinct(number)
         names = [self.batch.capture(one) for one in known]
         index = np.full(max(known, default=0) + 1, -1, np.int64)
         index[known] = [-1 if name is None else place for place, name in enumerate(names)]
-        return Column(["" if name is None else capture_text(name) for name in names], index[number])
+        return FieldColumn(["" if name is None else capture_text(name) for name in names], index[number])
 
 
 class _Facts(NamedTuple):
@@ -325,7 +325,7 @@ class _Facts(NamedTuple):
     last: int
     headers: bool
 
-    def columns(self, codes: Ints, field: str, *, ended: bool) -> tuple[list[Column], Bools | None] | None:
+    def columns(self, codes: Ints, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
         """The values of a field; `codes`: of the exchanges."""
         if self.headers and field != "client_id":
             return None
@@ -338,7 +338,7 @@ class _Facts(NamedTuple):
             known[own[rows["has"] & (HAS_GROUPS if field == "group_id" else HAS_TRANSACTIONS) > 0]] = False
         return made, known
 
-    def _columns(self, field: str, own: Ints, codes: Ints, ended: bool) -> Iterator[Column]:
+    def _columns(self, field: str, own: Ints, codes: Ints, ended: bool) -> Iterator[FieldColumn]:
         read, rows = self.read, self.read.rows
         match field:
             case "client_id":
@@ -353,7 +353,7 @@ class _Facts(NamedTuple):
                     yield self._name("told_member", own)
             case "topic":
                 entries = _entries(rows["topics"], rows["asked_topics"], ended)
-                yield Column(_texts(read.names), read.topics[entries.places].astype(np.int64), own[entries.rows])
+                yield FieldColumn(_texts(read.names), read.topics[entries.places].astype(np.int64), own[entries.rows])
             case "partition":
                 entries = _entries(rows["partitions"], rows["asked_partitions"], ended)
                 yield _numbers(read.partitions["partition"][entries.places], own[entries.rows])
@@ -376,11 +376,11 @@ class _Facts(NamedTuple):
                 has = (rows["has"] & HAS_RECORDS) > 0
                 yield _numbers(rows["records"][has], own[has])
 
-    def _name(self, name: str, own: Ints) -> Column:
+    def _name(self, name: str, own: Ints) -> FieldColumn:
         index = self.read.rows[name]
-        return Column(_texts(self.read.names), np.where(index == NONE, -1, index.astype(np.int64)), own)
+        return FieldColumn(_texts(self.read.names), np.where(index == NONE, -1, index.astype(np.int64)), own)
 
-    def _values(self, name: str, own: Ints, codes: Ints) -> Iterator[Column]:
+    def _values(self, name: str, own: Ints, codes: Ints) -> Iterator[FieldColumn]:
         """A number of the request, whose place among the values depends on the version."""
         of = codes[own]
         for code in distinct(of) if len(of) else ():
@@ -407,8 +407,8 @@ def _entries(counts: NDArray[Any], asked: NDArray[Any], ended: bool) -> _Entries
     return _Entries(starts[rows] + within, rows)
 
 
-def _numbers(values: NDArray[Any], rows: Ints) -> Column:
-    return Column(values.astype(np.int64), None, rows)
+def _numbers(values: NDArray[Any], rows: Ints) -> FieldColumn:
+    return FieldColumn(values.astype(np.int64), None, rows)
 
 
 def _texts(strings: Strings) -> Sequence[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.messages.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.native.feed import VERSIONS
 
 __all__ = ["Version", "client_id_text", "distinct", "version_of"]
@@ -19,8 +19,8 @@ class Version(NamedTuple):
 
     key: int
     version: int
-    request: Plan
-    response: Plan
+    request: MessagePlan
+    response: MessagePlan
     api: str | None
     flexible: bool
     """Requests have a byte for tagged fields before the body."""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
-from kafkasniff.enrich.plan import Plan, data_plan, message_plan, named_topics
+from kafkasniff.enrich.plan import NamePlan, data_plan, message_plan, named_topics
 from kafkasniff.enrich.sessions import FetchSession, FetchSessions, goes_by_sessions, session_fields
 from kafkasniff.kafka.apis import cluster_metadata
 from kafkasniff.kafka.apis.named_apis import FETCH
@@ -247,7 +247,7 @@ class Enricher:
 
     # -- bodies
 
-    def _struct(self, plan: Plan, body: Body, *, tells: bool, node: object = None, rack: object = None) -> None:
+    def _struct(self, plan: NamePlan, body: Body, *, tells: bool, node: object = None, rack: object = None) -> None:
         """Learn from a struct and add to it. `node`, `rack`: values of the enclosing struct. Hot."""
         name: Any = None if plan.topic is None else body.get(plan.topic)
         # A name that was known before means that the records were read then, too.

@@ -18,7 +18,7 @@ from kafkasniff.kafka.schema.layout import topic_fields
 from kafkasniff.model import Direction
 
 __all__ = [
-    "Plan",
+    "NamePlan",
     "adds_names",
     "data_plan",
     "leaves_alone",
@@ -34,7 +34,7 @@ HOST_FIELDS: Final = frozenset({"host", "host_name", "v0_host"})
 PORT_FIELDS: Final = frozenset({"port", "v0_port"})
 
 
-class Plan(msgspec.Struct, frozen=True):
+class NamePlan(msgspec.Struct, frozen=True):
     """The fields of one struct at one version that name something, and the child structs that do."""
 
     topic: str | None = None
@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True):
     rack: str | None = None
     records: tuple[tuple[str, ...], ...] = ()
     """Paths from a struct that names a topic to its `records` fields."""
-    children: tuple[tuple[str, Plan], ...] = ()
+    children: tuple[tuple[str, NamePlan], ...] = ()
     nested: str | None = None
     """Name under which a message nested in this one is added next to its bytes; only in the plan of a whole message."""
 
@@ -64,7 +64,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)  # keys and versions come from the wire; 724 are defined
-def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Plan, bool] | None:
+def message_plan(api_key: int, version: int, direction: Direction) -> tuple[NamePlan, bool] | None:
     """The plan of a message and whether it reports names (or only asks for them); None if nothing in it matters.
 
     Responses report names, and so do requests whose definition has `reports`, because the sender knows them.
@@ -130,13 +130,13 @@ def tells(api_key: int, version: int, direction: Direction) -> bool:
     return found is not None and found[1]
 
 
-def _names_brokers_only(plan: Plan) -> bool:
+def _names_brokers_only(plan: NamePlan) -> bool:
     if plan.topic_id or plan.records or plan.nested:
         return False
     return all(_names_brokers_only(child) for _, child in plan.children)
 
 
-def named_topics(plan: Plan) -> tuple[str, str] | None:
+def named_topics(plan: NamePlan) -> tuple[str, str] | None:
     """(array of topics, field with the topic's name) if only the records of the brokers' own topics matter.
 
     That is true of Produce and Fetch before topics had ids.
@@ -150,7 +150,7 @@ def named_topics(plan: Plan) -> tuple[str, str] | None:
 
 
 @lru_cache(maxsize=1024)  # record types and versions come from the wire
-def data_plan(name: str, version: int | None) -> Plan | None:
+def data_plan(name: str, version: int | None) -> NamePlan | None:
     """The plan of a `data` block: the key or value of a record. A broker wrote it, so it reports names.
 
     Keys have a single version, which is not on the wire: None.
@@ -166,7 +166,7 @@ def data_plan(name: str, version: int | None) -> Plan | None:
     return plan if plan.useful else None
 
 
-def _plan(fields: tuple[FieldDefinition, ...], version: int, *, nodes: bool) -> Plan:
+def _plan(fields: tuple[FieldDefinition, ...], version: int, *, nodes: bool) -> NamePlan:
     present = [field for field in fields if version in field.versions]
 
     def scalar(names: frozenset[str], *types: str) -> str | None:
@@ -178,7 +178,7 @@ def _plan(fields: tuple[FieldDefinition, ...], version: int, *, nodes: bool) -> 
     host, port = scalar(HOST_FIELDS, "string"), scalar(PORT_FIELDS, "int32", "uint16")
     has_address = nodes and host is not None and port is not None
     below = nodes and any(child.host is not None for _, child in children)
-    return Plan(
+    return NamePlan(
         topic=topic,
         topic_id=topic_id,
         node=scalar(NODE_FIELDS, "int32") if has_address or below else None,

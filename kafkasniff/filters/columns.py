@@ -18,7 +18,7 @@ from kafkasniff.filters.fields import LATE
 from kafkasniff.filters.time_parsing import Moment
 from kafkasniff.filters.tree import And, Compare, Not, Or, Predicate
 
-__all__ = ["FALSE", "NONE", "TRUE", "Asked", "Bounds", "Column", "ColumnTest", "column_test"]
+__all__ = ["FALSE", "NONE", "TRUE", "Asked", "Bounds", "ColumnTest", "FieldColumn", "column_test"]
 
 FALSE, NONE, TRUE = range(3)
 """Results: ordered so that `and` is the minimum, `or` the maximum."""
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-class Column(NamedTuple):
+class FieldColumn(NamedTuple):
     """Values of a field."""
 
     values: Ints | Sequence[Any]
@@ -57,7 +57,7 @@ class Asked(Protocol):
     def __len__(self) -> int:
         """Number of exchanges."""
 
-    def columns(self, field: str, *, ended: bool) -> tuple[list[Column], Bools | None] | None:
+    def columns(self, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
         """The values of a field, and for which exchanges they are known (None: for all); None: for none.
 
         `ended`: of the whole exchange, else of the request alone.
@@ -135,7 +135,7 @@ def _comparison(compare: Compare) -> ColumnTest:
     return test
 
 
-def _note(column: Column, holds: _Holds, has: Bools, any_holds: Bools) -> None:
+def _note(column: FieldColumn, holds: _Holds, has: Bools, any_holds: Bools) -> None:
     """Record which exchanges have a value in this column, and one for which the comparison holds."""
     if column.which is None:
         assert isinstance(column.values, np.ndarray)

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.closures import compile_pattern
-from kafkasniff.filters.fields import FIELDS, Field
+from kafkasniff.filters.fields import FIELDS, FilterField
 from kafkasniff.filters.literals import KINDS, api_names, error_names, suggestion, value_of
 from kafkasniff.filters.paths import path_field
 from kafkasniff.filters.syntax import (
@@ -81,7 +81,7 @@ def _narrowed(keys: _Keys, part: Node) -> _Keys:
     return named if keys is None else (keys & named or keys | named)
 
 
-def _field(name: Name, keys: _Keys) -> Field:
+def _field(name: Name, keys: _Keys) -> FilterField:
     found = FIELDS.get(name.text)
     if found is not None:
         return found
@@ -99,14 +99,14 @@ def _field(name: Name, keys: _Keys) -> Field:
     raise wrong(name.column, f'unknown field "{shown}"{hint}')
 
 
-def _presence(field: Field) -> Predicate:
+def _presence(field: FilterField) -> Predicate:
     # Every decoded response has an error code, possibly NONE, which does not count as present.
     if field.name in ("error", "error_code"):
         return Compare(field.name, "!=", 0)
     return Compare(field.name, "exists")
 
 
-def _comparison(node: Comparison, field: Field) -> Predicate:
+def _comparison(node: Comparison, field: FilterField) -> Predicate:
     operator = node.operator
     if any(constant.kind == "null" for constant in node.constants):
         if operator == "==":
@@ -131,7 +131,7 @@ def _comparison(node: Comparison, field: Field) -> Predicate:
     return Compare(field.name, operator, scalars)
 
 
-def _takes(field: Field, operator: Operator) -> bool:
+def _takes(field: FilterField, operator: Operator) -> bool:
     if field.kind == "struct":
         return False
     if field.kind == "flag":
@@ -141,7 +141,7 @@ def _takes(field: Field, operator: Operator) -> bool:
     return operator not in _MATCH or field.kind in _MATCHED
 
 
-def _match(field: Field, operator: Operator, constant: Constant) -> Predicate:
+def _match(field: FilterField, operator: Operator, constant: Constant) -> Predicate:
     pattern = constant.text
     if constant.kind != "string":
         raise wrong(constant.column, f"{operator} takes a pattern in quotes")

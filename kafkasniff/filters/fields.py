@@ -19,7 +19,7 @@ __all__ = [
     "ALL",
     "FIELDS",
     "LATE",
-    "Field",
+    "FilterField",
     "Kind",
     "Values",
     "capture_text",
@@ -38,7 +38,7 @@ Values = Callable[[Candidate], Iterable[Any]]
 MILLISECOND: Final = 1_000_000
 
 
-class Field(msgspec.Struct, frozen=True):
+class FilterField(msgspec.Struct, frozen=True):
     """A field that predicates can refer to."""
 
     name: str
@@ -202,61 +202,61 @@ _MEMBER_IDS: Final = (
 
 # -- the fields --------------------------------------------------------------------------------------------------------
 
-_TABLE: Final[tuple[tuple[Field, Values], ...]] = (
-    (Field("api", "api"), _seen("api_key")),
-    (Field("api_key", "number"), _seen("api_key")),
-    (Field("api_version", "number"), _seen("api_version")),
-    (Field("correlation_id", "number"), _seen("correlation_id")),
-    (Field("client_id", "text"), _text(_seen("client_id"))),
-    (Field("client", "host"), _host("client")),
-    (Field("broker", "host"), _host("broker")),
-    (Field("host", "host"), _host("client", "broker")),
-    (Field("client_ip", "host"), _part("client", "address")),
-    (Field("broker_ip", "host"), _part("broker", "address")),
-    (Field("client_port", "number"), _part("client", "port")),
-    (Field("broker_port", "number"), _part("broker", "port")),
-    (Field("capture", "text"), _capture),
-    (Field("connection", "number"), _seen("connection")),
-    (Field("exchange", "number"), _seen("exchange")),
-    (Field("time", "time"), _seen("time_ns")),
-    (Field("request", "struct"), lambda candidate: () if candidate.request is None else (candidate.request,)),
+_TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
+    (FilterField("api", "api"), _seen("api_key")),
+    (FilterField("api_key", "number"), _seen("api_key")),
+    (FilterField("api_version", "number"), _seen("api_version")),
+    (FilterField("correlation_id", "number"), _seen("correlation_id")),
+    (FilterField("client_id", "text"), _text(_seen("client_id"))),
+    (FilterField("client", "host"), _host("client")),
+    (FilterField("broker", "host"), _host("broker")),
+    (FilterField("host", "host"), _host("client", "broker")),
+    (FilterField("client_ip", "host"), _part("client", "address")),
+    (FilterField("broker_ip", "host"), _part("broker", "address")),
+    (FilterField("client_port", "number"), _part("client", "port")),
+    (FilterField("broker_port", "number"), _part("broker", "port")),
+    (FilterField("capture", "text"), _capture),
+    (FilterField("connection", "number"), _seen("connection")),
+    (FilterField("exchange", "number"), _seen("exchange")),
+    (FilterField("time", "time"), _seen("time_ns")),
+    (FilterField("request", "struct"), lambda candidate: () if candidate.request is None else (candidate.request,)),
     (
-        Field("response", "struct", late=True),
+        FilterField("response", "struct", late=True),
         lambda candidate: () if candidate.response is None else (candidate.response,),
     ),
-    (Field("size", "size", late=True), _either("size")),
-    (Field("request_size", "size"), _of("request", "size")),
-    (Field("response_size", "size", late=True), _of("response", "size")),
-    (Field("first_packet", "number", late=True), _either("first_packet")),
-    (Field("last_packet", "number", late=True), _either("last_packet")),
-    (Field("latency_ms", "duration", late=True), _of("response", "latency_ns")),
-    (Field("duration_ms", "duration", late=True), _of("response", "duration_ns")),
+    (FilterField("size", "size", late=True), _either("size")),
+    (FilterField("request_size", "size"), _of("request", "size")),
+    (FilterField("response_size", "size", late=True), _of("response", "size")),
+    (FilterField("first_packet", "number", late=True), _either("first_packet")),
+    (FilterField("last_packet", "number", late=True), _either("last_packet")),
+    (FilterField("latency_ms", "duration", late=True), _of("response", "latency_ns")),
+    (FilterField("duration_ms", "duration", late=True), _of("response", "duration_ns")),
     (
-        Field("throttle_time_ms", "duration", late=True, unit_ns=MILLISECOND),
+        FilterField("throttle_time_ms", "duration", late=True, unit_ns=MILLISECOND),
         _body("response", "throttle_time_ms"),
     ),
-    (Field("status", "status", late=True), _of("ended", "status")),
-    (Field("error", "error", late=True), _error),
-    (Field("error_code", "error", late=True), _error),
-    (Field("error_count", "number", late=True), _error_count),
-    (Field("problems", "text", late=True), _problems),
-    (Field("topic", "text", late=True), lambda candidate: candidate.named.topics),
+    (FilterField("status", "status", late=True), _of("ended", "status")),
+    (FilterField("error", "error", late=True), _error),
+    (FilterField("error_code", "error", late=True), _error),
+    (FilterField("error_count", "number", late=True), _error_count),
+    (FilterField("problems", "text", late=True), _problems),
+    (FilterField("topic", "text", late=True), lambda candidate: candidate.named.topics),
     (
-        Field("partition", "number", late=True),
+        FilterField("partition", "number", late=True),
         lambda candidate: {facts.partition for facts in candidate.named.partitions.values()},
     ),
-    (Field("record_count", "number", late=True), _record_count),
-    (Field("trace_id", "text", late=True), _trace_id),
-    (Field("acks", "number", enum="acks"), _body("request", "acks")),
-    (Field("group_id", "text"), lambda candidate: candidate.named.groups),
-    (Field("member_id", "text", late=True), _member_id),
-    (Field("transactional_id", "text"), lambda candidate: candidate.named.transactions),
-    (Field("software_name", "text", late=True), _text(_of("ended", "software_name"))),
-    (Field("software_version", "text", late=True), _text(_of("ended", "software_version"))),
-    (Field("retransmits", "number", late=True), _of("ended", "retransmits")),
+    (FilterField("record_count", "number", late=True), _record_count),
+    (FilterField("trace_id", "text", late=True), _trace_id),
+    (FilterField("acks", "number", enum="acks"), _body("request", "acks")),
+    (FilterField("group_id", "text"), lambda candidate: candidate.named.groups),
+    (FilterField("member_id", "text", late=True), _member_id),
+    (FilterField("transactional_id", "text"), lambda candidate: candidate.named.transactions),
+    (FilterField("software_name", "text", late=True), _text(_of("ended", "software_name"))),
+    (FilterField("software_version", "text", late=True), _text(_of("ended", "software_version"))),
+    (FilterField("retransmits", "number", late=True), _of("ended", "retransmits")),
 )
 
-FIELDS: Final[dict[str, Field]] = {field.name: field for field, _ in _TABLE}
+FIELDS: Final[dict[str, FilterField]] = {field.name: field for field, _ in _TABLE}
 _VALUES: Final[dict[str, Values]] = {field.name: values for field, values in _TABLE}
 
 ALL: Final = frozenset(FIELDS)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final, get_args
 
 from kafkasniff.errors import UsageError
-from kafkasniff.filters.fields import MILLISECOND, Field
+from kafkasniff.filters.fields import MILLISECOND, FilterField
 from kafkasniff.filters.short_forms import host_text
 from kafkasniff.filters.syntax import MAX_QUOTED, Constant, unescaped, wrong
 from kafkasniff.filters.time_parsing import Moment, parse_duration, parse_moment
@@ -71,7 +71,7 @@ def error_names() -> dict[int, str]:
     return {code: name for code in error_codes() if (name := error_name(code)) is not None}
 
 
-def value_of(constant: Constant, field: Field) -> Scalar | Moment:
+def value_of(constant: Constant, field: FilterField) -> Scalar | Moment:
     """A constant to compare a field with, not null. Raises UsageError with the column."""
     kind = field.kind
     if kind == "any":
@@ -131,7 +131,7 @@ def _size(constant: Constant) -> int | float:
     return _plain(_decimal(constant) * unit)
 
 
-def _duration(constant: Constant, field: Field) -> int | float:
+def _duration(constant: Constant, field: FilterField) -> int | float:
     _decimal(constant)
     try:
         nanoseconds = parse_duration(constant.text.lstrip("-") + constant.unit)
@@ -142,7 +142,7 @@ def _duration(constant: Constant, field: Field) -> int | float:
     return _plain(Decimal(nanoseconds) / field.unit_ns)
 
 
-def _time(constant: Constant, field: Field) -> int | float | Moment:
+def _time(constant: Constant, field: FilterField) -> int | float | Moment:
     try:
         found = parse_moment(unescaped(constant) if constant.kind == "string" else constant.text)
     except UsageError as error:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from kafkasniff.errors import UsageError
-from kafkasniff.filters.fields import MILLISECOND, Field, Kind
+from kafkasniff.filters.fields import MILLISECOND, FilterField, Kind
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition, Versions
 
@@ -54,7 +54,7 @@ RECORDS: Final = (_BATCHES, _field("truncated_bytes", "int32"), _field("leading_
 """The fields of a `records` field, as in `docs/json.md`."""
 
 
-def path_field(path: str, keys: Collection[int] | None) -> Field:
+def path_field(path: str, keys: Collection[int] | None) -> FilterField:
     """The field at a path in the bodies of these APIs (None: of any).
 
     Raises UsageError for a path that does not exist in any of their versions.
@@ -64,7 +64,7 @@ def path_field(path: str, keys: Collection[int] | None) -> Field:
     found: list[FieldDefinition] = []
     for place, name in enumerate(names):
         if name.startswith("_"):
-            return Field(path, "any", late=root == "response")
+            return FilterField(path, "any", late=root == "response")
         found = [field for field in level if field.name == name]
         if not found:
             raise UsageError(_unknown(root, names, place, level, keys))
@@ -73,7 +73,7 @@ def path_field(path: str, keys: Collection[int] | None) -> Field:
     # If one API has a struct and another a value, constants are compared with the value.
     kinds = {one for one in kinds if one[0] != "struct"} or kinds
     kind, unit, enum = kinds.pop() if len(kinds) == 1 else ("any", 1, None)
-    return Field(path, kind, late=root == "response", unit_ns=unit, enum=enum)
+    return FilterField(path, kind, late=root == "response", unit_ns=unit, enum=enum)
 
 
 def _fields(root: str, keys: Collection[int] | None) -> Iterator[FieldDefinition]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.live.snapshot import ErrorRow, FindingRow, Row, Snapshot, Waiting
+from kafkasniff.live.snapshot import ErrorRow, FindingRow, LiveRow, Snapshot, Waiting
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
 from kafkasniff.text.times import duration
 
-__all__ = ["FINDINGS_TABLE", "TABLES", "Column", "TableOf", "identity", "number", "sorted_rows", "time_text"]
+__all__ = ["FINDINGS_TABLE", "TABLES", "TableOf", "ViewColumn", "identity", "number", "sorted_rows", "time_text"]
 
 MAX_NAME: Final = 60
 """Maximum number of characters of a name from the wire; the column cuts it further."""
@@ -19,7 +19,7 @@ _WIDE: Final = 110
 """Table widths from which on there is room for one more column, and for more."""
 
 
-class Column(NamedTuple):
+class ViewColumn(NamedTuple):
     """One column; `rank` None: it cannot be sorted by."""
 
     title: str
@@ -41,11 +41,11 @@ class TableOf(NamedTuple):
 
     title: str
     rows: Callable[[Snapshot], tuple[Any, ...]]
-    columns: tuple[Column, ...]
+    columns: tuple[ViewColumn, ...]
     sort: int
     """The column that it is initially sorted by."""
 
-    def shown(self, width: int) -> list[tuple[int, Column]]:
+    def shown(self, width: int) -> list[tuple[int, ViewColumn]]:
         """The columns for a width, each with its index among all."""
         return [(place, one) for place, one in enumerate(self.columns) if width >= one.from_width]
 
@@ -98,10 +98,10 @@ def sorted_rows(table: TableOf, snapshot: Snapshot, sort: int, *, reverse: bool)
 
 
 def _is_other(row: Any) -> bool:
-    return isinstance(row, Row) and row.name is None and not row.client and row.connection is None
+    return isinstance(row, LiveRow) and row.name is None and not row.client and row.connection is None
 
 
-def _name(row: Row) -> str:
+def _name(row: LiveRow) -> str:
     return "other" if _is_other(row) else word(row.name, MAX_NAME)
 
 
@@ -113,29 +113,31 @@ def _version(row: Waiting) -> str:
     return row.api if row.api_version is None else f"{row.api} v{row.api_version}"
 
 
-_REQUESTS: Final = Column("req/s", lambda row: number(row.requests), lambda row: row.requests)
-_ERRORS: Final = Column("err/s", lambda row: number(row.errors), lambda row: row.errors, alarm=True)
-_SENT: Final = Column("sent/s", lambda row: _bytes(row.sent), lambda row: row.sent)
-_RECEIVED: Final = Column("recv/s", lambda row: _bytes(row.received), lambda row: row.received)
-_PRODUCED: Final = Column("prod rec/s", lambda row: number(row.produced), lambda row: row.produced, from_width=_WIDE)
-_FETCHED: Final = Column("fetch rec/s", lambda row: number(row.fetched), lambda row: row.fetched, from_width=_WIDE)
-_MEAN: Final = Column("mean", lambda row: time_text(row.mean), lambda row: -1 if row.mean is None else row.mean)
-_SLOWEST: Final = Column("max", lambda row: time_text(row.slowest), lambda row: row.slowest or 0)
-_TOTAL: Final = Column("requests", lambda row: number(row.total), lambda row: row.total)
+_REQUESTS: Final = ViewColumn("req/s", lambda row: number(row.requests), lambda row: row.requests)
+_ERRORS: Final = ViewColumn("err/s", lambda row: number(row.errors), lambda row: row.errors, alarm=True)
+_SENT: Final = ViewColumn("sent/s", lambda row: _bytes(row.sent), lambda row: row.sent)
+_RECEIVED: Final = ViewColumn("recv/s", lambda row: _bytes(row.received), lambda row: row.received)
+_PRODUCED: Final = ViewColumn(
+    "prod rec/s", lambda row: number(row.produced), lambda row: row.produced, from_width=_WIDE
+)
+_FETCHED: Final = ViewColumn("fetch rec/s", lambda row: number(row.fetched), lambda row: row.fetched, from_width=_WIDE)
+_MEAN: Final = ViewColumn("mean", lambda row: time_text(row.mean), lambda row: -1 if row.mean is None else row.mean)
+_SLOWEST: Final = ViewColumn("max", lambda row: time_text(row.slowest), lambda row: row.slowest or 0)
+_TOTAL: Final = ViewColumn("requests", lambda row: number(row.total), lambda row: row.total)
 
 APIS: Final = TableOf(
     "APIs",
     lambda snapshot: snapshot.apis,
     (
-        Column("API", _name, lambda row: str(row.name), flexible=True),
+        ViewColumn("API", _name, lambda row: str(row.name), flexible=True),
         _REQUESTS,
         _ERRORS,
-        Column("p50", lambda row: time_text(row.p50), lambda row: -1 if row.p50 is None else row.p50),
-        Column("p99", lambda row: time_text(row.p99), lambda row: -1 if row.p99 is None else row.p99),
+        ViewColumn("p50", lambda row: time_text(row.p50), lambda row: -1 if row.p50 is None else row.p50),
+        ViewColumn("p99", lambda row: time_text(row.p99), lambda row: -1 if row.p99 is None else row.p99),
         _SENT,
         _RECEIVED,
         _TOTAL,
-        Column(
+        ViewColumn(
             "errors", lambda row: number(row.total_errors), lambda row: row.total_errors, from_width=_WIDE, alarm=True
         ),
     ),
@@ -145,10 +147,10 @@ ERRORS: Final = TableOf(
     "errors",
     lambda snapshot: snapshot.errors,
     (
-        Column("error", lambda row: row.error, lambda row: row.error, flexible=True),
-        Column("API", lambda row: word(row.api, MAX_NAME), lambda row: row.api, flexible=True),
-        Column("responses", lambda row: number(row.responses), lambda row: row.responses, alarm=True),
-        Column("of the API's", lambda row: f"{row.share:.1%}", lambda row: row.share),
+        ViewColumn("error", lambda row: row.error, lambda row: row.error, flexible=True),
+        ViewColumn("API", lambda row: word(row.api, MAX_NAME), lambda row: row.api, flexible=True),
+        ViewColumn("responses", lambda row: number(row.responses), lambda row: row.responses, alarm=True),
+        ViewColumn("of the API's", lambda row: f"{row.share:.1%}", lambda row: row.share),
     ),
     2,
 )
@@ -156,8 +158,8 @@ CLIENTS: Final = TableOf(
     "clients",
     lambda snapshot: snapshot.clients,
     (
-        Column("client id", _name, lambda row: str(row.name), flexible=True),
-        Column("address", lambda row: row.client, lambda row: row.client),
+        ViewColumn("client id", _name, lambda row: str(row.name), flexible=True),
+        ViewColumn("address", lambda row: row.client, lambda row: row.client),
         _REQUESTS,
         _ERRORS,
         _MEAN,
@@ -173,13 +175,13 @@ TOPICS: Final = TableOf(
     "topics",
     lambda snapshot: snapshot.topics,
     (
-        Column("topic", _name, lambda row: str(row.name), flexible=True),
-        Column("prod rec/s", lambda row: number(row.produced), lambda row: row.produced),
-        Column("fetch rec/s", lambda row: number(row.fetched), lambda row: row.fetched),
-        Column("prod B/s", lambda row: _bytes(row.sent), lambda row: row.sent),
-        Column("fetch B/s", lambda row: _bytes(row.received), lambda row: row.received),
+        ViewColumn("topic", _name, lambda row: str(row.name), flexible=True),
+        ViewColumn("prod rec/s", lambda row: number(row.produced), lambda row: row.produced),
+        ViewColumn("fetch rec/s", lambda row: number(row.fetched), lambda row: row.fetched),
+        ViewColumn("prod B/s", lambda row: _bytes(row.sent), lambda row: row.sent),
+        ViewColumn("fetch B/s", lambda row: _bytes(row.received), lambda row: row.received),
         _ERRORS,
-        Column("messages", lambda row: number(row.total), lambda row: row.total, from_width=_WIDE),
+        ViewColumn("messages", lambda row: number(row.total), lambda row: row.total, from_width=_WIDE),
     ),
     3,
 )
@@ -187,19 +189,19 @@ CONNECTIONS: Final = TableOf(
     "connections",
     lambda snapshot: snapshot.connections_seen,
     (
-        Column(
+        ViewColumn(
             "conn", lambda row: "" if row.connection is None else str(row.connection), lambda row: row.connection or 0
         ),
-        Column("client", lambda row: row.client, lambda row: row.client),
-        Column("broker", lambda row: row.broker, lambda row: row.broker, from_width=_ROOM),
-        Column("client id", _name, lambda row: str(row.name), flexible=True),
+        ViewColumn("client", lambda row: row.client, lambda row: row.client),
+        ViewColumn("broker", lambda row: row.broker, lambda row: row.broker, from_width=_ROOM),
+        ViewColumn("client id", _name, lambda row: str(row.name), flexible=True),
         _REQUESTS,
         _ERRORS,
         _MEAN,
         _SLOWEST._replace(from_width=_WIDE),
         _SENT._replace(from_width=_WIDE),
         _RECEIVED,
-        Column("", lambda row: "" if row.open else "over"),
+        ViewColumn("", lambda row: "" if row.open else "over"),
     ),
     4,
 )
@@ -207,14 +209,16 @@ WAITING: Final = TableOf(
     "waiting",
     lambda snapshot: snapshot.waiting,
     (
-        Column("waits", lambda row: duration(row.age_ns), lambda row: row.age_ns),
-        Column("request", _version, _version),
-        Column("#", lambda row: f"#{row.exchange}"),
-        Column("corr", lambda row: str(row.correlation_id)),
-        Column("client id", lambda row: word(row.client_id, MAX_NAME), lambda row: str(row.client_id), flexible=True),
-        Column("client", lambda row: row.client, lambda row: row.client),
-        Column("broker", lambda row: row.broker, lambda row: row.broker, from_width=_ROOM),
-        Column("conn", lambda row: str(row.connection)),
+        ViewColumn("waits", lambda row: duration(row.age_ns), lambda row: row.age_ns),
+        ViewColumn("request", _version, _version),
+        ViewColumn("#", lambda row: f"#{row.exchange}"),
+        ViewColumn("corr", lambda row: str(row.correlation_id)),
+        ViewColumn(
+            "client id", lambda row: word(row.client_id, MAX_NAME), lambda row: str(row.client_id), flexible=True
+        ),
+        ViewColumn("client", lambda row: row.client, lambda row: row.client),
+        ViewColumn("broker", lambda row: row.broker, lambda row: row.broker, from_width=_ROOM),
+        ViewColumn("conn", lambda row: str(row.connection)),
     ),
     0,
 )
@@ -223,15 +227,15 @@ FINDINGS: Final = TableOf(
     "findings",
     lambda snapshot: () if snapshot.findings is None else snapshot.findings.rows,
     (
-        Column(
+        ViewColumn(
             "severity",
             lambda row: row.severity,
             lambda row: (_SEVERITIES.get(row.severity, 0), row.count),
             style=lambda row: {"error": "red", "warning": "yellow"}.get(row.severity, ""),
         ),
-        Column("finding", lambda row: row.title, flexible=True),
-        Column("times", lambda row: number(row.count), lambda row: row.count),
-        Column("detector", lambda row: row.detector, lambda row: row.detector, from_width=_WIDE),
+        ViewColumn("finding", lambda row: row.title, flexible=True),
+        ViewColumn("times", lambda row: number(row.count), lambda row: row.count),
+        ViewColumn("detector", lambda row: row.detector, lambda row: row.detector, from_width=_WIDE),
     ),
     0,
 )

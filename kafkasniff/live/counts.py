@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkasniff.analysis.percentiles import percentiles
 
-__all__ = ["SLOT_NS", "WINDOW_SLOTS", "Counts", "Entry", "Table", "latency_bucket", "latency_quantiles"]
+__all__ = ["SLOT_NS", "WINDOW_SLOTS", "BoundedTable", "Counts", "Entry", "latency_bucket", "latency_quantiles"]
 
 SLOT_NS: Final = 1_000_000_000
 WINDOW_SLOTS: Final = 10
@@ -151,7 +151,7 @@ class Entry:
             self._past.add(other.total(), latency=False)
 
 
-class Table(Generic[_Key, _Entry]):
+class BoundedTable(Generic[_Key, _Entry]):
     """Entries by key, at most `bound` of them; excess entries are counted in `other`.
 
     If the table is full, entries that were silent for a window are folded into `other` to make room. `make` creates an

@@ -19,7 +19,7 @@ from kafkasniff.live.snapshot import FindingRow, Findings
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import Stager
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +92,7 @@ class LiveFindings:
         self._clock = clock
         self._numbers: dict[int, int] = {}
         """Connection by its id in rows."""
-        self._named: tuple[int, Names] | None = None
+        self._named: tuple[int, LearnedNames] | None = None
         self._kept: list[Finding] = []
         """From earlier stretches."""
         self._found: list[Finding] = []
@@ -237,11 +237,11 @@ class LiveFindings:
             self._begin()
         self._find_at = ended + max(FINDINGS_SECONDS, FINDINGS_REST * (ended - started))
 
-    def _names(self) -> Names:
+    def _names(self) -> LearnedNames:
         """Names of topics; the same object until new ones are learned."""
         version = self._catalog.topics_told
         if self._named is None or self._named[0] != version:
-            self._named = version, Names(Tellings(), {**self._catalog.given, **self._catalog.learnt})
+            self._named = version, LearnedNames(Tellings(), {**self._catalog.given, **self._catalog.learnt})
         return self._named[1]
 
     def shown(self) -> Findings:

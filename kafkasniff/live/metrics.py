@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import kafkasniff
-from kafkasniff.live.outstanding import Outstanding
+from kafkasniff.live.outstanding import OpenRequests
 from kafkasniff.live.top import api_name
 from kafkasniff.live.traffic import topic_traffic
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken, Summary
@@ -96,7 +96,7 @@ class Metrics:
         self._latency: dict[str, list[int]] = {}
         """API → responses in each bucket, and above the last bound."""
         self._latency_ns: dict[str, int] = {}
-        self._outstanding = Outstanding()
+        self._outstanding = OpenRequests()
         self._ended = 0
         self._summary = Summary()
         self._captured: tuple[tuple[str, int, int], ...] = ()

@@ -8,13 +8,13 @@ from typing import Final
 from kafkasniff.kafka.connection.waits import UNLIMITED_NS, wait_of
 from kafkasniff.model import Exchange, Message
 
-__all__ = ["MAX_OUTSTANDING", "Outstanding"]
+__all__ = ["MAX_OUTSTANDING", "OpenRequests"]
 
 MAX_OUTSTANDING: Final = 65_536
 """Maximum number of requests that are kept; further ones are only counted. A client has five in flight by default."""
 
 
-class Outstanding:
+class OpenRequests:
     """Requests by exchange, in order of completion; fed with messages and the ends of exchanges."""
 
     def __init__(self) -> None:

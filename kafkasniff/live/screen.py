@@ -12,10 +12,10 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kafkasniff.live.columns import FINDINGS_TABLE, TABLES, Column, number, time_text
+from kafkasniff.live.columns import FINDINGS_TABLE, TABLES, ViewColumn, number, time_text
 from kafkasniff.live.found import chosen_lines, findings_line
 from kafkasniff.live.lines import GAP, Cell, Head, beside, exactly, one_line, table_lines
-from kafkasniff.live.snapshot import Detail, Findings, Recent, Row, Snapshot, Waiting
+from kafkasniff.live.snapshot import ConnectionDetail, Findings, LiveRow, Recent, Snapshot, Waiting
 from kafkasniff.live.state import KEYS, ViewState
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import printable, word
@@ -179,7 +179,7 @@ def _table(
     return exactly(lines, height)
 
 
-def _cell(column: Column, row: Any) -> Cell:
+def _cell(column: ViewColumn, row: Any) -> Cell:
     text = column.text(row)
     if column.style is not None:
         return (text, column.style(row))
@@ -223,7 +223,7 @@ def _all_tables(snapshot: Snapshot, state: ViewState, width: int, height: int) -
     return [*beside(column((0, 1, 5), left), column((2, 3, 4), right), left), *below]
 
 
-def _detail(detail: Detail | None, wanted: int, width: int, height: int) -> list[Text]:
+def _detail(detail: ConnectionDetail | None, wanted: int, width: int, height: int) -> list[Text]:
     """One connection: its ends, APIs, waiting requests and latest exchanges."""
     if detail is None or detail.row.connection != wanted:
         return exactly([_line(f"conn {wanted} is no longer kept", width, "dim")], height)
@@ -256,7 +256,7 @@ def _detail(detail: Detail | None, wanted: int, width: int, height: int) -> list
     return exactly(lines, height)
 
 
-def _api_cells(row: Row) -> list[Cell]:
+def _api_cells(row: LiveRow) -> list[Cell]:
     errors = number(row.total_errors)
     return [
         (word(row.name), ""),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Detail", "ErrorRow", "FindingRow", "Findings", "Recent", "Row", "Snapshot", "Waiting"]
+__all__ = ["ConnectionDetail", "ErrorRow", "FindingRow", "Findings", "LiveRow", "Recent", "Snapshot", "Waiting"]
 
 
-class Row(msgspec.Struct, frozen=True):
+class LiveRow(msgspec.Struct, frozen=True):
     """An API, a client, a topic or a connection; rates over the window, sums since the start."""
 
     name: str | bytes | None
@@ -86,14 +86,14 @@ class Recent(msgspec.Struct, frozen=True):
     """Name of the first error; empty without one."""
 
 
-class Detail(msgspec.Struct, frozen=True):
+class ConnectionDetail(msgspec.Struct, frozen=True):
     """One connection."""
 
-    row: Row
+    row: LiveRow
     begun_ns: int | None
     """Time of its first captured message."""
     last_ns: int | None
-    apis: tuple[Row, ...]
+    apis: tuple[LiveRow, ...]
     recent: tuple[Recent, ...]
     """Latest first."""
     waiting: tuple[Waiting, ...]
@@ -138,7 +138,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     """Since the start, on the packet clock."""
     now_ns: int | None = None
-    all: Row = Row("all")
+    all: LiveRow = LiveRow("all")
     packets: int = 0
     """Captured since the start, of any kind."""
     drops: int = 0
@@ -156,13 +156,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     overdue: int = 0
     """Requests that have waited longer than the threshold."""
     threshold_ns: int = 0
-    apis: tuple[Row, ...] = ()
+    apis: tuple[LiveRow, ...] = ()
     errors: tuple[ErrorRow, ...] = ()
-    clients: tuple[Row, ...] = ()
-    topics: tuple[Row, ...] = ()
-    connections_seen: tuple[Row, ...] = ()
+    clients: tuple[LiveRow, ...] = ()
+    topics: tuple[LiveRow, ...] = ()
+    connections_seen: tuple[LiveRow, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     """The longest overdue requests, longest first."""
-    detail: Detail | None = None
+    detail: ConnectionDetail | None = None
     findings: Findings | None = None
     """None: detectors are not active."""

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from kafkasniff.kafka.connection.waits import role_of
-from kafkasniff.live.counts import SLOT_NS, WINDOW_SLOTS, Counts, Entry, Table, latency_bucket, latency_quantiles
-from kafkasniff.live.outstanding import Outstanding
-from kafkasniff.live.snapshot import Detail, ErrorRow, Findings, Recent, Row, Snapshot, Waiting
+from kafkasniff.live.counts import SLOT_NS, WINDOW_SLOTS, BoundedTable, Counts, Entry, latency_bucket, latency_quantiles
+from kafkasniff.live.outstanding import OpenRequests
+from kafkasniff.live.snapshot import ConnectionDetail, ErrorRow, Findings, LiveRow, Recent, Snapshot, Waiting
 from kafkasniff.live.traffic import PRODUCED, topic_traffic
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 
@@ -80,11 +80,11 @@ class TopModel:
 
     def __init__(self, source: str = "") -> None:
         self._source = source
-        self._apis: Table[str, _ApiEntry] = Table(MAX_APIS, _ApiEntry)
-        self._clients: Table[tuple[str | bytes | None, str], Entry] = Table(MAX_CLIENTS, Entry)
-        self._topics: Table[str | bytes, Entry] = Table(MAX_TOPICS, Entry)
-        self._connections: Table[int, _ConnectionEntry] = Table(MAX_CONNECTIONS, _ConnectionEntry)
-        self._outstanding = Outstanding()
+        self._apis: BoundedTable[str, _ApiEntry] = BoundedTable(MAX_APIS, _ApiEntry)
+        self._clients: BoundedTable[tuple[str | bytes | None, str], Entry] = BoundedTable(MAX_CLIENTS, Entry)
+        self._topics: BoundedTable[str | bytes, Entry] = BoundedTable(MAX_TOPICS, Entry)
+        self._connections: BoundedTable[int, _ConnectionEntry] = BoundedTable(MAX_CONNECTIONS, _ConnectionEntry)
+        self._outstanding = OpenRequests()
         self._start_ns: int | None = None
         self._now_ns = 0
         self._slot = 0
@@ -321,19 +321,19 @@ class TopModel:
         quantiles: list[int] | None = None,
         *,
         client: str = "",
-    ) -> Row:
+    ) -> LiveRow:
         now, total = entry.window(self._slot), entry.total()
         return _row_of(name, now, total, seconds, quantiles, client=client)
 
     def _connection_row(
         self, number: int, entry: _ConnectionEntry, seconds: float, quantiles: list[int] | None = None
-    ) -> Row:
+    ) -> LiveRow:
         row = self._row(entry.client_id, entry, seconds, quantiles, client=entry.client)
         return msgspec.structs.replace(
             row, broker=entry.broker, connection=number, software=entry.software, open=entry.open
         )
 
-    def _rest(self, other: Entry | None, seconds: float) -> tuple[Row, ...]:
+    def _rest(self, other: Entry | None, seconds: float) -> tuple[LiveRow, ...]:
         return () if other is None else (self._row(None, other, seconds),)
 
     def _waiting(self, message: Message) -> Waiting:
@@ -349,7 +349,7 @@ class TopModel:
             message.connection,
         )
 
-    def _detail(self, number: int, seconds: float) -> Detail | None:
+    def _detail(self, number: int, seconds: float) -> ConnectionDetail | None:
         entry = self._connections.get(number)
         if entry is None:
             return None
@@ -361,7 +361,7 @@ class TopModel:
             for (name, counts), found in zip(entry.apis.items(), quantiles[1:], strict=True)
         )
         waiting = [one for one in self._outstanding.since(self._now_ns) if one.connection == number]
-        return Detail(
+        return ConnectionDetail(
             self._connection_row(number, entry, seconds, quantiles[0]),
             entry.begun_ns,
             entry.last_ns,
@@ -382,9 +382,9 @@ def _row_of(
     quantiles: list[int] | None,
     *,
     client: str = "",
-) -> Row:
+) -> LiveRow:
     measured = now.measured
-    return Row(
+    return LiveRow(
         name,
         client,
         requests=now.requests / seconds,

@@ -37,7 +37,7 @@ __all__ = [
     "Made",
     "Noted",
     "Program",
-    "Wanted",
+    "WantedBatch",
     "control_rows",
     "listed",
     "read_notes",
@@ -91,7 +91,7 @@ class Made(NamedTuple):
     """Where in the data the body ends."""
 
 
-class Wanted(NamedTuple):
+class WantedBatch(NamedTuple):
     """A compressed batch."""
 
     position: int
@@ -230,20 +230,22 @@ class Caller:
             self._grow(size)
 
     def body(
-        self, program: Program, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]
+        self, program: Program, data: bytes, start: int, end: int, decompress: Callable[[WantedBatch], bytes | None]
     ) -> Made | None:
         """The body `data[start:end]`; None if Python has to decode it."""
         function, pointer, address = self._kernel.body, self._pointer, program.address
         self.reserve(end - start)
         return self._run(lambda: function(pointer, address, data, start, end), decompress)
 
-    def records(self, data: bytes, start: int, end: int, decompress: Callable[[Wanted], bytes | None]) -> Made | None:
+    def records(
+        self, data: bytes, start: int, end: int, decompress: Callable[[WantedBatch], bytes | None]
+    ) -> Made | None:
         """The `records` field `data[start:end]`; likewise."""
         function, pointer = self._kernel.records, self._pointer
         self.reserve(end - start)
         return self._run(lambda: function(pointer, data, start, end), decompress)
 
-    def _run(self, function: Callable[[], int], decompress: Callable[[Wanted], bytes | None]) -> Made | None:
+    def _run(self, function: Callable[[], int], decompress: Callable[[WantedBatch], bytes | None]) -> Made | None:
         call = self._call
         call.batches_given = 0
         given: list[bytes] = []  # kept while the kernel uses them
@@ -263,14 +265,14 @@ class Caller:
             elif status != NO_ROOM or not self.more():
                 return None
 
-    def give(self, decompress: Callable[[Wanted], bytes | None], given: list[bytes]) -> bool:
+    def give(self, decompress: Callable[[WantedBatch], bytes | None], given: list[bytes]) -> bool:
         """Decompress the requested batches into `given`, which has to outlive the next call.
 
         False if one of them is left to Python.
         """
         call = self._call
         for batch in self._batches[: call.batches_wanted]:
-            wanted = Wanted(batch.position, batch.end, batch.codec, batch.magic, batch.count)
+            wanted = WantedBatch(batch.position, batch.end, batch.codec, batch.magic, batch.count)
             records = decompress(wanted)
             if records is None:
                 return False

@@ -151,7 +151,7 @@ class Item(ctypes.Structure):
 
 
 class SummaryCall(ctypes.Structure):
-    """Memory for summaries, and names (`names.Names`); `kernel/summary.zig` has the same structure."""
+    """Memory for summaries, and names (`names.NativeNames`); `kernel/summary.zig` has the same structure."""
 
     _fields_ = (
         ("output", ctypes.c_void_p),

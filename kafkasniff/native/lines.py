@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.native.caller import Caller, Wanted
+from kafkasniff.native.caller import Caller, WantedBatch
 from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
@@ -25,10 +25,10 @@ __all__ = [
     "REDACTED",
     "WRITTEN",
     "JsonLines",
-    "Kind",
     "LineBatch",
     "LineFacts",
-    "Source",
+    "LineKind",
+    "LineSource",
     "texts_of",
 ]
 
@@ -81,7 +81,7 @@ class LineBatch(NamedTuple):
     """Each is one of `READ`, `WRITTEN` and `LEFT`."""
 
 
-class Source(ctypes.Structure):
+class LineSource(ctypes.Structure):
     """The messages of a batch."""
 
     _fields_ = (
@@ -118,7 +118,7 @@ class Source(ctypes.Structure):
 
 class _Lines(ctypes.Structure):
     _fields_ = (
-        ("source", Source),
+        ("source", LineSource),
         ("call", ctypes.c_void_p),
         ("names", ctypes.c_void_p),
         ("connections", ctypes.c_void_p),
@@ -142,7 +142,7 @@ class _Lines(ctypes.Structure):
     )
 
 
-class Kind(NamedTuple):
+class LineKind(NamedTuple):
     """Common properties of lines of an API's version, in one direction."""
 
     text: bytes
@@ -165,13 +165,13 @@ class LineFacts(Protocol):
     def connection(self, index: int) -> tuple[int, bytes] | None:
         """The number of a connection, and `"client":"…","broker":"…"`; None: its messages are left to Python."""
 
-    def kind(self, key: int, version: int, is_request: bool) -> Kind:
+    def kind(self, key: int, version: int, is_request: bool) -> LineKind:
         """Facts of a version of an API."""
 
     def capture(self, index: int) -> bytes:
         """The name of a capture as JSON; empty if lines have none."""
 
-    def inflate(self, data: memoryview) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: memoryview) -> Callable[[WantedBatch], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to decode."""
 
 

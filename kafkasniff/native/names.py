@@ -9,7 +9,7 @@ import numpy as np
 
 from kafkasniff.native.calls import address_of
 
-__all__ = ["Held", "LineNames", "NameFacts", "Names"]
+__all__ = ["LineNames", "MessageSession", "NameFacts", "NativeNames"]
 
 FIRST_PLACES: Final = 1 << 10
 """Size of the table, of which at most half is used; 32 bytes per entry."""
@@ -24,7 +24,7 @@ _TOPIC: Final = np.dtype([("id", "V16"), ("text", np.uint64), ("size", np.uint32
 _NO_MESSAGE: Final = (1 << 64) - 1
 
 
-class Names(ctypes.Structure):
+class NativeNames(ctypes.Structure):
     """Known topics, facts about the current message, and requests to the caller."""
 
     _fields_ = (
@@ -52,7 +52,7 @@ class Names(ctypes.Structure):
     )
 
 
-class Held(NamedTuple):
+class MessageSession(NamedTuple):
     """The fetch session of a message."""
 
     partitions: int
@@ -75,7 +75,7 @@ class NameFacts(Protocol):
     def topic(self, topic_id: bytes, /) -> tuple[bytes | None, bool]:
         """The name of a topic id, and whether it came from a message."""
 
-    def session(self, index: int, first: int, second: int, /) -> Held | None:
+    def session(self, index: int, first: int, second: int, /) -> MessageSession | None:
         """Process the next Fetch message that may belong to a session; None if Python has to decode it.
 
         `first`, `second`: of a request the session's number and epoch, of a response error code and session. The same
@@ -88,7 +88,7 @@ class LineNames:
 
     def __init__(self, facts: NameFacts) -> None:
         self._facts = facts
-        names = self._names = Names()
+        names = self._names = NativeNames()
         self.address = ctypes.addressof(names)
         self._wants = np.zeros(MAX_WANTS, np.uint32)
         names.wants, names.wants_size = self._wants.ctypes.data, MAX_WANTS

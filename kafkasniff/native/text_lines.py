@@ -10,7 +10,7 @@ import numpy as np
 from kafkasniff.native.calls import SummaryCall, address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.lines import MAX_CAPTURES, LineBatch, Source
+from kafkasniff.native.lines import MAX_CAPTURES, LineBatch, LineSource
 from kafkasniff.native.names import LineNames
 
 __all__ = ["NO_DAY", "TABLE", "State", "TextFacts", "TextLines", "TextTable"]
@@ -46,7 +46,7 @@ class State(ctypes.Structure):
 
 class _TextLines(ctypes.Structure):
     _fields_ = (
-        ("source", Source),
+        ("source", LineSource),
         ("connections", ctypes.c_void_p),
         ("connections_size", ctypes.c_uint64),
         ("labels", ctypes.c_void_p),

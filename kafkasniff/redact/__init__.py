@@ -6,7 +6,7 @@ would show them.
 
 from __future__ import annotations
 
-from kafkasniff.redact.matching import Matching, Wanted, Written
+from kafkasniff.redact.matching import Matching, WantedConnections, Written
 from kafkasniff.redact.message import Blanker
 
-__all__ = ["Blanker", "Matching", "Wanted", "Written"]
+__all__ = ["Blanker", "Matching", "WantedConnections", "Written"]

@@ -24,7 +24,7 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.redact.checksums import CHECKSUM_AT, checksums, header_starts, pseudo_sums
 from kafkasniff.redact.copied import BLANK
 from kafkasniff.redact.message import Blanker
-from kafkasniff.redact.streams import BlankedConnection, Place
+from kafkasniff.redact.streams import BlankedConnection, PayloadPlace
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import COLUMNS, SYN, PacketBatch
@@ -32,7 +32,7 @@ from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash
 from kafkasniff.tcp.reassembly import Delta, Reassembler
 from kafkasniff.tcp.segments import PACKET_SHIFT
 
-__all__ = ["MAX_BUFFERED", "Matching", "Wanted", "Written"]
+__all__ = ["MAX_BUFFERED", "Matching", "WantedConnections", "Written"]
 
 MAX_BUFFERED: Final = 1 << 30
 """Maximum size in bytes of buffered streams, over all connections; beyond it, those of the connection with the most are
@@ -44,7 +44,7 @@ LOOK_BYTES: Final = 64 << 20
 _BLANK: Final = bytes([BLANK])
 
 
-class Wanted:
+class WantedConnections:
     """The connections whose packets are to be written."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Matching:
         self,
         file: PatchedFile,
         writer: CaptureWriter,
-        wanted: Wanted,
+        wanted: WantedConnections,
         *,
         blanker: Blanker | None,
         ports: Iterable[int] = (),
@@ -126,7 +126,7 @@ class Matching:
         self._reassembler = Reassembler()
         self._lifetimes: dict[Key, list[_Lifetime]] = {}
         """By pair of endpoints, the connections of this batch, and the previous one."""
-        self._patched: set[Place] = set()
+        self._patched: set[PayloadPlace] = set()
         """Packets whose checksums have to be computed."""
         self._most = min(MAX_BUFFERED, memory)
         self._look = min(LOOK_BYTES, memory // 8)
@@ -267,12 +267,12 @@ class Matching:
             self._file.patch(at, _BLANK * length)
             blanked = chosen.lifetimes[which].blanked
             position = 0 if blanked is None else blanked.position(direction, number)
-            place = Place(position, position + length, at, begin, summed)
+            place = PayloadPlace(position, position + length, at, begin, summed)
             self._patched.add(place)
             if blanked is not None:
                 blanked.written(direction, place)
 
-    def _patch(self, place: Place, at: int, data: bytes) -> None:
+    def _patch(self, place: PayloadPlace, at: int, data: bytes) -> None:
         self._file.patch(place.at + at, data)
         self._patched.add(place)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafkasniff.kafka.embedded.internal_topics import interpret_topic
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
-from kafkasniff.kafka.messages.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.data_schemas import data_schema
 from kafkasniff.kafka.schema.secrets import may_be_misread
@@ -83,7 +83,7 @@ class Blanker:
             return
         self._body(copied, position, end, plan, decoded)
 
-    def _body(self, copied: Copied, position: int, end: int, plan: Plan, decoded: Decoded) -> None:
+    def _body(self, copied: Copied, position: int, end: int, plan: MessagePlan, decoded: Decoded) -> None:
         """Field by field, as far as the body could be read."""
         assert plan.schema is not None
         assert decoded.body is not None

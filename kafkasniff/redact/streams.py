@@ -29,7 +29,7 @@ from kafkasniff.tcp.segments import Closed, Gap, Item, Late, Run, Stretch
 from kafkasniff.tls.gate import TlsGate
 from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["MAX_CUT", "MAX_PIECES", "MAX_PLACES", "MAX_REPEATED", "MAX_UNCUT", "BlankedConnection", "Place"]
+__all__ = ["MAX_CUT", "MAX_PIECES", "MAX_PLACES", "MAX_REPEATED", "MAX_UNCUT", "BlankedConnection", "PayloadPlace"]
 
 MAX_CUT: Final = 32_768
 """Maximum number of frames of a stream that are cut but not yet reported: twice the responses that may wait for their
@@ -59,11 +59,11 @@ _PROXY_V1: Final = b"PROXY "
 _PROXY_HEADS: Final = {0x11: 28, 0x21: 52}
 """Bytes of a binary PROXY header up to the end of its addresses, by family."""
 
-_Patch = Callable[["Place", int, bytes], None]
+_Patch = Callable[["PayloadPlace", int, bytes], None]
 """Takes a packet, an offset in its payload, and the bytes there."""
 
 
-class Place(NamedTuple):
+class PayloadPlace(NamedTuple):
     """The payload of a written packet."""
 
     position: int
@@ -179,7 +179,7 @@ class _Direction:
         self.uncut = _Uncut()
         self.cut: dict[tuple[int, int, int, int], deque[int]] = {}
         """Positions of frames that were not reported yet, in order; several if they are indistinguishable."""
-        self.places: list[Place] = []
+        self.places: list[PayloadPlace] = []
         """Packets with bytes that may still be identified."""
         self.longest = 0
         """Bytes of the longest of them."""
@@ -215,7 +215,7 @@ class BlankedConnection:
         """Position in a stream of the byte with this sequence number, relative to the bytes delivered so far."""
         return self._tcp.streams[direction].position(seq)
 
-    def written(self, direction: int, place: Place) -> None:
+    def written(self, direction: int, place: PayloadPlace) -> None:
         """A packet with payload was written, blank."""
         stream = self._directions[direction]
         insort(stream.places, place)
@@ -411,7 +411,7 @@ class BlankedConnection:
             self._show_in(place, position, data)
         stream.repeated.add(position, data)
 
-    def _show_in(self, place: Place, position: int, data: bytes) -> None:
+    def _show_in(self, place: PayloadPlace, position: int, data: bytes) -> None:
         first, last = max(place.position, position), min(place.end, position + len(data))
         if first < last:
             self._patch(place, first - place.position, data[first - position : last - position])

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.analysis.overview.answer import Answer, Api, Client, Error, Group, Problem, Topic, Traffic
+from kafkasniff.analysis.overview.answer import (
+    Answer,
+    Api,
+    ClientStats,
+    ErrorStats,
+    GroupStats,
+    ProblemStats,
+    TopicStats,
+    Traffic,
+)
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.model import Endpoint
 from kafkasniff.sinks.summaries.phrases import amount, rate
@@ -19,7 +28,7 @@ __all__ = [
     "MAX_DETAIL",
     "MEMBERS",
     "REQUESTS",
-    "Column",
+    "ReportColumn",
     "address",
     "bytes_of",
     "count_of",
@@ -42,7 +51,7 @@ MAX_DETAIL: Final = 160
 Cell = Callable[[Any], str]
 
 
-class Column(NamedTuple):
+class ReportColumn(NamedTuple):
     """A column of a table; `cell` returns "" for nothing."""
 
     heading: str
@@ -54,7 +63,7 @@ class Column(NamedTuple):
     """Width from which other columns replace this one."""
 
 
-def named(columns: list[Column], hosts: Hosts | None, *, least: int = 0) -> list[Column]:
+def named(columns: list[ReportColumn], hosts: Hosts | None, *, least: int = 0) -> list[ReportColumn]:
     """The same columns, with name and rack after each address; `least`: minimum width for racks."""
     if hosts is None:
         return columns
@@ -62,7 +71,7 @@ def named(columns: list[Column], hosts: Hosts | None, *, least: int = 0) -> list
     def looked_up(find: Callable[[str | None, int | None], str | None]) -> Cell:
         return lambda row: word(find(row.address, getattr(row, "port", None)) or "")
 
-    more = [Column("name", looked_up(hosts.name)), Column("rack", looked_up(hosts.rack), least=least)]
+    more = [ReportColumn("name", looked_up(hosts.name)), ReportColumn("rack", looked_up(hosts.rack), least=least)]
     return [one for column in columns for one in (column, *(more if column.heading == "address" else ()))]
 
 
@@ -110,7 +119,7 @@ def bytes_of(name: str) -> Cell:
     return lambda row: amount(getattr(row, name)) if getattr(row, name) else ""
 
 
-def software(row: Client) -> str:
+def software(row: ClientStats) -> str:
     """Name and version of a client's software."""
     return " ".join(word(one) for one in (row.software_name, row.software_version) if one is not None)
 
@@ -120,20 +129,20 @@ def latency_of(name: str) -> Callable[[Api], str]:
     return lambda row: "" if row.latency is None else duration(getattr(row.latency, name) * 1000)
 
 
-def records_of(way: str) -> Callable[[Topic], str]:
+def records_of(way: str) -> Callable[[TopicStats], str]:
     """Records of a topic that went this way, with their bytes."""
 
-    def cell(row: Topic) -> str:
+    def cell(row: TopicStats) -> str:
         traffic: Traffic = getattr(row, way)
         return f"{traffic.records:,} ({amount(traffic.bytes)})" if traffic.batches or traffic.bytes else ""
 
     return cell
 
 
-def rate_of(way: str) -> Callable[[Topic], str]:
+def rate_of(way: str) -> Callable[[TopicStats], str]:
     """The same per second."""
 
-    def cell(row: Topic) -> str:
+    def cell(row: TopicStats) -> str:
         traffic: Traffic = getattr(row, way)
         if not traffic.records or traffic.records_per_second is None or traffic.bytes_per_second is None:
             return ""
@@ -142,7 +151,7 @@ def rate_of(way: str) -> Callable[[Topic], str]:
     return cell
 
 
-def first_exchange(row: Error, *, days: bool) -> str:
+def first_exchange(row: ErrorStats, *, days: bool) -> str:
     """The first exchange with an error."""
     who = "" if row.first_client_id is None else f" of {word(row.first_client_id)}"
     where = "" if row.first_client_address is None else f" at {printable(row.first_client_address)}"
@@ -151,21 +160,21 @@ def first_exchange(row: Error, *, days: bool) -> str:
     return f"{moment(row.first, days=days)} {api}{who}{where}{topic}"
 
 
-def first_problem(row: Problem, *, days: bool) -> str:
+def first_problem(row: ProblemStats, *, days: bool) -> str:
     """The first problem of a kind."""
     packet = "" if row.first_packet is None else f"packet {row.first_packet}: "
     return f"{moment(row.first, days=days)} {packet}{cut(printable(row.first_detail), MAX_DETAIL)}".lstrip()
 
 
-def _generations(row: Group) -> str:
+def _generations(row: GroupStats) -> str:
     first, last = row.generation_first, row.generation_last
     if first is None or last is None:
         return ""
     return str(last) if first == last else f"{first}-{last}"
 
 
-CLUSTER: Final = Column("cluster", lambda row: "" if row.cluster is None else word(row.cluster))
-REQUESTS: Final = Column("requests", count_of("requests"), number=True)
-ERRORS: Final = Column("errors", some_of("errors"), number=True)
-GENERATIONS: Final = Column("generations", _generations, number=True)
-MEMBERS: Final = Column("members", lambda row: "" if row.members is None else f"{row.members:,}", number=True)
+CLUSTER: Final = ReportColumn("cluster", lambda row: "" if row.cluster is None else word(row.cluster))
+REQUESTS: Final = ReportColumn("requests", count_of("requests"), number=True)
+ERRORS: Final = ReportColumn("errors", some_of("errors"), number=True)
+GENERATIONS: Final = ReportColumn("generations", _generations, number=True)
+MEMBERS: Final = ReportColumn("members", lambda row: "" if row.members is None else f"{row.members:,}", number=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.analysis.overview.answer import Topic
+from kafkasniff.analysis.overview.answer import TopicStats
 from kafkasniff.kafka.schema.errors import error_by_code
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.drawing import (
@@ -176,7 +176,7 @@ def _bars(values: Sequence[tuple[str | None, str, int]], render: Callable[[int],
     return Drawing(spec, legend)
 
 
-def _topic(topic: Topic) -> str | None:
+def _topic(topic: TopicStats) -> str | None:
     return topic.topic if topic.topic is None else _group(topic.topic, topic.cluster)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.detectors import Detectors, Finding
 from kafkasniff.analysis.detectors.detector import united
 from kafkasniff.analysis.export import Export
@@ -17,7 +17,7 @@ from kafkasniff.analysis.overview.section import Section
 from kafkasniff.model import Message
 from kafkasniff.report.ladder import Ladder, Rung, Talk
 from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["Contents", "Gathering", "Shown"]
 
@@ -88,7 +88,7 @@ class Gathering:
     def _own(self) -> tuple[Accumulator[Any], ...]:
         return (self._traffic, self._errors, self._latencies, self._ladder)
 
-    def reads(self) -> dict[str, Reading]:
+    def reads(self) -> dict[str, TableReading]:
         """The tables with their needed columns, without those of detectors."""
         return united(self.overview.reads(), *(part.reads() for part in self._own))
 
@@ -128,7 +128,7 @@ class Gathering:
         for mine, theirs in zip(self._own, other._own, strict=True):
             mine.merge(theirs)
 
-    def contents(self, names: Names | None = None) -> Contents:
+    def contents(self, names: LearnedNames | None = None) -> Contents:
         """The contents so far. `names`: names learned from captures among the sources."""
         for part in self._own:
             if isinstance(part, Section):

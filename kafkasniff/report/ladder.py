@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import ORDER, column, in_any, integers, only
 from kafkasniff.analysis.overview.apis import NOT_ANSWERED
 from kafkasniff.analysis.overview.section import TEXT, Section, api_labels
@@ -124,10 +124,10 @@ class Ladder(Section):
     name: ClassVar[str] = "report-connections"
     summary: ClassVar[str] = "Connections and some of their exchanges."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = [name for name in _RUNG if name not in (*_FIRST_PARTITION, "partition_count")]
         return {
-            "exchanges": Reading(
+            "exchanges": TableReading(
                 (*own, "api_key", "client_id", "partitions", *WAIT_COLUMNS, *(name for name, _ in _PLACE))
             )
         }

@@ -23,7 +23,7 @@ from kafkasniff.report.cells import address, moment
 from kafkasniff.report.charts import Chart, charts_of
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.ladder import Talk
-from kafkasniff.report.steps import Link, anchors_of, connection_label, exchange_label, ladders_of
+from kafkasniff.report.steps import PageLink, anchors_of, connection_label, exchange_label, ladders_of
 from kafkasniff.report.tables import tables_of
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable, word
@@ -66,7 +66,7 @@ class _Shown(msgspec.Struct, frozen=True):
     time: str
     subject: list[tuple[str, str]]
     values: list[tuple[str, str]]
-    evidence: list[tuple[Link, str]]
+    evidence: list[tuple[PageLink, str]]
     """Links to its evidence with notes; a link without an anchor is plain text: that connection is not shown."""
 
 
@@ -255,7 +255,7 @@ def _without_repeats(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
 
 def _evidence(
     evidence: Evidence, anchors: dict[int, str], talks: dict[int, Talk], numbers: Numbers, *, days: bool
-) -> tuple[Link, str]:
+) -> tuple[PageLink, str]:
     anchor = anchors.get(evidence.connection_id, "")
     if evidence.exchange_id is None:
         where = connection_label(evidence.connection_id, numbers) or "connection"
@@ -273,4 +273,4 @@ def _evidence(
         )
         if one
     )
-    return Link(anchor, where), notes
+    return PageLink(anchor, where), notes

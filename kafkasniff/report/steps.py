@@ -17,7 +17,16 @@ from kafkasniff.sinks.summaries.phrases import amount, count
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import duration
 
-__all__ = ["Ladder", "Link", "Sighting", "Step", "anchors_of", "connection_label", "exchange_label", "ladders_of"]
+__all__ = [
+    "ConnectionSteps",
+    "PageLink",
+    "Sighting",
+    "Step",
+    "anchors_of",
+    "connection_label",
+    "exchange_label",
+    "ladders_of",
+]
 
 MAX_NOTES: Final = 3
 """Maximum number of findings shown at one step."""
@@ -25,7 +34,7 @@ MAX_NOTES: Final = 3
 Kind = Literal["request", "response", "gap", "witness"]
 
 
-class Link(msgspec.Struct, frozen=True):
+class PageLink(msgspec.Struct, frozen=True):
     """A link to a place in the page."""
 
     anchor: str
@@ -43,10 +52,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
     """The problem, if any."""
     anchor: str = ""
-    findings: list[Link] = []
+    findings: list[PageLink] = []
 
 
-class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionSteps(msgspec.Struct, frozen=True, kw_only=True):
     """One connection."""
 
     anchor: str
@@ -56,7 +65,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     """A summary with numbers."""
     trouble: str
-    findings: list[Link]
+    findings: list[PageLink]
     """Findings about the connection as a whole."""
     steps: list[Step]
 
@@ -64,7 +73,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
 class Sighting(msgspec.Struct, frozen=True):
     """A finding's note on one exchange or connection."""
 
-    link: Link
+    link: PageLink
     evidence: Evidence
 
 
@@ -87,7 +96,7 @@ def anchors_of(shown: Iterable[Shown]) -> dict[int, str]:
 
 def ladders_of(
     shown: Sequence[Shown], findings: Sequence[Finding], hosts: Hosts | None = None, numbers: Numbers | None = None
-) -> list[Ladder]:
+) -> list[ConnectionSteps]:
     """The ladders, in order, with links from their steps to the findings (`finding-N`).
 
     `hosts`: names of addresses; `numbers`: numbers of exchanges and connections.
@@ -95,7 +104,7 @@ def ladders_of(
     numbers = Numbers() if numbers is None else numbers
     sightings: dict[int, list[Sighting]] = {}
     for number, finding in enumerate(findings, 1):
-        link = Link(f"finding-{number}", f"{finding.severity} {number}")
+        link = PageLink(f"finding-{number}", f"{finding.severity} {number}")
         for evidence in finding.evidence:
             sightings.setdefault(evidence.connection_id, []).append(Sighting(link, evidence))
     anchors = anchors_of(shown)
@@ -105,7 +114,9 @@ def ladders_of(
     ]
 
 
-def _ladder(shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hosts | None, numbers: Numbers) -> Ladder:
+def _ladder(
+    shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hosts | None, numbers: Numbers
+) -> ConnectionSteps:
     talk = shown.talk
     label = connection_label(talk.connection_id, numbers)
     summary = f"{label and f'{label}, '}{count(talk.exchanges, 'exchange')}, {amount(talk.bytes)}"
@@ -120,7 +131,7 @@ def _ladder(shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hos
     for one in sightings:
         if one.evidence.exchange_id is not None:
             by_exchange.setdefault(one.evidence.exchange_id, []).append(one)
-    return Ladder(
+    return ConnectionSteps(
         anchor=anchor,
         client=_place(talk.client_ip, talk.client_port, hosts),
         broker=_place(talk.broker_ip, talk.broker_port, hosts),
@@ -140,7 +151,7 @@ def _place(ip: str | None, port: int | None, hosts: Hosts | None) -> str:
     return place if name is None else f"{word(name)} ({place})"
 
 
-def _links(sightings: Iterable[Sighting]) -> list[Link]:
+def _links(sightings: Iterable[Sighting]) -> list[PageLink]:
     return list({one.link.anchor: one.link for one in sightings}.values())[:MAX_NOTES]
 
 
@@ -203,7 +214,7 @@ def _since(time_ns: int | None, start: int | None) -> str:
     return f"{(time_ns - start) / 1e9:.6f}"
 
 
-def _request(rung: Rung, label: str, start: int | None, anchor: str, findings: list[Link]) -> Step:
+def _request(rung: Rung, label: str, start: int | None, anchor: str, findings: list[PageLink]) -> Step:
     version = "" if rung.api_version is None else f" v{rung.api_version}"
     api = "?" if rung.api is None else word(rung.api)
     silent = {
@@ -243,7 +254,7 @@ def _about(rung: Rung) -> list[str]:
 
 
 def _response(
-    rung: Rung, label: str, time_ns: int | None, start: int | None, *, anchor: str, findings: list[Link]
+    rung: Rung, label: str, time_ns: int | None, start: int | None, *, anchor: str, findings: list[PageLink]
 ) -> Step:
     parts = [label]
     if rung.record_count and rung.api != "Produce":

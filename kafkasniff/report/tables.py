@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.analysis.overview.answer import Error, Topic
+from kafkasniff.analysis.overview.answer import ErrorStats, TopicStats
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.report.cells import (
     CLUSTER,
@@ -16,7 +16,7 @@ from kafkasniff.report.cells import (
     MAX_DETAIL,
     MEMBERS,
     REQUESTS,
-    Column,
+    ReportColumn,
     address,
     bytes_of,
     count_of,
@@ -36,7 +36,7 @@ from kafkasniff.report.contents import Contents
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
 
-__all__ = ["Cell", "Table", "tables_of"]
+__all__ = ["Cell", "ReportTable", "tables_of"]
 
 MAX_SPANS: Final = 8
 """Maximum number of version ranges of one API."""
@@ -49,7 +49,7 @@ class Cell(msgspec.Struct, frozen=True):
     number: bool
 
 
-class Table(msgspec.Struct, frozen=True):
+class ReportTable(msgspec.Struct, frozen=True):
     """One table."""
 
     name: str
@@ -61,11 +61,11 @@ class Table(msgspec.Struct, frozen=True):
     """Number of rows omitted at its end."""
 
 
-def tables_of(contents: Contents, hosts: Hosts | None = None) -> dict[str, Table | None]:
+def tables_of(contents: Contents, hosts: Hosts | None = None) -> dict[str, ReportTable | None]:
     """The tables by name; None for those without rows. `hosts`: names and racks of addresses."""
     answer = contents.answer
     days = spans_days(answer)
-    lists: list[tuple[str, str, Sequence[Any], list[Column]]] = [
+    lists: list[tuple[str, str, Sequence[Any], list[ReportColumn]]] = [
         ("brokers", "Brokers", answer.brokers, _BROKERS),
         ("clients", "Clients", answer.clients, _CLIENTS),
         ("apis", "APIs", answer.apis, _APIS),
@@ -82,10 +82,10 @@ def tables_of(contents: Contents, hosts: Hosts | None = None) -> dict[str, Table
     }
 
 
-def _table(name: str, title: str, rows: Sequence[Any], columns: Sequence[Column], more: int) -> Table:
+def _table(name: str, title: str, rows: Sequence[Any], columns: Sequence[ReportColumn], more: int) -> ReportTable:
     texts = [[column.cell(row) for column in columns] for row in rows]
     used = [place for place in range(len(columns)) if any(row[place] for row in texts)]
-    return Table(
+    return ReportTable(
         name,
         title,
         [Cell(columns[place].heading, columns[place].number) for place in used],
@@ -98,100 +98,100 @@ def _name(name: str) -> Callable[[Any], str]:
     return lambda row: "" if getattr(row, name) is None else word(getattr(row, name))
 
 
-def _compression(row: Topic) -> str:
+def _compression(row: TopicStats) -> str:
     codecs = ", ".join(word(one) for one in row.compression)
     saved = row.compression_ratio is not None and row.compression != ["none"]
     return f"{codecs} ({row.compression_ratio:.1f} to 1)" if saved else codecs
 
 
-_UNANSWERED: Final = Column("no response", some_of("unanswered"), number=True)
+_UNANSWERED: Final = ReportColumn("no response", some_of("unanswered"), number=True)
 _BROKERS: Final = [
-    Column("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
-    Column("address", lambda row: address(row.address, row.port)),
+    ReportColumn("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
+    ReportColumn("address", lambda row: address(row.address, row.port)),
     CLUSTER,
-    Column("connections", some_of("connections"), number=True),
+    ReportColumn("connections", some_of("connections"), number=True),
     REQUESTS,
     ERRORS,
     _UNANSWERED,
-    Column("received", bytes_of("request_bytes"), number=True),
-    Column("sent", bytes_of("response_bytes"), number=True),
+    ReportColumn("received", bytes_of("request_bytes"), number=True),
+    ReportColumn("sent", bytes_of("response_bytes"), number=True),
 ]
 _CLIENTS: Final = [
-    Column("client id", _name("client_id")),
-    Column("address", lambda row: "" if row.address is None else printable(row.address)),
-    Column("software", software),
+    ReportColumn("client id", _name("client_id")),
+    ReportColumn("address", lambda row: "" if row.address is None else printable(row.address)),
+    ReportColumn("software", software),
     REQUESTS,
     ERRORS,
     _UNANSWERED,
-    Column("sent", bytes_of("request_bytes"), number=True),
-    Column("received", bytes_of("response_bytes"), number=True),
+    ReportColumn("sent", bytes_of("request_bytes"), number=True),
+    ReportColumn("received", bytes_of("response_bytes"), number=True),
 ]
 _APIS: Final = [
-    Column("API", lambda row: "(request not seen)" if row.api is None else word(row.api)),
-    Column("versions", lambda row: spans(row.versions, MAX_SPANS)),
-    Column("count", count_of("exchanges"), number=True),
+    ReportColumn("API", lambda row: "(request not seen)" if row.api is None else word(row.api)),
+    ReportColumn("versions", lambda row: spans(row.versions, MAX_SPANS)),
+    ReportColumn("count", count_of("exchanges"), number=True),
     ERRORS,
     _UNANSWERED,
     *(
-        Column(heading, latency_of(f"{name}_us"), number=True)
+        ReportColumn(heading, latency_of(f"{name}_us"), number=True)
         for name, heading in (("p50", "median"), ("p90", "90%"), ("p99", "99%"), ("max", "longest"))
     ),
-    Column("sent", bytes_of("request_bytes"), number=True),
-    Column("received", bytes_of("response_bytes"), number=True),
+    ReportColumn("sent", bytes_of("request_bytes"), number=True),
+    ReportColumn("received", bytes_of("response_bytes"), number=True),
 ]
 _TOPICS: Final = [
-    Column("topic", lambda row: "(not known)" if row.topic is None else word(row.topic)),
+    ReportColumn("topic", lambda row: "(not known)" if row.topic is None else word(row.topic)),
     CLUSTER,
-    Column("partitions", count_of("partitions"), number=True),
-    Column("produced", records_of("produced"), number=True),
-    Column("rate", rate_of("produced"), number=True),
-    Column("fetched", records_of("fetched"), number=True),
-    Column("rate", rate_of("fetched"), number=True),
-    Column("replicated", records_of("replicated"), number=True),
-    Column("record, median", bytes_of("record_bytes_p50"), number=True),
-    Column("99%", bytes_of("record_bytes_p99"), number=True),
-    Column("largest", bytes_of("record_bytes_max"), number=True),
-    Column("compression", _compression),
+    ReportColumn("partitions", count_of("partitions"), number=True),
+    ReportColumn("produced", records_of("produced"), number=True),
+    ReportColumn("rate", rate_of("produced"), number=True),
+    ReportColumn("fetched", records_of("fetched"), number=True),
+    ReportColumn("rate", rate_of("fetched"), number=True),
+    ReportColumn("replicated", records_of("replicated"), number=True),
+    ReportColumn("record, median", bytes_of("record_bytes_p50"), number=True),
+    ReportColumn("99%", bytes_of("record_bytes_p99"), number=True),
+    ReportColumn("largest", bytes_of("record_bytes_max"), number=True),
+    ReportColumn("compression", _compression),
 ]
 _GROUPS: Final = [
-    Column("group", lambda row: word(row.group_id)),
+    ReportColumn("group", lambda row: word(row.group_id)),
     CLUSTER,
-    Column("protocol", lambda row: ", ".join(row.protocols)),
+    ReportColumn("protocol", lambda row: ", ".join(row.protocols)),
     GENERATIONS,
-    Column("rebalances", some_of("rebalances"), number=True),
-    Column("clients", count_of("clients"), number=True),
+    ReportColumn("rebalances", some_of("rebalances"), number=True),
+    ReportColumn("clients", count_of("clients"), number=True),
     MEMBERS,
     REQUESTS,
     ERRORS,
 ]
 
 
-def _errors(days: bool) -> list[Column]:
-    def meaning(row: Error) -> str:
+def _errors(days: bool) -> list[ReportColumn]:
+    def meaning(row: ErrorStats) -> str:
         if row.code is None:
             return "codes in bodies, which the export does not have"
         return f"{row.meaning or 'an unknown code'}{' (may succeed later)' if row.retriable else ''}"
 
     return [
-        Column("code", lambda row: "" if row.code is None else str(row.code), number=True),
-        Column("name", lambda row: row.name or ""),
-        Column("count", count_of("count"), number=True),
-        Column("meaning", meaning),
-        Column("in", lambda row: ", ".join(word(one) for one in row.apis)),
-        Column("first", lambda row: first_exchange(row, days=days)),
+        ReportColumn("code", lambda row: "" if row.code is None else str(row.code), number=True),
+        ReportColumn("name", lambda row: row.name or ""),
+        ReportColumn("count", count_of("count"), number=True),
+        ReportColumn("meaning", meaning),
+        ReportColumn("in", lambda row: ", ".join(word(one) for one in row.apis)),
+        ReportColumn("first", lambda row: first_exchange(row, days=days)),
     ]
 
 
-def _problems(days: bool) -> list[Column]:
+def _problems(days: bool) -> list[ReportColumn]:
     return [
-        Column("problem", lambda row: row.kind),
-        Column("count", count_of("count"), number=True),
-        Column("bytes", bytes_of("bytes"), number=True),
-        Column("first", lambda row: first_problem(row, days=days)),
+        ReportColumn("problem", lambda row: row.kind),
+        ReportColumn("count", count_of("count"), number=True),
+        ReportColumn("bytes", bytes_of("bytes"), number=True),
+        ReportColumn("first", lambda row: first_problem(row, days=days)),
     ]
 
 
-def _rebalances(days: bool) -> list[Column]:
+def _rebalances(days: bool) -> list[ReportColumn]:
     def lasted(row: dict[str, Any]) -> str:
         return "" if row["duration_us"] is None else duration(1000 * row["duration_us"])
 
@@ -199,12 +199,14 @@ def _rebalances(days: bool) -> list[Column]:
         return lambda row: "" if row[name] is None else str(row[name])
 
     return [
-        Column("group", lambda row: word(row["group_id"])),
-        Column("cluster", lambda row: "" if row["cluster"] is None else word(row["cluster"])),
-        Column("begins", lambda row: moment(None if row["time_us"] is None else 1000 * row["time_us"], days=days)),
-        Column("protocol", lambda row: row["protocol"]),
-        Column("generation", number("generation"), number=True),
-        Column("lasts", lasted, number=True),
-        Column("members", number("members"), number=True),
-        Column("why", lambda row: cut(printable(row["cause"] or ""), MAX_DETAIL)),
+        ReportColumn("group", lambda row: word(row["group_id"])),
+        ReportColumn("cluster", lambda row: "" if row["cluster"] is None else word(row["cluster"])),
+        ReportColumn(
+            "begins", lambda row: moment(None if row["time_us"] is None else 1000 * row["time_us"], days=days)
+        ),
+        ReportColumn("protocol", lambda row: row["protocol"]),
+        ReportColumn("generation", number("generation"), number=True),
+        ReportColumn("lasts", lasted, number=True),
+        ReportColumn("members", number("members"), number=True),
+        ReportColumn("why", lambda row: cut(printable(row["cause"] or ""), MAX_DETAIL)),
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import column, integers, only
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.overview.apis import NOT_ANSWERED
@@ -34,9 +34,9 @@ class TrafficOverTime(OverTime):
     name: ClassVar[str] = "report-traffic"
     summary: ClassVar[str] = "Exchanges and bytes over time."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("time_ns", "api", "api_key", "status", "request_size", "response_size")
-        return {"exchanges": Reading(own)}
+        return {"exchanges": TableReading(own)}
 
     def counted(self) -> Mapping[str, Shape]:
         names = ("exchanges", "unanswered", "request_bytes", "response_bytes")
@@ -69,8 +69,8 @@ class ErrorsOverTime(OverTime):
 
     _OWN: ClassVar = ("api_key", "error_code", "error_count", "partitions", "response_body")
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading(("time_ns", *self._OWN))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"exchanges": TableReading(("time_ns", *self._OWN))}
 
     def counted(self) -> Mapping[str, Shape]:
         measures: Any = (("errors", pa.int64(), "sum"),)
@@ -104,8 +104,8 @@ class LatenciesOverTime(OverTime):
     name: ClassVar[str] = "report-latencies"
     summary: ClassVar[str] = "Distributions of latencies over time."
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading(("time_ns", "api", "api_key", "latency_us"))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"exchanges": TableReading(("time_ns", "api", "api_key", "latency_us"))}
 
     def counted(self) -> Mapping[str, Shape]:
         return {"latencies": distribution_shape((START, ("api", TEXT)))}

@@ -15,14 +15,14 @@ from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import adds_names, tells
 from kafkasniff.kafka.connection.detail import Detail, Level
 from kafkasniff.kafka.messages.message_body import unknown_version
-from kafkasniff.kafka.messages.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.errors import error_codes, error_name
 from kafkasniff.model import Direction, Endpoint, Lines, Problem
-from kafkasniff.native.caller import Program, Wanted
+from kafkasniff.native.caller import Program, WantedBatch
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.lines import RAW, REDACTED, JsonLines, Kind, LineBatch
+from kafkasniff.native.lines import RAW, REDACTED, JsonLines, LineBatch, LineKind
 from kafkasniff.native.names import LineNames
 from kafkasniff.redact.payload import may_carry
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
@@ -139,7 +139,7 @@ class NativeLines:
         texts = {"client": None if client is None else str(client), "broker": None if broker is None else str(broker)}
         return number, orjson.dumps(texts)[1:-1]
 
-    def kind(self, key: int, version: int, is_request: bool) -> Kind:
+    def kind(self, key: int, version: int, is_request: bool) -> LineKind:
         """Common properties of messages of an API's version."""
         plan = request_plan(key, version) if is_request else response_plan(key, version)
         text = orjson.dumps({"api_key": key, "api": plan.api, "api_version": version})[1:-1]
@@ -147,40 +147,40 @@ class NativeLines:
         assert self._detail is not None
         # Facts about a connection are only known in Python, and some of these responses have another version.
         if plan.needed or plan.asks_connection:
-            return Kind(text, 0)
+            return LineKind(text, 0)
         lack = self._detail.lack(key, is_request=is_request)
         problems = orjson.dumps(problem_objects(lack))
         if self._way.rendering.headers or not self._detail.reads_body(key, is_request=is_request):
-            return Kind(text, 0, bare=True, problems=problems)
+            return LineKind(text, 0, bare=True, problems=problems)
         if not plan.known_version:
             return self._unknown(text, plan, key, lack)
         direction: Direction = "request" if is_request else "response"
         if not adds_names(key, version, direction):
-            return Kind(text, 0)
+            return LineKind(text, 0)
         self._renderer.use(self._way.rendering)
         program = self._renderer.line_program(key, version, direction)
         if program is None:
-            return Kind(text, 0)
+            return LineKind(text, 0)
         self._way.programs.append(program)
-        return Kind(text, program.address, tells=tells(key, version, direction), problems=problems)
+        return LineKind(text, program.address, tells=tells(key, version, direction), problems=problems)
 
-    def _unknown(self, text: bytes, plan: Plan, key: int, lack: tuple[Problem, ...]) -> Kind:
+    def _unknown(self, text: bytes, plan: MessagePlan, key: int, lack: tuple[Problem, ...]) -> LineKind:
         """Messages whose bodies have no layout."""
         assert self._way is not None
         is_redacted = False
         if not self._way.options.show_secrets:
             if plan.secret_marks:
-                return Kind(text, 0)
+                return LineKind(text, 0)
             is_redacted = plan.has_secrets
         if self._renderer.hiding.form != "shown" and (plan.api is None or may_carry(key)):
             is_redacted = True
         problems = orjson.dumps(problem_objects((*lack, Problem(*unknown_version(plan)))))
-        return Kind(text, 0, bare=True, problems=problems, raw=REDACTED if is_redacted else RAW)
+        return LineKind(text, 0, bare=True, problems=problems, raw=REDACTED if is_redacted else RAW)
 
     def capture(self, index: int) -> bytes:
         """The name of a capture."""
         return plain_text(self._capture_name(index)) if self._names_captures else b""
 
-    def inflate(self, data: bytes | memoryview) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: bytes | memoryview) -> Callable[[WantedBatch], bytes | None]:
         """Decompresses batches of a message."""
         return self._renderer.inflate(data)

@@ -18,12 +18,12 @@ from kafkasniff.kafka.schema.wire import Odd
 from kafkasniff.model import Endpoint
 from kafkasniff.native.feed import ARENA, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.lines import LineBatch
-from kafkasniff.native.names import Held
+from kafkasniff.native.names import MessageSession
 
 __all__ = ["AddedNames", "NamesAhead"]
 
 _OPTIONS: Final = DecodeOptions(records="skip")
-_NOTHING: Final = Held(-1, None)
+_NOTHING: Final = MessageSession(-1, None)
 
 
 class AddedNames:
@@ -60,7 +60,7 @@ class AddedNames:
         name = catalog.topic(text)
         return None if name is None else name.encode("utf-8", "surrogatepass"), text in catalog.learnt
 
-    def session(self, index: int, first: int, second: int) -> Held | None:
+    def session(self, index: int, first: int, second: int) -> MessageSession | None:
         """Apply a Fetch message to its session; see `names.NameFacts`."""
         row = self._rows[index]
         exchange, broker = int(self._numbers[index]), self._broker(int(row["connection"]))
@@ -78,7 +78,7 @@ class AddedNames:
         session = self._enricher.begin_fetch(exchange, broker, body)
         if session is None:
             return _NOTHING
-        return Held(session.partitions, orjson.dumps(session_fields(session.partitions, session.unnamed)))
+        return MessageSession(session.partitions, orjson.dumps(session_fields(session.partitions, session.unnamed)))
 
 
 class NamesAhead(AddedNames):
@@ -94,7 +94,7 @@ class NamesAhead(AddedNames):
         self.responses: dict[int, tuple[int, int]] = {}
         """Error codes and sessions of responses, by message."""
 
-    def session(self, index: int, first: int, second: int) -> Held | None:
+    def session(self, index: int, first: int, second: int) -> MessageSession | None:
         """Record what a Fetch message does to its session. Responses show nothing of it."""
         if self._rows[index]["flags"] & REQUEST:
             self.requests.add(index)

@@ -110,11 +110,11 @@ class _PacketsReader(DataSourceReader):
         return [CapturePartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from kafkasniff.spark.reading import Wanted, read_part
+        from kafkasniff.spark.reading import PacketQuery, read_part
 
         assert isinstance(partition, CapturePartition)
         assert partition.part is not None
-        yield from read_part(partition.part, Wanted(self._columns, self._options.ports, self._conditions))
+        yield from read_part(partition.part, PacketQuery(self._columns, self._options.ports, self._conditions))
 
 
 class _FilteringReader(_PacketsReader):

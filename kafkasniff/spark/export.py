@@ -23,7 +23,7 @@ from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.options import SPLIT_BYTES
-from kafkasniff.spark.run import KINDS, Run, run_captures
+from kafkasniff.spark.run import KINDS, SparkRun, run_captures
 from kafkasniff.spark.source import open_files
 from kafkasniff.spark.table_rows import FILES, Decided, WriteFiles
 from kafkasniff.spark.tables import ddl
@@ -32,7 +32,7 @@ from kafkasniff.tables.exports.beginning import check_no_stream, check_options, 
 from kafkasniff.tables.exports.captures import CaptureFile, Look, identify, new_captures
 from kafkasniff.tables.exports.folder import ExportFolder, Manifest
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.partitions import Partitions
+from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.run import Result
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.exchanges import capture_name
@@ -107,7 +107,7 @@ def _look(file: FoundFile) -> Look:
 
 def write_run(
     folder: ExportFolder,
-    run: Run,
+    run: SparkRun,
     captures: Sequence[CaptureFile],
     *,
     batch: int | None = None,
@@ -149,7 +149,7 @@ def write_run(
     return manifest, rows, (*run.notices, *notices)
 
 
-def _make_files(folder: ExportFolder, run: Run) -> tuple[list[Row], tuple[str, ...]]:
+def _make_files(folder: ExportFolder, run: SparkRun) -> tuple[list[Row], tuple[str, ...]]:
     """Write the files of a run in tasks; returns their reports on files (`FILES`), and on dates without partitions."""
     options, partial = run.options, folder.partial
     kinds = {kind for table in options.tables for kind in KINDS[table]}
@@ -177,7 +177,7 @@ def _decide(options: ExportOptions, rows: Sequence[Row]) -> Decided:
     for row in rows:
         if row["days"] is not None:
             days[row["table"]].update(msgspec.msgpack.decode(row["days"], type=dict[int, int]))
-    partitions = Partitions()
+    partitions = TablePartitions()
     own = {table: partitions.of(table, days[table]) for table in sorted(options.tables, key=TABLE_NAMES.index)}
     return Decided(own, tuple(partitions.problems), min((row["part"] for row in rows), default=0))
 

@@ -33,7 +33,7 @@ from kafkasniff.errors import CaptureError
 from kafkasniff.model import Problem
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 
-__all__ = ["Standing", "advance", "begin", "begins_as", "digest", "read_between", "split_between", "whole"]
+__all__ = ["ReadProgress", "advance", "begin", "begins_as", "digest", "read_between", "split_between", "whole"]
 
 HEAD: Final = 1_024
 """Maximum number of bytes at the start of a file that identify it: they include the times of its first packets."""
@@ -42,7 +42,7 @@ SMALLEST: Final = 40
 """A file with fewer bytes contains no packet."""
 
 
-class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReadProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a capture was read."""
 
     index: int
@@ -84,7 +84,7 @@ def begins_as(read_at: ReadAt, known: str) -> bool:
     return digest(read_at, int(known.partition("-")[0])) == known
 
 
-def begin(file: CaptureFile, read_at: ReadAt, index: int) -> tuple[int, Standing] | None:
+def begin(file: CaptureFile, read_at: ReadAt, index: int) -> tuple[int, ReadProgress] | None:
     """The time of a capture's first packet, and the start position; None if it has no packet yet.
 
     For compressed captures see `whole`. Raises OSError.
@@ -94,7 +94,7 @@ def begin(file: CaptureFile, read_at: ReadAt, index: int) -> tuple[int, Standing
     if found is None or len(head) < SMALLEST:
         return None
     parser, start = found
-    standing = Standing(index, digest(read_at, len(head)), start, start, state=parser.state)
+    standing = ReadProgress(index, digest(read_at, len(head)), start, start, state=parser.state)
     parsed = parser.parse(head[start:], start, ended=False)
     # Damage before the first packet may be longer than the part examined.
     if parsed.packets is None and not parser.lost:
@@ -102,7 +102,7 @@ def begin(file: CaptureFile, read_at: ReadAt, index: int) -> tuple[int, Standing
     return NO_TIME if parsed.packets is None else int(parsed.packets.time_ns[0]), standing
 
 
-def whole(file: CaptureFile, read_at: ReadAt, index: int, *, complete: bool) -> tuple[int, Standing] | None:
+def whole(file: CaptureFile, read_at: ReadAt, index: int, *, complete: bool) -> tuple[int, ReadProgress] | None:
     """The time of the first packet of a compressed capture, and its end position, up to which it is read here.
 
     None if it is truncated, unless it is known to be `complete`. Raises OSError, and CaptureError if it is no capture.
@@ -121,7 +121,7 @@ def whole(file: CaptureFile, read_at: ReadAt, index: int, *, complete: bool) -> 
     if broken and not complete:
         return None
     head = digest(read_at, file.size)
-    standing = Standing(index, head, file.size, file.size, packets, notes, _known(clock), finished=True)
+    standing = ReadProgress(index, head, file.size, file.size, packets, notes, _known(clock), finished=True)
     return first, standing
 
 
@@ -129,11 +129,13 @@ def _known(clock: int) -> int | None:
     return None if clock == NO_TIME else clock
 
 
-def _clock(standing: Standing | None) -> int:
+def _clock(standing: ReadProgress | None) -> int:
     return NO_TIME if standing is None or standing.clock is None else standing.clock
 
 
-def advance(file: CaptureFile, read_at: ReadAt, standing: Standing, most: int, *, finish: bool = False) -> Standing:
+def advance(
+    file: CaptureFile, read_at: ReadAt, standing: ReadProgress, most: int, *, finish: bool = False
+) -> ReadProgress:
     """Read on from `standing`: up to the last whole packet, and not much more than `most` bytes.
 
     `finish`: the file will not grow any more; an incomplete packet at its end counts as truncated. Raises CaptureError
@@ -162,7 +164,7 @@ def advance(file: CaptureFile, read_at: ReadAt, standing: Standing, most: int, *
         if parsed.packets is not None:
             clock = max(clock, int(parsed.packets.time_ns.max()))
     finished = ended or given_up
-    return Standing(
+    return ReadProgress(
         standing.index,
         standing.head,
         file.size if finished else position,
@@ -175,9 +177,9 @@ def advance(file: CaptureFile, read_at: ReadAt, standing: Standing, most: int, *
     )
 
 
-def split_between(file: CaptureFile, start: Standing | None, end: Standing) -> Split:
+def split_between(file: CaptureFile, start: ReadProgress | None, end: ReadProgress) -> Split:
     """The data from one position to the next; None: from the beginning of a compressed capture."""
-    before = start or Standing(end.index, end.head)
+    before = start or ReadProgress(end.index, end.head)
     return Split(
         file.name,
         end.index,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Self
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
-from kafkasniff.spark.run import KINDS, Run, run_captures, survey
-from kafkasniff.spark.source import Captures
+from kafkasniff.spark.run import KINDS, SparkRun, run_captures, survey
+from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.table_rows import MakeRows
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import TABLE_NAMES, TABLES
@@ -37,7 +37,7 @@ class Tables:
     The results of stage 1 stay on the executors' disks until `close`; use it as a context manager.
     """
 
-    def __init__(self, run: Run, options: ExportOptions, given: Mapping[str, str]) -> None:
+    def __init__(self, run: SparkRun, options: ExportOptions, given: Mapping[str, str]) -> None:
         self._run = run
         self._options = options
         self._given = given
@@ -85,7 +85,7 @@ class Tables:
 
 
 def decode(
-    packets: DataFrame | Captures,
+    packets: DataFrame | PlannedCaptures,
     *,
     tables: Iterable[str] = TABLE_NAMES,
     bodies: bool = True,
@@ -99,8 +99,8 @@ def decode(
     """The tables of packets: of `spark.read.format("kafkasniff")` (all columns), or of `source.open_captures`.
 
     Stage 1 runs immediately. A DataFrame is read once more before, for the captures' names and their end time. Other
-    contents of captures (truncation, names of addresses) are known for `Captures` only; TLS secrets in them also if the
-    option `secrets` added them to the DataFrame. `bodies`, `records`, `ports`, `show_secrets` are those of
+    contents of captures (truncation, names of addresses) are known for `PlannedCaptures` only; TLS secrets in them also
+    if the option `secrets` added them to the DataFrame. `bodies`, `records`, `ports`, `show_secrets` are those of
     `kafkasniff export`; `topic_ids`: names for topic ids that are not in the traffic; `keylog`: a file with TLS
     secrets, read here; `shards`: tasks of stage 1.
 
@@ -110,11 +110,11 @@ def decode(
     options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
     given = dict(topic_ids or {})
     keys = None if keylog is None else open_key_log(keylog)
-    if isinstance(packets, Captures):
+    if isinstance(packets, PlannedCaptures):
         run = run_captures(packets, options, given=given, keys=keys, shards=shards)
     else:
         found = survey(packets)
-        run = Run(
+        run = SparkRun(
             found.packets,
             options,
             names=found.names,

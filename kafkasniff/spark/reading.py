@@ -19,12 +19,12 @@ from kafkasniff.spark.pushdown import Condition, keeper
 from kafkasniff.spark.tables import PACKETS
 from kafkasniff.tcp.packets import PacketBatch
 
-__all__ = ["Part", "Wanted", "grouped", "parts_of", "read_part"]
+__all__ = ["PacketQuery", "Part", "grouped", "parts_of", "read_part"]
 
 _T = TypeVar("_T")
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class PacketQuery(msgspec.Struct, frozen=True):
     """Rows and columns to read of the table `packets`."""
 
     columns: tuple[str, ...] = tuple(PACKETS)
@@ -67,7 +67,7 @@ def parts_of(plan: CapturePlan, split_size: int, *, secrets: bool = False) -> li
     return parts
 
 
-def read_part(part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def read_part(part: Part, wanted: PacketQuery) -> Iterator[pa.RecordBatch]:
     """The rows of a part, in batches bounded by bytes. Raises CaptureError if it can no longer be read."""
     keep, looked_at = keeper(wanted.conditions)
     for batch in _batches(part):

@@ -34,7 +34,7 @@ from kafkasniff.spark.connections import (
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.slots import plan_slots
-from kafkasniff.spark.source import Captures
+from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.tables import PIPELINE, ddl
 from kafkasniff.spark.worker_kernel import slow_tasks
 from kafkasniff.tables.checkpoint import dump
@@ -49,7 +49,17 @@ if TYPE_CHECKING:
 
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["KINDS", "SHARD_BYTES", "Run", "Survey", "describe", "parallelism", "run_captures", "shard_of", "survey"]
+__all__ = [
+    "KINDS",
+    "SHARD_BYTES",
+    "SparkRun",
+    "Survey",
+    "describe",
+    "parallelism",
+    "run_captures",
+    "shard_of",
+    "survey",
+]
 
 SHARD_BYTES: Final = 128 << 20
 """Approximate bytes of packets per task of stage 1."""
@@ -68,7 +78,7 @@ KINDS: Final = {
 """Kinds of stage 1's rows that a table is made from."""
 
 
-class Run:
+class SparkRun:
     """Packets after stage 1; a context manager that releases what Spark keeps of them."""
 
     def __init__(
@@ -263,7 +273,7 @@ def shard_of(connection_hash: Column, shards: int) -> Column:
 
 
 def run_captures(
-    captures: Captures,
+    captures: PlannedCaptures,
     options: ExportOptions,
     *,
     carried: Carried | None = None,
@@ -272,7 +282,7 @@ def run_captures(
     keys: KeyLog | None = None,
     shards: int | None = None,
     memory: int | None = None,
-) -> Run:
+) -> SparkRun:
     """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first.
 
     `keys`: TLS secrets in addition to those in the captures; `memory`: budget of a task in bytes.
@@ -283,7 +293,7 @@ def run_captures(
     if before:
         packets = packets.withColumn("capture_index", sf.col("capture_index") + len(before))
     notes = captures.notes()
-    return Run(
+    return SparkRun(
         packets,
         options,
         names=dict(enumerate([*before, *captures.names])),

@@ -1,8 +1,8 @@
 """The streaming reader: follows a folder (or a pattern) of rotated captures as they are written.
 
-The stream's offset records, per file, how far it was read (`follow.Standing`); a micro-batch is the data between two
-offsets. Files are read in the order of their first packets. If Spark requests a batch again, even after a restart, it
-gets the same rows as long as the files exist.
+The stream's offset records, per file, how far it was read (`follow.ReadProgress`); a micro-batch is the data between
+two offsets. Files are read in the order of their first packets. If Spark requests a batch again, even after a restart,
+it gets the same rows as long as the files exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
 from kafkasniff.capture.timeline.parts import CaptureFile, Place, PlacedNote
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.model import Problem
-from kafkasniff.spark.follow import Standing, advance, begin, begins_as, digest, read_between, split_between, whole
+from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, digest, read_between, split_between, whole
 from kafkasniff.spark.locations import Location, is_capture, listed, open_capture
 from kafkasniff.spark.options import SourceOptions
 from kafkasniff.spark.packet_rows import note_rows, packet_rows, secret_rows
@@ -38,7 +38,7 @@ class _Offset(msgspec.Struct):
 
     next: int = 0
     """Index of the next capture that is found."""
-    files: dict[str, Standing] = msgspec.field(default_factory=dict)
+    files: dict[str, ReadProgress] = msgspec.field(default_factory=dict)
     """Positions by file name."""
 
     @classmethod
@@ -56,8 +56,8 @@ class StreamPartition(InputPartition):
     def __init__(
         self,
         file: CaptureFile | None,
-        start: Standing | None,
-        end: Standing | None,
+        start: ReadProgress | None,
+        end: ReadProgress | None,
         lost: tuple[PlacedNote, ...] = (),
     ) -> None:
         super().__init__(None)
@@ -102,7 +102,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = _Offset.of(start)
         files = self._files()
         left = limit.max_bytes if isinstance(limit, ReadMaxBytes) else NO_LIMIT
-        known: dict[str, Standing] = {}
+        known: dict[str, ReadProgress] = {}
         for name, standing in offset.files.items():
             file = files.get(name)
             if file is None:
@@ -155,17 +155,17 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return time.monotonic() - self._still[file.name][1] >= self._options.finish_after
 
     @staticmethod
-    def _is_same(file: CaptureFile, standing: Standing) -> bool:
+    def _is_same(file: CaptureFile, standing: ReadProgress) -> bool:
         try:
             return begins_as(open_capture(file), standing.head)
         except OSError:
             return False  # it vanished just now
 
     def _begun(
-        self, fresh: list[CaptureFile], known: dict[str, Standing], index: int
-    ) -> Iterator[tuple[str, Standing]]:
+        self, fresh: list[CaptureFile], known: dict[str, ReadProgress], index: int
+    ) -> Iterator[tuple[str, ReadProgress]]:
         """The captures among new files, in the order of their first packets, numbered from `index`."""
-        found: list[tuple[int, str, Standing]] = []
+        found: list[tuple[int, str, ReadProgress]] = []
         for file in fresh:
             read_at = open_capture(file)
             try:
@@ -177,7 +177,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 elif plain is not None:
                     # tcpdump -z: data that was read before compression must not be read again.
                     head = digest(read_at, file.size)
-                    first = NO_TIME, Standing(0, head, file.size, file.size, finished=True, same=True)
+                    first = NO_TIME, ReadProgress(0, head, file.size, file.size, finished=True, same=True)
                 else:
                     first = whole(file, read_at, 0, complete=self._is_still(file))
             except OSError:
@@ -249,7 +249,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @staticmethod
     def _between(
-        file: CaptureFile, start: Standing | None, end: Standing
+        file: CaptureFile, start: ReadProgress | None, end: ReadProgress
     ) -> Iterator[tuple[PacketBatch | None, list[PlacedNote]]]:
         read_at = open_capture(file)
         if start is None and end.state is not None:

@@ -24,7 +24,7 @@ from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.export import write_run
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.pipeline import make_options
-from kafkasniff.spark.run import Run, parallelism, survey
+from kafkasniff.spark.run import SparkRun, parallelism, survey
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.exports.beginning import check_options, read_carried
 from kafkasniff.tables.exports.captures import CaptureFile
@@ -144,7 +144,7 @@ class _Batches:
         names = {**dict(enumerate(one.name for one in known)), **found}
         carried = read_carried(folder, discard=self.discard_state)
         self._parallel = self._parallel or parallelism(packets.sparkSession)
-        with Run(
+        with SparkRun(
             packets,
             self._options,
             names=names,

@@ -25,10 +25,10 @@ from kafkasniff.spark.fetch_sessions import HELD
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.exports.finalise import REST, final_rows, finalise
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.partitions import Partitions
+from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.stager import Stager
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tables.rows.sessions import HeldSessions
 
 __all__ = ["FILES", "OUTPUT_ROWS", "STAGED_FOR", "Decided", "MakeRows", "WriteFiles", "own_folder"]
@@ -73,10 +73,10 @@ class _Staging:
         self._tellings = tellings
         self._given = dict(given)
 
-    def _stage(self, batches: Iterable[pa.RecordBatch], folder: ConfinedPath) -> tuple[Names, HeldSessions]:
+    def _stage(self, batches: Iterable[pa.RecordBatch], folder: ConfinedPath) -> tuple[LearnedNames, HeldSessions]:
         """Stage the rows of all batches below `folder`."""
         check_kernel()
-        names = Names(self._tellings, self._given)
+        names = LearnedNames(self._tellings, self._given)
         enricher = Enricher(Catalog(names.topics, tellings=Tellings()), sessions=False)
         held = HeldSessions()
         files = [StagedFiles(folder / name) for name in (_DONE, _OPEN)]
@@ -135,7 +135,7 @@ class MakeRows(_Staging):
                 self._options,
                 names=names,
                 sessions=held,
-                partitions=Partitions.none(),
+                partitions=TablePartitions.none(),
                 rest=folder / REST,
                 tables=[self._table],
             ):
@@ -216,11 +216,11 @@ class WriteFiles(_Staging):
                 ]
                 yield pa.RecordBatch.from_pylist(found, schema=_FILES)
 
-    def _partitions(self, part: int, *, open_: bool) -> Partitions:
+    def _partitions(self, part: int, *, open_: bool) -> TablePartitions:
         if self._decided is None:
-            return Partitions()
+            return TablePartitions()
         decided = self._decided[open_]
-        return Partitions(decided.own, decided.problems if part == decided.reporter else ())
+        return TablePartitions(decided.own, decided.problems if part == decided.reporter else ())
 
 
 @contextlib.contextmanager

@@ -23,11 +23,11 @@ from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.finalise import REST, final_rows
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.partitions import Partitions
+from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.shard import parts
 from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tables.rows.sessions import Sessions
 
 __all__ = ["local_captures", "local_key_log", "scan_table"]
@@ -88,9 +88,9 @@ def scan_table(
         for _, _, batches in final_rows(
             [folder],
             options,
-            names=Names(tellings),
+            names=LearnedNames(tellings),
             sessions=Sessions(),
-            partitions=Partitions.none(),
+            partitions=TablePartitions.none(),
             rest=folder / REST,
             tables=[table],
         ):

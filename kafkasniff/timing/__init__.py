@@ -2,18 +2,18 @@
 
 from kafkasniff.kafka.connection.waits import Wait, answers_at_once, wait_of
 from kafkasniff.timing.exchanges import ExchangeTimes, Timed
-from kafkasniff.timing.link import Half, Link, Trouble
-from kafkasniff.timing.phases import PARTS, Marks, Parts, split
+from kafkasniff.timing.link import Link, LinkHalf, Trouble
+from kafkasniff.timing.phases import PARTS, Marks, TimeParts, split
 from kafkasniff.timing.watch import LinkWatch
 
 __all__ = [
     "PARTS",
     "ExchangeTimes",
-    "Half",
     "Link",
+    "LinkHalf",
     "LinkWatch",
     "Marks",
-    "Parts",
+    "TimeParts",
     "Timed",
     "Trouble",
     "Wait",

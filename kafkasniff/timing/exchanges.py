@@ -13,7 +13,7 @@ from kafkasniff.kafka.connection.waits import Turns, Wait, answers_at_once, thro
 from kafkasniff.model import Connection, Exchange, Message, SaslToken
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.timing.link import Link, Trouble
-from kafkasniff.timing.phases import Marks, Parts, split
+from kafkasniff.timing.phases import Marks, TimeParts, split
 from kafkasniff.timing.watch import LinkWatch
 
 __all__ = ["ExchangeTimes", "Timed"]
@@ -28,7 +28,7 @@ class Timed(msgspec.Struct, frozen=True):
     exchange: Exchange
     marks: Marks | None
     """None: a message or a time is missing."""
-    parts: Parts
+    parts: TimeParts
     wait: Wait | None = None
     throttle_ms: int = 0
     link: Link | None = None
@@ -89,11 +89,11 @@ class ExchangeTimes:
             done = response or request
             if done is not None and done.time_ns is not None:
                 before.quiet_since = max(before.quiet_since or 0, done.time_ns)
-            return Timed(exchange, None, Parts(), link=self._link(request or response))
+            return Timed(exchange, None, TimeParts(), link=self._link(request or response))
         link = self._link(request)
         marks = _marks(exchange, request, response, before, link)
         if marks is None:
-            return Timed(exchange, None, Parts(), link=link)
+            return Timed(exchange, None, TimeParts(), link=link)
         throttle = throttle_ns(response)
         at_once = answers_at_once(request.api_key, request.api_version)
         wait = _wait(request, response)

@@ -1,6 +1,6 @@
 """The network of one TCP connection, judged by its packets: handshake, round trips, trouble. No payload is read.
 
-Theory of operation. Each `Half` is one sender. One segment of its data at a time is timed until the receiver has
+Theory of operation. Each `LinkHalf` is one sender. One segment of its data at a time is timed until the receiver has
 acknowledged it, as Jacobson's timer does, unless it was retransmitted meanwhile (Karn's algorithm; RFC 6298, section
 3). This measures the path from the capture point to the receiver and back, so the client's half shows the distance to
 the broker. Receivers delay acknowledgements (RFC 9293, 3.8.6.3), so only low values are meaningful: each half keeps the
@@ -25,8 +25,8 @@ __all__ = [
     "MAX_REMEMBERED",
     "MAX_TROUBLE",
     "Budget",
-    "Half",
     "Link",
+    "LinkHalf",
     "Opening",
     "Trouble",
     "Vantage",
@@ -88,7 +88,7 @@ class Budget:
         self.left = in_proportion(MAX_REMEMBERED, memory)
 
 
-class Half:
+class LinkHalf:
     """One sender of a connection."""
 
     __slots__ = (
@@ -121,7 +121,7 @@ class Half:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.peer: Half = self
+        self.peer: LinkHalf = self
         self.isn: int | None = None
         """Initial sequence number, if its SYN was captured."""
         self.fin = False
@@ -380,7 +380,7 @@ class Link:
         self.budget = budget
         self.ends = ends
         """(address high half, low half, port) of the sender of the first packet, and of the other end."""
-        self.halves = (Half(self), Half(self))
+        self.halves = (LinkHalf(self), LinkHalf(self))
         """In the same order."""
         self.halves[0].peer, self.halves[1].peer = self.halves[1], self.halves[0]
         self.first_time = self.last_time = time
@@ -394,10 +394,10 @@ class Link:
         """The client's first packet after that."""
         self.refused: int | None = None
         self.syns = 0
-        self.reset_by: Half | None = None
+        self.reset_by: LinkHalf | None = None
         self.ended: int | None = None
         """The first FIN, or RST of an answered connection."""
-        self.ended_by: Half | None = None
+        self.ended_by: LinkHalf | None = None
         """Who sent it."""
         self.reset = False
         """It was a RST."""
@@ -411,17 +411,17 @@ class Link:
         """It is no longer needed: others may use its share of memory."""
         self.budget.left += sum(half.remembered for half in self.halves)
 
-    def end_by(self, half: Half, time: int, *, reset: bool) -> None:
+    def end_by(self, half: LinkHalf, time: int, *, reset: bool) -> None:
         """One end closes or resets; the first one counts, since the other end only follows."""
         if self.ended is None and (self.asked is None or self.answered is not None):
             self.ended, self.ended_by, self.reset = time, half, reset
 
     @property
-    def broker(self) -> Half:
+    def broker(self) -> LinkHalf:
         """The other end."""
         return self.client.peer
 
-    def end(self, half: Half) -> tuple[int, int, int]:
+    def end(self, half: LinkHalf) -> tuple[int, int, int]:
         """Its address and port."""
         return self.ends[0 if half is self.halves[0] else 1]
 

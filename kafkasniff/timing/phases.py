@@ -16,7 +16,7 @@ import msgspec
 
 from kafkasniff.kafka.connection.waits import Wait, WaitReason
 
-__all__ = ["PARTS", "Marks", "Parts", "split"]
+__all__ = ["PARTS", "Marks", "TimeParts", "split"]
 
 PARTS: Final = ("think", "request", "resent", "behind", "muted", "held", "network", "wait", "broker", "response")
 """In the order in which they occur."""
@@ -45,7 +45,7 @@ class Marks(NamedTuple):
     """An earlier response asked the client to wait until this time (KIP-219)."""
 
 
-class Parts(msgspec.Struct, frozen=True, gc=False):
+class TimeParts(msgspec.Struct, frozen=True, gc=False):
     """The parts of one exchange's time, in nanoseconds; None: unknown."""
 
     think: int | None = None
@@ -76,7 +76,7 @@ class Parts(msgspec.Struct, frozen=True, gc=False):
     """The reason of `wait` or `may_wait`."""
 
 
-def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: int, at_once: bool) -> Parts:
+def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: int, at_once: bool) -> TimeParts:
     """Split the time into parts.
 
     `network`: round trip from the capture point to the broker; `throttle_ns`: of this response; `at_once`: a broker of
@@ -92,7 +92,7 @@ def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: 
     received = marks.response_done - marks.response_first
     latency = marks.response_first - marks.request_done
     if sent < 0 or received < 0 or latency < 0:
-        return Parts(think=think, throttled=throttled or 0)
+        return TimeParts(think=think, throttled=throttled or 0)
     at = marks.request_done
     resent = 0 if marks.resent_at is None else min(max(marks.resent_at - at, 0), latency)
     at += resent
@@ -111,7 +111,7 @@ def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: 
         # A fetch that returned early and without the expected data was ended by something else, or never waited.
         early = wait.reason == "data" and wait.limit_ns is not None and asked < FULL * wait.limit_ns
         waited = asked if wait.sure and not early else 0
-    return Parts(
+    return TimeParts(
         think=think,
         request=sent,
         resent=resent,

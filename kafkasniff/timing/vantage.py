@@ -9,7 +9,7 @@ import msgspec
 from kafkasniff.timing.exchanges import Timed
 from kafkasniff.timing.link import Vantage
 
-__all__ = ["Span", "Unknown", "Vantages", "unknown_of"]
+__all__ = ["DurationRange", "Unknown", "Vantages", "unknown_of"]
 
 MAX_SEEN: Final = 1 << 20
 """Maximum number of connections that are remembered as counted."""
@@ -45,7 +45,7 @@ def unknown_of(timed: Timed) -> tuple[Unknown, ...]:
     return tuple(found)
 
 
-class Span(msgspec.Struct):
+class DurationRange(msgspec.Struct):
     """The lowest and the highest of some durations, in nanoseconds."""
 
     low: int
@@ -59,8 +59,8 @@ class Vantages:
         self.counts: dict[Vantage, int] = {}
         self.unknown = 0
         """Connections whose handshake is not in the capture."""
-        self.to_broker: Span | None = None
-        self.to_client: Span | None = None
+        self.to_broker: DurationRange | None = None
+        self.to_client: DurationRange | None = None
         self._seen: set[int] = set()
 
     def take(self, timed: Timed) -> None:
@@ -84,7 +84,7 @@ class Vantages:
         return self.unknown + sum(self.counts.values())
 
 
-def _wider(span: Span | None, value: int | None) -> Span | None:
+def _wider(span: DurationRange | None, value: int | None) -> DurationRange | None:
     if value is None:
         return span
-    return Span(value, value) if span is None else Span(min(span.low, value), max(span.high, value))
+    return DurationRange(value, value) if span is None else DurationRange(min(span.low, value), max(span.high, value))

@@ -16,7 +16,7 @@ from kafkasniff.model import Endpoint
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
 from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
-from kafkasniff.timing.link import Budget, Half, Link
+from kafkasniff.timing.link import Budget, Link, LinkHalf
 
 __all__ = ["MAX_LINKS", "LinkWatch"]
 
@@ -40,7 +40,7 @@ class LinkWatch:
     ) -> None:
         self._ports = np.array(sorted(set(ports)), dtype=np.uint16)
         self._over = over
-        self._halves: dict[_Ends, Half] = {}
+        self._halves: dict[_Ends, LinkHalf] = {}
         """By source and destination; both halves of a connection are in it."""
         self._most = in_proportion(MAX_LINKS, memory)
         self._budget = Budget(memory)
@@ -72,7 +72,7 @@ class LinkWatch:
             link.last_time = max(link.last_time, time)
             half.packet(time, seq, ack, flags, window, wire, ident)
 
-    def _half(self, key: _Ends, half: Half | None, time: int, seq: int, flags: int) -> Half:
+    def _half(self, key: _Ends, half: LinkHalf | None, time: int, seq: int, flags: int) -> LinkHalf:
         """The sender of a packet that may be the first of a connection."""
         asks = bool(flags & SYN) and not flags & ACK
         old = None if half is None else half.link

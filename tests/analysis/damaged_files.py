@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kafkasniff.analysis import Reading
+from kafkasniff.analysis import TableReading
 from kafkasniff.analysis.export import Export
 from kafkasniff.errors import CaptureError, UsageError
 
@@ -24,7 +24,7 @@ WRONG = (0x00, 0xFF, 0x01, 0x80, 0x7F, 0x15, 0x4C, 0x1C, 0x19, 0x10, 0x29, 0x18,
 def read_all(export: Export) -> None:
     """Read all rows, then some by API and time, then the earliest time."""
     for apis, since, until in ((None, None, None), (["Fetch"], 1, 1 << 62)):
-        for batch in export.batches("exchanges", Reading(COLUMNS, apis), since, until):
+        for batch in export.batches("exchanges", TableReading(COLUMNS, apis), since, until):
             batch.to_pylist()
     export.start_ns()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.analysis.audit import Audit, Client, audit
+from kafkasniff.analysis.audit import Audit, AuditedClient, audit
 from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
 from kafkasniff.analysis.offers import Offers, highest
 from kafkasniff.analysis.questions.versions import VersionParameters, Versions
@@ -26,7 +26,7 @@ def audited(*rows: Row, target: str = "4.0") -> Audit:
     return audit(versions, offers)
 
 
-def the_client(*rows: Row, target: str = "4.0") -> Client:
+def the_client(*rows: Row, target: str = "4.0") -> AuditedClient:
     [client] = audited(*rows, target=target).clients
     return client
 

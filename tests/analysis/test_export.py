@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkasniff.analysis import Reading, find_question
+from kafkasniff.analysis import TableReading, find_question
 from kafkasniff.analysis.export import Export, answer, missing_tables
 from kafkasniff.errors import CaptureError, UsageError
 from tests.analysis.exports import write_export
 from tests.analysis.tables import SECOND, START_NS, exchange, record
 
 DAY = 86_400
-COLUMNS = Reading(("api", "time_ns"))
+COLUMNS = TableReading(("api", "time_ns"))
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return write_export(tmp_path / "out", exchanges=rows, records=[record(at=day * DAY) for day in range(3)])
 
 
-def count(export: Export, reading: Reading = COLUMNS, *bounds: int | None, table: str = "exchanges") -> int:
+def count(export: Export, reading: TableReading = COLUMNS, *bounds: int | None, table: str = "exchanges") -> int:
     return sum(batch.num_rows for batch in export.batches(table, reading, *bounds))
 
 
@@ -40,14 +40,16 @@ def test_rows_and_their_columns(folder: Path) -> None:
 
 def test_only_selected_rows(folder: Path) -> None:
     export = Export.open(str(folder))
-    assert count(export, Reading(("api",), ("Fetch",))) == 3
+    assert count(export, TableReading(("api",), ("Fetch",))) == 3
     since, until = START_NS + DAY * SECOND, START_NS + 2 * DAY * SECOND
     assert count(export, COLUMNS, since, None) == 102
     assert count(export, COLUMNS, since, until) == 3
     assert count(export, COLUMNS, since + 1, until - 1) == 0
     assert len(export.files("exchanges", since, since)) == 1
-    assert count(export, Reading(("topic",)), since, until, table="records") == 2
-    assert count(export, Reading(("topic",)), since + 1, None, table="records") == 2  # the column has microseconds only
+    assert count(export, TableReading(("topic",)), since, until, table="records") == 2
+    assert (
+        count(export, TableReading(("topic",)), since + 1, None, table="records") == 2
+    )  # the column has microseconds only
 
 
 def test_files_of_other_dates_are_not_opened(folder: Path) -> None:
@@ -73,7 +75,7 @@ def test_a_missing_file(folder: Path) -> None:
 
 def test_a_missing_column(folder: Path) -> None:
     with pytest.raises(UsageError, match="no column colour"):
-        count(Export.open(str(folder)), Reading(("api", "colour")))
+        count(Export.open(str(folder)), TableReading(("api", "colour")))
 
 
 def test_columns_that_earlier_releases_did_not_write(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_columns_that_earlier_releases_did_not_write(tmp_path: Path) -> None:
     path.parent.mkdir()
     pq.write_table(pa.table({"api": ["Fetch"], "time_ns": [1]}), path)
     export = Export(tmp_path, {"exchanges": (path,)})
-    (batch,) = export.batches("exchanges", Reading(("api", "wait_us", "sender")))
+    (batch,) = export.batches("exchanges", TableReading(("api", "wait_us", "sender")))
     assert batch.to_pylist()[0] | {"api": "Fetch", "wait_us": None, "sender": None} == batch.to_pylist()[0]
 
 

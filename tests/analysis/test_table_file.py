@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkasniff.analysis import Reading, table_file
+from kafkasniff.analysis import TableReading, table_file
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.table_file import MAX_GROUP_ROWS, TableFile
@@ -52,7 +52,7 @@ def repeated(text: str, rows: int) -> pa.Array:
 
 
 def read(folder: Path, *columns: str) -> list[pa.RecordBatch]:
-    return list(Export.open(str(folder)).batches("exchanges", Reading(columns)))
+    return list(Export.open(str(folder)).batches("exchanges", TableReading(columns)))
 
 
 def test_rows(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_arrow_has_released_a_file_when_its_reading_ends(tmp_path: Path, monkeyp
         lent.append(weakref.ref(one))
 
     def read_some() -> None:
-        rows = Export.open(str(tmp_path)).batches("exchanges", Reading(("client_id", "api")))
+        rows = Export.open(str(tmp_path)).batches("exchanges", TableReading(("client_id", "api")))
         assert len(next(rows))
         rows.close()
 

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.enrich.plan import Plan, data_plan, leaves_alone, message_plan, named_topics
+from kafkasniff.enrich.plan import NamePlan, data_plan, leaves_alone, message_plan, named_topics
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.schema.layout import Field, Struct
@@ -21,7 +21,7 @@ def structs(layout: Struct) -> list[Struct]:
     return [layout, *(one for field in fields if field.struct is not None for one in structs(field.struct))]
 
 
-def plans(plan: Plan) -> list[Plan]:
+def plans(plan: NamePlan) -> list[NamePlan]:
     return [plan, *(one for _, child in plan.children for one in plans(child))]
 
 
@@ -42,17 +42,17 @@ def test_every_topic_id_is_in_the_plan(key: int, direction: Direction) -> None:
         layout = (api.request(version) if direction == "request" else api.response(version)).root
         wanted = sum(any(field.name == "topic_id" for field in (*one.fields, *one.tagged)) for one in structs(layout))
         found = message_plan(key, version, direction)
-        assert sum(one.topic_id is not None for one in plans(found[0] if found else Plan())) == wanted
+        assert sum(one.topic_id is not None for one in plans(found[0] if found else NamePlan())) == wanted
 
 
-def named(plan: Plan | None, *path: str) -> Plan:
+def named(plan: NamePlan | None, *path: str) -> NamePlan:
     assert plan is not None
     for field in path:
         plan = dict(plan.children)[field]
     return plan
 
 
-def of(key: int, version: int, direction: Direction) -> Plan:
+def of(key: int, version: int, direction: Direction) -> NamePlan:
     found = message_plan(key, version, direction)
     assert found is not None
     return found[0]

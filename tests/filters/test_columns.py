@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.filters import And, Candidate, Compare, Not, Or, compiled
-from kafkasniff.filters.columns import FALSE, NONE, TRUE, Bools, Column, column_test
+from kafkasniff.filters.columns import FALSE, NONE, TRUE, Bools, FieldColumn, column_test
 from kafkasniff.filters.fields import LATE
 from kafkasniff.filters.time_parsing import Moment
 from kafkasniff.filters.tree import Predicate
@@ -34,7 +34,7 @@ class Asked:
     def __len__(self) -> int:
         return len(self._exchanges)
 
-    def columns(self, field: str, *, ended: bool) -> tuple[list[Column], Bools | None] | None:
+    def columns(self, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
         if field in self._unknown and self._unknown[field] is None:
             return None
         requests = [one.request for one in self._exchanges]
@@ -54,9 +54,9 @@ class Asked:
         if field == "client_id" or None in values:
             each = sorted({one for one in values if one is not None})
             which = np.array([-1 if one is None else each.index(one) for one in values], np.int64)
-            return [Column(each, which)], known
+            return [FieldColumn(each, which)], known
         rows = np.arange(len(values))
-        return [Column(np.array(values, np.int64), None, rows if field == "api_version" else None)], known
+        return [FieldColumn(np.array(values, np.int64), None, rows if field == "api_version" else None)], known
 
 
 def exchange(connection: int, version: int, client: str | None, latency: int | None) -> Exchange:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of
-from kafkasniff.live.counts import WINDOW_SLOTS, Entry, Table, latency_bucket, latency_quantiles
+from kafkasniff.live.counts import WINDOW_SLOTS, BoundedTable, Entry, latency_bucket, latency_quantiles
 
 LATENCIES = st.integers(-(2**40), 2**53)
 
@@ -66,7 +66,7 @@ def requests(entry: Entry | None) -> int:
 
 
 def test_a_full_table_counts_newcomers_together() -> None:
-    table: Table[int, Entry] = Table(3, Entry)
+    table: BoundedTable[int, Entry] = BoundedTable(3, Entry)
     for key in range(10):
         table.at(key, 0).at(0).requests += 1
     assert len(table) == 3
@@ -81,7 +81,7 @@ def test_a_full_table_counts_newcomers_together() -> None:
 
 
 def test_silent_entries_are_removed_once_per_slot() -> None:
-    table: Table[int, Entry] = Table(2, Entry)
+    table: BoundedTable[int, Entry] = BoundedTable(2, Entry)
     table.at(0, 0)
     table.at(1, 5)
     assert table.at(2, 5) is table.other  # no entry is silent yet

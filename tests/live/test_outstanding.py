@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from kafkasniff.live import outstanding
-from kafkasniff.live.outstanding import Outstanding
+from kafkasniff.live.outstanding import OpenRequests
 from tests.live.scenes import START_NS, Scene, Talk
 
 
 def test_requests_are_open_until_the_response_or_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outstanding, "MAX_OUTSTANDING", 3)
-    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), Outstanding()
+    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
     requests = [talk.request(at, "Metadata") for at in (30, 10, 20, 40)]
     for request in requests:
         kept.message(request)
@@ -23,7 +23,7 @@ def test_requests_are_open_until_the_response_or_the_end(monkeypatch: pytest.Mon
 
 
 def test_requests_without_a_time_or_a_number() -> None:
-    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), Outstanding()
+    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
     request = talk.request(0, "Metadata")
     kept.message(msgspec.structs.replace(request, exchange=None))
     assert len(kept) == 0
@@ -33,7 +33,7 @@ def test_requests_without_a_time_or_a_number() -> None:
 
 
 def test_requested_waits_are_not_overdue() -> None:
-    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), Outstanding()
+    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
     fetch = talk.request(0, "Fetch")
     fetch = msgspec.structs.replace(fetch, body={"max_wait_ms": 5000, "min_bytes": 1, "topics": []})
     produce = talk.request(0, "Produce")

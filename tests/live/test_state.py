@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.live.columns import TABLES, identity
-from kafkasniff.live.snapshot import Row, Snapshot
+from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.state import KEYS, THRESHOLDS_NS, ViewState, press
 from tests.live.scenes import FINDINGS, SECOND, cluster
 
@@ -46,7 +46,9 @@ def test_sorting_cycles(table: int) -> None:
 
 
 def test_the_row_of_all_others_stays_last() -> None:
-    shot = Snapshot(clients=(Row(None, requests=99.0), Row("a", "10.0.0.1", requests=1.0), Row(None, "10.0.0.2")))
+    shot = Snapshot(
+        clients=(LiveRow(None, requests=99.0), LiveRow("a", "10.0.0.1", requests=1.0), LiveRow(None, "10.0.0.2"))
+    )
     for keys in ("3", "3r", "3s", "3sr"):
         last = after(keys, shot=shot).rows(shot)[-1]
         assert (last.name, last.client) == (None, "")

@@ -8,7 +8,7 @@ import pytest
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live import top
 from kafkasniff.live.counts import WINDOW_SLOTS
-from kafkasniff.live.snapshot import Row, Snapshot
+from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
 from kafkasniff.tcp.packets import PacketBatch
@@ -17,7 +17,7 @@ from tests.craft.samples import mixed
 from tests.live.scenes import SECOND, START_NS, Scene, Talk, cluster, produce_body
 
 
-def by_name(rows: tuple[Row, ...]) -> dict[Any, Row]:
+def by_name(rows: tuple[LiveRow, ...]) -> dict[Any, LiveRow]:
     return {row.name: row for row in rows}
 
 

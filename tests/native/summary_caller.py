@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kafkasniff.native.caller import ITEM
 from kafkasniff.native.calls import DONE, NO_ROOM, Item, SummaryCall
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.names import Held, LineNames
+from kafkasniff.native.names import LineNames, MessageSession
 
 FIRST_OUTPUT = 64 << 10
 MAX_OUTPUT = 8 << 20
@@ -31,8 +31,8 @@ class GivenNames:
         name = self.names.get(topic_id)
         return None if name is None else name.encode(), name is not None
 
-    def session(self, index: int, first: int, second: int) -> Held:
-        return Held(self.partitions, b"{}" if self.partitions >= 0 else None)
+    def session(self, index: int, first: int, second: int) -> MessageSession:
+        return MessageSession(self.partitions, b"{}" if self.partitions >= 0 else None)
 
 
 class SummaryCaller:

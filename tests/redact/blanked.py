@@ -13,7 +13,7 @@ from kafkasniff.capture.write.patched_file import PatchedFile
 from kafkasniff.cli.running.write_matching import packed
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Connection
-from kafkasniff.redact import Blanker, Matching, Wanted, Written
+from kafkasniff.redact import Blanker, Matching, WantedConnections, Written
 from tests.cli.console import kafkasniff
 
 COUNTED = ("connection", "exchange", "first_packet", "last_packet", "packet", "capture")
@@ -37,7 +37,7 @@ def write(
     only: Sequence[Connection] | None = None,
 ) -> Written:
     """Write some connections, by default all that are Kafka."""
-    wanted = Wanted()
+    wanted = WantedConnections()
     for one in connections(path) if only is None else only:
         if only is not None or one.verdict == "kafka":
             low, high = sorted((packed(one.client), packed(one.broker)))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafkasniff.enrich.hosts import Hosts
-from kafkasniff.report.cells import Column, address, count_of, moment, named, software, some_of, spans
+from kafkasniff.report.cells import ReportColumn, address, count_of, moment, named, software, some_of, spans
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,10 @@ def test_times_have_dates_only_where_needed() -> None:
 
 
 def test_names_follow_addresses(tmp_path: Path) -> None:
-    columns = [Column("address", lambda row: row.address), Column("requests", count_of("requests"), number=True)]
+    columns = [
+        ReportColumn("address", lambda row: row.address),
+        ReportColumn("requests", count_of("requests"), number=True),
+    ]
     assert named(columns, None) == columns
     file = tmp_path / "hosts"
     file.write_text("10.0.0.1 broker-1 rack=a\n")

@@ -16,7 +16,7 @@ from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.connections import END, END_VALUES, PROBLEM_VALUES, ReadConnections, batch_of, slot_of
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.locations import find_captures, open_capture
-from kafkasniff.spark.reading import Wanted, parts_of, read_part
+from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
 from kafkasniff.spark.table_rows import WriteFiles
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.checkpoint.carried import Carried
@@ -31,7 +31,7 @@ from tests.tables.exports.exported import Rows
 def packets_of(plan: CapturePlan) -> pa.Table:
     """The packets of captures, in capture order."""
     parts = parts_of(plan, 64 << 10)
-    rows = pa.Table.from_batches([rows for part in parts for rows in read_part(part, Wanted(PIPELINE))])
+    rows = pa.Table.from_batches([rows for part in parts for rows in read_part(part, PacketQuery(PIPELINE))])
     first = rows.column("clock_ns").is_valid()
     order = [("timed", "ascending"), *((name, "ascending") for name in ("clock_ns", "capture_index", "number"))]
     return rows.append_column("timed", first).sort_by(order).drop_columns("timed")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kafkasniff.capture.timeline.parts import CaptureFile, PlacedNote
 from kafkasniff.capture.timeline.splits import ReadAt
 from kafkasniff.errors import CaptureError
-from kafkasniff.spark.follow import Standing, advance, begin, begins_as, digest, read_between, split_between, whole
+from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, digest, read_between, split_between, whole
 from tests.capture.files import pcap, pcap_record
 from tests.capture.segments import frame, frames, marked
 from tests.capture.timelines import damaged, expected, placed_rows
@@ -36,19 +36,19 @@ def reads(data: bytes) -> ReadAt:
     return lambda offset, size, /: data[offset : offset + size]
 
 
-def again(standing: Standing) -> Standing:
+def again(standing: ReadProgress) -> ReadProgress:
     """As it comes out of a checkpoint."""
     plain = msgspec.json.decode(msgspec.json.encode(msgspec.to_builtins(standing, str_keys=True)))
-    return msgspec.convert(plain, Standing, str_keys=True)
+    return msgspec.convert(plain, ReadProgress, str_keys=True)
 
 
 def followed(
     name: str, data: bytes, sizes: list[int], most: int
-) -> tuple[list[Any], list[PlacedNote], Standing | None]:
+) -> tuple[list[Any], list[PlacedNote], ReadProgress | None]:
     """Rows and notes of a file that has these sizes, one after the other, and then comes to its end."""
     rows: list[Any] = []
     notes: list[PlacedNote] = []
-    standing: Standing | None = None
+    standing: ReadProgress | None = None
     for size in [*sizes, len(data), -1]:
         file = CaptureFile(name, name, len(data) if size < 0 else size)
         # The rest is read later, when the file has grown.

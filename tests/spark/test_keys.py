@@ -22,7 +22,7 @@ from kafkasniff.spark import keys as module
 from kafkasniff.spark.keys import TaskKeys, secrets_among
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.pushdown import Condition
-from kafkasniff.spark.reading import Wanted, parts_of, read_part
+from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
 from kafkasniff.tls.keylog import KeyLog
 from tests.craft.packet import Packet
 from tests.craft.write import pcap_bytes, pcapng_bytes
@@ -164,7 +164,7 @@ def test_secrets_as_rows_of_packets(tmp_path: Path) -> None:
     part = parts_of(plan, 1 << 20, secrets=True)[-1]
 
     def found(*conditions: Condition) -> list[dict[str, Any]]:
-        wanted = Wanted(("number", "payload", "src_ip", "connection_hash", "length", "capture"), (1,), conditions)
+        wanted = PacketQuery(("number", "payload", "src_ip", "connection_hash", "length", "capture"), (1,), conditions)
         return [row for rows in read_part(part, wanted) for row in rows.to_pylist()]
 
     row = {"number": 6, "payload": log, "length": len(log), "capture": str(capture)}

@@ -10,7 +10,7 @@ import pytest
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.timing import PARTS, ExchangeTimes, Timed
-from kafkasniff.timing.vantage import Span, Vantages, unknown_of
+from kafkasniff.timing.vantage import DurationRange, Vantages, unknown_of
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -213,8 +213,8 @@ def test_vantages() -> None:
     for one in found:
         vantages.take(one)
     assert (vantages.connections, vantages.counts, vantages.unknown) == (2, {"client": 1, "broker": 1}, 0)
-    assert vantages.to_broker == Span(20_000, 8 * MS)
-    assert vantages.to_client == Span(10_000, 20 * MS)
+    assert vantages.to_broker == DurationRange(20_000, 8 * MS)
+    assert vantages.to_client == DurationRange(10_000, 20 * MS)
     assert sorted(unknown_of(one) for one in found)[-1] == ("beyond-least", "client-side")
 
 

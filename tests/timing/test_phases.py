@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.timing import PARTS, Marks, Parts, Wait, split
+from kafkasniff.timing import PARTS, Marks, TimeParts, Wait, split
 
 
 def parts(marks: Marks, **options: Any) -> dict[str, int]:
@@ -82,7 +82,7 @@ def test_waits_that_were_asked_for(wait: Wait, expected: dict[str, int]) -> None
 
 def test_times_that_go_backwards() -> None:
     found = split(Marks(1000, 1010, 990, 1020, 700, 700), network=5, wait=None, throttle_ns=0, at_once=True)
-    assert found == Parts(think=300)
+    assert found == TimeParts(think=300)
 
 
 TIMES = st.integers(0, 1000)

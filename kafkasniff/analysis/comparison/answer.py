@@ -10,19 +10,19 @@ __all__ = [
     "SECTIONS",
     "Answer",
     "Batching",
-    "Broker",
+    "BrokerDiff",
     "Change",
-    "Client",
+    "ClientDiff",
     "Compared",
-    "Error",
-    "Latency",
+    "ErrorDiff",
+    "LatencyDiff",
     "Rate",
     "Shift",
     "Size",
     "Software",
-    "Topic",
+    "TopicDiff",
     "Verdict",
-    "Version",
+    "VersionDiff",
 ]
 
 SECTIONS: Final = ("versions", "rates", "latency", "sizes", "errors", "topics", "batching", "clients", "brokers")
@@ -57,13 +57,13 @@ class Change(msgspec.Struct):
     differs: bool
 
 
-class Row(msgspec.Struct, kw_only=True):
+class DiffRow(msgspec.Struct, kw_only=True):
     """Base of the rows."""
 
     differs: bool
 
 
-class Version(Row, kw_only=True):
+class VersionDiff(DiffRow, kw_only=True):
     """The versions of one API that were used; an empty list: it was not called."""
 
     api: str
@@ -71,7 +71,7 @@ class Version(Row, kw_only=True):
     after: list[int]
 
 
-class Rate(Row, kw_only=True):
+class Rate(DiffRow, kw_only=True):
     """How often one API was called."""
 
     api: str
@@ -96,7 +96,7 @@ class Shift(msgspec.Struct):
     differs: bool
 
 
-class Latency(Row, kw_only=True):
+class LatencyDiff(DiffRow, kw_only=True):
     """The latencies of one API."""
 
     api: str
@@ -115,7 +115,7 @@ class Latency(Row, kw_only=True):
     p99: Shift
 
 
-class Size(Row, kw_only=True):
+class Size(DiffRow, kw_only=True):
     """Mean sizes of one API's messages, without length prefixes."""
 
     api: str
@@ -123,7 +123,7 @@ class Size(Row, kw_only=True):
     response_bytes: Change
 
 
-class Error(Row, kw_only=True):
+class ErrorDiff(DiffRow, kw_only=True):
     """One error code of one API."""
 
     api: str
@@ -136,7 +136,7 @@ class Error(Row, kw_only=True):
     """As a share of the API's exchanges."""
 
 
-class Topic(Row, kw_only=True):
+class TopicDiff(DiffRow, kw_only=True):
     """Data produced to a topic and fetched from it, except by followers."""
 
     topic: str | None
@@ -146,7 +146,7 @@ class Topic(Row, kw_only=True):
     fetched_per_second: Change
 
 
-class Batching(Row, kw_only=True):
+class Batching(DiffRow, kw_only=True):
     """The batches that were produced to a topic."""
 
     topic: str | None
@@ -167,7 +167,7 @@ class Software(msgspec.Struct, frozen=True):
     software_version: str | None
 
 
-class Client(Row, kw_only=True):
+class ClientDiff(DiffRow, kw_only=True):
     """A client id."""
 
     client_id: str | None
@@ -178,7 +178,7 @@ class Client(Row, kw_only=True):
     software_after: list[Software]
 
 
-class Broker(Row, kw_only=True):
+class BrokerDiff(DiffRow, kw_only=True):
     """A broker."""
 
     broker_id: int | None
@@ -195,13 +195,13 @@ class Answer(msgspec.Struct, kw_only=True):
     after: Compared
     differences: dict[str, int]
     """By list, the number of rows that differ."""
-    versions: list[Version] | None = None
+    versions: list[VersionDiff] | None = None
     rates: list[Rate] | None = None
-    latency: list[Latency] | None = None
+    latency: list[LatencyDiff] | None = None
     sizes: list[Size] | None = None
-    errors: list[Error] | None = None
-    topics: list[Topic] | None = None
+    errors: list[ErrorDiff] | None = None
+    topics: list[TopicDiff] | None = None
     batching: list[Batching] | None = None
-    clients: list[Client] | None = None
-    brokers: list[Broker] | None = None
+    clients: list[ClientDiff] | None = None
+    brokers: list[BrokerDiff] | None = None
     notes: list[str]

@@ -14,12 +14,12 @@ from kafkasniff.analysis.comparison.answer import (
     Batching,
     Change,
     Compared,
-    Error,
+    DiffRow,
+    ErrorDiff,
     Rate,
-    Row,
     Size,
-    Topic,
-    Version,
+    TopicDiff,
+    VersionDiff,
 )
 from kafkasniff.analysis.comparison.family import Family, Thresholds
 from kafkasniff.analysis.comparison.inference import Estimate, ratio
@@ -34,14 +34,14 @@ OF_BODIES: Final = ("errors", "topics", "batching", "clients", "brokers")
 """Sections that are unknown if only headers were read."""
 
 Integers = npt.NDArray[np.int64]
-_Some = TypeVar("_Some", bound=Row)
+_Some = TypeVar("_Some", bound=DiffRow)
 
 
 def compare(
     before: Side, after: Side, thresholds: Thresholds, sections: Collection[str] = SECTIONS, notes: Sequence[str] = ()
 ) -> Answer:
     """The differences. `sections`: the lists to include; `notes`: further caveats."""
-    ways: dict[str, Callable[[Side, Side, Thresholds], Sequence[Row]]] = {
+    ways: dict[str, Callable[[Side, Side, Thresholds], Sequence[DiffRow]]] = {
         "versions": _versions,
         "rates": _rates,
         "latency": compare_latencies,
@@ -86,13 +86,13 @@ def _settled(rows: Iterable[_Some], family: Family, order: Callable[[_Some], Any
     return sorted(made, key=lambda row: (not row.differs, order(row)))
 
 
-def _versions(before: Side, after: Side, thresholds: Thresholds) -> list[Version]:
+def _versions(before: Side, after: Side, thresholds: Thresholds) -> list[VersionDiff]:
     sides = before.versions(), after.versions()
     rows = []
     for api in sides[0].keys() | sides[1].keys():
         one, other = ({v: n for v, n in side.get(api, {}).items() if v is not None} for side in sides)
         differs = any(thresholds.one_sided(one.get(v, 0), other.get(v, 0)) for v in one.keys() | other.keys())
-        rows.append(Version(api=api, before=sorted(one), after=sorted(other), differs=differs))
+        rows.append(VersionDiff(api=api, before=sorted(one), after=sorted(other), differs=differs))
     return sorted(rows, key=lambda row: (not row.differs, row.api))
 
 
@@ -122,7 +122,7 @@ def _sizes(before: Side, after: Side, thresholds: Thresholds) -> list[Size]:
     return _settled(rows, family, lambda row: row.api)
 
 
-def _errors(before: Side, after: Side, thresholds: Thresholds) -> list[Error]:
+def _errors(before: Side, after: Side, thresholds: Thresholds) -> list[ErrorDiff]:
     apis, sides = (before.apis(), after.apis()), (before.errors(), after.errors())
     family, rows = Family(thresholds), []
     for api, code in sides[0].keys() | sides[1].keys():
@@ -133,7 +133,7 @@ def _errors(before: Side, after: Side, thresholds: Thresholds) -> list[Error]:
         sums, asked = [int(one.sum()) for one in counts], [int(one.sum()) for one in whole]
         entry = error_by_code(code)
         rows.append(
-            Error(
+            ErrorDiff(
                 api=api,
                 code=code,
                 name=None if entry is None else entry.name,
@@ -147,7 +147,7 @@ def _errors(before: Side, after: Side, thresholds: Thresholds) -> list[Error]:
     return _settled(rows, family, lambda row: (-max(row.before, row.after), row.api, row.code))
 
 
-def _topics(before: Side, after: Side, thresholds: Thresholds) -> list[Topic]:
+def _topics(before: Side, after: Side, thresholds: Thresholds) -> list[TopicDiff]:
     sides = before.topics(), after.topics()
     family, rows = Family(thresholds), []
     for topic in {name for found in sides for _, name in found}:
@@ -162,7 +162,7 @@ def _topics(before: Side, after: Side, thresholds: Thresholds) -> list[Topic]:
             for place, (found, side) in enumerate(pairs):
                 times[place] += int(_of(found, (way, topic), "times", side).sum())
         rows.append(
-            Topic(
+            TopicDiff(
                 topic=topic,
                 produced_per_second=changes[0],
                 fetched_per_second=changes[1],

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkasniff.analysis.comparison import inference
-from kafkasniff.analysis.comparison.answer import Latency, Shift, Verdict
+from kafkasniff.analysis.comparison.answer import LatencyDiff, Shift, Verdict
 from kafkasniff.analysis.comparison.family import MIN_EXCHANGES, MIN_SPANS, Family, Thresholds
 from kafkasniff.analysis.comparison.side import Latencies, Side
 from kafkasniff.analysis.percentiles import middle_of
@@ -24,7 +24,7 @@ _QUANTILES: Final = (0.5, 0.9, 0.99)
 Counts = npt.NDArray[np.int64]
 
 
-def compare_latencies(before: Side, after: Side, thresholds: Thresholds) -> list[Latency]:
+def compare_latencies(before: Side, after: Side, thresholds: Thresholds) -> list[LatencyDiff]:
     """A row for each API that has latencies on both sides, those that differ first."""
     mine, theirs = before.latencies(), after.latencies()
     family, rows = Family(thresholds), []
@@ -48,11 +48,11 @@ class _Counted:
         self.values = np.clip(middle_of(axis), latencies.low, latencies.high)
 
 
-def _row(api: str, one: _Counted, other: _Counted, thresholds: Thresholds, family: Family) -> Latency:
+def _row(api: str, one: _Counted, other: _Counted, thresholds: Thresholds, family: Family) -> LatencyDiff:
     p50, p90, p99 = (_shift(one, other, share, thresholds) for share in _QUANTILES)
     before, after = one.counts, other.counts
     totals = int(before.sum()), int(after.sum())
-    row = Latency(
+    row = LatencyDiff(
         api=api,
         before=totals[0],
         after=totals[1],
@@ -95,7 +95,7 @@ def _shift(before: _Counted, after: _Counted, share: float, thresholds: Threshol
     return Shift(round(one.value), round(other.value), change, found.value, found.low, found.high, matters)
 
 
-def _verdict(row: Latency, significance: float) -> Verdict:
+def _verdict(row: LatencyDiff, significance: float) -> Verdict:
     """A difference must be significant and also visible in a percentile."""
     if row.p is None or row.slower is None:
         return "unclear"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kafkasniff.analysis.comparison.answer import Broker, Client, Software
+from kafkasniff.analysis.comparison.answer import BrokerDiff, ClientDiff, Software
 from kafkasniff.analysis.comparison.family import Thresholds
 from kafkasniff.model import Endpoint
 
@@ -14,7 +14,7 @@ __all__ = ["compare_brokers", "compare_clients"]
 Rows = Sequence[dict[str, Any]]
 
 
-def compare_clients(before: Rows, after: Rows, thresholds: Thresholds) -> list[Client]:
+def compare_clients(before: Rows, after: Rows, thresholds: Thresholds) -> list[ClientDiff]:
     """A row for each client id, those that differ first. Unknown software is no difference."""
     sides = [_clients(rows) for rows in (before, after)]
     found = []
@@ -22,7 +22,7 @@ def compare_clients(before: Rows, after: Rows, thresholds: Thresholds) -> list[C
         (counts, software), (counts_after, software_after) = (
             side.get(client_id, (0, dict[Software, int]())) for side in sides
         )
-        row = Client(
+        row = ClientDiff(
             client_id=client_id,
             before=counts,
             after=counts_after,
@@ -55,7 +55,7 @@ def _order(one: Software) -> tuple[str, str]:
     return one.software_name, one.software_version or ""
 
 
-def compare_brokers(before: Rows, after: Rows, thresholds: Thresholds) -> list[Broker]:
+def compare_brokers(before: Rows, after: Rows, thresholds: Thresholds) -> list[BrokerDiff]:
     """A row for each broker, those that differ first; an endpoint without a number takes that of the other side."""
     sides = [{_endpoint(row): row for row in rows} for rows in (before, after)]
     found: dict[tuple[int | None, str], tuple[dict[str, int], dict[str, int]]] = {}
@@ -67,7 +67,7 @@ def compare_brokers(before: Rows, after: Rows, thresholds: Thresholds) -> list[B
             key = (number, endpoint if number is None else "")
             found.setdefault(key, ({}, {}))[place][endpoint] = row["exchanges"]
     brokers = [
-        Broker(
+        BrokerDiff(
             broker_id=number,
             before=sorted(one),
             after=sorted(other),

@@ -10,15 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import column, exploded, in_any, integers, is_follower, keys_of, only
-from kafkasniff.analysis.comparison.spans import SPAN, Spanned, Spans
+from kafkasniff.analysis.comparison.spans import SPAN, SideSpans, Spanned
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape
 from kafkasniff.analysis.overview.peers import Brokers, Clients
 from kafkasniff.analysis.overview.section import TEXT, api_labels, topic_names
 from kafkasniff.analysis.partials import Lost, Partials, Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, with_sender, work_us
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["Latencies", "Side"]
 
@@ -72,8 +72,8 @@ class Side:
     """
 
     def __init__(self) -> None:
-        self.spans = Spans()
-        self.names: Names | None = None
+        self.spans = SideSpans()
+        self.names: LearnedNames | None = None
         self.exchanges = 0
         self.timeless = 0
         """Exchanges without a time, which have no span."""
@@ -85,10 +85,10 @@ class Side:
         self._codecs = Partials(_sums((*_TOPIC, ("compression", TEXT)), ("batches",), "batches"))
         self._brokers, self._clients = Brokers(), Clients()
 
-    def reads(self) -> Reading:
+    def reads(self) -> TableReading:
         """The columns of `exchanges` that are needed."""
         peers = [name for one in (self._brokers, self._clients) for name in one.reads()["exchanges"].columns]
-        return Reading((*_COLUMNS, *peers))
+        return TableReading((*_COLUMNS, *peers))
 
     def update(self, batch: pa.RecordBatch, _table: str = "exchanges") -> None:
         """Take rows of the table."""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.partials import Lost, Partials, Shape
 
-__all__ = ["MAX_SPANS", "SPAN", "Spanned", "Spans"]
+__all__ = ["MAX_SPANS", "SPAN", "SideSpans", "Spanned"]
 
 MAX_SPANS: Final = 30
 """Schmeiser (1982): more than 30 batches hardly improve precision, and they are less independent."""
@@ -28,7 +28,7 @@ SPAN: Final = "span"
 Integers = npt.NDArray[np.int64]
 
 
-class Spans:
+class SideSpans:
     """The spans of one side of a comparison."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Spans:
 class Spanned:
     """A partial answer with the key `span`, which follows the level of its spans."""
 
-    def __init__(self, spans: Spans, shape: Shape) -> None:
+    def __init__(self, spans: SideSpans, shape: Shape) -> None:
         """`shape` without the key."""
         self._spans = spans
         group = tuple(name for name, _ in shape.keys) if shape.group is None else shape.group

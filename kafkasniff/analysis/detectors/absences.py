@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column
 from kafkasniff.analysis.partials import Shape
 
@@ -25,8 +25,8 @@ __all__ = [
     "TOGETHER_NS",
     "TRANSPORT_READING",
     "Absence",
-    "Link",
     "Spans",
+    "TcpLink",
     "absences",
     "add_links",
     "links_by_broker",
@@ -64,11 +64,11 @@ _KEYS: Final = (
     ("broker_packets", pa.int64()),
     ("broker_data", pa.int64()),
 )
-TRANSPORT_READING: Final = Reading((*(name for name, _ in _KEYS), "broker_ip", "broker_port"), optional=True)
+TRANSPORT_READING: Final = TableReading((*(name for name, _ in _KEYS), "broker_ip", "broker_port"), optional=True)
 """Columns of the table `transport` that `add_links` needs."""
 
 
-class Link(msgspec.Struct, frozen=True):
+class TcpLink(msgspec.Struct, frozen=True):
     """One TCP connection, or an attempt at one. Times are ns since the epoch."""
 
     connection_id: int
@@ -113,9 +113,9 @@ class Absence(msgspec.Struct, frozen=True):
     """The first dropped connection, or the first failed connect."""
     back_ns: int | None
     """The next connect that it answered; None: the capture has none."""
-    dropped: tuple[Link, ...]
+    dropped: tuple[TcpLink, ...]
     """Connections that it closed or reset, by time."""
-    failed: tuple[Link, ...]
+    failed: tuple[TcpLink, ...]
     """Connects that were refused or unanswered, by time."""
 
     worked: bool = True
@@ -159,17 +159,17 @@ def add_links(detector: Accumulator[Any], name: str, batch: pa.RecordBatch) -> N
     detector.parts[name].add({**columns, "broker": broker_endpoint(batch)})
 
 
-def links_by_broker(detector: Accumulator[Any], name: str) -> dict[str, list[Link]]:
+def links_by_broker(detector: Accumulator[Any], name: str) -> dict[str, list[TcpLink]]:
     """The connections of a partial answer by broker, `address:port`; each list is sorted by time."""
-    found: dict[str, list[Link]] = {}
+    found: dict[str, list[TcpLink]] = {}
     for row in detector.parts[name].table().to_pylist():
-        found.setdefault(row.pop("broker"), []).append(Link(**row))
+        found.setdefault(row.pop("broker"), []).append(TcpLink(**row))
     for links in found.values():
         links.sort(key=lambda link: (link.time_ns, link.connection_id))
     return found
 
 
-def absences(links: Sequence[Link], *, reach_ns: int, together_ns: int, at_least: int) -> list[Absence]:
+def absences(links: Sequence[TcpLink], *, reach_ns: int, together_ns: int, at_least: int) -> list[Absence]:
     """Find a broker's absences from all connections to it, sorted by time.
 
     `reach_ns`: how long before the first failed connect a dropped connection belongs to an absence. Without failed
@@ -187,21 +187,21 @@ def absences(links: Sequence[Link], *, reach_ns: int, together_ns: int, at_least
     return sorted(found, key=lambda one: one.first_ns)
 
 
-def usual_absences(links: Sequence[Link]) -> list[Absence]:
+def usual_absences(links: Sequence[TcpLink]) -> list[Absence]:
     """`absences` with the default thresholds of broker-gone."""
     return absences(links, reach_ns=REACH_NS, together_ns=TOGETHER_NS, at_least=AT_LEAST)
 
 
-def _is_dropped(link: Link) -> bool:
+def _is_dropped(link: TcpLink) -> bool:
     return link.works and link.ended_by == "broker" and link.ended_ns is not None
 
 
-def _failures(links: Sequence[Link], opened: Any, dropped: Sequence[Link], reach_ns: int) -> Iterator[Absence]:
+def _failures(links: Sequence[TcpLink], opened: Any, dropped: Sequence[TcpLink], reach_ns: int) -> Iterator[Absence]:
     """Absences that failed connects prove."""
     reached = {link.client_ip for link in links if link.works}
     worked_from = min((link.time_ns for link in links if link.works), default=_FOREVER)
     ends = [_at(link.ended_ns) for link in dropped]
-    groups: dict[int, list[Link]] = {}
+    groups: dict[int, list[TcpLink]] = {}
     for link in links:
         # A single SYN may have been the capture's last packet.
         if link.opening == "refused" or (link.opening == "unanswered" and link.syns > 1):
@@ -224,7 +224,7 @@ def _failures(links: Sequence[Link], opened: Any, dropped: Sequence[Link], reach
 
 
 def _at_once(
-    links: Sequence[Link], opened: Any, dropped: Sequence[Link], together_ns: int, at_least: int
+    links: Sequence[TcpLink], opened: Any, dropped: Sequence[TcpLink], together_ns: int, at_least: int
 ) -> Iterator[Absence]:
     """Absences in which nobody tried to connect: the broker closed all connections within a moment."""
     # When a group is over, so are its connections.
@@ -240,15 +240,15 @@ def _at_once(
             yield Absence(first, back, tuple(group), ())
 
 
-def _is_idle(group: Sequence[Link]) -> bool:
+def _is_idle(group: Sequence[TcpLink]) -> bool:
     """Whether an idle limit ended the connections: all clients were silent, for about the same time."""
     quiet = [0 if link.quiet_ns is None else link.quiet_ns for link in group]
     return min(quiet) >= IDLE_NS and max(quiet) - min(quiet) <= min(quiet) // 10
 
 
-def _runs(dropped: Iterable[Link], together_ns: int) -> Iterator[list[Link]]:
+def _runs(dropped: Iterable[TcpLink], together_ns: int) -> Iterator[list[TcpLink]]:
     """Drops that follow each other without a longer pause."""
-    run: list[Link] = []
+    run: list[TcpLink] = []
     for link in dropped:
         if run and _at(link.ended_ns) - _at(run[-1].ended_ns) > together_ns:
             yield run

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
 from kafkasniff.analysis.detectors.attempts import ATTEMPT_COLUMNS, Attempts, add_attempts, attempt_shapes
 from kafkasniff.analysis.detectors.detector import Detector, united
@@ -24,7 +24,7 @@ from kafkasniff.text.printable import word
 __all__ = ["OversizedMessages", "SmallBatches", "UncompressedBatches"]
 
 _TOPIC: Final = (("topic", pa.string()),)
-_READS: Final = {"exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, "partitions"), ("Produce",))}
+_READS: Final = {"exchanges": TableReading((*ORDER, "api", *CLIENT_COLUMNS, "partitions"), ("Produce",))}
 
 
 def _produced(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -58,7 +58,7 @@ class SmallBatches(Detector[SmallBatchThresholds]):
 
     _batches = Tally("batches", (*CLIENT, *_TOPIC), sums=("batches", "records", "bytes"))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         return _READS
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -126,7 +126,7 @@ class UncompressedBatches(Detector[UncompressedThresholds]):
 
     _batches = Tally("batches", (*CLIENT, *_TOPIC), sums=("batches", "bytes"))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         return _READS
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -184,8 +184,8 @@ class OversizedMessages(Detector[OversizedThresholds]):
     _refused = Tally("refused", (*CLIENT, *_TOPIC, ("error_code", pa.int64())), highs=("bytes",))
     _near = Tally("near", (*CLIENT, *_TOPIC), highs=("bytes",))
 
-    def reads(self) -> Mapping[str, Reading]:
-        return united(_READS, {"exchanges": Reading((*ORDER, *ATTEMPT_COLUMNS), ("Produce",))})
+    def reads(self) -> Mapping[str, TableReading]:
+        return united(_READS, {"exchanges": TableReading((*ORDER, *ATTEMPT_COLUMNS), ("Produce",))})
 
     def shapes(self) -> Mapping[str, Shape]:
         return {**self._refused.shapes(), **self._near.shapes(), **attempt_shapes()}

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, in_any, only
 from kafkasniff.analysis.detectors.detector import Bodies
 from kafkasniff.analysis.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS, clusters
@@ -54,7 +54,7 @@ BODIES: Final[Bodies] = {
     ("request", "BrokerHeartbeat"): None,
     ("request", "Fetch"): _is_replica,
 }
-EXCHANGES: Final = Reading(("time_ns", "api", *CLUSTER_COLUMNS, "request_body", "response_body"), _APIS)
+EXCHANGES: Final = TableReading(("time_ns", "api", *CLUSTER_COLUMNS, "request_body", "response_body"), _APIS)
 
 
 def fact_shapes() -> dict[str, Shape]:

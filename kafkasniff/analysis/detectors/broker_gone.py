@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, in_any, only
 from kafkasniff.analysis.detectors.absences import (
     AT_LEAST,
@@ -19,7 +19,7 @@ from kafkasniff.analysis.detectors.absences import (
     TOGETHER_NS,
     TRANSPORT_READING,
     Absence,
-    Link,
+    TcpLink,
     absences,
     add_links,
     links_by_broker,
@@ -76,10 +76,10 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     not_in_exports = "failed connects and who closed first: restarts show only as new broker epochs"
     parts_clusters = True
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         return {
             "exchanges": EXCHANGES,
-            "connections": Reading(("broker_ip", "broker_port", "verdict")),
+            "connections": TableReading(("broker_ip", "broker_port", "verdict")),
             TABLE: TRANSPORT_READING,
         }
 
@@ -243,11 +243,11 @@ def _meaning(gone: Absence) -> str:
     )
 
 
-def _time(link: Link) -> int:
+def _time(link: TcpLink) -> int:
     return link.time_ns if link.ended_ns is None or not link.works else link.ended_ns
 
 
-def _note(link: Link) -> str:
+def _note(link: TcpLink) -> str:
     if link.works:
         return f"broker {'reset' if link.ended_with == 'rst' else 'closed'} the connection"
     who = Endpoint(link.client_ip, link.client_port)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, looked_up, only
 from kafkasniff.analysis.detectors.detector import Bodies, Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
@@ -55,9 +55,9 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
 
     _offers = Tally("offers", (*BROKER, ("offer", pa.string())), bound=MAX_OFFERS)
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "broker_ip", "broker_port", "response_body")
-        return {"exchanges": Reading((*ORDER, *own), ("ApiVersions",))}
+        return {"exchanges": TableReading((*ORDER, *own), ("ApiVersions",))}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.and_(in_any(batch, "api", ["ApiVersions"]), pc.is_valid(column(batch, "response_body"))))

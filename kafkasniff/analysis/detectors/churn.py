@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, floor_divided, in_any, only
 from kafkasniff.analysis.detectors.connections_known import (
     CONNECTIONS,
@@ -65,8 +65,8 @@ class ConnectionChurn(Detector[ChurnThresholds]):
         limits = self.thresholds
         return {"churn": Churn(ChurnParameters(every=limits.every, short=limits.short, at_least=limits.at_least))}
 
-    def reads(self) -> Mapping[str, Reading]:
-        problems = Reading(PROBLEMS.columns, optional=True)
+    def reads(self) -> Mapping[str, TableReading]:
+        problems = TableReading(PROBLEMS.columns, optional=True)
         return united(super().reads(), {"connections": CONNECTIONS, "problems": problems})
 
     def shapes(self) -> Mapping[str, Shape]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding
@@ -56,8 +56,10 @@ class FrequentCommits(Detector[FrequentCommitThresholds]):
 
     _commits = Tally("commits", (*CLIENT, *_GROUP, ("span", pa.int64())))
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS), ("OffsetCommit",))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {
+            "exchanges": TableReading((*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS), ("OffsetCommit",))
+        }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, in_any(batch, "api", ["OffsetCommit"]))
@@ -121,9 +123,9 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
 
     _refused = Tally("refused", (*CLIENT, *_GROUP, ("error_code", pa.int64())), sums=("partitions",))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         return {
-            "exchanges": Reading(
+            "exchanges": TableReading(
                 (*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions"), _COMMITS
             )
         }

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column
 from kafkasniff.analysis.partials import Shape
 
@@ -18,7 +18,7 @@ MAX_CONNECTIONS: Final = 1 << 18
 """Maximum number of connections that are remembered, the earliest."""
 
 _COLUMNS: Final = ("connection_id", "time_ns", "client_ip", "client_port", "broker_ip", "broker_port", "verdict")
-CONNECTIONS: Final = Reading(
+CONNECTIONS: Final = TableReading(
     (*_COLUMNS, "client_ids", "sasl_mechanism", "ended", "end_time_ns", "captured", "broker_bytes"), optional=True
 )
 _KEYS: Final = (

@@ -31,12 +31,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.model import Direction, Message
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["Bodies", "Detector", "evidence_columns", "evidence_shape", "united"]
 
@@ -63,7 +63,7 @@ class Detector(Accumulator[P]):
     """It needs to know which brokers are of one cluster."""
     tallies: ClassVar[tuple[Any, ...]] = ()
     """The `Tally`s among the attributes of its class."""
-    names: Names | None = None
+    names: LearnedNames | None = None
     """Names learned from captures that were read to their end; None: rows already have all known names."""
 
     def __init__(self, parameters: P | None = None) -> None:
@@ -83,7 +83,7 @@ class Detector(Accumulator[P]):
         """Questions to ask, by name; `update` has to give them their rows."""
         return {}
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         """Tables with their needed columns; by default those of its questions."""
         return united(*(question.reads() for question in self.asked.values()))
 
@@ -170,9 +170,9 @@ class Detector(Accumulator[P]):
         )
 
 
-def united(*readings: Mapping[str, Reading]) -> dict[str, Reading]:
+def united(*readings: Mapping[str, TableReading]) -> dict[str, TableReading]:
     """The combined needs of all readings: columns and APIs. A table is optional if all treat it as optional."""
-    found: dict[str, Reading] = {}
+    found: dict[str, TableReading] = {}
     for reading in readings:
         for table, wanted in reading.items():
             known = found.get(table)
@@ -182,7 +182,7 @@ def united(*readings: Mapping[str, Reading]) -> dict[str, Reading]:
             apis = None
             if known.apis is not None and wanted.apis is not None:
                 apis = tuple(dict.fromkeys((*known.apis, *wanted.apis)))
-            found[table] = Reading((*known.columns, *wanted.columns), apis, known.optional and wanted.optional)
+            found[table] = TableReading((*known.columns, *wanted.columns), apis, known.optional and wanted.optional)
     return found
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
 from kafkasniff.analysis.columns import ORDER, column, only
 from kafkasniff.analysis.detectors.detector import Detector
@@ -94,10 +94,10 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
 
     _errors = Tally("errors", _CAUSE, sums=("errors", "partitions"))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "api_key", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "transactional_id")
         more = ("error_code", "error_count", "partitions", "response_body")
-        return {"exchanges": Reading((*ORDER, *own, *more))}
+        return {"exchanges": TableReading((*ORDER, *own, *more))}
 
     def shapes(self) -> Mapping[str, Shape]:
         count: Any = (("count", pa.int64(), "sum"),)

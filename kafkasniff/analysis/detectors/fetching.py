@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape
 from kafkasniff.analysis.detectors.finding import Evidence, Finding
@@ -50,9 +50,9 @@ class EmptyFetches(Detector[EmptyFetchThresholds]):
     summary: ClassVar[str] = "Consumers that fetch in a loop and get nothing."
     parameters_type = EmptyFetchThresholds
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", "partitions", "error_count", "latency_us")
-        return {"exchanges": Reading((*ORDER, *own, "throttle_time_ms"), _APIS)}
+        return {"exchanges": TableReading((*ORDER, *own, "throttle_time_ms"), _APIS)}
 
     def shapes(self) -> Mapping[str, Shape]:
         keys = (("span", pa.int64()), *CLIENT, *BROKER)

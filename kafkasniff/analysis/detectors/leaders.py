@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
 from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, named, only
 from kafkasniff.analysis.detectors.detector import Detector
@@ -64,8 +64,10 @@ class NotLeader(Detector[NotLeaderThresholds]):
 
     _refused = Tally("refused", (*CLIENT, *CLUSTER), sums=tuple(f"code_{code}" for code in _CODES))
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions"))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {
+            "exchanges": TableReading((*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions"))
+        }
 
     def shapes(self) -> Mapping[str, Shape]:
         counted: Any = tuple((name, pa.int64(), "sum") for name in ("refused", "metadata"))

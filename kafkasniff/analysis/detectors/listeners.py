@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
 from kafkasniff.analysis.detectors.detector import Bodies, Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
@@ -63,12 +63,12 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     _asks = Tally("asks", (*CLIENT, *BROKER))
     _failed = Tally("failed", (("client_ip", pa.string()), *BROKER, ("opening", pa.string())))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         ends = ("client_ip", "broker_ip", "broker_port")
         return {
-            "exchanges": Reading((*ORDER, "api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")),
-            "connections": Reading((*ends, "broker_bytes")),
-            TABLE: Reading((*ends, "connection_id", "time_ns", "opening"), optional=True),
+            "exchanges": TableReading((*ORDER, "api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")),
+            "connections": TableReading((*ends, "broker_bytes")),
+            TABLE: TableReading((*ends, "connection_id", "time_ns", "opening"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
 from kafkasniff.analysis.detectors.absences import (
     TRANSPORT_READING,
-    Link,
     Spans,
+    TcpLink,
     add_links,
     links_by_broker,
     links_shape,
@@ -76,10 +76,10 @@ class LostRecords(Detector[LostRecordsThresholds]):
     _silent = Tally("silent", (*CLIENT, ("whole_id", pa.int64())), sums=("records",), highs=("bytes",))
     """Produce requests with acks=0 by connection."""
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("acks", "record_count", "request_size")
         return {
-            "exchanges": Reading((*ORDER, *ATTEMPT_COLUMNS, *own), ("Produce",)),
+            "exchanges": TableReading((*ORDER, *ATTEMPT_COLUMNS, *own), ("Produce",)),
             TABLE: TRANSPORT_READING,
         }
 
@@ -135,14 +135,14 @@ class LostRecords(Detector[LostRecordsThresholds]):
         for row in self.resolved("topics").to_pylist():
             topics.setdefault(row["whole_id"], []).append(row["topic"] or "")
         for broker, links in sorted(links_by_broker(self, "links").items()):
-            found: dict[tuple[Any, Any, bool], list[Link]] = {}
+            found: dict[tuple[Any, Any, bool], list[TcpLink]] = {}
             for link, stayed in self._refused_links(links, silent):
                 row = silent[link.connection_id][0]
                 found.setdefault((row["client_id"], row["client_ip"], stayed), []).append(link)
             for key, closed in found.items():
                 yield self._closed_finding(broker, closed, silent, topics, stayed=key[2])
 
-    def _refused_links(self, links: list[Link], silent: Mapping[int, Any]) -> Iterator[tuple[Link, bool]]:
+    def _refused_links(self, links: list[TcpLink], silent: Mapping[int, Any]) -> Iterator[tuple[TcpLink, bool]]:
         """Connections that the broker closed right after acks=0, and whether others show that it kept running."""
         gone = Spans(one.span for one in usual_absences(links))
         works = [link for link in links if link.works]
@@ -161,7 +161,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
     def _closed_finding(
         self,
         broker: str,
-        closed: list[Link],
+        closed: list[TcpLink],
         silent: Mapping[int, Any],
         topics: Mapping[int, list[str]],
         *,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only
 from kafkasniff.analysis.detectors.detector import Bodies, Detector, evidence_columns, evidence_shape, united
 from kafkasniff.analysis.detectors.finding import Finding
@@ -48,8 +48,8 @@ class MetadataStorms(Detector[StormThresholds]):
             "storms": Storms(MetadataStormParameters(every=self.thresholds.every, at_least=self.thresholds.at_least))
         }
 
-    def reads(self) -> Mapping[str, Reading]:
-        return united(super().reads(), {"exchanges": Reading(ORDER, ("Metadata",))})
+    def reads(self) -> Mapping[str, TableReading]:
+        return united(super().reads(), {"exchanges": TableReading(ORDER, ("Metadata",))})
 
     def shapes(self) -> Mapping[str, Shape]:
         return {"evidence": evidence_shape((("span", pa.int64()), *CLIENT))}
@@ -125,9 +125,9 @@ class AllTopics(Detector[AllTopicsThresholds]):
 
     _all = Tally("all", CLIENT, sums=("response_bytes",))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "api_version", *CLIENT_COLUMNS, "response_size", "request_body")
-        return {"exchanges": Reading((*ORDER, *own), ("Metadata",))}
+        return {"exchanges": TableReading((*ORDER, *own), ("Metadata",))}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, in_any(batch, "api", ["Metadata"]))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.columns import column, in_any, only
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence
 from kafkasniff.analysis.partials import Shape
@@ -34,7 +34,7 @@ MAX_DETAIL: Final = 600
 MAX_NOTE: Final = 120
 REJECTED: Final = "connection-rejected"
 
-PROBLEMS: Final = Reading(("connection_id", "time_ns", "kind", "detail"))
+PROBLEMS: Final = TableReading(("connection_id", "time_ns", "kind", "detail"))
 _KEYS: Final = (
     ("time_ns", pa.int64()),
     ("connection_id", pa.int64()),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape, united
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
@@ -69,10 +69,10 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
     def questions(self) -> Mapping[str, Accumulator[Any]]:
         return {"retries": Retries()}
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         # The question would compare records, too; sequence numbers are in the batches' headers.
         asked = {"exchanges": self.asked["retries"].reads()["exchanges"]}
-        return united(asked, {"exchanges": Reading((*ORDER, *CLUSTER_COLUMNS, "status"), ("Produce",))})
+        return united(asked, {"exchanges": TableReading((*ORDER, *CLUSTER_COLUMNS, "status"), ("Produce",))})
 
     def shapes(self) -> Mapping[str, Shape]:
         return {"evidence": evidence_shape(_PRODUCER)}
@@ -171,9 +171,9 @@ class AcksZero(Detector[AcksZeroThresholds]):
 
     _requests = Tally("requests", CLIENT, sums=("records",))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "acks", "record_count", "partitions", *CLIENT_COLUMNS)
-        return {"exchanges": Reading((*ORDER, *own), ("Produce",))}
+        return {"exchanges": TableReading((*ORDER, *own), ("Produce",))}
 
     def shapes(self) -> Mapping[str, Shape]:
         return {**self._requests.shapes(), "topics": Shape(keys=(*CLIENT, ("topic", pa.string())))}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, in_any, only
 from kafkasniff.analysis.detectors.connections_known import (
     CONNECTIONS,
@@ -65,13 +65,13 @@ class SaslFailures(Detector[SaslThresholds]):
 
     _refused = Tally("refused", (*CLIENT, *BROKER, ("error_code", pa.int32())))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "error_code", *CLIENT_COLUMNS, "broker_ip", "broker_port")
         apis = ("SaslHandshake", "SaslAuthenticate")
         return {
-            "exchanges": Reading((*ORDER, *own), apis),
+            "exchanges": TableReading((*ORDER, *own), apis),
             "connections": CONNECTIONS,
-            "problems": Reading(("connection_id", "time_ns", "kind", "detail"), optional=True),
+            "problems": TableReading(("connection_id", "time_ns", "kind", "detail"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape
 from kafkasniff.analysis.detectors.finding import Finding
@@ -47,8 +47,10 @@ class SkewedPartitions(Detector[SkewThresholds]):
     parameters_type = SkewThresholds
     parts_clusters = True
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*ORDER, "api", *CLUSTER_COLUMNS, "partitions"), ("Produce", "Fetch", *METADATA))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {
+            "exchanges": TableReading((*ORDER, "api", *CLUSTER_COLUMNS, "partitions"), ("Produce", "Fetch", *METADATA))
+        }
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = (("records", pa.int64(), "sum"), ("bytes", pa.int64(), "sum"))

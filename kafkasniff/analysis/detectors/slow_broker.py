@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, only
 from kafkasniff.analysis.detectors.detector import Detector, united
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
@@ -54,8 +54,8 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
         limits = self.thresholds
         return {"slow": SlowBrokers(SlowBrokerParameters(factor=limits.factor, at_least=limits.at_least))}
 
-    def reads(self) -> Mapping[str, Reading]:
-        return united(super().reads(), {"exchanges": Reading(ORDER)})
+    def reads(self) -> Mapping[str, TableReading]:
+        return united(super().reads(), {"exchanges": TableReading(ORDER)})
 
     def shapes(self) -> Mapping[str, Shape]:
         place = tuple((name, pa.int64()) for name in ORDER)

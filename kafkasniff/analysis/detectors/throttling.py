@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, integers, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding
@@ -40,9 +40,9 @@ class ThrottledClients(Detector[ThrottledThresholds]):
         "throttled", (*CLIENT, *BROKER, ("api", pa.string())), sums=("throttle_ms",), highs=("worst_ms",)
     )
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "throttle_time_ms", *CLIENT_COLUMNS, "broker_ip", "broker_port")
-        return {"exchanges": Reading((*ORDER, *own))}
+        return {"exchanges": TableReading((*ORDER, *own))}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.greater(column(batch, "throttle_time_ms"), 0))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final
 import pyarrow as pa
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.detectors.connections_known import (
     CONNECTIONS,
     add_connections,
@@ -149,7 +149,7 @@ class TlsFailures(Detector[TlsThresholds]):
     summary: ClassVar[str] = "Clients whose TLS handshakes fail."
     parameters_type = TlsThresholds
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         return {"problems": PROBLEMS, "connections": CONNECTIONS}
 
     def shapes(self) -> Mapping[str, Shape]:

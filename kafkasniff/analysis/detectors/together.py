@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
 from kafkasniff.analysis.columns import column
 from kafkasniff.analysis.detectors.detector import Detector, united
@@ -21,7 +21,7 @@ from kafkasniff.analysis.parameters import make_parameters
 from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Message
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["MAX_FINDINGS", "Detectors"]
 
@@ -72,7 +72,7 @@ class Detectors:
         """How much of the traffic could be decoded, by the rows so far."""
         return next(one for one in self._all if isinstance(one, UndecodedTraffic)).visibility.visible()
 
-    def reads(self) -> dict[str, Reading]:
+    def reads(self) -> dict[str, TableReading]:
         """Tables with their needed columns."""
         return self._reads
 
@@ -159,7 +159,7 @@ class Detectors:
         self._notes |= other._notes
         self._of_exports |= other._of_exports
 
-    def findings(self, names: Names | None = None) -> list[Finding]:
+    def findings(self, names: LearnedNames | None = None) -> list[Finding]:
         """The findings in the rows so far, worst first. `names`: names learned from captures among the sources."""
         found: list[Finding] = []
         clusters = ALONE if self._clusters is None else self._clusters.known()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only, order_columns
 from kafkasniff.analysis.detectors.detector import Bodies, Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
@@ -67,9 +67,9 @@ class HangingTransactions(Detector[HangingThresholds]):
     bodies: ClassVar[Bodies] = {("request", "InitProducerId"): None}
     parts_clusters = True
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "transactional_id", "error_code", "request_body", *CLIENT_COLUMNS, *CLUSTER_COLUMNS)
-        return {"exchanges": Reading((*ORDER, *own)), "connections": Reading(("end_time_ns",), optional=True)}
+        return {"exchanges": TableReading((*ORDER, *own)), "connections": TableReading(("end_time_ns",), optional=True)}
 
     def shapes(self) -> Mapping[str, Shape]:
         number = pa.int64()
@@ -208,10 +208,10 @@ class FencedProducers(Detector[FencedThresholds]):
 
     _fenced = Tally("fenced", (*CLIENT, _NAME, ("error_code", pa.int64())))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "api_key", "transactional_id", *CLIENT_COLUMNS)
         more = ("error_code", "error_count", "partitions", "response_body")
-        return {"exchanges": Reading((*ORDER, *own, *more))}
+        return {"exchanges": TableReading((*ORDER, *own, *more))}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
@@ -65,13 +65,13 @@ class TransportTrouble(Detector[TransportThresholds]):
     _shut = Tally("shut", (*PAIR, ("whole_id", pa.int64())), sums=_CLOSED)
     """By connection (`whole_id`), since quotas mute connections."""
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         ends = ("client_ip", "broker_ip", "broker_port")
         own = ("retransmits", "duration_us", "latency_us", "status", "throttle_time_ms", *WAIT_COLUMNS)
         return {
-            "exchanges": Reading((*ORDER, *ends, *own)),
-            "connections": Reading(("connection_id", "time_ns", *ends, "packets", "retransmits", "verdict")),
-            TABLE: Reading(("connection_id", "time_ns", *ends, "broker_round_trip_us", *_CLOSED), optional=True),
+            "exchanges": TableReading((*ORDER, *ends, *own)),
+            "connections": TableReading(("connection_id", "time_ns", *ends, "packets", "retransmits", "verdict")),
+            TABLE: TableReading(("connection_id", "time_ns", *ends, "broker_round_trip_us", *_CLOSED), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, only
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape, united
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
@@ -58,8 +58,8 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
         assert isinstance(question, Visibility)
         return question
 
-    def reads(self) -> Mapping[str, Reading]:
-        return united(super().reads(), {"connections": Reading(_COLUMNS, optional=True)})
+    def reads(self) -> Mapping[str, TableReading]:
+        return united(super().reads(), {"connections": TableReading(_COLUMNS, optional=True)})
 
     def shapes(self) -> Mapping[str, Shape]:
         return {"evidence": evidence_shape((("reason", pa.string()),))}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only, order_columns
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
@@ -57,12 +57,12 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
     summary: ClassVar[str] = "Requests that were never answered, beyond the wait that they allow."
     parameters_type = UnansweredThresholds
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("status", *CLIENT_COLUMNS, "broker_ip", "broker_port", "duration_us", *WAIT_COLUMNS)
         return {
-            "exchanges": Reading((*ORDER, *own)),
-            "connections": Reading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
-            "problems": Reading(("connection_id", "exchange_id", "kind", "detail"), optional=True),
+            "exchanges": TableReading((*ORDER, *own)),
+            "connections": TableReading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
+            "problems": TableReading(("connection_id", "exchange_id", "kind", "detail"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -238,9 +238,9 @@ class LateAnswers(Detector[LateThresholds]):
 
     _late = Tally("late", (*CLIENT, *BROKER, ("api", pa.string())), sums=("total_us",), highs=("worst_us",))
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("latency_us", *CLIENT_COLUMNS, "broker_ip", "broker_port", *WAIT_COLUMNS)
-        return {"exchanges": Reading((*ORDER, *own))}
+        return {"exchanges": TableReading((*ORDER, *own))}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         threshold = self.thresholds.late // 1000

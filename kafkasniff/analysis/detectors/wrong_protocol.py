@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, Reading
+from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
 from kafkasniff.analysis.detectors.absences import (
     TRANSPORT_READING,
-    Link,
     Spans,
+    TcpLink,
     add_links,
     links_by_broker,
     links_shape,
@@ -155,8 +155,8 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
     summary: ClassVar[str] = "Connections on which client and broker do not speak the same protocol."
     parameters_type = WrongProtocolThresholds
 
-    def reads(self) -> Mapping[str, Reading]:
-        exchanges = Reading((*ORDER, "api", "api_version", "status", "broker_ip", "broker_port"), optional=True)
+    def reads(self) -> Mapping[str, TableReading]:
+        exchanges = TableReading((*ORDER, "api", "api_version", "status", "broker_ip", "broker_port"), optional=True)
         return {
             "exchanges": exchanges,
             "problems": PROBLEMS,
@@ -238,10 +238,12 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         ]
 
     @property
-    def _links(self) -> dict[str, list[Link]]:
+    def _links(self) -> dict[str, list[TcpLink]]:
         return links_by_broker(self, "links")
 
-    def _old_versions(self, known: Mapping[int, dict[str, Any]], links: Mapping[int, Link]) -> Iterator[dict[str, Any]]:
+    def _old_versions(
+        self, known: Mapping[int, dict[str, Any]], links: Mapping[int, TcpLink]
+    ) -> Iterator[dict[str, Any]]:
         """Connections closed after a request in a version that newer releases do not support, as problems.
 
         Only the first unanswered request counts, since brokers answer in order.

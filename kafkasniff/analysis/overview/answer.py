@@ -9,15 +9,15 @@ from kafkasniff.analysis.visibility import VisibleTraffic
 __all__ = [
     "Answer",
     "Api",
-    "Broker",
-    "Client",
-    "Connections",
-    "Error",
+    "BrokerStats",
+    "ClientStats",
+    "ConnectionTotals",
+    "ErrorStats",
     "Exchanges",
-    "Group",
-    "Latency",
-    "Problem",
-    "Topic",
+    "GroupStats",
+    "LatencyStats",
+    "ProblemStats",
+    "TopicStats",
     "Traffic",
 ]
 
@@ -40,7 +40,7 @@ class Exchanges(msgspec.Struct, kw_only=True):
     response_bytes: int = 0
 
 
-class Latency(msgspec.Struct):
+class LatencyStats(msgspec.Struct):
     """From the request's last byte to the response's first; percentiles are at most 0.4% off."""
 
     count: int
@@ -57,10 +57,10 @@ class Api(Exchanges, kw_only=True):
     api: str | None
     """Its name, or number; null: responses whose requests were not captured."""
     versions: list[int]
-    latency: Latency | None = None
+    latency: LatencyStats | None = None
 
 
-class Broker(Exchanges, kw_only=True):
+class BrokerStats(Exchanges, kw_only=True):
     """One endpoint that spoke Kafka as a broker."""
 
     broker_id: int | None
@@ -72,7 +72,7 @@ class Broker(Exchanges, kw_only=True):
     connections: int | None
 
 
-class Client(Exchanges, kw_only=True):
+class ClientStats(Exchanges, kw_only=True):
     """One client id at one address."""
 
     client_id: str | None
@@ -93,7 +93,7 @@ class Traffic(msgspec.Struct):
     bytes_per_second: float | None
 
 
-class Topic(msgspec.Struct):
+class TopicStats(msgspec.Struct):
     """One topic that Produce, Fetch or ShareFetch name."""
 
     topic: str | None
@@ -117,7 +117,7 @@ class Topic(msgspec.Struct):
     record_bytes_max: int | None
 
 
-class Group(msgspec.Struct):
+class GroupStats(msgspec.Struct):
     """One group that requests name."""
 
     group_id: str
@@ -141,7 +141,7 @@ class Group(msgspec.Struct):
     last: int | None
 
 
-class Error(msgspec.Struct):
+class ErrorStats(msgspec.Struct):
     """One error code, and the first exchange that had it."""
 
     code: int | None
@@ -159,7 +159,7 @@ class Error(msgspec.Struct):
     first_topic: str | None
 
 
-class Problem(msgspec.Struct):
+class ProblemStats(msgspec.Struct):
     """One kind of problem, and the first of it."""
 
     kind: str
@@ -171,7 +171,7 @@ class Problem(msgspec.Struct):
     first_packet: int | None
 
 
-class Connections(msgspec.Struct):
+class ConnectionTotals(msgspec.Struct):
     """All TCP connections that carried data; the columns of the table `connections`, added up."""
 
     connections: int = 0
@@ -198,17 +198,17 @@ class Answer(msgspec.Struct):
     last: int | None
     duration_us: int | None
     exchanges: Exchanges
-    connections: Connections | None
+    connections: ConnectionTotals | None
     """Null without the table."""
     visibility: VisibleTraffic
     """How much of the traffic could be decoded."""
-    brokers: list[Broker]
-    clients: list[Client]
+    brokers: list[BrokerStats]
+    clients: list[ClientStats]
     apis: list[Api]
-    topics: list[Topic]
-    groups: list[Group]
-    errors: list[Error]
-    problems: list[Problem] | None
+    topics: list[TopicStats]
+    groups: list[GroupStats]
+    errors: list[ErrorStats]
+    problems: list[ProblemStats] | None
     """Null without the table."""
     more: dict[str, int]
     """By list, the number of omitted rows."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import column, in_any
 from kafkasniff.analysis.overview.section import TEXT, Section, api_labels, errors_of, folded
 from kafkasniff.analysis.partials import Shape
@@ -66,8 +66,8 @@ class Apis(Section):
     name: ClassVar[str] = "overview-apis"
     summary: ClassVar[str] = "APIs with their versions, errors and bytes."
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading(("api", "api_key", "api_version", *COUNTED))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"exchanges": TableReading(("api", "api_key", "api_version", *COUNTED))}
 
     def shapes(self) -> Mapping[str, Shape]:
         keys = (("api", TEXT), ("api_version", pa.int32()))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import column, only
 from kafkasniff.analysis.overview.section import TEXT, Section
 from kafkasniff.analysis.partials import Partials, Shape
@@ -36,9 +36,9 @@ class Connections(Section):
     name: ClassVar[str] = "overview-connections"
     summary: ClassVar[str] = "Connections with an account of their bytes."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("time_ns", "end_time_ns", "verdict", *CONNECTION_COUNTS[1:])
-        return {"connections": Reading(own, optional=True)}
+        return {"connections": TableReading(own, optional=True)}
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "sum") for name in CONNECTION_COUNTS)
@@ -76,8 +76,8 @@ class Problems(Section):
     name: ClassVar[str] = "overview-problems"
     summary: ClassVar[str] = "Problems by kind."
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"problems": Reading(("kind", "bytes", *_PLACED), optional=True)}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"problems": TableReading(("kind", "bytes", *_PLACED), optional=True)}
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = (("problems", pa.int64(), "sum"), ("bytes", pa.int64(), "sum"))

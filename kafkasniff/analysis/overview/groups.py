@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column, in_any, looked_up, only
 from kafkasniff.analysis.group_events import HEARTBEATS
 from kafkasniff.analysis.overview.section import TEXT, Section, errors_of
@@ -33,9 +33,9 @@ class Groups(Section):
     name: ClassVar[str] = "overview-groups"
     summary: ClassVar[str] = "Groups with their clients and generations."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "time_ns", "client_id", "client_ip", "broker_ip", "broker_port", "group_id")
-        return {"exchanges": Reading((*own, "error_count", "request_body", "response_body"))}
+        return {"exchanges": TableReading((*own, "error_count", "request_body", "response_body"))}
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "sum") for name in ("requests", "errors", "with_errors"))

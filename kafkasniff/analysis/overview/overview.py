@@ -9,21 +9,21 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Reading
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
 from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.overview.answer import (
     Answer,
     Api,
-    Broker,
-    Client,
-    Connections,
-    Error,
+    BrokerStats,
+    ClientStats,
+    ConnectionTotals,
+    ErrorStats,
     Exchanges,
-    Group,
-    Latency,
-    Problem,
-    Topic,
+    GroupStats,
+    LatencyStats,
+    ProblemStats,
+    TopicStats,
     Traffic,
 )
 from kafkasniff.analysis.overview.apis import COUNTS, Apis
@@ -39,7 +39,7 @@ from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.analysis.visibility import Visibility
 from kafkasniff.kafka.schema.errors import error_by_code, error_meaning
 from kafkasniff.model import Endpoint, Message
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["MAX_ROWS", "Overview"]
 
@@ -78,13 +78,13 @@ class Overview:
         rest = (self._connections, self._problems, self._latency, self._rebalances, self._errors, self._clusters)
         return (*sections, *rest, self._visibility)
 
-    def reads(self) -> dict[str, Reading]:
+    def reads(self) -> dict[str, TableReading]:
         """The tables with their needed columns; all but `exchanges` may be missing."""
         wanted: dict[str, list[str]] = {table: [] for table in TABLES}
         for part in self._parts:
             for table, reading in part.reads().items():
                 wanted[table] += reading.columns
-        return {table: Reading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
+        return {table: TableReading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
 
     def wants_body(self, message: Message) -> bool:
         """Whether the body's JSON is needed: if it has a generation, a cluster id or errors."""
@@ -113,7 +113,7 @@ class Overview:
         for mine, theirs in zip(self._parts, other._parts, strict=True):
             mine.merge(theirs)
 
-    def answer(self, top: int = MAX_ROWS, names: Names | None = None) -> Answer:
+    def answer(self, top: int = MAX_ROWS, names: LearnedNames | None = None) -> Answer:
         """The answer so far. `top`: maximum rows of each list; `names`: learned from captures among the sources."""
         clusters = self._clusters.known()
         for part in self._parts:
@@ -150,7 +150,7 @@ class Overview:
                 for row in cut("brokers", self._brokers.result())
             ],
             clients=[
-                Client(
+                ClientStats(
                     **_counts(row),
                     client_id=row["client_id"],
                     address=row["client_ip"],
@@ -172,7 +172,7 @@ class Overview:
             groups=self._group_rows(cut("groups", self._groups.result())),
             errors=errors[:top],
             problems=[
-                Problem(row["kind"], row["problems"], row["bytes"], row["time_ns"], row["detail"], row["packet"])
+                ProblemStats(row["kind"], row["problems"], row["bytes"], row["time_ns"], row["detail"], row["packet"])
                 for row in problems
             ]
             if has_problems
@@ -182,14 +182,14 @@ class Overview:
         )
 
     def rebalances(self) -> pa.Table:
-        """Generations of groups, as in the question `rebalances`, and their `cluster` as in `Group`."""
+        """Generations of groups, as in the question `rebalances`, and their `cluster` as in `GroupStats`."""
         self._rebalances.clusters = self._clusters.known()
         found = [row["cluster"] for row in self._rebalances.generations()]
         return self._rebalances.result().append_column("cluster", pa.array(found, pa.string()))
 
-    def _error_rows(self, names: Names | None) -> list[Error]:
+    def _error_rows(self, names: LearnedNames | None) -> list[ErrorStats]:
         """Error codes, the most frequent first."""
-        found: dict[int | None, Error] = {}
+        found: dict[int | None, ErrorStats] = {}
         firsts: dict[int | None, tuple[Any, ...]] = {}
         for row in self._errors.parts["errors"].table().to_pylist():
             code, topic = row["error_code"], row["topic"]
@@ -198,7 +198,7 @@ class Overview:
             entry = None if code is None else error_by_code(code)
             error = found.setdefault(
                 code,
-                Error(
+                ErrorStats(
                     code=code,
                     name=None if entry is None else entry.name,
                     retriable=None if entry is None else entry.retriable,
@@ -226,7 +226,7 @@ class Overview:
             error.apis.sort()
         return sorted(found.values(), key=lambda error: (-error.count, error.code is None, error.code or 0))
 
-    def _group_rows(self, rows: list[dict[str, Any]]) -> list[Group]:
+    def _group_rows(self, rows: list[dict[str, Any]]) -> list[GroupStats]:
         counts: Counter[tuple[str | None, str]] = Counter()
         members: dict[tuple[str | None, str], int | None] = {}
         for row in self._rebalances.generations():
@@ -234,7 +234,7 @@ class Overview:
             counts[group] += 1
             members[group] = row.get("members")
         return [
-            Group(**row, rebalances=counts[group], members=members.get(group))
+            GroupStats(**row, rebalances=counts[group], members=members.get(group))
             for row in rows
             for group in [(row["cluster"], row["group_id"])]
         ]
@@ -255,15 +255,15 @@ def _counts(row: Mapping[str, Any]) -> dict[str, int]:
     return {name: row[name] for name in COUNTS}
 
 
-def _connections(table: pa.Table) -> Connections:
+def _connections(table: pa.Table) -> ConnectionTotals:
     by_verdict = dict(zip(table.column("verdict").to_pylist(), table.column("connections").to_pylist(), strict=True))
     sums = {name: pc.sum(table.column(name)).as_py() or 0 for name in CONNECTION_COUNTS}
-    return Connections(**sums, **{name: by_verdict.get(name, 0) for name in ("kafka", "not_kafka", "undecided")})
+    return ConnectionTotals(**sums, **{name: by_verdict.get(name, 0) for name in ("kafka", "not_kafka", "undecided")})
 
 
-def _broker(row: Mapping[str, Any], clusters: Known, *, counted: bool) -> Broker:
+def _broker(row: Mapping[str, Any], clusters: Known, *, counted: bool) -> BrokerStats:
     address = row["broker_ip"]
-    return Broker(
+    return BrokerStats(
         **_counts(row),
         broker_id=row["broker_id"],
         address=address,
@@ -273,17 +273,17 @@ def _broker(row: Mapping[str, Any], clusters: Known, *, counted: bool) -> Broker
     )
 
 
-def _latency(row: Mapping[str, Any] | None) -> Latency | None:
+def _latency(row: Mapping[str, Any] | None) -> LatencyStats | None:
     if row is None:
         return None
-    return Latency(row["count"], row["mean_us"], row["p50_us"], row["p90_us"], row["p99_us"], row["max_us"])
+    return LatencyStats(row["count"], row["mean_us"], row["p50_us"], row["p90_us"], row["p99_us"], row["max_us"])
 
 
-def _topic(row: dict[str, Any], seconds: float | None) -> Topic:
+def _topic(row: dict[str, Any], seconds: float | None) -> TopicStats:
     ways: dict[str, Any] = {}
     for way in WAYS:
         records, batches, size = (row.pop(f"{way}_{name}") for name in ("records", "batches", "bytes"))
         rates = (None, None) if seconds is None else (records / seconds, size / seconds)
         ways[way] = Traffic(records, batches, size, *rates)
     del row["bytes"]
-    return Topic(**row, **ways)
+    return TopicStats(**row, **ways)

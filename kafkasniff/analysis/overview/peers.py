@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import ORDER, column, in_any, only, order_columns
 from kafkasniff.analysis.overview.apis import COUNTED, HOW, MEASURES, exchange_counts
 from kafkasniff.analysis.overview.section import TEXT, Section, folded, is_staged
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["Brokers", "Clients"]
 
@@ -31,11 +31,11 @@ class Brokers(Section):
     name: ClassVar[str] = "overview-brokers"
     summary: ClassVar[str] = "Brokers by their endpoint."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         place = (*_PLACE_NAMES, "broker_id")
         return {
-            "exchanges": Reading((*ORDER, *place, *COUNTED)),
-            "connections": Reading(("time_ns", "connection_id", *place, "verdict"), optional=True),
+            "exchanges": TableReading((*ORDER, *place, *COUNTED)),
+            "connections": TableReading(("time_ns", "connection_id", *place, "verdict"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -77,7 +77,7 @@ class Brokers(Section):
         return found.drop_columns(["broker_id_seen"]).sort_by(order)
 
 
-def _numbered(table: pa.Table, names: Names | None) -> pa.Table:
+def _numbered(table: pa.Table, names: LearnedNames | None) -> pa.Table:
     if names is None or not table.num_rows:
         return table
     batch = table.combine_chunks().to_batches()[0]
@@ -98,8 +98,8 @@ class Clients(Section):
 
     _KEYS: ClassVar = ("client_id", "client_ip", "software_name", "software_version")
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*self._KEYS, *COUNTED))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"exchanges": TableReading((*self._KEYS, *COUNTED))}
 
     def shapes(self) -> Mapping[str, Shape]:
         keys = (*((name, TEXT) for name in self._KEYS), ("connection_id", pa.int64()))

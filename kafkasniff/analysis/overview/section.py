@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, Parameters
 from kafkasniff.analysis.columns import column
 from kafkasniff.analysis.partials import How
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["TEXT", "Section", "api_labels", "errors_of", "folded", "is_staged", "topic_names", "where"]
 
@@ -24,7 +24,7 @@ class Section(Accumulator[Parameters]):
     So keys are as on the wire (topic ids, endpoints, connections) until `result()` looks at `names`.
     """
 
-    names: Names | None = None
+    names: LearnedNames | None = None
     """Names learned from captures that were read to their end; None: rows already have all known names."""
 
 
@@ -57,7 +57,7 @@ def folded(table: pa.Table, keys: Sequence[str], how: Mapping[str, How]) -> pa.T
     return pa.table(columns)
 
 
-def topic_names(table: pa.Table, names: Names | None) -> pa.Table:
+def topic_names(table: pa.Table, names: LearnedNames | None) -> pa.Table:
     """A table with `topic` and `topic_id` as one with `topic`: the name if it is known by now, otherwise the id."""
     table = table.combine_chunks()
     # A table without rows has no chunk.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column, exploded, in_any, is_follower, only, record_bytes
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.overview.section import TEXT, Section, folded, topic_names, where
@@ -41,10 +41,10 @@ class Topics(Section):
     name: ClassVar[str] = "overview-topics"
     summary: ClassVar[str] = "Topics with produced and fetched data, record sizes and compression."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         return {
-            "exchanges": Reading(("api", "client_id", *_BROKER, "partitions"), _APIS),
-            "records": Reading(("topic", "topic_id", "key", "value", "headers", "control"), optional=True),
+            "exchanges": TableReading(("api", "client_id", *_BROKER, "partitions"), _APIS),
+            "records": TableReading(("topic", "topic_id", "key", "value", "headers", "control"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:

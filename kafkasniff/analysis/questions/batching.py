@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, exploded, in_any, named, only, ratio, record_bytes, table_of
 from kafkasniff.analysis.partials import Shape
 
@@ -41,11 +41,11 @@ class Batching(Accumulator[BatchingParameters]):
     summary: ClassVar[str] = "Records and bytes per batch, codecs and compression ratios, by topic and client."
     parameters_type = BatchingParameters
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         apis = _APIS[self.parameters.direction]
         return {
-            "exchanges": Reading(("connection_id", "api", "client_id", "partitions"), apis),
-            "records": Reading(
+            "exchanges": TableReading(("connection_id", "api", "client_id", "partitions"), apis),
+            "records": TableReading(
                 ("connection_id", "api", "topic", "topic_id", "compression", "key", "value", "headers"), apis, True
             ),
         }

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import TIME, column, datetimes, floor_divided, in_any, integers, only, ratio, table_of
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -44,9 +44,9 @@ class Churn(Accumulator[ChurnParameters]):
     summary: ClassVar[str] = "Connections per client over time, and how short they were."
     parameters_type = ChurnParameters
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("time_ns", "end_time_ns", "client_ip", "client_ids", "verdict", "ended", "requests")
-        return {"connections": Reading(own)}
+        return {"connections": TableReading(own)}
 
     def shapes(self) -> Mapping[str, Shape]:
         keys = (("span", pa.int64()), ("client_ip", pa.string()), ("client_id", pa.string()))

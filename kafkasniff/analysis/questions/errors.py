@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, datetimes, only, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.apis.entities import Plan, plan_of
+from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.schema.errors import error_name
 
 __all__ = ["ErrorParameters", "Errors", "error_codes"]
@@ -51,9 +51,9 @@ class Errors(Accumulator[ErrorParameters]):
             raise UsageError("errors: the topic is always shown; --by names the other dimensions")
         self._dimensions = Dimensions(self.parameters.by)
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("time_ns", "api_key", "error_code", "error_count", "partitions", "response_body")
-        return {"exchanges": Reading((*self._dimensions.reads, *own))}
+        return {"exchanges": TableReading((*self._dimensions.reads, *own))}
 
     def shapes(self) -> Mapping[str, Shape]:
         measures: Any = (
@@ -123,7 +123,9 @@ def error_codes(
         return found
     if body is not None:
         plan = None if api_key is None else plan_of(api_key, "response")
-        inside: Counter[tuple[int | None, str | None]] = Counter(_codes_in(msgspec.json.decode(body), plan or Plan()))
+        inside: Counter[tuple[int | None, str | None]] = Counter(
+            _codes_in(msgspec.json.decode(body), plan or EntityPlan())
+        )
         if inside.total() == count:
             return inside
     if code and all(one != code for one, _ in found):
@@ -134,9 +136,9 @@ def error_codes(
     return found
 
 
-def _codes_in(body: Any, whole: Plan) -> Iterator[tuple[int, str | None]]:
+def _codes_in(body: Any, whole: EntityPlan) -> Iterator[tuple[int, str | None]]:
     """The error codes of a body that are not zero, each with the topic of its enclosing struct."""
-    waiting: list[tuple[Any, Plan, str | None]] = [(body, whole, None)]
+    waiting: list[tuple[Any, EntityPlan, str | None]] = [(body, whole, None)]
     while waiting:
         node, plan, topic = waiting.pop()
         if isinstance(node, list):
@@ -154,4 +156,4 @@ def _codes_in(body: Any, whole: Plan) -> Iterator[tuple[int, str | None]]:
                     if value:
                         yield value, topic
                 elif isinstance(value, dict | list):
-                    waiting.append((value, below.get(field, Plan()), topic))
+                    waiting.append((value, below.get(field, EntityPlan()), topic))

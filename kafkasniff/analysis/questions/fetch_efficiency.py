@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, in_any, integers, only, per_topic, ratio, table_of
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
@@ -49,9 +49,9 @@ class FetchEfficiency(Accumulator[FetchEfficiencyParameters]):
             raise UsageError("fetch-efficiency: --by names client, topic or both")
         self._names = tuple(name for name in ("client", "topic") if name in self.parameters.by)
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "status", "client_id", "client_ip", "topics", "partitions", "error_count", "latency_us")
-        return {"exchanges": Reading(own, _APIS)}
+        return {"exchanges": TableReading(own, _APIS)}
 
     def _keys(self) -> tuple[tuple[str, pa.DataType], ...]:
         client = (("client_id", pa.string()), ("client_ip", pa.string())) if "client" in self._names else ()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import (
     ORDER,
     TIME,
@@ -61,9 +61,9 @@ class Lag(Accumulator[LagParameters]):
     summary: ClassVar[str] = "Consumer lag per group, topic and partition, from commits, fetches and watermarks."
     parameters_type = LagParameters
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", *ORDER, "client_id", "client_ip", "group_id", "partitions")
-        return {"exchanges": Reading(own, tuple(dict.fromkeys(["Produce", "Fetch", *_COMMITS, *MEMBER_APIS])))}
+        return {"exchanges": TableReading(own, tuple(dict.fromkeys(["Produce", "Fetch", *_COMMITS, *MEMBER_APIS])))}
 
     def shapes(self) -> Mapping[str, Shape]:
         number = pa.int64()

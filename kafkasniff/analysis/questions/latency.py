@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, only, ratio, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
@@ -46,8 +46,8 @@ class Latency(Accumulator[LatencyParameters]):
             raise UsageError("latency: --by names at least one dimension")
         self._dimensions = Dimensions(self.parameters.by, self.parameters.every)
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*self._dimensions.reads, "latency_us"))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"exchanges": TableReading((*self._dimensions.reads, "latency_us"))}
 
     def shapes(self) -> Mapping[str, Shape]:
         return {"latencies": distribution_shape(self._dimensions.keys)}

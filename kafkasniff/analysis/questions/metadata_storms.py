@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import TIME, column, datetimes, floor_divided, in_any, integers, only, table_of
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -38,7 +38,7 @@ class MetadataStorms(Accumulator[MetadataStormParameters]):
     summary: ClassVar[str] = "Clients that request metadata too often."
     parameters_type = MetadataStormParameters
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = (
             "api",
             "api_version",
@@ -49,7 +49,7 @@ class MetadataStorms(Accumulator[MetadataStormParameters]):
             "error_count",
             "request_body",
         )
-        return {"exchanges": Reading(own, ("Metadata",))}
+        return {"exchanges": TableReading(own, ("Metadata",))}
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "sum") for name in _SUMS)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import (
     ORDER,
     TIME,
@@ -60,9 +60,9 @@ class Outstanding(Accumulator[OutstandingParameters]):
     summary: ClassVar[str] = "Requests that were still open at the end, or never answered."
     parameters_type = OutstandingParameters
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = (*ORDER, "duration_us", *(name for name, _ in _SHOWN), "broker_ip", "broker_port")
-        return {"exchanges": Reading(own)}
+        return {"exchanges": TableReading(own)}
 
     def shapes(self) -> Mapping[str, Shape]:
         order = tuple((name, pa.int64()) for name in ORDER)

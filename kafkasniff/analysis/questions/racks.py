@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import (
     ORDER,
     broker_endpoint,
@@ -73,9 +73,9 @@ class Racks(Accumulator[Parameters]):
     asks_hosts: ClassVar[bool] = True
     summary: ClassVar[str] = "Fetches across zones: the consumer's rack compared with the broker's."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("client_id", "client_ip", "broker_id", "broker_ip", "broker_port", "request_body", "response_body")
-        return {"exchanges": Reading(("api", *ORDER, *own, "partitions", "response_size"), (*_FETCHES, *_TELLING))}
+        return {"exchanges": TableReading(("api", *ORDER, *own, "partitions", "response_size"), (*_FETCHES, *_TELLING))}
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "sum") for name in ("fetches", "bytes", "records", "response_bytes"))

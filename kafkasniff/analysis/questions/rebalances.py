@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, TIME, broker_endpoint, column, datetimes, in_any, only, table_of
 from kafkasniff.analysis.group_events import EVENT, GROUP_APIS, HEARTBEATS, Event, event_of
 from kafkasniff.analysis.group_history import history
@@ -39,10 +39,10 @@ class Rebalances(Accumulator[Parameters]):
     name: ClassVar[str] = "rebalances"
     summary: ClassVar[str] = "Rebalances of groups, with members that joined, left or were lost, and why."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("client_id", "client_ip", "group_id", "member_id", "error_code", "status", "duration_us")
         more = ("broker_ip", "broker_port", "request_body", "response_body")
-        return {"exchanges": Reading(("api", *ORDER, *own, *more), GROUP_APIS)}
+        return {"exchanges": TableReading(("api", *ORDER, *own, *more), GROUP_APIS)}
 
     def shapes(self) -> Mapping[str, Shape]:
         measures: Any = tuple((name, kind, "first") for name, kind in EVENT)

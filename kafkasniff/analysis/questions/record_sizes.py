@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, header_bytes, in_any, integers, keys_of, named, only, table_of
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.partials import Shape
@@ -42,8 +42,8 @@ class RecordSizes(Accumulator[RecordSizeParameters]):
     summary: ClassVar[str] = "Sizes of keys, values and headers by topic."
     parameters_type = RecordSizeParameters
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"records": Reading(("direction", "topic", "topic_id", "key", "value", "headers", "control"))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"records": TableReading(("direction", "topic", "topic_id", "key", "value", "headers", "control"))}
 
     def shapes(self) -> Mapping[str, Shape]:
         keys = (("direction", pa.string()), ("topic", pa.string()))

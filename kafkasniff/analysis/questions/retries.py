@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import (
     TIME,
     broker_endpoint,
@@ -67,14 +67,14 @@ class Retries(Accumulator[Parameters]):
     name: ClassVar[str] = "retries"
     summary: ClassVar[str] = "Duplicate producer sequences, and records that were produced again."
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         records = ("api", "connection_id", "exchange_id", "time", "topic", "topic_id", "partition", "timestamp")
         more = ("key", "value", "headers", "producer_id", "control")
         return {
-            "exchanges": Reading(
+            "exchanges": TableReading(
                 ("api", "connection_id", "time_ns", "client_id", "broker_ip", "broker_port", "partitions"), ("Produce",)
             ),
-            "records": Reading((*records, *more), ("Produce",), optional=True),
+            "records": TableReading((*records, *more), ("Produce",), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, only, table_of
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
@@ -47,8 +47,8 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
         """Brokers are shown by number and address."""
         self._dimensions = Dimensions(("api", "broker"))
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*self._dimensions.reads, "latency_us", *WAIT_COLUMNS))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"exchanges": TableReading((*self._dimensions.reads, "latency_us", *WAIT_COLUMNS))}
 
     def shapes(self) -> Mapping[str, Shape]:
         return {"latencies": distribution_shape(self._dimensions.keys)}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import TIME, column, datetimes, integers, ratio, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.partials import Shape
@@ -48,9 +48,9 @@ class Talkers(Accumulator[TalkerParameters]):
             raise UsageError("talkers: --by names at least one dimension, and not topic (see the question topic)")
         self._dimensions = Dimensions(self.parameters.by)
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("time_ns", "request_size", "response_size", "record_count", "error_count")
-        return {"exchanges": Reading((*self._dimensions.reads, *own))}
+        return {"exchanges": TableReading((*self._dimensions.reads, *own))}
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "sum") for name in _SUMS)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import TIME, column, datetimes, integers, ratio, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.partials import Shape
@@ -43,8 +43,8 @@ class Throttling(Accumulator[ThrottlingParameters]):
             raise UsageError("throttling: --by names at least one dimension, and not topic")
         self._dimensions = Dimensions(self.parameters.by)
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*self._dimensions.reads, "time_ns", "throttle_time_ms"))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"exchanges": TableReading((*self._dimensions.reads, "time_ns", "throttle_time_ms"))}
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "sum") for name in _SUMS)

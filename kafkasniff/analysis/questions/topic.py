@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import (
     TIME,
     column,
@@ -51,9 +51,9 @@ class Topic(Accumulator[TopicParameters]):
     summary: ClassVar[str] = "Producers and consumers of each topic."
     parameters_type = TopicParameters
 
-    def reads(self) -> Mapping[str, Reading]:
+    def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "time_ns", *_CLIENT, "group_id", "topics", "partitions")
-        return {"exchanges": Reading(own, tuple(dict.fromkeys([*_ROLES, *MEMBER_APIS])))}
+        return {"exchanges": TableReading(own, tuple(dict.fromkeys([*_ROLES, *MEMBER_APIS])))}
 
     def shapes(self) -> Mapping[str, Shape]:
         text: Any = tuple((name, pa.string()) for name in ("topic", "role", *_CLIENT))

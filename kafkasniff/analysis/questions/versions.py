@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, Reading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import TIME, column, datetimes, only, table_of
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.partials import Shape
@@ -49,8 +49,8 @@ class Versions(Accumulator[VersionParameters]):
         """The target as named in the table of releases."""
         self._dimensions = Dimensions(("client", "address", "software", "api", "version"))
 
-    def reads(self) -> Mapping[str, Reading]:
-        return {"exchanges": Reading((*self._dimensions.reads, "time_ns"))}
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"exchanges": TableReading((*self._dimensions.reads, "time_ns"))}
 
     def shapes(self) -> Mapping[str, Shape]:
         measures: Any = (

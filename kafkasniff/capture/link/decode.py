@@ -13,7 +13,7 @@ from kafkasniff.capture.link.fragments import Dropped, Fragment, FragmentTable
 from kafkasniff.capture.link.internet import ip
 from kafkasniff.capture.link.links import LINKS, ethernet, mpls, ppp, pppoe, vlan
 from kafkasniff.capture.link.tunnels import gre, udp
-from kafkasniff.capture.link.walk import Columns, Fragments, Layer, Span, Walk
+from kafkasniff.capture.link.walk import Columns, Fragments, Layer, LayerSpan, LinkWalk
 from kafkasniff.model import Problem
 from kafkasniff.native.headers import FROM_HEADERS, read_headers
 from kafkasniff.native.library import kernel
@@ -21,7 +21,7 @@ from kafkasniff.tcp.packets import COLUMNS, NO_TIME, Note, PacketBatch
 
 __all__ = ["PacketDecoder"]
 
-LAYERS: Final[dict[Layer, Callable[[Walk, Span], None]]] = {
+LAYERS: Final[dict[Layer, Callable[[LinkWalk, LayerSpan], None]]] = {
     Layer.ETHERNET: ethernet,
     Layer.VLAN: vlan,
     Layer.MPLS: mpls,
@@ -81,7 +81,7 @@ class PacketDecoder:
         `clock`: the packet clock at each packet, if it differs from their times.
         """
         count = len(raw.start)
-        walk = Walk(raw.buffer)
+        walk = LinkWalk(raw.buffer)
         own: list[Note] = []
         rows = np.arange(count, dtype=np.int64)
         if self._kernel is not None and count:
@@ -142,12 +142,12 @@ class PacketDecoder:
             problems.append(Problem("ip-fragment-dropped", f"{more} more fragmented IP datagrams were not reassembled"))
         return problems
 
-    def _links(self, walk: Walk, raw: RawPackets, rows: NDArray[np.int64], first_order: int) -> list[Note]:
+    def _links(self, walk: LinkWalk, raw: RawPackets, rows: NDArray[np.int64], first_order: int) -> list[Note]:
         """Start the walk: each of these packets at its link layer."""
         start, captured, wire, links = raw.start, raw.captured, raw.wire, raw.link
         if len(rows) < len(start):
             start, captured, wire, links = start[rows], captured[rows], wire[rows], links[rows]
-        span = Span(rows, start, start + captured, start + np.minimum(wire, LARGEST_PACKET))
+        span = LayerSpan(rows, start, start + captured, start + np.minimum(wire, LARGEST_PACKET))
         first = int(links[0])
         same = links == first
         if same.all():
@@ -157,7 +157,7 @@ class PacketDecoder:
             notes.extend(self._link(walk, raw, span.pick(links == link), link, first_order))
         return notes
 
-    def _link(self, walk: Walk, raw: RawPackets, span: Span, link: int, first_order: int) -> list[Note]:
+    def _link(self, walk: LinkWalk, raw: RawPackets, span: LayerSpan, link: int, first_order: int) -> list[Note]:
         read = LINKS.get(link)
         if read is not None:
             read(walk, span)
@@ -194,12 +194,12 @@ class PacketDecoder:
             text = f"{name}: {which} has {link}, which is unsupported; its packets are only counted"
         return Problem("link-type-unknown", text, capture=name, packet=packet)
 
-    def _run(self, walk: Walk) -> None:
+    def _run(self, walk: LinkWalk) -> None:
         while walk.pending:
             layer, span = walk.pending.pop()
             LAYERS[layer](walk, span)
 
-    def _reassemble(self, walk: Walk, raw: RawPackets, first_order: int, level: int) -> list[Note]:
+    def _reassemble(self, walk: LinkWalk, raw: RawPackets, first_order: int, level: int) -> list[Note]:
         """Take the walk's fragments out; datagrams that they complete are appended to the buffer."""
         if level == len(self._tables):
             self._tables.append(FragmentTable())
@@ -228,7 +228,7 @@ class PacketDecoder:
         return notes
 
     @staticmethod
-    def _resume(walk: Walk, whole: list[tuple[int, int, bytes]]) -> None:
+    def _resume(walk: LinkWalk, whole: list[tuple[int, int, bytes]]) -> None:
         """Datagrams, as (row, depth, bytes), continue at IP."""
         position = walk.append(b"".join(datagram for _, _, datagram in whole))
         sizes = np.array([len(datagram) for _, _, datagram in whole], np.int64)
@@ -237,7 +237,7 @@ class PacketDecoder:
         depths = np.array([depth for _, depth, _ in whole], np.int64)
         for depth in np.unique(depths).tolist():
             mask = depths == depth
-            walk.push(Layer.IP, Span(rows[mask], (ends - sizes)[mask], ends[mask], ends[mask], depth))
+            walk.push(Layer.IP, LayerSpan(rows[mask], (ends - sizes)[mask], ends[mask], ends[mask], depth))
 
     def _dropped_problems(self, dropped: Iterable[Dropped]) -> list[Problem]:
         problems = []

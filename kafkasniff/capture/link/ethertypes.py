@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.link.walk import Layer, Span, Walk
+from kafkasniff.capture.link.walk import Layer, LayerSpan, LinkWalk
 
 __all__ = ["FOLLOWED", "VLAN_TYPES", "follow"]
 
@@ -28,7 +28,7 @@ FOLLOWED: Final = (IP4, IP6, *(kind for kinds, _ in _OTHERS for kind in kinds))
 """The supported types."""
 
 
-def follow(walk: Walk, span: Span, kind: NDArray[Any]) -> None:
+def follow(walk: LinkWalk, span: LayerSpan, kind: NDArray[Any]) -> None:
     """Pass on packets whose Ethernet type is `kind` and whose position is after it; other types are ignored."""
     ip = (kind == IP4) | (kind == IP6)
     if ip.all():

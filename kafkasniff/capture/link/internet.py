@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.capture.link.segments import Addresses, tcp
-from kafkasniff.capture.link.walk import Fragments, Layer, Span, Walk
+from kafkasniff.capture.link.walk import Fragments, Layer, LayerSpan, LinkWalk
 
 __all__ = ["ip"]
 
@@ -67,7 +67,7 @@ LARGEST_JUMBO: Final = 1 << 30
 """Maximum accepted length of a jumbo payload."""
 
 
-def ip(walk: Walk, span: Span) -> None:
+def ip(walk: LinkWalk, span: LayerSpan) -> None:
     """IPv4 or IPv6, depending on the version."""
     span = walk.need(span, 1)
     version = walk.byte(span.at) >> 4
@@ -81,7 +81,7 @@ def ip(walk: Walk, span: Span) -> None:
     walk.reject(span, ~four & ~six)
 
 
-def _ip4(walk: Walk, span: Span) -> None:
+def _ip4(walk: LinkWalk, span: LayerSpan) -> None:
     span = walk.need(span, IPV4.itemsize)
     heads = walk.records(span.at, IPV4)
     size = (heads["version_size"] & 15).astype(np.int64) * 4
@@ -145,7 +145,7 @@ def _addresses(heads: NDArray[Any]) -> Addresses:
     return _addresses4(heads) if heads.dtype == IPV4 else _addresses6(heads)
 
 
-def _ip6(walk: Walk, span: Span) -> None:
+def _ip6(walk: LinkWalk, span: LayerSpan) -> None:
     span = walk.need(span, IPV6.itemsize)
     heads = walk.records(span.at, IPV6)
     payload = heads["payload"].astype(np.int64)
@@ -168,7 +168,7 @@ def _ip6(walk: Walk, span: Span) -> None:
 class _Chain(NamedTuple):
     """Packets on their way through a chain of extension headers."""
 
-    span: Span
+    span: LayerSpan
     """After an IP header or an extension header."""
     heads: NDArray[Any]
     """The IP headers."""
@@ -180,7 +180,7 @@ class _Chain(NamedTuple):
     """Offset of the byte with that protocol."""
 
 
-def _extensions(walk: Walk, chain: _Chain) -> None:
+def _extensions(walk: LinkWalk, chain: _Chain) -> None:
     """Follow IPv6 extension headers (AH after IPv4, too) to their payload."""
     span, heads, header, protocol, next_at = chain
     for _ in range(MAX_EXTENSIONS):
@@ -234,7 +234,7 @@ def _extensions(walk: Walk, chain: _Chain) -> None:
     walk.malformed.append(span.rows)
 
 
-def _transport(walk: Walk, span: Span, protocol: NDArray[Any], heads: NDArray[Any]) -> None:
+def _transport(walk: LinkWalk, span: LayerSpan, protocol: NDArray[Any], heads: NDArray[Any]) -> None:
     segments = protocol == TCP
     if segments.any():
         tcp(walk, span.pick(segments), _addresses(heads[segments]))
@@ -243,7 +243,7 @@ def _transport(walk: Walk, span: Span, protocol: NDArray[Any], heads: NDArray[An
         _others(walk, span.pick(rest), protocol[rest], heads[rest])
 
 
-def _others(walk: Walk, span: Span, protocol: NDArray[Any], heads: NDArray[Any]) -> None:
+def _others(walk: LinkWalk, span: LayerSpan, protocol: NDArray[Any], heads: NDArray[Any]) -> None:
     """Protocols other than TCP: tunnels; everything else is ignored."""
     walk.push(Layer.UDP, span.pick(protocol == UDP))
     walk.push(Layer.IP, span.pick((protocol == IP_IN_IP) | (protocol == IP6_IN_IP)).deeper())

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from kafkasniff.capture.link.ethertypes import FOLLOWED, VLAN_TYPES, follow
-from kafkasniff.capture.link.walk import Layer, Span, Walk
+from kafkasniff.capture.link.walk import Layer, LayerSpan, LinkWalk
 
 __all__ = ["LINKS", "ethernet", "mpls", "ppp", "pppoe", "vlan"]
 
@@ -28,7 +28,7 @@ PPP_IP: Final = (0x0021, 0x0057)
 PPP_MPLS: Final = 0x0281
 
 
-def ethernet(walk: Walk, span: Span) -> None:
+def ethernet(walk: LinkWalk, span: LayerSpan) -> None:
     """Ethernet II (and 802.3 with LLC and SNAP)."""
     span = walk.need(span, 14)
     kind = walk.short(span.at + 12)
@@ -38,14 +38,14 @@ def ethernet(walk: Walk, span: Span) -> None:
     follow(walk, span.skip(14), kind)
 
 
-def _snap(walk: Walk, span: Span) -> None:
+def _snap(walk: LinkWalk, span: LayerSpan) -> None:
     span = span.pick(span.end - span.at >= 22)
     marked = (walk.word(span.at + 14) == 0xAAAA_0300) & (walk.short(span.at + 18) == 0)
     span = span.pick(marked)
     follow(walk, span.skip(22), walk.short(span.at + 20))
 
 
-def vlan(walk: Walk, span: Span) -> None:
+def vlan(walk: LinkWalk, span: LayerSpan) -> None:
     """802.1Q and 802.1ad tags, also stacked; the position is at the tag's control information."""
     for _ in range(MAX_TAGS):
         span = walk.need(span, 4)
@@ -60,7 +60,7 @@ def vlan(walk: Walk, span: Span) -> None:
     walk.malformed.append(span.rows)
 
 
-def mpls(walk: Walk, span: Span) -> None:
+def mpls(walk: LinkWalk, span: LayerSpan) -> None:
     """A label stack (RFC 3032); its payload is identified by its first four bits (RFC 4928)."""
     for _ in range(MAX_LABELS):
         if not len(span.rows):
@@ -73,7 +73,7 @@ def mpls(walk: Walk, span: Span) -> None:
     walk.malformed.append(span.rows)
 
 
-def _below(walk: Walk, span: Span) -> None:
+def _below(walk: LinkWalk, span: LayerSpan) -> None:
     span = walk.need(span, 1)
     nibble = walk.byte(span.at) >> 4
     ip = (nibble == 4) | (nibble == 6)
@@ -90,12 +90,12 @@ def _below(walk: Walk, span: Span) -> None:
     walk.push(Layer.ETHERNET, wire.pick(control).skip(4).deeper())
 
 
-def pppoe(walk: Walk, span: Span) -> None:
+def pppoe(walk: LinkWalk, span: LayerSpan) -> None:
     """A PPPoE session's header (RFC 2516)."""
     walk.push(Layer.PPP, walk.need(span, 6).skip(6))
 
 
-def ppp(walk: Walk, span: Span) -> None:
+def ppp(walk: LinkWalk, span: LayerSpan) -> None:
     """PPP, with or without address and control, with a long or a short protocol field (RFC 1661, 1662); Cisco HDLC."""
     span = walk.need(span, 4)
     first = walk.short(span.at)
@@ -112,37 +112,37 @@ def ppp(walk: Walk, span: Span) -> None:
     walk.push(Layer.MPLS, span.pick(protocol == PPP_MPLS))
 
 
-def _cooked(walk: Walk, span: Span) -> None:
+def _cooked(walk: LinkWalk, span: LayerSpan) -> None:
     """Linux cooked capture, version 1."""
     span = walk.need(span, 16)
     follow(walk, span.skip(16), walk.short(span.at + 14))
 
 
-def _cooked2(walk: Walk, span: Span) -> None:
+def _cooked2(walk: LinkWalk, span: LayerSpan) -> None:
     """Linux cooked capture, version 2."""
     span = walk.need(span, 20)
     follow(walk, span.skip(20), walk.short(span.at))
 
 
-def _raw(walk: Walk, span: Span) -> None:
+def _raw(walk: LinkWalk, span: LayerSpan) -> None:
     walk.push(Layer.IP, span)
 
 
-def _null(walk: Walk, span: Span) -> None:
+def _null(walk: LinkWalk, span: LayerSpan) -> None:
     """An address family in the byte order of the machine that captured (null) or in network byte order (loop)."""
     span = walk.need(span, 4)
     family = walk.word(span.at)
     walk.push(Layer.IP, span.skip(4).pick(np.isin(family, IP_FAMILIES) | np.isin(family.byteswap(), IP_FAMILIES)))
 
 
-def _encapsulated(walk: Walk, span: Span) -> None:
+def _encapsulated(walk: LinkWalk, span: LayerSpan) -> None:
     """OpenBSD's enc(4): an address family in either order, 8 more bytes, then IP."""
     span = walk.need(span, 12)
     family = walk.word(span.at)
     walk.push(Layer.IP, span.skip(12).pick(np.isin(family, IP_FAMILIES) | np.isin(family.byteswap(), IP_FAMILIES)))
 
 
-def _pflog(walk: Walk, span: Span) -> None:
+def _pflog(walk: LinkWalk, span: LayerSpan) -> None:
     """Packet filter logs: the header contains its own length, padded to four bytes."""
     span = walk.need(span, 4)
     family = walk.byte(span.at + 1)
@@ -150,23 +150,23 @@ def _pflog(walk: Walk, span: Span) -> None:
     walk.push(Layer.IP, span.skip(size).pick(np.isin(family, IP_FAMILIES)))
 
 
-def _hdlc(walk: Walk, span: Span) -> None:
+def _hdlc(walk: LinkWalk, span: LayerSpan) -> None:
     """Cisco HDLC: address, control, Ethernet type."""
     span = walk.need(span, 4)
     follow(walk, span.skip(4), walk.short(span.at + 2))
 
 
-def _ppp_with_direction(walk: Walk, span: Span) -> None:
+def _ppp_with_direction(walk: LinkWalk, span: LayerSpan) -> None:
     """A byte for the direction before PPP (PPP_WITH_DIR) or instead of PPP's address byte (PPP_PPPD)."""
     span = walk.need(span, 2).skip(1)
     walk.push(Layer.PPP, span.skip((walk.byte(span.at) == 0x03).astype(np.int64)))
 
 
-def _mpls(walk: Walk, span: Span) -> None:
+def _mpls(walk: LinkWalk, span: LayerSpan) -> None:
     walk.push(Layer.MPLS, span)
 
 
-def _pktap(walk: Walk, span: Span) -> None:
+def _pktap(walk: LinkWalk, span: LayerSpan) -> None:
     """The pktap header of macOS, with its own length and the link type of its payload (both little-endian)."""
     span = walk.need(span, 12)
     size = walk.word(span.at).byteswap().astype(np.int64)
@@ -180,7 +180,7 @@ def _pktap(walk: Walk, span: Span) -> None:
 
 PKTAP: Final = 258
 
-LINKS: Final[dict[int, Callable[[Walk, Span], None]]] = {
+LINKS: Final[dict[int, Callable[[LinkWalk, LayerSpan], None]]] = {
     0: _null,
     1: ethernet,
     9: ppp,

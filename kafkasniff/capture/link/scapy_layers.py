@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kafkasniff.capture.link.walk import Span, Walk
+from kafkasniff.capture.link.walk import LayerSpan, LinkWalk
 
 __all__ = ["find_ip", "libpcap"]
 
@@ -26,7 +26,7 @@ def _scapy() -> Any:
     return scapy.conf.l2types, tuple(getattr(scapy, layer) for layer in ("IP", "IPv6"))
 
 
-def find_ip(walk: Walk, span: Span, link: int) -> Span | None:
+def find_ip(walk: LinkWalk, span: LayerSpan, link: int) -> LayerSpan | None:
     """The packets of this link type that carry IP, advanced to it; None if scapy is missing or lacks the type."""
     known = _scapy()
     if known is None:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.link.walk import Span, Walk
+from kafkasniff.capture.link.walk import LayerSpan, LinkWalk
 
 __all__ = ["Addresses", "tcp"]
 
@@ -43,7 +43,7 @@ class Addresses(NamedTuple):
         return type(self)(self.src_hi[mask], self.src_lo[mask], self.dst_hi[mask], self.dst_lo[mask], self.ident[mask])
 
 
-def tcp(walk: Walk, span: Span, addresses: Addresses) -> None:
+def tcp(walk: LinkWalk, span: LayerSpan, addresses: Addresses) -> None:
     """Segments whose TCP header is at the span's position, from these addresses."""
     enough = span.end - span.at >= TCP.itemsize
     if not enough.all():

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.capture.link.ethertypes import follow
-from kafkasniff.capture.link.walk import Layer, Span, Walk
+from kafkasniff.capture.link.walk import Layer, LayerSpan, LinkWalk
 
 __all__ = ["gre", "udp"]
 
@@ -31,7 +31,7 @@ VXLAN_PORTS: Final = (4789, 8472)
 GENEVE_PORT: Final = 6081
 
 
-def gre(walk: Walk, span: Span) -> None:
+def gre(walk: LinkWalk, span: LayerSpan) -> None:
     """GRE version 0, with checksum, key and sequence number according to its flags."""
     span = walk.need(span, 4)
     flags = walk.short(span.at).astype(np.int64)
@@ -54,14 +54,14 @@ def gre(walk: Walk, span: Span) -> None:
     _inside(walk, span, kind)
 
 
-def _inside(walk: Walk, span: Span, kind: NDArray[np.uint16]) -> None:
+def _inside(walk: LinkWalk, span: LayerSpan, kind: NDArray[np.uint16]) -> None:
     """A tunnel's payload by its Ethernet type; Ethernet itself has one too."""
     bridged = kind == TRANSPARENT_BRIDGING
     walk.push(Layer.ETHERNET, span.pick(bridged))
     follow(walk, span.pick(~bridged), kind[~bridged])
 
 
-def _erspan3(walk: Walk, span: Span) -> None:
+def _erspan3(walk: LinkWalk, span: LayerSpan) -> None:
     if not len(span.rows):
         return
     span = walk.need(span, 12)
@@ -73,7 +73,7 @@ def _erspan3(walk: Walk, span: Span) -> None:
     walk.push(Layer.ETHERNET, span.pick(~packet))
 
 
-def udp(walk: Walk, span: Span) -> None:
+def udp(walk: LinkWalk, span: LayerSpan) -> None:
     """UDP: the ports of VXLAN and Geneve; everything else is ignored."""
     span = span.pick(span.end - span.at >= 16)
     if not len(span.rows):

@@ -1,6 +1,6 @@
 """Walk: reads the headers of a batch's packets layer by layer, each layer for all packets that have it at once.
 
-A `Span` is a set of packets at the same layer. A layer's function reads that layer's header for the whole span by
+A `LayerSpan` is a set of packets at the same layer. A layer's function reads that layer's header for the whole span by
 columns and passes the packets on to the next layer; most batches are one span at each layer, so nothing is copied for
 them. Tunnels are ordinary layers: their payload is a new span, one level deeper.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_DEPTH", "Columns", "Fragments", "Layer", "Span", "Walk"]
+__all__ = ["MAX_DEPTH", "Columns", "Fragments", "Layer", "LayerSpan", "LinkWalk"]
 
 MAX_DEPTH: Final = 8
 """Maximum tunnel depth; deeper packets count as malformed."""
@@ -37,7 +37,7 @@ class Layer(enum.Enum):
     UDP = enum.auto()
 
 
-class Span(NamedTuple):
+class LayerSpan(NamedTuple):
     """Packets that are at the same layer, one row each."""
 
     rows: NDArray[np.int64]
@@ -69,7 +69,7 @@ class Span(NamedTuple):
 class Fragments(NamedTuple):
     """IP fragments, one row each; they leave the walk and return as datagrams."""
 
-    span: Span
+    span: LayerSpan
     """At the fragment's payload."""
     header: NDArray[np.int64]
     """Offset of the IP header."""
@@ -86,12 +86,12 @@ class Fragments(NamedTuple):
     version: int
 
 
-class Walk:
+class LinkWalk:
     """The state of one batch: its buffer, the spans still to be read, and the results."""
 
     def __init__(self, buffer: bytes) -> None:
         self.buffer = buffer
-        self.pending: list[tuple[Layer, Span]] = []
+        self.pending: list[tuple[Layer, LayerSpan]] = []
         self.segments: list[Columns] = []
         self.fragments: list[Fragments] = []
         self.cut: list[NDArray[np.int64]] = []
@@ -107,7 +107,7 @@ class Walk:
         self._bytes = np.frombuffer(self.buffer, np.uint8)
         return start
 
-    def push(self, layer: Layer, span: Span) -> None:
+    def push(self, layer: Layer, span: LayerSpan) -> None:
         """These packets continue at this layer."""
         if not len(span.rows):
             return
@@ -116,7 +116,7 @@ class Walk:
             return
         self.pending.append((layer, span))
 
-    def need(self, span: Span, size: int) -> Span:
+    def need(self, span: LayerSpan, size: int) -> LayerSpan:
         """The packets that have `size` more captured bytes; the others are counted as cut or as malformed."""
         enough = span.end - span.at >= size
         if enough.all():
@@ -127,7 +127,7 @@ class Walk:
         self.malformed.append(short.rows[~on_wire])
         return span.pick(enough)
 
-    def reject(self, span: Span, bad: NDArray[np.bool_]) -> Span:
+    def reject(self, span: LayerSpan, bad: NDArray[np.bool_]) -> LayerSpan:
         """The packets that are not `bad`; those are counted as malformed."""
         if not bad.any():
             return span

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Standing", "advice", "standing"]
+__all__ = ["ProcessRights", "advice", "standing"]
 
 CAP_NET_RAW: Final = 13
 PROC_STATUS: Final = "/proc/self/status"
@@ -23,7 +23,7 @@ LASTING: Final = (
 """How device permissions become permanent, by the beginning of `sys.platform`."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ProcessRights(msgspec.Struct, frozen=True):
     """The ways in which a process could get the right."""
 
     root: bool
@@ -41,7 +41,7 @@ class Standing(msgspec.Struct, frozen=True):
     """`sys.platform`."""
 
 
-def standing(status: str | None = None) -> Standing:
+def standing(status: str | None = None) -> ProcessRights:
     """Those of this process; `status`: the text of PROC_STATUS."""
     if status is None:
         try:
@@ -52,7 +52,7 @@ def standing(status: str | None = None) -> Standing:
     fields = {name: value.strip() for name, _, value in (line.partition(":") for line in status.splitlines())}
     bounding = fields.get("CapBnd", "")
     program = shutil.which(sys.argv[0]) or f"{sys.executable} -m kafkasniff"
-    return Standing(
+    return ProcessRights(
         root=os.geteuid() == 0,
         bounded=_is_hex(bounding) and not int(bounding, 16) >> CAP_NET_RAW & 1,
         no_new=fields.get("NoNewPrivs") == "1",
@@ -63,7 +63,7 @@ def standing(status: str | None = None) -> Standing:
     )
 
 
-def advice(interface: str, at: Standing) -> str:
+def advice(interface: str, at: ProcessRights) -> str:
     """One line for the user: how to run it here, and an alternative that works elsewhere."""
     pipe = f"tcpdump -i {interface} -U -w - | kafkasniff decode -"
     if at.platform != "linux":
@@ -93,7 +93,7 @@ def advice(interface: str, at: Standing) -> str:
     )
 
 
-def _of_devices(interface: str, at: Standing, pipe: str) -> str:
+def _of_devices(interface: str, at: ProcessRights, pipe: str) -> str:
     """The BSDs and macOS: users who may read the devices may capture."""
     needs = f"capturing on {interface} needs the right to read /dev/bpf*"
     if at.root:

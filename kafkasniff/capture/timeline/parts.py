@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, NoteValue, RawPackets
 from kafkasniff.capture.link.decode import PacketDecoder
-from kafkasniff.capture.timeline.planning import SPLIT_SIZE, Piece, Walked, pieces, plan, walk
+from kafkasniff.capture.timeline.planning import SPLIT_SIZE, PlannedPart, Walked, pieces, plan, walk
 from kafkasniff.capture.timeline.splits import WALK_SIZE, PartDecoder, ReadAt, Split, open_split
 from kafkasniff.errors import CaptureError
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
@@ -100,7 +100,7 @@ def plan_captures(
     open_file: Open,
     *,
     split_size: int = SPLIT_SIZE,
-    walk_all: Callable[[Sequence[Piece]], Iterable[Walked]] | None = None,
+    walk_all: Callable[[Sequence[PlannedPart]], Iterable[Walked]] | None = None,
 ) -> CapturePlan:
     """Plan how to read captures; the index of a capture is its index in `files`.
 
@@ -117,7 +117,7 @@ def plan_captures(
     return CapturePlan(tuple(files), tuple(splits))
 
 
-def _pieces(file: CaptureFile, index: int, read_at: ReadAt, split_size: int) -> list[Piece]:
+def _pieces(file: CaptureFile, index: int, read_at: ReadAt, split_size: int) -> list[PlannedPart]:
     try:
         return pieces(read_at, file.name, index, file.size, split_size)
     except OSError as error:

@@ -39,7 +39,7 @@ from kafkasniff.capture.timeline.splits import (
 )
 from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["SPLIT_SIZE", "Piece", "Walked", "pieces", "plan", "walk"]
+__all__ = ["SPLIT_SIZE", "PlannedPart", "Walked", "pieces", "plan", "walk"]
 
 SPLIT_SIZE: Final = 128 << 20
 """Bytes of a part, by default."""
@@ -48,7 +48,7 @@ NOWHERE: Final = -1
 """An offset that no record has."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class PlannedPart(msgspec.Struct, frozen=True):
     """A part as it is assigned for walking, when only its place is known."""
 
     path: str
@@ -95,7 +95,7 @@ class Walked(msgspec.Struct, frozen=True):
     """Packets whose headers contradict themselves."""
 
 
-def pieces(read_at: ReadAt, path: str, capture: int, size: int, split_size: int = SPLIT_SIZE) -> list[Piece]:
+def pieces(read_at: ReadAt, path: str, capture: int, size: int, split_size: int = SPLIT_SIZE) -> list[PlannedPart]:
     """The pieces of a capture file of `size` bytes, to be walked.
 
     Raises OSError if its beginning cannot be read, CaptureError if it is empty or not a capture.
@@ -105,7 +105,7 @@ def pieces(read_at: ReadAt, path: str, capture: int, size: int, split_size: int 
     if found is None:
         # Compressed, or this raises.
         open_whole(read_at, path, capture, size).close()
-        return [Piece(path, capture, 0, size, size, None)]
+        return [PlannedPart(path, capture, 0, size, size, None)]
     parser, begin = found
     start = parser.state
     parser.parse(head[begin:], begin, ended=False)
@@ -114,7 +114,7 @@ def pieces(read_at: ReadAt, path: str, capture: int, size: int, split_size: int 
     firsts = [begin, *range(split_size, size, split_size)] if split_size > begin else [begin]
     stops = [*firsts[1:], size]
     return [
-        Piece(path, capture, first, stop, size, guess if index else start)
+        PlannedPart(path, capture, first, stop, size, guess if index else start)
         for index, (first, stop) in enumerate(zip(firsts, stops, strict=True))
     ]
 
@@ -159,7 +159,7 @@ class _Tally:
         )
 
 
-def walk(piece: Piece, read_at: ReadAt, known: Walked | None = None) -> Walked:
+def walk(piece: PlannedPart, read_at: ReadAt, known: Walked | None = None) -> Walked:
     """Walk a piece: on its guess, or from the known state after the previous piece."""
     state = piece.guess if known is None else known.state
     if state is None:
@@ -195,7 +195,7 @@ def walk(piece: Piece, read_at: ReadAt, known: Walked | None = None) -> Walked:
     )
 
 
-def _walk_whole(piece: Piece, read_at: ReadAt) -> Walked:
+def _walk_whole(piece: PlannedPart, read_at: ReadAt) -> Walked:
     reader = open_whole(read_at, piece.path, piece.capture, piece.size)
     tally = _Tally(piece.path, reader.interface)
     while (parsed := reader.read(WALK_SIZE)) is not None:
@@ -203,7 +203,7 @@ def _walk_whole(piece: Piece, read_at: ReadAt) -> Walked:
     return tally.walked(0, piece.size, None, unreadable=True, ends_badly=False)
 
 
-def plan(parts: Sequence[Piece], read_at: ReadAt, walked: Sequence[Walked] | None = None) -> list[Split]:
+def plan(parts: Sequence[PlannedPart], read_at: ReadAt, walked: Sequence[Walked] | None = None) -> list[Split]:
     """The splits of a capture from its pieces; `walked` are the results of walking them on their guesses."""
     if walked is None:
         walked = [walk(piece, read_at) for piece in parts]
@@ -246,7 +246,7 @@ def plan(parts: Sequence[Piece], read_at: ReadAt, walked: Sequence[Walked] | Non
     return [split for split in splits if split.begin < split.end] or splits[:1]
 
 
-def _was_right(piece: Piece, guessed: Walked, known: Walked) -> bool:
+def _was_right(piece: PlannedPart, guessed: Walked, known: Walked) -> bool:
     """Whether a piece was walked from the place and with the state in which the previous one ended."""
     assumed, actual = piece.guess, known.state
     if guessed.begin != known.end or assumed is None or actual is None:

@@ -20,7 +20,7 @@ from kafkasniff.capture.formats.pcapng import PcapngParser, PcapngState
 from kafkasniff.capture.formats.raw import Interface, Parsed, RawPackets
 from kafkasniff.capture.formats.reader import CaptureReader, end_problem
 from kafkasniff.capture.link.decode import PacketDecoder
-from kafkasniff.capture.link.walk import Walk
+from kafkasniff.capture.link.walk import LinkWalk
 from kafkasniff.errors import CaptureError
 from kafkasniff.tcp.packets import NO_TIME, Note, PacketBatch
 
@@ -105,7 +105,7 @@ class PartDecoder(PacketDecoder):
         self.fragments = np.empty(0, np.int64)
         return super().decode(raw, first_order, notes, clock)
 
-    def _reassemble(self, walk: Walk, raw: RawPackets, first_order: int, level: int) -> list[Note]:
+    def _reassemble(self, walk: LinkWalk, raw: RawPackets, first_order: int, level: int) -> list[Note]:
         del raw, first_order, level
         self.fragments = np.unique(np.concatenate([group.span.rows for group in walk.fragments]))
         walk.fragments = []

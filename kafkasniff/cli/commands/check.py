@@ -84,12 +84,12 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.detectors.running import tables_for
     from kafkasniff.analysis.export import Export
-    from kafkasniff.cli.running.counted_captures import Captures
+    from kafkasniff.cli.running.counted_captures import CountedCaptures
     from kafkasniff.tables.exports.transport import TABLE as TRANSPORT_TABLE
 
     numbers = Numbers()
     with Output(environment, options["output"], inputs=captures) as stream:
-        reading = Captures(
+        reading = CountedCaptures(
             environment,
             detectors,
             options,

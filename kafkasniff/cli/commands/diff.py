@@ -201,9 +201,9 @@ def _read(
         for batch in export.batches("exchanges", side.reads()):
             side.update(batch)
         return _Read(side, source, broken=False, bodies=export.has_bodies)
-    from kafkasniff.cli.running.counted_captures import Captures
+    from kafkasniff.cli.running.counted_captures import CountedCaptures
 
-    reading = Captures(environment, _Rows(side), options, predicate, quiet=quiet, tables=("exchanges",))
+    reading = CountedCaptures(environment, _Rows(side), options, predicate, quiet=quiet, tables=("exchanges",))
     reading.read(captures)
     if reading.interrupt is not None:
         # Half a side would differ in everything: no result.

@@ -50,7 +50,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.export import Export
     from kafkasniff.cli.output import Output, WholeFile
-    from kafkasniff.cli.running.counted_captures import Captures
+    from kafkasniff.cli.running.counted_captures import CountedCaptures
     from kafkasniff.report.contents import Gathering
     from kafkasniff.report.page import page_of
     from kafkasniff.tables.rows.exchanges import capture_name
@@ -62,7 +62,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     file = None if output == "-" else WholeFile(output, inputs=captures)
     gathering = Gathering()
     numbers = Numbers()
-    reading = Captures(
+    reading = CountedCaptures(
         environment, gathering, {**options, "no_records": False}, predicate, quiet=quiet, events=numbers.feed
     )
     for export in exports:

@@ -17,7 +17,7 @@ from kafkasniff.cli.options.option_groups import (
     split_options,
     topic_ids_option,
 )
-from kafkasniff.cli.running.counted_captures import Captures
+from kafkasniff.cli.running.counted_captures import CountedCaptures
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 
@@ -78,7 +78,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
     if options["no_records"]:
         overview.has("records")  # do not report it as missing
     with Output(environment, output, inputs=captures) as stream:
-        reading = Captures(environment, _Both(overview, detectors), options, predicate, quiet=quiet)
+        reading = CountedCaptures(environment, _Both(overview, detectors), options, predicate, quiet=quiet)
         for folder in folders:
             _read_export(overview, detectors, folder, records=not options["no_records"])
         if captures:

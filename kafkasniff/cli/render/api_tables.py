@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kafkasniff.kafka.apis.coverage import Count, Proof, version_ranges
+from kafkasniff.kafka.apis.coverage import PairCount, Proof, version_ranges
 from kafkasniff.kafka.apis.dissectors import Api
 from kafkasniff.kafka.apis.releases import Spoken, first_release, is_stable, removed_in
 from kafkasniff.kafka.schema.definition import DataDefinition, FieldDefinition, Versions
@@ -226,7 +226,7 @@ def coverage_table(rows: Sequence[tuple[Api, Sequence[Proof | None]]]) -> Table:
     return table
 
 
-def release_counts(counts: Sequence[Count]) -> Table:
+def release_counts(counts: Sequence[PairCount]) -> Table:
     """How many of the pairs that each release added are proven."""
     table = _table(*(columns := ("pairs since", "defined", "proven", "vectors", "captures")), right=columns[1:])
     for since, *numbers in counts:

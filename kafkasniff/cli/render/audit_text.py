@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.analysis.audit import Audit, BetweenBrokers, Client, Finding
+from kafkasniff.analysis.audit import Audit, AuditedClient, AuditFinding, BetweenBrokers
 from kafkasniff.analysis.upgrades import NewVersions
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.sinks.summaries.phrases import few
@@ -58,13 +58,13 @@ class _Json(msgspec.Struct, frozen=True, rename={"older": "from"}):
     target: str
     older: str | None
     counts: _Counts
-    clients: list[Client]
+    clients: list[AuditedClient]
     rule: str | None
     between_brokers: list[BetweenBrokers]
     new: list[NewVersions] | None
 
 
-def _counts(clients: Sequence[Client]) -> _Counts:
+def _counts(clients: Sequence[AuditedClient]) -> _Counts:
     outcomes = [client.outcome for client in clients]
     return _Counts(outcomes.count("refused"), outcomes.count("at-risk"), outcomes.count("served"))
 
@@ -137,7 +137,7 @@ class _Page:
             return ""
         return f"{self._paint.dim}[{', '.join(map(str, dict.fromkeys(numbers)))}]{self._paint.reset}"
 
-    def _refused(self, client: Client) -> Iterator[str]:
+    def _refused(self, client: AuditedClient) -> Iterator[str]:
         paint = self._paint
         said, colour = (
             ("would be refused", paint.error) if client.outcome == "refused" else ("may be refused", paint.warn)
@@ -175,12 +175,12 @@ def _headline(target: str, counts: _Counts, clients: int, paint: Paint) -> str:
     return f"Kafka {target}: of {whole} {', '.join(parts)}."
 
 
-def _left_out(clients: Sequence[Client]) -> Iterator[str]:
+def _left_out(clients: Sequence[AuditedClient]) -> Iterator[str]:
     if len(clients) > MAX_CLIENTS:
         yield f"  … and {len(clients) - MAX_CLIENTS:,} more (--format json has all)"
 
 
-def _who(client: Client, hosts: Hosts | None) -> tuple[str, str, str]:
+def _who(client: AuditedClient, hosts: Hosts | None) -> tuple[str, str, str]:
     address = client.client_ip or "unknown address"
     host = None if hosts is None else hosts.name(client.client_ip)
     if host is not None:
@@ -198,7 +198,7 @@ def _requests(count: int) -> str:
     return f"{count:,} request{'' if count == 1 else 's'}"
 
 
-def _row(found: Finding, target: str) -> tuple[str, str, str]:
+def _row(found: AuditFinding, target: str) -> tuple[str, str, str]:
     has = f"{target} does not have it"
     if found.target_min is not None:
         has = f"{target} has v{found.target_min}"

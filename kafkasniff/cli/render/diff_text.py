@@ -13,10 +13,10 @@ from kafkasniff.analysis.comparison.answer import (
     Answer,
     Batching,
     Change,
-    Client,
+    ClientDiff,
     Compared,
-    Error,
-    Latency,
+    ErrorDiff,
+    LatencyDiff,
     Shift,
     Software,
 )
@@ -165,8 +165,8 @@ def _bytes(value: float) -> str:
     return amount(round(value))
 
 
-def _percentile(name: str, *, percent: bool = True) -> Callable[[Latency], str]:
-    def cell(row: Latency) -> str:
+def _percentile(name: str, *, percent: bool = True) -> Callable[[LatencyDiff], str]:
+    def cell(row: LatencyDiff) -> str:
         shift: Shift = getattr(row, name)
         before, after = duration(shift.before_us * 1000), duration(shift.after_us * 1000)
         # A unit that both share is shown once.
@@ -177,7 +177,7 @@ def _percentile(name: str, *, percent: bool = True) -> Callable[[Latency], str]:
     return cell
 
 
-def _limits(row: Latency) -> str:
+def _limits(row: LatencyDiff) -> str:
     if row.p50.low_us is None or row.p50.high_us is None:
         return ""
     return f"{_signed(row.p50.low_us)} to {_signed(row.p50.high_us)}"
@@ -188,11 +188,11 @@ def _signed(microseconds: float) -> str:
     return text if microseconds < 0 else f"+{text}"
 
 
-def _slower(row: Latency) -> str:
+def _slower(row: LatencyDiff) -> str:
     return "" if row.slower is None else f"{row.slower:.0%}"
 
 
-def _p(row: Latency) -> str:
+def _p(row: LatencyDiff) -> str:
     p = row.tail_p if row.verdict in ("slower-tail", "faster-tail") else row.p
     if p is None:
         return ""
@@ -214,7 +214,7 @@ def _codecs(row: Batching) -> str:
     return _pair(*(few([word(one) for one in side], shown=MAX_NAMES) for side in (row.codecs_before, row.codecs_after)))
 
 
-def _software(row: Client) -> str:
+def _software(row: ClientDiff) -> str:
     return _pair(*(_names(side) for side in (row.software_before, row.software_after)))
 
 
@@ -229,7 +229,7 @@ def _addresses(side: Sequence[str]) -> str:
     return few([printable(one) for one in side], shown=MAX_NAMES)
 
 
-def _error(row: Error) -> str:
+def _error(row: ErrorDiff) -> str:
     return word(row.name) if row.name is not None else "(unknown)"
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkasniff.analysis.detectors.visible_wording import visibility_lines
 from kafkasniff.analysis.overview.answer import (
     Answer,
-    Connections,
-    Error,
-    Topic,
+    ConnectionTotals,
+    ErrorStats,
+    TopicStats,
 )
 from kafkasniff.cli.render.rich_text import as_text
 from kafkasniff.report.cells import (
@@ -22,7 +22,7 @@ from kafkasniff.report.cells import (
     GENERATIONS,
     MEMBERS,
     REQUESTS,
-    Column,
+    ReportColumn,
     address,
     bytes_of,
     count_of,
@@ -113,7 +113,7 @@ def _heading(answer: Answer, sources: Sequence[str]) -> list[str]:
     return lines + visibility_lines(answer.visibility)
 
 
-def _connection_lines(counts: Connections) -> list[str]:
+def _connection_lines(counts: ConnectionTotals) -> list[str]:
     kinds = [f"{counts.kafka:,} Kafka"]
     kinds += [
         f"{number:,} {kind}"
@@ -133,7 +133,7 @@ def _connection_lines(counts: Connections) -> list[str]:
     return [streams, f"bytes: {', '.join(parts)}"]
 
 
-def _sections(answer: Answer, days: bool) -> list[tuple[str, Sequence[Any], list[Column]]]:
+def _sections(answer: Answer, days: bool) -> list[tuple[str, Sequence[Any], list[ReportColumn]]]:
     """Name, rows and columns of each table. The names in lower case are those in `Answer.more`."""
     return [
         ("Brokers", answer.brokers, _BROKERS),
@@ -145,19 +145,19 @@ def _sections(answer: Answer, days: bool) -> list[tuple[str, Sequence[Any], list
             "Errors",
             answer.errors,
             [
-                Column("code", lambda row: "" if row.code is None else str(row.code), number=True),
-                Column("count", count_of("count"), number=True),
-                Column("meaning, and first occurrence", lambda row: _error(row, days)),
+                ReportColumn("code", lambda row: "" if row.code is None else str(row.code), number=True),
+                ReportColumn("count", count_of("count"), number=True),
+                ReportColumn("meaning, and first occurrence", lambda row: _error(row, days)),
             ],
         ),
         (
             "Problems",
             answer.problems or [],
             [
-                Column("problem", lambda row: row.kind),
-                Column("count", count_of("count"), number=True),
-                Column("bytes", bytes_of("bytes"), number=True),
-                Column("first", lambda row: first_problem(row, days=days)),
+                ReportColumn("problem", lambda row: row.kind),
+                ReportColumn("count", count_of("count"), number=True),
+                ReportColumn("bytes", bytes_of("bytes"), number=True),
+                ReportColumn("first", lambda row: first_problem(row, days=days)),
             ],
         ),
     ]
@@ -167,18 +167,18 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _size(name: str) -> Callable[[Topic], str]:
+def _size(name: str) -> Callable[[TopicStats], str]:
     return lambda row: "" if getattr(row, name) is None else amount(getattr(row, name))
 
 
-def _compression(row: Topic) -> str:
+def _compression(row: TopicStats) -> str:
     codecs = ", ".join(word(one) for one in row.compression)
     if row.compression_ratio is None or row.compression == ["none"]:
         return codecs
     return f"{codecs} ({row.compression_ratio:.1f}x)"
 
 
-def _error(row: Error, days: bool) -> str:
+def _error(row: ErrorStats, days: bool) -> str:
     """Two lines: the meaning, and the first exchange with the error."""
     if row.code is None:
         meaning = "codes in bodies, which the export does not have"
@@ -189,16 +189,16 @@ def _error(row: Error, days: bool) -> str:
     return f"{meaning}\n{first_exchange(row, days=days)}"
 
 
-_SENT: Final = Column("sent", bytes_of("request_bytes"), number=True, least=WIDE)
-_RECEIVED: Final = Column("received", bytes_of("response_bytes"), number=True, least=WIDE)
-_BOTH: Final = Column("bytes", lambda row: amount(row.request_bytes + row.response_bytes), number=True, most=WIDE)
-_UNANSWERED: Final = Column("unanswered", some_of("unanswered"), number=True, least=WIDE)
+_SENT: Final = ReportColumn("sent", bytes_of("request_bytes"), number=True, least=WIDE)
+_RECEIVED: Final = ReportColumn("received", bytes_of("response_bytes"), number=True, least=WIDE)
+_BOTH: Final = ReportColumn("bytes", lambda row: amount(row.request_bytes + row.response_bytes), number=True, most=WIDE)
+_UNANSWERED: Final = ReportColumn("unanswered", some_of("unanswered"), number=True, least=WIDE)
 
 _BROKERS: Final = [
-    Column("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
-    Column("address", lambda row: address(row.address, row.port)),
+    ReportColumn("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
+    ReportColumn("address", lambda row: address(row.address, row.port)),
     CLUSTER,
-    Column("connections", some_of("connections"), number=True),
+    ReportColumn("connections", some_of("connections"), number=True),
     REQUESTS,
     ERRORS,
     _UNANSWERED,
@@ -208,9 +208,9 @@ _BROKERS: Final = [
     _BOTH,
 ]
 _CLIENTS: Final = [
-    Column("client id", lambda row: word(row.client_id)),
-    Column("address", lambda row: "" if row.address is None else printable(row.address)),
-    Column("software", software),
+    ReportColumn("client id", lambda row: word(row.client_id)),
+    ReportColumn("address", lambda row: "" if row.address is None else printable(row.address)),
+    ReportColumn("software", software),
     REQUESTS,
     ERRORS,
     _UNANSWERED,
@@ -219,46 +219,46 @@ _CLIENTS: Final = [
     _BOTH,
 ]
 _APIS: Final = [
-    Column("API", lambda row: "(request not seen)" if row.api is None else word(row.api)),
-    Column("versions", lambda row: spans(row.versions, MAX_VERSIONS), least=MIDDLE),
-    Column("count", count_of("exchanges"), number=True),
+    ReportColumn("API", lambda row: "(request not seen)" if row.api is None else word(row.api)),
+    ReportColumn("versions", lambda row: spans(row.versions, MAX_VERSIONS), least=MIDDLE),
+    ReportColumn("count", count_of("exchanges"), number=True),
     ERRORS,
     _UNANSWERED,
-    Column("p50", latency_of("p50_us"), number=True),
-    Column("p90", latency_of("p90_us"), number=True),
-    Column("p99", latency_of("p99_us"), number=True),
-    Column("max", latency_of("max_us"), number=True),
+    ReportColumn("p50", latency_of("p50_us"), number=True),
+    ReportColumn("p90", latency_of("p90_us"), number=True),
+    ReportColumn("p99", latency_of("p99_us"), number=True),
+    ReportColumn("max", latency_of("max_us"), number=True),
     _SENT,
     _RECEIVED,
     _BOTH,
 ]
 _TOPICS: Final = [
-    Column("topic", lambda row: word(row.topic)),
+    ReportColumn("topic", lambda row: word(row.topic)),
     CLUSTER,
-    Column("partitions", count_of("partitions"), number=True, least=HUGE),
-    Column("produced", records_of("produced"), number=True),
-    Column("rate", rate_of("produced"), number=True, least=MIDDLE),
-    Column("fetched", records_of("fetched"), number=True),
-    Column("rate", rate_of("fetched"), number=True, least=WIDE),
-    Column("replicated", records_of("replicated"), number=True),
-    Column("record p50", _size("record_bytes_p50"), number=True),
-    Column("p99", _size("record_bytes_p99"), number=True, least=HUGE),
-    Column("max", _size("record_bytes_max"), number=True, least=WIDE),
-    Column("compression", _compression),
+    ReportColumn("partitions", count_of("partitions"), number=True, least=HUGE),
+    ReportColumn("produced", records_of("produced"), number=True),
+    ReportColumn("rate", rate_of("produced"), number=True, least=MIDDLE),
+    ReportColumn("fetched", records_of("fetched"), number=True),
+    ReportColumn("rate", rate_of("fetched"), number=True, least=WIDE),
+    ReportColumn("replicated", records_of("replicated"), number=True),
+    ReportColumn("record p50", _size("record_bytes_p50"), number=True),
+    ReportColumn("p99", _size("record_bytes_p99"), number=True, least=HUGE),
+    ReportColumn("max", _size("record_bytes_max"), number=True, least=WIDE),
+    ReportColumn("compression", _compression),
 ]
 _GROUPS: Final = [
-    Column("group", lambda row: word(row.group_id)),
+    ReportColumn("group", lambda row: word(row.group_id)),
     CLUSTER,
-    Column("protocol", lambda row: ", ".join(row.protocols)),
+    ReportColumn("protocol", lambda row: ", ".join(row.protocols)),
     GENERATIONS,
-    Column("rebalances", some_of("rebalances"), number=True),
-    Column("clients", count_of("clients"), number=True, least=MIDDLE),
+    ReportColumn("rebalances", some_of("rebalances"), number=True),
+    ReportColumn("clients", count_of("clients"), number=True, least=MIDDLE),
     MEMBERS,
     REQUESTS,
     ERRORS,
 ]
 _FINDINGS: Final = [
-    Column("severity", lambda row: row.severity),
+    ReportColumn("severity", lambda row: row.severity),
     # Titles of findings are safe to print.
-    Column("finding (see kafkasniff check)", lambda row: row.title),
+    ReportColumn("finding (see kafkasniff check)", lambda row: row.title),
 ]

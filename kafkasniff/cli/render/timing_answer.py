@@ -14,9 +14,9 @@ from kafkasniff.cli.render.waterfall import exchange_object
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import Endpoint
 from kafkasniff.timing import PARTS, Timed
-from kafkasniff.timing.vantage import Span, Vantages
+from kafkasniff.timing.vantage import DurationRange, Vantages
 
-__all__ = ["Group", "Measure", "TimingAnswer", "slowness"]
+__all__ = ["ExchangeGroup", "Measure", "TimingAnswer", "slowness"]
 
 ROWS: Final = 1024
 """Exchanges that are counted together."""
@@ -33,7 +33,7 @@ class Measure(msgspec.Struct, frozen=True):
     max_us: int
 
 
-class Group(msgspec.Struct, frozen=True):
+class ExchangeGroup(msgspec.Struct, frozen=True):
     """The exchanges of one API, client, or other dimension."""
 
     keys: dict[str, Any]
@@ -115,11 +115,11 @@ class TimingAnswer:
         """The slowest exchanges, slowest first."""
         return [timed for _, _, timed in sorted(self._heap, key=lambda entry: entry[:2], reverse=True)]
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[ExchangeGroup]:
         """Groups, those with the most time first."""
         return [self._group(row) for row in self.timing.result().to_pylist()]
 
-    def _group(self, row: dict[str, Any]) -> Group:
+    def _group(self, row: dict[str, Any]) -> ExchangeGroup:
         measures = {name: self._measure(row, name) for name in MEASURES}
         keys = {name: row[name] for name, _ in self.timing.dimensions.fields}
         if keys.get("broker") is not None and keys["broker_id"] is None:
@@ -129,7 +129,7 @@ class TimingAnswer:
         parts = {name: measures[name] for name in ("transfer", *PARTS, "throttled", "may_wait") if measures[name].count}
         trouble = {"retransmits": row["retransmits"]}
         trouble |= {name: row[name] for name in (one.replace("_ns", "_us") for one in TROUBLE)}
-        return Group(
+        return ExchangeGroup(
             keys,
             row["exchanges"],
             row["timed"],
@@ -183,5 +183,5 @@ class TimingAnswer:
         }
 
 
-def _span(span: Span | None) -> dict[str, int] | None:
+def _span(span: DurationRange | None) -> dict[str, int] | None:
     return None if span is None else {"min_us": span.low // 1000, "max_us": span.high // 1000}

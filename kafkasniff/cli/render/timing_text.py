@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kafkasniff.cli.render.rich_text import as_text
-from kafkasniff.cli.render.timing_answer import Group, TimingAnswer, slowness
+from kafkasniff.cli.render.timing_answer import ExchangeGroup, TimingAnswer, slowness
 from kafkasniff.cli.render.waterfall import largest, who
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
-from kafkasniff.timing.vantage import Span
+from kafkasniff.timing.vantage import DurationRange
 
 __all__ = ["timing_text"]
 
@@ -64,7 +64,7 @@ def timing_text(answer: TimingAnswer, sources: Sequence[str], *, width: int, col
     return as_text(shown, width=width, coloured=coloured)
 
 
-def _heading(answer: TimingAnswer, groups: Sequence[Group], sources: Sequence[str]) -> list[str]:
+def _heading(answer: TimingAnswer, groups: Sequence[ExchangeGroup], sources: Sequence[str]) -> list[str]:
     lines = [", ".join(printable(one) for one in sources)]
     timed = sum(group.timed for group in groups)
     whole = sum(group.duration.total_us for group in groups)
@@ -85,12 +85,12 @@ def _heading(answer: TimingAnswer, groups: Sequence[Group], sources: Sequence[st
     return lines
 
 
-def _range(span: Span) -> str:
+def _range(span: DurationRange) -> str:
     low, high = duration(span.low), duration(span.high)
     return low if low == high else f"{low} to {high}"
 
 
-def _groups(groups: Sequence[Group]) -> Any:
+def _groups(groups: Sequence[ExchangeGroup]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -121,13 +121,13 @@ def _groups(groups: Sequence[Group]) -> Any:
     return table
 
 
-def _percent(group: Group, name: str) -> float:
+def _percent(group: ExchangeGroup, name: str) -> float:
     """Percentage of a part in the group's time."""
     part = group.parts.get(name)
     return 0.0 if part is None or not group.duration.total_us else 100 * part.total_us / group.duration.total_us
 
 
-def _names(group: Group) -> dict[str, str]:
+def _names(group: ExchangeGroup) -> dict[str, str]:
     """The columns that identify the group, escaped."""
     keys = dict(group.keys)
     number = keys.pop("broker_id", None)

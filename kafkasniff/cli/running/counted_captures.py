@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.model import Message
     from kafkasniff.tables.exports.options import ExportOptions
-    from kafkasniff.tables.rows.resolve import Names
+    from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["Captures", "Taker"]
+__all__ = ["CountedCaptures", "Taker"]
 
 _TABLES: Final = ("exchanges", "records", "connections", "problems")
 
@@ -36,7 +36,7 @@ class Taker(Protocol):
         """Whether the body's JSON is needed."""
 
 
-class Captures:
+class CountedCaptures:
     """Passes the rows of captures to an overview or another taker.
 
     `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events`: also receives
@@ -63,7 +63,7 @@ class Captures:
         self._tables = tables
         self._events = events
         self._transport = transport
-        self.names: Names | None = None
+        self.names: LearnedNames | None = None
         """Names learned from the captures, after reading."""
         self.broken = False
         self.interrupt: Interrupted | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.filters import Selector
 
-__all__ = ["Event", "LineSink", "Parts", "Pipeline", "Sink", "learn_names", "shown_parts", "summary_line"]
+__all__ = ["BatchParts", "Event", "LineSink", "Pipeline", "Sink", "learn_names", "shown_parts", "summary_line"]
 
 Event = Message | SaslToken | Exchange | Problem
 
@@ -46,7 +46,7 @@ class LineSink(Sink, Protocol):
         """Take finished lines, in turn with events."""
 
 
-class Parts:
+class BatchParts:
     """Cuts batches into parts that are small at first and grow."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Parts:
 
 def shown_parts(source: Iterable[PacketBatch], progress: Progress | None) -> Iterator[PacketBatch]:
     """The packets of a source in such parts. Progress is shown after each of them, and cleared at the end."""
-    small = Parts()
+    small = BatchParts()
     try:
         for batch in source:
             for part in small.of(batch):

@@ -16,7 +16,7 @@ DELAY: Final = 0.5
 BAR_WIDTH: Final = 30
 
 
-class Source(Protocol):
+class ProgressSource(Protocol):
     """The source that is read."""
 
     @property
@@ -36,7 +36,7 @@ def wants_progress(environment: Environment, *, to_terminal: bool, quiet: bool) 
 class Progress:
     """The progress line of one source."""
 
-    def __init__(self, environment: Environment, source: Source) -> None:
+    def __init__(self, environment: Environment, source: ProgressSource) -> None:
         self._environment = environment
         self._source = source
         self._start = environment.clock()

@@ -123,11 +123,11 @@ def write_selected(
     from kafkasniff.capture import open_captures
     from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
     from kafkasniff.capture.write.patched_file import PatchedFile
-    from kafkasniff.cli.running.pipeline import Parts
+    from kafkasniff.cli.running.pipeline import BatchParts
     from kafkasniff.cli.running.progress import Progress
-    from kafkasniff.redact import Blanker, Matching, Wanted
+    from kafkasniff.redact import Blanker, Matching, WantedConnections
 
-    wanted = Wanted()
+    wanted = WantedConnections()
     for client, broker, identity in selected.connections:
         one, other = sorted((packed(client), packed(broker)))
         wanted.add((one, other), identity)
@@ -142,7 +142,7 @@ def write_selected(
             **framing,
         )
         shown = Progress(environment, source) if progress else None
-        parts = Parts()
+        parts = BatchParts()
         try:
             for batch in source:
                 first = batch.end_order - batch.packets

@@ -20,7 +20,7 @@ from kafkasniff.kafka.schema.data_schemas import data_definitions
 
 __all__ = [
     "PROVEN_FILE",
-    "Count",
+    "PairCount",
     "Proof",
     "Proven",
     "count_by_release",
@@ -65,7 +65,7 @@ class Proven(NamedTuple):
     """Record batches and message sets, by magic."""
 
 
-class Count(NamedTuple):
+class PairCount(NamedTuple):
     """Number of defined and proven pairs of some releases, by kind of proof."""
 
     since: str
@@ -136,7 +136,7 @@ def _add(table: dict[_Key, Proof], key: _Key, proof: Proof) -> None:
     table[key] = table.get(key, Proof()) | proof
 
 
-def count_by_release(pairs: Mapping[Pair, Proof]) -> list[Count]:
+def count_by_release(pairs: Mapping[Pair, Proof]) -> list[PairCount]:
     """Proven pairs by the release that introduced a version, then in total.
 
     Releases before the newest major one are counted together, by their first number.
@@ -167,7 +167,7 @@ def version_ranges(versions: Iterable[int]) -> str:
     return ", ".join("-".join(map(str, found)) for found in ranges)
 
 
-def _count(since: str, defined: Iterable[Pair], pairs: Mapping[Pair, Proof]) -> Count:
+def _count(since: str, defined: Iterable[Pair], pairs: Mapping[Pair, Proof]) -> PairCount:
     tally = Counter[str]()
     for pair in defined:
         proof = pairs.get(pair, Proof())
@@ -175,4 +175,4 @@ def _count(since: str, defined: Iterable[Pair], pairs: Mapping[Pair, Proof]) -> 
         tally["proven"] += proof != Proof()
         tally["vectors"] += bool(proof.vectors)
         tally["captures"] += bool(proof.captures)
-    return Count(since, tally["defined"], tally["proven"], tally["vectors"], tally["captures"])
+    return PairCount(since, tally["defined"], tally["proven"], tally["vectors"], tally["captures"])

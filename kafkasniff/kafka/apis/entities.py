@@ -1,8 +1,8 @@
 """The subjects of an exchange: topics, partitions, groups and transactional ids that its two bodies name.
 
 The definitions show which fields name what (`entity topic`, `entity group` …), so a new API or version is covered by
-its definition. For each (API, direction) a `Plan` over all versions is made once, which leads straight to the fields
-that matter; bodies are never searched.
+its definition. For each (API, direction) an `EntityPlan` over all versions is made once, which leads straight to the
+fields that matter; bodies are never searched.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Mentions(msgspec.Struct):
     """Transactional ids that the request names."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class EntityPlan(msgspec.Struct, frozen=True):
     """The fields of one struct that name something, over all versions, and the paths to nested ones."""
 
     topic: str | None = None
@@ -81,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True):
     index: str | None = None
     index_lists: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
-    children: tuple[tuple[str, Plan], ...] = ()
+    children: tuple[tuple[str, EntityPlan], ...] = ()
     offsets: tuple[str, ...] = ()
     """Fields of a partition: its offset (the first one counts); its error; whether it has a watermark."""
     errors: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Plan(msgspec.Struct, frozen=True):
     """The name of the nested message's value, beside its bytes; only for a whole message."""
 
 
-NOTHING: Final = Plan()
+NOTHING: Final = EntityPlan()
 
 _Collect = Callable[["Mentions", Body, str | None, str | None], None]
 
@@ -144,7 +144,7 @@ def _name(into: dict[str, None], value: object) -> None:
 
 
 @lru_cache(maxsize=1024)  # keys of requests that nobody knows come from the wire
-def plan_of(api_key: int, direction: Direction) -> Plan | None:
+def plan_of(api_key: int, direction: Direction) -> EntityPlan | None:
     """The plan of an API's requests or responses; None for an unknown API."""
     api = dissectors.api(api_key)
     if api is None:
@@ -161,7 +161,7 @@ def _collector_of(api_key: int, direction: Direction) -> tuple[_Collect, str | N
     return None if plan is None else (_collector(plan, request=direction == "request"), plan.nested)
 
 
-def _plan(fields: tuple[FieldDefinition, ...], offsets: tuple[str, ...]) -> Plan:
+def _plan(fields: tuple[FieldDefinition, ...], offsets: tuple[str, ...]) -> EntityPlan:
     """`offsets`: fields with a partition's offset, the first of which counts."""
 
     def named(entity: str, *, array: bool | None = None) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ def _plan(fields: tuple[FieldDefinition, ...], offsets: tuple[str, ...]) -> Plan
     children = [(field.name, _plan(field.fields, offsets)) for field in fields if field.fields]
     names = frozenset(field.name for field in fields)
     index = next(iter(numbers(PARTITION_FIELDS, array=False)), None)
-    return Plan(
+    return EntityPlan(
         topic=next(iter(named("topic_name", array=False)), None),
         topic_lists=named("topic_name", array=True),
         topic_id=next((field.name for field in fields if field.name == "topic_id" and field.type == "uuid"), None),
@@ -192,7 +192,7 @@ def _plan(fields: tuple[FieldDefinition, ...], offsets: tuple[str, ...]) -> Plan
     )
 
 
-def _collector(plan: Plan, *, request: bool) -> _Collect:
+def _collector(plan: EntityPlan, *, request: bool) -> _Collect:
     """The walker of one struct along its plan; known facts are not overwritten. Hot.
 
     It is called with the collector, the struct, and the topic and topic id of the enclosing struct. Everything that a
@@ -265,7 +265,7 @@ def _collector(plan: Plan, *, request: bool) -> _Collect:
     return collect
 
 
-def _asked(named: Mentions, plan: Plan, body: Body) -> None:
+def _asked(named: Mentions, plan: EntityPlan, body: Body) -> None:
     """Groups and transactional ids that a struct of a request names."""
     for field in plan.groups:
         _names(named.groups, body.get(field))

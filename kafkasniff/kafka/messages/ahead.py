@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.messages.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Body, Direction, RenderedBody
 from kafkasniff.native.caller import ITEM, Program
@@ -49,11 +49,11 @@ class BodyMaker(Protocol):
 class Programs:
     """Programs by the kind of messages; `make`: returns the program of a plan, None if there is none."""
 
-    def __init__(self, kernel: Kernel, make: Callable[[Plan], bytes | None]) -> None:
+    def __init__(self, kernel: Kernel, make: Callable[[MessagePlan], bytes | None]) -> None:
         self._kernel = kernel
         self._make = make
         self._programs: dict[tuple[int, int, Direction], Program | None] = {}
-        self.kept: dict[int, tuple[Program, Plan]] = {}
+        self.kept: dict[int, tuple[Program, MessagePlan]] = {}
         """By address, which pending bodies refer to: at most one per known version, direction, and setting of
         show_secrets."""
 

@@ -14,7 +14,7 @@ import msgspec
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
 from kafkasniff.kafka.apis.record_fields import each_whole
 from kafkasniff.kafka.messages.message_body import decode_body, read_body, take_rendered, unread
-from kafkasniff.kafka.messages.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.kafka.schema.wire import Odd, varint_rest
@@ -57,7 +57,7 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 class Rest(msgspec.Struct, frozen=True):
     """An undecoded body of a message: `data[position:end]`. Decoding it needs no other message."""
 
-    plan: Plan
+    plan: MessagePlan
     data: bytes
     position: int
     end: int
@@ -377,7 +377,7 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
 
 
 def _read(  # noqa: PLR0917 - as `read_body`
-    plan: Plan,
+    plan: MessagePlan,
     data: bytes,
     position: int,
     end: int,
@@ -397,7 +397,7 @@ def _read(  # noqa: PLR0917 - as `read_body`
     return body, None, None
 
 
-def _judge_whole(body: Body, plan: Plan, context: DecodeContext) -> None:
+def _judge_whole(body: Body, plan: MessagePlan, context: DecodeContext) -> None:
     """Report truncated batches: a Fetch response may end within one, a Produce request may not."""
     assert plan.schema is not None  # it was decoded
     for records, name, partition in each_whole(plan.schema.root, body):
@@ -407,7 +407,7 @@ def _judge_whole(body: Body, plan: Plan, context: DecodeContext) -> None:
             context.problem("records-truncated", f"{count} bytes after the last whole batch {place}", size=count)
 
 
-def _version_of_refusal(plan: Plan, data: bytes, position: int, end: int, options: DecodeOptions) -> int:
+def _version_of_refusal(plan: MessagePlan, data: bytes, position: int, end: int, options: DecodeOptions) -> int:
     """The version of the body of an ApiVersions response with error 35.
 
     A broker that does not know the requested version answers in version 0 (KIP-511). If that does not consume the body

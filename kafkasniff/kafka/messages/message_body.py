@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kafkasniff.kafka.messages.message_plan import Plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan
 from kafkasniff.kafka.schema.body_problems import add_noted, walk_ended
 from kafkasniff.kafka.schema.context import UNMARKED, DecodeContext, RenderingOptions
 from kafkasniff.kafka.schema.secrets import may_be_misread
@@ -16,7 +16,7 @@ from kafkasniff.model import LARGE_BODY, Body, LargeBody, Problem, RenderedBody
 __all__ = ["decode_body", "read_body", "settled", "take_rendered", "unknown_version", "unread"]
 
 
-def decode_body(plan: Plan, data: bytes, position: int, end: int, context: DecodeContext) -> Body | None:
+def decode_body(plan: MessagePlan, data: bytes, position: int, end: int, context: DecodeContext) -> Body | None:
     """The body `data[position:end]` of a message with nothing to report but the body. Hot.
 
     None if there is more, or if other messages may be needed: an error code, a problem, surplus bytes, an unknown
@@ -41,7 +41,7 @@ def decode_body(plan: Plan, data: bytes, position: int, end: int, context: Decod
     return settled(plan, body, end - position, context)
 
 
-def settled(plan: Plan, body: Body, size: int, context: DecodeContext) -> Body | None:
+def settled(plan: MessagePlan, body: Body, size: int, context: DecodeContext) -> Body | None:
     """The interpreted body of `size` bytes if there is nothing else to report; else None. Hot.
 
     Afterwards the context is empty.
@@ -67,7 +67,7 @@ def settled(plan: Plan, body: Body, size: int, context: DecodeContext) -> Body |
 
 
 def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
-    plan: Plan, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
+    plan: MessagePlan, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
 ) -> tuple[Body | None, bool]:
     """The body, and whether it was decoded to its end; `cut`: bytes are known to be missing at its end."""
     schema = plan.schema
@@ -114,7 +114,7 @@ def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
     return body, complete
 
 
-def unknown_version(plan: Plan) -> tuple[str, str]:
+def unknown_version(plan: MessagePlan) -> tuple[str, str]:
     """Kind and detail of the problem of a body that has no layout."""
     if plan.api is None:
         return "api-unknown", "the API key is not known"
@@ -122,7 +122,7 @@ def unknown_version(plan: Plan) -> tuple[str, str]:
 
 
 def take_rendered(  # noqa: PLR0917 - as `read_body`
-    plan: Plan, rendered: RenderedBody, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
+    plan: MessagePlan, rendered: RenderedBody, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
 ) -> tuple[Body | None, bool]:
     """Like `read_body`, for a body that the kernel rendered: reports its problems."""
     assert rendered.odd is not None
@@ -142,12 +142,12 @@ def take_rendered(  # noqa: PLR0917 - as `read_body`
     return RenderedBody(rendered.json, rendered.errors), complete  # type: ignore[return-value]  # see `RenderedBody`
 
 
-def _report_trailing(plan: Plan, after: int, end: int, context: DecodeContext) -> None:
+def _report_trailing(plan: MessagePlan, after: int, end: int, context: DecodeContext) -> None:
     detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
     context.problem("trailing-bytes", detail, after, size=end - after, always=True)
 
 
-def _may_show_secrets(plan: Plan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:
+def _may_show_secrets(plan: MessagePlan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:
     """Whether a body with these problems may have its secrets in other fields."""
     return may_be_misread((problem.kind for problem in problems), cut=cut) and (
         plan.has_secrets or any(mark in data for mark in plan.secret_marks)
@@ -162,7 +162,7 @@ def _rereads(context: DecodeContext) -> bool:
     return isinstance(options, RenderingOptions) and options.records == "full" and options.renderer is not None
 
 
-def unread(plan: Plan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
+def unread(plan: MessagePlan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
     """The replacement for a body that was not decoded to its end: its bytes, or their number if they may be secret."""
     if not context.options.show_secrets and (plan.has_secrets or any(mark in raw for mark in plan.secret_marks)):
         return None, len(raw)

@@ -16,7 +16,7 @@ from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.secrets import CONNECT_MARKS
 from kafkasniff.model import Body, Direction
 
-__all__ = ["Plan", "client_software", "request_plan", "response_plan"]
+__all__ = ["MessagePlan", "client_software", "request_plan", "response_plan"]
 
 VERSION_MARGIN: Final = 5
 """A request header is plausible with a version up to this far above the last known one."""
@@ -25,7 +25,7 @@ HEADER_OF_UNKNOWN: Final = 1
 """The request header version for an unknown API key; newer ones would only add tags."""
 
 
-class Plan(msgspec.Struct, frozen=True, eq=False):
+class MessagePlan(msgspec.Struct, frozen=True, eq=False):
     """Properties of a (key, version, direction)."""
 
     api: str | None
@@ -55,11 +55,11 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     """`interpret` only needs decoded records: without them it has nothing to do."""
 
 
-def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Plan:
+def _plan(found: Api | None, key: int, version: int, direction: Direction) -> MessagePlan:
     """Properties of messages of an API in this direction."""
     if found is None:
         header = HEADER_OF_UNKNOWN if direction == "request" else 0
-        return Plan(
+        return MessagePlan(
             api=None,
             version=version,
             known_version=False,
@@ -85,7 +85,7 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Pl
     # Records of any topic may hold secrets of Kafka Connect; those that are always secret are the metadata log's.
     reads_records = message.has_records and not message.has_secret_records
     asks = asks_connection(key)
-    return Plan(
+    return MessagePlan(
         api=found.name,
         version=version,
         known_version=known,
@@ -119,12 +119,12 @@ def client_software(api_key: int | None) -> tuple[str, str] | None:
 
 # Keys and versions come from the wire: the caches are bounded, and larger than the number of definitions (369 pairs).
 @functools.lru_cache(maxsize=4096)
-def request_plan(key: int, version: int) -> Plan:
+def request_plan(key: int, version: int) -> MessagePlan:
     """The plan of requests of this key and version."""
     return _plan(api(key), key, version, "request")
 
 
 @functools.lru_cache(maxsize=4096)
-def response_plan(key: int, version: int) -> Plan:
+def response_plan(key: int, version: int) -> MessagePlan:
     """The plan of responses to such requests."""
     return _plan(api(key), key, version, "response")

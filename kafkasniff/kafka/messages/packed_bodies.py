@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from kafkasniff.kafka.messages.ahead import Programs
 from kafkasniff.kafka.messages.message_body import settled
-from kafkasniff.kafka.messages.message_plan import Plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan
 from kafkasniff.kafka.records import record_sets
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.packed import Reading, read_plain, ways_to_configs
+from kafkasniff.kafka.schema.packed import BodyMemory, read_plain, ways_to_configs
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.model import LARGE_BODY, Body, Direction
 from kafkasniff.native.caller import HEAD_OF_ARRAY, Program
@@ -37,7 +37,7 @@ class PackedBodies:
     at_once = AT_ONCE
 
     def __init__(self, kernel: Kernel) -> None:
-        self._reading = Reading(kernel, MAX_AHEAD)
+        self._reading = BodyMemory(kernel, MAX_AHEAD)
         self._reading.reader = record_sets
         self._programs = Programs(kernel, self._code)
         self._options: DecodeOptions | None = None
@@ -58,7 +58,7 @@ class PackedBodies:
         """The program for bodies of a kind; None if they are decoded one by one."""
         return self._programs.get(key, version, direction)
 
-    def _code(self, plan: Plan) -> bytes | None:
+    def _code(self, plan: MessagePlan) -> bytes | None:
         """The program of a plan whose bodies are decoded ahead."""
         schema = plan.schema
         if schema is None or not plan.alone or (plan.interpret is not None and not plan.reads_records):
@@ -95,7 +95,7 @@ class PackedBodies:
                 found[index] = self._body(plan, packed[begin : int(ends[index])], data, bases[index], items[index])
         return found
 
-    def _body(self, plan: Plan, packed: memoryview, data: bytes, base: int, item: np.void) -> Body | None:
+    def _body(self, plan: MessagePlan, packed: memoryview, data: bytes, base: int, item: np.void) -> Body | None:
         """A body that may have extensions; None if there is more to report."""
         context = self._context
         context.base = base

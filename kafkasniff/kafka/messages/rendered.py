@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.messages.ahead import Programs
 from kafkasniff.kafka.messages.message import Decoded, read_rest
-from kafkasniff.kafka.messages.message_plan import Plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan
 from kafkasniff.kafka.record_facts.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.record_facts.trace_ids import TRACE_KINDS
 from kafkasniff.kafka.records.compression import MAX_RATIO, decompress
@@ -29,7 +29,7 @@ from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, Render
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.kafka.schema.program import ops_of, program_of
 from kafkasniff.model import Direction, ErrorCode, RenderedBody, RenderedRecords
-from kafkasniff.native.caller import Caller, Code, Program, Wanted, read_notes
+from kafkasniff.native.caller import Caller, Code, Program, WantedBatch, read_notes
 from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding, Noted
 from kafkasniff.native.library import Kernel
 
@@ -44,7 +44,7 @@ MAX_INFLATED: Final = 8 << 20
 
 
 def program_for(
-    plan: Plan, *, show_secrets: bool = False, hides: bool = False, roles: Sequence[int] | None = None
+    plan: MessagePlan, *, show_secrets: bool = False, hides: bool = False, roles: Sequence[int] | None = None
 ) -> bytes | None:
     """The program that renders bodies of a plan; None if Python has to decode them all.
 
@@ -123,7 +123,7 @@ class Renderer:
         """One that renders the same, with its own memory, for another thread."""
         return Renderer(self._kernel, *self._asked, self.hiding)
 
-    def inflate(self, data: bytes | memoryview) -> Callable[[Wanted], bytes | None]:
+    def inflate(self, data: bytes | memoryview) -> Callable[[WantedBatch], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to decode."""
         assert self._options is not None
         return _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
@@ -136,7 +136,7 @@ class Renderer:
         """The same for callers that know the fields an enricher adds to bodies (`native.names`)."""
         return self._programs.get(key, version, direction) if self._active else None
 
-    def _code(self, plan: Plan) -> bytes | None:
+    def _code(self, plan: MessagePlan) -> bytes | None:
         assert self._options is not None
         hides = self.hiding.form != "shown"
         return program_for(plan, show_secrets=self._options.show_secrets, hides=hides)
@@ -234,7 +234,7 @@ class _Inflate:
         self._limit = limit
         self.produced = 0
 
-    def __call__(self, batch: Wanted) -> bytes | None:
+    def __call__(self, batch: WantedBatch) -> bytes | None:
         """The records of a batch; None if there is anything to report."""
         limit = self._limit - self.produced
         if batch.magic == 2:

@@ -80,7 +80,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     max_records: int = MAX_RECORDS
     """Maximum number of records of a message, and of their headers."""
     bodies: bool = True
-    """False: decode only bodies that pairing or later messages need (`message_plan.Plan.needed`)."""
+    """False: decode only bodies that pairing or later messages need (`message_plan.MessagePlan.needed`)."""
     headers: bool = False
     """With `bodies` False: do not decode Produce requests either, except for whether a response will follow."""
     inside: bool = True

@@ -24,7 +24,7 @@ from kafkasniff.native.caller import Program, read_notes
 from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS, Hiding, Noted
 from kafkasniff.native.library import Kernel
 
-__all__ = ["Decoder", "Reading", "decoder_of", "read_plain", "ways_to_configs"]
+__all__ = ["BodyMemory", "Decoder", "decoder_of", "read_plain", "ways_to_configs"]
 
 Decoder = Callable[[bytes, int, int, DecodeContext], tuple[dict[str, Any], int]]
 
@@ -40,7 +40,7 @@ Way = tuple[tuple[str, bool], ...]
 """The path of fields to a struct, from the root, and whether each is an array."""
 
 
-class Reading:
+class BodyMemory:
     """Memory for decoding one body."""
 
     def __init__(self, kernel: Kernel, most_output: int = MAX_PACKED) -> None:
@@ -122,7 +122,7 @@ class Reading:
         return read(data, position, end, context)
 
 
-_free: Final[list[Reading]] = []
+_free: Final[list[BodyMemory]] = []
 """Unused objects: bodies are nested, and threads decode at the same time."""
 
 
@@ -140,7 +140,7 @@ def decoder_of(kernel: Kernel, root: Struct, reader: RecordsReader | None = None
         try:
             reading = _free.pop()
         except IndexError:
-            reading = Reading(kernel)
+            reading = BodyMemory(kernel)
         options = context.options
         if options is not reading.options:
             reading.use(options)

@@ -24,8 +24,8 @@ from kafkasniff.sinks.summaries.table import (
     EnumNames,
     Scope,
     Slot,
-    Table,
     TableList,
+    TemplateTable,
     Use,
     Word,
     condition_of,
@@ -87,7 +87,7 @@ class _Compiler:
         self._version = version
         self._is_response = direction == "response"
         self._uses: dict[tuple[str, ...], Use] = {}
-        self._table = Table(is_response=direction == "response")
+        self._table = TemplateTable(is_response=direction == "response")
         self._session: Slot | None = None
 
     # -- Nodes -------------------------------------------------------------------------------------------------------

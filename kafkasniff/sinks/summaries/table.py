@@ -26,8 +26,8 @@ __all__ = [
     "EnumNames",
     "Scope",
     "Slot",
-    "Table",
     "TableList",
+    "TemplateTable",
     "Use",
     "Word",
     "condition_of",
@@ -135,7 +135,7 @@ def condition_of(kind: str, slot: Slot, operand: int | Slot = 0) -> list[Word]:
     return [_TESTS.index(kind), slot, low, high]
 
 
-class Table:
+class TemplateTable:
     """A table under construction: its pool of texts, and everything that is written at the end."""
 
     def __init__(self, *, is_response: bool) -> None:

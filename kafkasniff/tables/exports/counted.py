@@ -20,7 +20,7 @@ from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staging import inspected, new_stager, stage, stage_rest
 from kafkasniff.tables.exports.transport import TransportRows
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tcp.packets import PacketBatch
 
 if TYPE_CHECKING:
@@ -85,12 +85,12 @@ class CountedRows:
             self._stager.take(events)
             del events  # before the next ones are decoded
 
-    def end(self) -> Names:
+    def end(self) -> LearnedNames:
         """Flush the rows of open exchanges after the last packet. Returns the names that the run learnt."""
         if self._transport is not None:
             self._transport.close()
         stage_rest(self._state, self._stager, self, self._events)
-        return Names(self._tellings, self._given)
+        return LearnedNames(self._tellings, self._given)
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
         """Take rows from the stager."""

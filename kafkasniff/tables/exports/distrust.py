@@ -19,7 +19,7 @@ from kafkasniff.errors import KafkasniffError
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.tables.exports.staged import MappedFiles
 from kafkasniff.tables.rows import TABLE_NAMES
-from kafkasniff.tables.rows.staged import STAGED, Pending
+from kafkasniff.tables.rows.staged import STAGED, StagedParts
 
 __all__ = ["DamagedRunError", "check_staged"]
 
@@ -82,7 +82,7 @@ def _rows_of(path: ConfinedPath, table: str) -> int:
 def _check_pending(batch: pa.RecordBatch) -> None:
     waiting = batch.select(["_pending", "request_body", "response_body"]).filter(batch.column("_pending").is_valid())
     for data, *bodies in zip(*(column.to_pylist() for column in waiting.columns), strict=True):
-        if msgspec.msgpack.decode(data, type=Pending).bodies:
+        if msgspec.msgpack.decode(data, type=StagedParts).bodies:
             for body in bodies:
                 if body is not None:
                     orjson.loads(body)

@@ -15,12 +15,12 @@ from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.exports.merge import WINDOW_BYTES, merged
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.partitions import Partitions
+from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.staged import MappedFiles, StagedTable
 from kafkasniff.tables.parquet import ROW_GROUP_BYTES, TableWriter
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.problems import ProblemRows
-from kafkasniff.tables.rows.resolve import Names, Resolver
+from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
 from kafkasniff.tables.rows.sessions import SessionSource
 from kafkasniff.tables.rows.staged import STAGED, UNDATED, day_of
 
@@ -42,9 +42,9 @@ def finalise(
     name: str,
     options: ExportOptions,
     *,
-    names: Names,
+    names: LearnedNames,
     sessions: SessionSource,
-    partitions: Partitions,
+    partitions: TablePartitions,
     memory: int = DEFAULT_MEMORY,
 ) -> dict[str, list[tuple[ConfinedPath, int]]]:
     """Write the tables of staged folders to `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
@@ -79,9 +79,9 @@ def final_rows(
     staged: list[ConfinedPath],
     options: ExportOptions,
     *,
-    names: Names,
+    names: LearnedNames,
     sessions: SessionSource,
-    partitions: Partitions,
+    partitions: TablePartitions,
     rest: ConfinedPath,
     tables: Iterable[str] | None = None,
     memory: int = DEFAULT_MEMORY,

@@ -15,9 +15,9 @@ from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.finalise import finalise
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.partitions import Partitions
+from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.shard import ShardResult
-from kafkasniff.tables.rows.resolve import Names
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["Finished", "finish"]
 
@@ -55,11 +55,11 @@ def finish(
     pa.default_memory_pool().release_unused()
     for result in results:
         carried.tellings.merge(result.tellings)
-    names = Names(carried.tellings, given)
+    names = LearnedNames(carried.tellings, given)
     sessions = carried.sessions
     staged = [path for result in results for path in result.staged]
     name = f"part-{run:05}"
-    done, open_ = Partitions(), Partitions()
+    done, open_ = TablePartitions(), TablePartitions()
     written = finalise(staged, into, name, options, names=names, sessions=sessions, partitions=done, memory=memory)
     order = max(one.order for one in results)
     state = dump(Carried([result.state for result in results], sessions, carried.tellings, order))

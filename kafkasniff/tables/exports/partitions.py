@@ -14,7 +14,7 @@ from kafkasniff.model import Problem
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.staged import UNDATED, day_of
 
-__all__ = ["DATE_BOUND", "MAX_DATES", "Partitions", "partitioned"]
+__all__ = ["DATE_BOUND", "MAX_DATES", "TablePartitions", "partitioned"]
 
 MAX_DATES: Final = 400
 """Dates of a table with a partition of their own in one run: those of a year. Each costs a file of at least 50 kB
@@ -34,7 +34,7 @@ def partitioned(days: Days) -> frozenset[int]:
     return frozenset(dated[:MAX_DATES])
 
 
-class Partitions:
+class TablePartitions:
     """Decides for one table after the other, or repeats an earlier decision.
 
     `decided`: the days of each table, and `problems`, if they were counted elsewhere.

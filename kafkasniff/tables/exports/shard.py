@@ -45,7 +45,7 @@ __all__ = [
     "MAX_SEGMENTS",
     "MAX_SHARDS",
     "Hooks",
-    "Reading",
+    "ReadingProgress",
     "ShardResult",
     "ShardTask",
     "is_shard",
@@ -133,7 +133,7 @@ class ShardResult(msgspec.Struct):
     """Folder of rows that were unfinished at the end."""
 
 
-class Reading(Protocol):
+class ReadingProgress(Protocol):
     """Progress of reading captures."""
 
     @property
@@ -148,7 +148,7 @@ class Reading(Protocol):
 class Hooks(msgspec.Struct):
     """Callbacks of a run."""
 
-    opened: Callable[[Reading], None] | None = None
+    opened: Callable[[ReadingProgress], None] | None = None
     part: Callable[[], None] | None = None
     """After each part of a batch."""
     stdin: BinaryIO | None = None

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafkasniff.engine.connection_stats import connection_id, endpoint
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.timing import Half, Link, LinkWatch
+from kafkasniff.timing import Link, LinkHalf, LinkWatch
 
 __all__ = ["TABLE", "TRANSPORT", "TransportRows"]
 
@@ -119,7 +119,7 @@ def _row(link: Link) -> dict[str, Any]:
     return {**row, **_of_half("client", client, link), **_of_half("broker", broker, link)}
 
 
-def _of_half(name: str, half: Half, link: Link) -> dict[str, int]:
+def _of_half(name: str, half: LinkHalf, link: Link) -> dict[str, int]:
     closed_ns = half.between(link.first_time, link.last_time).closed_ns
     return {
         f"{name}_packets": half.packets,

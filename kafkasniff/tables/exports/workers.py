@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from kafkasniff.runtime.worker_processes import Workers
-from kafkasniff.tables.exports.shard import Hooks, Reading, ShardResult, ShardTask, run_shard
+from kafkasniff.tables.exports.shard import Hooks, ReadingProgress, ShardResult, ShardTask, run_shard
 
 __all__ = ["run_shards"]
 
@@ -57,7 +57,7 @@ def run_shards(tasks: Sequence[ShardTask], hooks: Hooks) -> list[ShardResult]:
 
 def _work(task: ShardTask, end: Connection[Any, Any]) -> None:
     """Read captures and report progress now and then."""
-    reading: list[Reading] = []
+    reading: list[ReadingProgress] = []
     next_sign = 0.0
 
     def part() -> None:

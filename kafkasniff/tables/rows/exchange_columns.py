@@ -63,7 +63,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-class Facts(NamedTuple):
+class BodyFacts(NamedTuple):
     """Facts from bodies: `PairColumns.facts`."""
 
     columns: ExchangeColumns
@@ -268,7 +268,7 @@ class ExchangeFinder:
             return pairs
         throttle = np.where(columns.rows["has"] & HAS_THROTTLE, columns.rows["throttle"].astype(np.int64), 0)
         return pairs._replace(
-            facts=Facts(columns, self._kinds.known, self._bodies, records),
+            facts=BodyFacts(columns, self._kinds.known, self._bodies, records),
             throttle_ns=np.maximum(throttle, 0) * 1_000_000,
             at_once=_by_code(pairs, lambda code: answers_at_once(*divmod(code, VERSIONS)), bool),
             behind_ns=np.zeros(len(own), np.int64),
@@ -414,7 +414,7 @@ def _lists(counts: NDArray[Any], values: pa.Array, kind: pa.DataType) -> pa.Arra
     return pa.ListArray.from_arrays(pa.array(borders), values, type=kind)
 
 
-def _of_bodies(found: PairColumns, facts: Facts, names: pa.Array) -> dict[str, Callable[[pa.DataType], pa.Array]]:
+def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[str, Callable[[pa.DataType], pa.Array]]:
     """The columns that come from bodies."""
     columns = facts.columns
     rows = columns.rows
@@ -456,7 +456,7 @@ def _errors(codes: NDArray[Any], none: Bools, kind: pa.DataType) -> pa.Array:
     return pc.if_else(pa.array(none), pa.scalar(None, kind), _numbered(codes, error_name, kind))
 
 
-def _value(found: PairColumns, facts: Facts, name: str) -> tuple[Ints, Bools]:
+def _value(found: PairColumns, facts: BodyFacts, name: str) -> tuple[Ints, Bools]:
     """A number of each request, and a mask of the requests that have one."""
     place = _by_code(
         found, lambda code: facts.kinds[code].values.index(name) if name in facts.kinds[code].values else -1, np.int64
@@ -464,7 +464,7 @@ def _value(found: PairColumns, facts: Facts, name: str) -> tuple[Ints, Bools]:
     return facts.columns.rows["values"][np.arange(len(place)), place], place >= 0
 
 
-def _waits(found: PairColumns, facts: Facts) -> tuple[NDArray[Any], Ints, NDArray[Any]]:
+def _waits(found: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, NDArray[Any]]:
     """The results of `asked_wait` for each exchange: the sender, nanoseconds, and what the request waited for."""
     count = len(found.asked)
     sender, reason = np.full(count, None, object), np.full(count, None, object)

@@ -18,7 +18,7 @@ from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.tables.rows.asked import UNKNOWN, asked_wait
-from kafkasniff.tables.rows.staged import STAGED, Pending, SessionStep
+from kafkasniff.tables.rows.staged import STAGED, SessionStep, StagedParts
 
 __all__ = ["ExchangeRows", "capture_name", "exchange_row", "microseconds", "session_step"]
 
@@ -136,7 +136,7 @@ def _pending(named: Mentions, bodies: bool, request: Message | None, response: M
     session = None if request is None or request.api_key != FETCH else session_step(request, response)
     if session is None and not named.unnamed and not bodies:
         return None
-    return msgspec.msgpack.encode(Pending(named.unnamed, bodies, session))
+    return msgspec.msgpack.encode(StagedParts(named.unnamed, bodies, session))
 
 
 def session_step(request: Message, response: Message | None) -> SessionStep | None:

@@ -16,7 +16,7 @@ from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native import Kernel
 from kafkasniff.native.columns import BATCH, ColumnReader, address_of
-from kafkasniff.tables.rows.record_arrays import FIRST_TIME, LAST_TIME, Numbers, Piece, columns_of
+from kafkasniff.tables.rows.record_arrays import FIRST_TIME, LAST_TIME, BatchPiece, Numbers, columns_of
 
 __all__ = ["Batches", "NativeRecords"]
 
@@ -38,7 +38,7 @@ class NativeRecords:
         self._limit = limits.max_records
         self._show_secrets = show_secrets
 
-    def read(self, pieces: Sequence[Piece]) -> list[tuple[Numbers, dict[str, pa.Array]]]:
+    def read(self, pieces: Sequence[BatchPiece]) -> list[tuple[Numbers, dict[str, pa.Array]]]:
         """The piece of each row, and the columns that differ from row to row, for pieces with `data`.
 
         Empty if there are no rows. Pieces with an error, or beyond a bound, get `rows` instead.
@@ -109,7 +109,7 @@ class Batches(NamedTuple):
     """Columns that differ from record to record."""
 
 
-def _batch(piece: Piece, limit: int) -> tuple[Any, ...]:
+def _batch(piece: BatchPiece, limit: int) -> tuple[Any, ...]:
     """A batch in the kernel's form (`BATCH`)."""
     batch, data = piece.batch, piece.data
     assert isinstance(batch, Batch)
@@ -134,7 +134,7 @@ def _batch(piece: Piece, limit: int) -> tuple[Any, ...]:
     )
 
 
-def _rebase(pieces: Sequence[Piece], batches: NDArray[np.void]) -> None:
+def _rebase(pieces: Sequence[BatchPiece], batches: NDArray[np.void]) -> None:
     """Rebase offsets in compressed messages of magic 1: they are relative to the wrapper (`message_set`)."""
     for index in np.flatnonzero(batches["magic"] == 1).tolist():
         batch = pieces[index].batch
@@ -142,7 +142,7 @@ def _rebase(pieces: Sequence[Piece], batches: NDArray[np.void]) -> None:
             batches["base_offset"][index] = max(batch["base_offset"] - int(batches["last_offset"][index]), 0)
 
 
-def _beyond_bound(pieces: Sequence[Piece], right: NDArray[np.bool_], most: Sequence[int]) -> Iterator[int]:
+def _beyond_bound(pieces: Sequence[BatchPiece], right: NDArray[np.bool_], most: Sequence[int]) -> Iterator[int]:
     """The batches of messages that have more records or headers than a message may have.
 
     `most`: number of records or of headers of each batch, whichever is larger. Those of magic 0 and 1 were counted
@@ -164,7 +164,7 @@ def _beyond_bound(pieces: Sequence[Piece], right: NDArray[np.bool_], most: Seque
             totals[id(context)] -= count
 
 
-def _decode_again(piece: Piece) -> None:
+def _decode_again(piece: BatchPiece) -> None:
     """Decode a batch record by record, which reports its problems."""
     context = piece.field.context
     # The second decompression does not count against the limit.
@@ -173,7 +173,7 @@ def _decode_again(piece: Piece) -> None:
     context.decompressed = decompressed
 
 
-def _check_count(piece: Piece, found: int) -> None:
+def _check_count(piece: BatchPiece, found: int) -> None:
     batch, stated = piece.batch, piece.batch["record_count"]
     if found != stated:
         assert isinstance(batch, Batch)

@@ -26,9 +26,9 @@ from kafkasniff.tables.rows.staged import STAGED
 __all__ = [
     "FIRST_TIME",
     "LAST_TIME",
-    "Field",
+    "BatchPiece",
     "Numbers",
-    "Piece",
+    "RecordsField",
     "columns_of",
     "plain_columns_of",
     "shared_of",
@@ -46,7 +46,7 @@ _SCHEMA: Final = STAGED["records"]
 Numbers = NDArray[np.int64]
 
 
-class Field(msgspec.Struct, eq=False, gc=False):
+class RecordsField(msgspec.Struct, eq=False, gc=False):
     """Location of one `records` field."""
 
     exchange: Exchange
@@ -58,12 +58,12 @@ class Field(msgspec.Struct, eq=False, gc=False):
     partition: int | None
 
 
-class Piece:
+class BatchPiece:
     """One batch from which rows are made."""
 
     __slots__ = ("batch", "data", "field", "rows")
 
-    def __init__(self, field: Field, batch: dict[str, Any]) -> None:
+    def __init__(self, field: RecordsField, batch: dict[str, Any]) -> None:
         self.field = field
         self.batch = batch
         self.rows: list[dict[str, Any]] | None = None
@@ -181,7 +181,7 @@ def _hidden(values: pa.Array, payload: Payload) -> pa.Array:
 
 
 def plain_columns_of(
-    pieces: list[Piece], plain: list[int], *, show_secrets: bool
+    pieces: list[BatchPiece], plain: list[int], *, show_secrets: bool
 ) -> tuple[Numbers, dict[str, pa.Array]]:
     """The same columns for records that are decoded one by one."""
     piece_of: list[int] = []
@@ -245,7 +245,7 @@ def _control(row: dict[str, Any]) -> str:
     return told["name"] or f"unknown-{told['type']}"
 
 
-def shared_of(pieces: list[Piece]) -> dict[str, pa.Array]:
+def shared_of(pieces: list[BatchPiece]) -> dict[str, pa.Array]:
     """The columns that all rows of a piece share, by piece."""
     fields = [piece.field for piece in pieces]
     messages = [field.message for field in fields]

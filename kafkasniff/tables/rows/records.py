@@ -26,7 +26,14 @@ from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.tables.rows.native_records import NativeRecords
-from kafkasniff.tables.rows.record_arrays import Field, Numbers, Piece, plain_columns_of, shared_of, without_payload
+from kafkasniff.tables.rows.record_arrays import (
+    BatchPiece,
+    Numbers,
+    RecordsField,
+    plain_columns_of,
+    shared_of,
+    without_payload,
+)
 from kafkasniff.tables.rows.staged import STAGED
 from kafkasniff.tcp.segments import NO_TIME
 
@@ -108,7 +115,7 @@ class RecordRows:
         self._payload = payload
         found = kernel()
         self._native = None if found is None else NativeRecords(found, limits, show_secrets=show_secrets)
-        self._pieces: list[Piece] = []
+        self._pieces: list[BatchPiece] = []
         self._read: dict[int, tuple[bytes, memoryview]] = {}
         """Waiting compressed batches by their CRC: the bytes that the CRC covers, and their records."""
         self._joined = 0
@@ -156,9 +163,9 @@ class RecordRows:
 
     # -- collecting -------------------------------------------------------------------------------------------------
 
-    def _field(self, field: Field, batches: list[dict[str, Any]]) -> None:
+    def _field(self, field: RecordsField, batches: list[dict[str, Any]]) -> None:
         for batch in batches:
-            piece = Piece(field, batch)
+            piece = BatchPiece(field, batch)
             if isinstance(batch, Batch) and "records" not in batch:
                 if batch.held is None or self._native is None or batch.get("control"):
                     piece.decode()
@@ -173,7 +180,7 @@ class RecordRows:
             if self._joined >= self._most_joined or self._plain >= self._most_plain:
                 self._flush()
 
-    def _hold(self, piece: Piece, batch: Batch) -> bool:
+    def _hold(self, piece: BatchPiece, batch: Batch) -> bool:
         """Decompress a batch and keep its records' bytes; returns False after a problem, which is reported."""
         held = batch.held
         assert held is not None
@@ -232,7 +239,7 @@ class RecordRows:
         if self._full is not None:
             self._full()
 
-    def _in_order(self) -> tuple[list[Piece], int]:
+    def _in_order(self) -> tuple[list[BatchPiece], int]:
         """Pieces in the order of the table, and the index of the one that was added last. They are removed.
 
         Sorting pieces costs next to nothing; sorting their rows costs as much as making them.
@@ -243,7 +250,7 @@ class RecordRows:
         self._joined = self._plain = 0
         return [waiting[index] for index in order], order.index(len(order) - 1)
 
-    def _stage(self, pieces: list[Piece], parts: list[tuple[Numbers, dict[str, pa.Array]]], last: int) -> None:
+    def _stage(self, pieces: list[BatchPiece], parts: list[tuple[Numbers, dict[str, pa.Array]]], last: int) -> None:
         """Concatenate the parts in the order of the pieces, and add the columns that all rows of a piece share."""
         piece_of, own = parts[0]
         if len(parts) > 1:
@@ -263,7 +270,7 @@ class RecordRows:
         self.size += batch.nbytes
         self.rows += batch.num_rows
 
-    def _count(self, pieces: list[Piece], piece_of: Numbers, last: int) -> Numbers:
+    def _count(self, pieces: list[BatchPiece], piece_of: Numbers, last: int) -> Numbers:
         """Ordinal of each row within its exchange, which an earlier flush may have begun.
 
         `last`: the piece that was added last, whose exchange may continue.
@@ -284,7 +291,7 @@ class RecordRows:
         return position
 
 
-def _sort_key(field: Field) -> tuple[str, int, int, int]:
+def _sort_key(field: RecordsField) -> tuple[str, int, int, int]:
     """The sort key of a field's rows (`rows.staged.SORT_KEYS`), null first."""
     time_ns, exchange = field.message.time_ns, field.exchange
     return (
@@ -297,7 +304,7 @@ def _sort_key(field: Field) -> tuple[str, int, int, int]:
 
 def _fields(
     exchange: Exchange, message: Message, place: _Place, context: DecodeContext
-) -> Iterator[tuple[Field, list[dict[str, Any]]]]:
+) -> Iterator[tuple[RecordsField, list[dict[str, Any]]]]:
     body = message.body or {}
     for topic in body.get(place.topics) or ():
         name = text(topic.get("_topic_name") if place.name is None else topic.get(place.name, topic.get("_topic_name")))
@@ -307,4 +314,4 @@ def _fields(
             if isinstance(records, dict) and records["batches"]:
                 number = partition.get(place.number)
                 known = topic_id if topic_id != ZERO_UUID else None
-                yield Field(exchange, message, context, name, known, number), records["batches"]
+                yield RecordsField(exchange, message, context, name, known, number), records["batches"]

@@ -24,10 +24,10 @@ from kafkasniff.model import Body, Direction, Endpoint, Problem
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.tables.rows.exchanges import microseconds
 from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PARTITION, PROBLEMS, RECORDS
-from kafkasniff.tables.rows.sessions import Held, SessionSource
-from kafkasniff.tables.rows.staged import STAGED, Pending, place_name
+from kafkasniff.tables.rows.sessions import SessionContent, SessionSource
+from kafkasniff.tables.rows.staged import STAGED, StagedParts, place_name
 
-__all__ = ["OUTPUT_BYTES", "Names", "Resolver"]
+__all__ = ["OUTPUT_BYTES", "LearnedNames", "Resolver"]
 
 OUTPUT_BYTES: Final = 64 << 20
 """Estimated bytes of the topics of fetch sessions in one batch of rows: a session may have a hundred in every row."""
@@ -35,7 +35,7 @@ MAX_SHARED: Final = 1024
 """Cached lists of a session's topics, for its next request."""
 
 
-class Names:
+class LearnedNames:
     """Lookup of the names that the run learnt."""
 
     def __init__(self, tellings: Tellings, given: Mapping[str, str] | None = None) -> None:
@@ -114,7 +114,7 @@ class Resolver:
     """
 
     def __init__(
-        self, names: Names, sessions: SessionSource, dumps: Callable[[Body], str], payload: Payload = SHOWN
+        self, names: LearnedNames, sessions: SessionSource, dumps: Callable[[Body], str], payload: Payload = SHOWN
     ) -> None:
         self._names = names
         self._sessions = sessions
@@ -122,7 +122,7 @@ class Resolver:
         self._payload = payload
         self._bodies = RenderedBodies(names.topics)
         self._shared: dict[int, tuple[tuple[str, ...], list[str], frozenset[str]]] = {}
-        """Topics by identity of `Held.topics`, which is kept as well: the names in order, and as a set."""
+        """Topics by identity of `SessionContent.topics`, which is kept as well: the names in order, and as a set."""
         self.found: list[dict[str, Any]] = []
         """Staged rows of `problems` that were found on the way; the reader takes them."""
 
@@ -181,7 +181,7 @@ class Resolver:
         wanted = ("connection_id", "exchange_id", "time_ns", "broker_ip", "broker_port", "topics", "_pending")
         some = {name: batch.column(name).take(pa.array(rows)).to_pylist() for name in wanted}
         for row, *key, time_ns, address, port, topics, data in zip(rows.tolist(), *some.values(), strict=True):
-            pending = msgspec.msgpack.decode(data, type=Pending)
+            pending = msgspec.msgpack.decode(data, type=StagedParts)
             names = self._with_names(topics, pending.unnamed) if pending.unnamed else topics
             held = None
             if pending.session is not None and address is not None:
@@ -201,7 +201,7 @@ class Resolver:
         return changes
 
     @staticmethod
-    def _tell_session(batch: pa.RecordBatch, row: int, changes: _Changes, epoch: int, held: Held) -> None:
+    def _tell_session(batch: pa.RecordBatch, row: int, changes: _Changes, epoch: int, held: SessionContent) -> None:
         """Add `_session` after the epoch in the request's body."""
         body = changes.bodies[0].get(row)
         body = batch.column("request_body")[row].as_py() if body is None else body
@@ -223,7 +223,7 @@ class Resolver:
                 together[topic] = None
         return list(together)
 
-    def _of_session(self, held: Held, names: list[str]) -> list[str]:
+    def _of_session(self, held: SessionContent, names: list[str]) -> list[str]:
         """Topics of the session, then the other topics that the exchange names."""
         shared = self._shared.get(id(held.topics))
         if shared is None:

@@ -19,7 +19,7 @@ from kafkasniff.enrich.tellings import BEFORE
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.staged import SessionStep
 
-__all__ = ["ExchangeKey", "Held", "HeldSessions", "SessionSource", "Sessions", "encode_held"]
+__all__ = ["ExchangeKey", "HeldSessions", "SessionContent", "SessionSource", "Sessions", "encode_held"]
 
 MAX_ANSWERS: Final = 1 << 16
 """Responses that wait for their time while requests are processed; the earliest is taken first."""
@@ -28,7 +28,7 @@ ExchangeKey = tuple[int, int]
 """`connection_id` and `exchange_id`."""
 
 
-class Held(NamedTuple):
+class SessionContent(NamedTuple):
     """The content of a session that applies to a request."""
 
     topics: tuple[str, ...]
@@ -43,7 +43,7 @@ class Held(NamedTuple):
 class SessionSource(Protocol):
     """Source of the content of sessions."""
 
-    def held(self, key: ExchangeKey, broker: Endpoint, time_ns: int | None, step: SessionStep) -> Held | None:
+    def held(self, key: ExchangeKey, broker: Endpoint, time_ns: int | None, step: SessionStep) -> SessionContent | None:
         """The session content that applies to a Fetch exchange; None if it has no known session."""
 
     def answer(self) -> None:
@@ -69,12 +69,12 @@ class Sessions:
         """Pending responses, as a heap: (time, number of the exchange, broker, session, error)."""
         self._number = 0
 
-    def held(self, key: ExchangeKey, broker: Endpoint, time_ns: int | None, step: SessionStep) -> Held | None:
+    def held(self, key: ExchangeKey, broker: Endpoint, time_ns: int | None, step: SessionStep) -> SessionContent | None:
         """See `SessionSource`."""
         del key
         return self.step(broker, time_ns, step)
 
-    def step(self, broker: Endpoint, time_ns: int | None, step: SessionStep) -> Held | None:
+    def step(self, broker: Endpoint, time_ns: int | None, step: SessionStep) -> SessionContent | None:
         """Process a Fetch exchange; returns the session content that applies to it, if any."""
         now = BEFORE if time_ns is None else time_ns
         self.answer(now)
@@ -88,7 +88,7 @@ class Sessions:
         session = self._sessions.request(broker, self._number, body)
         told = None
         if session is not None:
-            told = Held(session.names(_AS_THEY_ARE), session.by_id, session.partitions, session.unnamed)
+            told = SessionContent(session.names(_AS_THEY_ARE), session.by_id, session.partitions, session.unnamed)
         if step.answer_number is not None:
             at = now if step.answer_ns is None else step.answer_ns
             heapq.heappush(self._answers, (at, self._number, broker, step.answer_number, step.answer_error))
@@ -135,7 +135,7 @@ class HeldSessions:
         """Add the output of `encode_held`."""
         self._found[key] = data
 
-    def held(self, key: ExchangeKey, broker: Endpoint, time_ns: int | None, step: SessionStep) -> Held | None:
+    def held(self, key: ExchangeKey, broker: Endpoint, time_ns: int | None, step: SessionStep) -> SessionContent | None:
         """See `SessionSource`."""
         del broker, time_ns, step
         data = self._found.get(key)
@@ -148,11 +148,11 @@ class HeldSessions:
 _HELD: Final = msgspec.msgpack.Decoder(tuple[tuple[str, ...], bool, int, int | None])
 
 
-def encode_held(held: Held) -> bytes:
+def encode_held(held: SessionContent) -> bytes:
     """Encode as bytes; equal content gives equal bytes."""
     return msgspec.msgpack.encode(held)
 
 
-def _read_held(data: bytes) -> Held:
+def _read_held(data: bytes) -> SessionContent:
     # The same object for the same bytes: rows of a session share its list of topics.
-    return Held(*_HELD.decode(data))
+    return SessionContent(*_HELD.decode(data))

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
 
-__all__ = ["SORT_KEYS", "STAGED", "UNDATED", "Pending", "SessionStep", "date_of", "day_of", "place_name"]
+__all__ = ["SORT_KEYS", "STAGED", "UNDATED", "SessionStep", "StagedParts", "date_of", "day_of", "place_name"]
 
 DAY_NS: Final = 86_400 * 10**9
 UNDATED: Final = 0
@@ -42,7 +42,7 @@ class SessionStep(msgspec.Struct, array_like=True, gc=False):
     answer_error: int
 
 
-class Pending(msgspec.Struct, array_like=True, gc=False):
+class StagedParts(msgspec.Struct, array_like=True, gc=False):
     """Parts of a row of `exchanges` that wait for the whole run; msgpack in the column `_pending`, or null."""
 
     unnamed: dict[str, int] = {}

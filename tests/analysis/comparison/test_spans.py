@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafkasniff.analysis.comparison.spans import MAX_SPANS, SPAN, Spanned, Spans
+from kafkasniff.analysis.comparison.spans import MAX_SPANS, SPAN, SideSpans, Spanned
 from kafkasniff.analysis.partials import Shape
 
 SHAPE = Shape(keys=(("name", pa.string()),), measures=(("count", pa.int64(), "sum"),), weight="count")
 
 
-def counted(rows: list[tuple[int, str]], random: Random | None = None) -> tuple[Spans, Counter[tuple[int, str]]]:
-    spans = Spans()
+def counted(rows: list[tuple[int, str]], random: Random | None = None) -> tuple[SideSpans, Counter[tuple[int, str]]]:
+    spans = SideSpans()
     part = Spanned(spans, SHAPE)
     rest = list(rows) if random is None else random.sample(rows, len(rows))
     while rest:
@@ -47,7 +47,7 @@ def test_order_and_batches_change_nothing(seed: int) -> None:
 
 
 def test_seconds_add_up_to_the_time_between_first_and_last() -> None:
-    spans = Spans()
+    spans = SideSpans()
     spans.take(np.array([10_500_000_000, 12_250_000_000], np.int64))
     seconds = spans.seconds()
     assert len(seconds) == spans.count
@@ -64,7 +64,7 @@ def test_extreme_times() -> None:
 
 
 def test_a_single_time_and_no_time() -> None:
-    spans = Spans()
+    spans = SideSpans()
     assert (spans.count, len(spans.seconds())) == (0, 0)
     spans.take(np.array([], np.int64))
     assert spans.first is None

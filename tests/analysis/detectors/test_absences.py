@@ -7,7 +7,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.detectors.absences import Link, Spans, usual_absences
+from kafkasniff.analysis.detectors.absences import Spans, TcpLink, usual_absences
 
 SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)))
 
@@ -17,10 +17,10 @@ def test_spans_match_a_naive_search(spans: list[tuple[int, int]], first: int, la
     assert Spans(spans).surround(first, last) == any(start < first and end > last for start, end in spans)
 
 
-def link(number: int, *, refused: bool) -> Link:
+def link(number: int, *, refused: bool) -> TcpLink:
     """Every third connect is refused; the others are answered and soon closed by the broker."""
     time = number * 3_000_000_000
-    return Link(
+    return TcpLink(
         connection_id=number,
         time_ns=time,
         end_time_ns=time + 1_000_000,

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkasniff.capture.live.privileges import Standing, advice, standing
+from kafkasniff.capture.live.privileges import ProcessRights, advice, standing
 from tests.cli.test_user import enterable
 from tests.conftest import missing
 
-USUAL = Standing(
+USUAL = ProcessRights(
     root=False, bounded=False, no_new=False, sudo=True, program="/opt/bin/kafkasniff", python="/usr/bin/python 3"
 )
 PIPE = "tcpdump -i eth0 -U -w - | kafkasniff decode -"
 
 
-def but(**changes: bool | str) -> Standing:
-    return Standing(**{name: changes.get(name, getattr(USUAL, name)) for name in USUAL.__struct_fields__})
+def but(**changes: bool | str) -> ProcessRights:
+    return ProcessRights(**{name: changes.get(name, getattr(USUAL, name)) for name in USUAL.__struct_fields__})
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def but(**changes: bool | str) -> Standing:
         (but(bounded=True, root=True, no_new=True), ["--cap-add NET_RAW"], ["setcap"]),
     ],
 )  # fmt: skip
-def test_one_line_with_matching_advice(at: Standing, fits: list[str], does_not: list[str]) -> None:
+def test_one_line_with_matching_advice(at: ProcessRights, fits: list[str], does_not: list[str]) -> None:
     line = advice("eth0", at)
     assert line.startswith("capturing on eth0 needs the capability CAP_NET_RAW")
     assert PIPE in line
@@ -53,7 +53,7 @@ def test_one_line_with_matching_advice(at: Standing, fits: list[str], does_not: 
         (but(platform="darwin", root=True), ["sandbox", PIPE], ["chmod", "sudo"]),
     ],
 )  # fmt: skip
-def test_one_line_where_packets_come_from_devices(at: Standing, fits: list[str], does_not: list[str]) -> None:
+def test_one_line_where_packets_come_from_devices(at: ProcessRights, fits: list[str], does_not: list[str]) -> None:
     line = advice("eth0", at)
     assert line.startswith("capturing on eth0 needs the right to read /dev/bpf*")
     assert "\n" not in line

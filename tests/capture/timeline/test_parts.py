@@ -18,7 +18,7 @@ from kafkasniff.capture.timeline.parts import (
     read_notes,
     read_split,
 )
-from kafkasniff.capture.timeline.planning import Piece, Walked, walk
+from kafkasniff.capture.timeline.planning import PlannedPart, Walked, walk
 from kafkasniff.capture.timeline.splits import ReadAt
 from kafkasniff.errors import CaptureError
 from tests.capture.files import START, pcap
@@ -87,7 +87,7 @@ def test_scans_may_run_elsewhere(tmp_path: Path) -> None:
         path.write_bytes(pcap(frames(200)))
     asked: list[int] = []
 
-    def walk_all(pieces: Sequence[Piece]) -> Iterable[Walked]:
+    def walk_all(pieces: Sequence[PlannedPart]) -> Iterable[Walked]:
         asked.extend(piece.capture for piece in pieces)
         return [walk(piece, opened(CaptureFile("", str(paths[piece.capture]), 0))) for piece in pieces]
 

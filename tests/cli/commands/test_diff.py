@@ -276,8 +276,8 @@ def test_the_page_has_every_key() -> None:
     assert set(keys(sections["Keys"])) == top
     for name, kind in zip(
         parts.SECTIONS,
-        (parts.Version, parts.Rate, parts.Latency, parts.Size, parts.Error, parts.Topic, parts.Batching, parts.Client,
-         parts.Broker),
+        (parts.VersionDiff, parts.Rate, parts.LatencyDiff, parts.Size, parts.ErrorDiff, parts.TopicDiff,
+         parts.Batching, parts.ClientDiff, parts.BrokerDiff),
         strict=True,
     ):  # fmt: skip
         assert {*keys(sections[name]), "differs"} == set(kind.__struct_fields__), name

@@ -361,18 +361,18 @@ def test_the_page_has_every_key() -> None:
     assert set(keys(sections["Keys"])) == {"sources", "broken", *parts.Answer.__struct_fields__, "findings"}
     assert set(keys(sections["counts"])) == counts
     for name, kind, own in (
-        ("connections", parts.Connections, False),
-        ("brokers", parts.Broker, True),
-        ("clients", parts.Client, True),
+        ("connections", parts.ConnectionTotals, False),
+        ("brokers", parts.BrokerStats, True),
+        ("clients", parts.ClientStats, True),
         ("apis", parts.Api, True),
-        ("topics", parts.Topic, False),
-        ("groups", parts.Group, False),
-        ("errors", parts.Error, False),
-        ("problems", parts.Problem, False),
+        ("topics", parts.TopicStats, False),
+        ("groups", parts.GroupStats, False),
+        ("errors", parts.ErrorStats, False),
+        ("problems", parts.ProblemStats, False),
     ):
         fields = set(kind.__struct_fields__) - (counts if own else set())
         assert set(keys(sections[name])) == fields, name
-    for line, kind in (("Keys of `latency`:", parts.Latency), ("Keys of `produced`, `fetched`", parts.Traffic)):
+    for line, kind in (("Keys of `latency`:", parts.LatencyStats), ("Keys of `produced`, `fetched`", parts.Traffic)):
         assert set(keys(PAGE.partition(line)[2])) == set(kind.__struct_fields__)
 
 

@@ -8,7 +8,15 @@ import pytest
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.apis import coverage
-from kafkasniff.kafka.apis.coverage import Count, Proof, Proven, count_by_release, defined_data, defined_pairs, proven
+from kafkasniff.kafka.apis.coverage import (
+    PairCount,
+    Proof,
+    Proven,
+    count_by_release,
+    defined_data,
+    defined_pairs,
+    proven,
+)
 from kafkasniff.kafka.apis.coverage import version_ranges as ranges
 from kafkasniff.kafka.apis.releases import releases
 from kafkasniff.kafka.schema.data_files import read_data
@@ -75,9 +83,9 @@ def test_counts_by_release() -> None:
     pairs = {(58, 0): Proof(("4.4.0",), ("a.pcap",)), (28, 6): Proof(captures=("a.pcap",)), (62, 5): Proof(("x",))}
     counts = {count.since: count for count in count_by_release(pairs)}
     assert counts["2.0-2.8"][2:] == (1, 1, 1)
-    assert counts["4.4"] == Count("4.4", 7, 1, 0, 1)
-    assert counts["none"] == Count("none", 1, 1, 1, 0)
-    assert counts["all"] == Count("all", len(defined_pairs()), 3, 2, 2)
+    assert counts["4.4"] == PairCount("4.4", 7, 1, 0, 1)
+    assert counts["none"] == PairCount("none", 1, 1, 1, 0)
+    assert counts["all"] == PairCount("all", len(defined_pairs()), 3, 2, 2)
     *parts, whole = count_by_release(pairs)
     assert [sum(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True)] == list(whole[1:])
     # Up to 4.3, including versions that were never released: the 362 pairs of the first set of definitions.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kafkasniff.kafka.messages.message_body import decode_body
-from kafkasniff.kafka.messages.message_plan import Plan, request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.messages.packed_bodies import MEMORY_RATIO, PackedBodies
 from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
@@ -53,7 +53,7 @@ def _body(message: bytes) -> bytes:
     return message[14 + max(size, 0) :]
 
 
-def _plan(kind: Kind) -> Plan:
+def _plan(kind: Kind) -> MessagePlan:
     key, version, direction = kind
     return request_plan(key, version) if direction == "request" else response_plan(key, version)
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.accumulator import Reading
+from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.export import Export
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.exports.merge import merged
-from kafkasniff.tables.exports.partitions import DATE_BOUND, MAX_DATES, Partitions, partitioned
+from kafkasniff.tables.exports.partitions import DATE_BOUND, MAX_DATES, TablePartitions, partitioned
 from kafkasniff.tables.exports.staged import StagedFiles, StagedTable
 from kafkasniff.tables.rows.staged import DAY_NS, STAGED, UNDATED, date_of
 from tests.fuzz.costs.streams import dates_rows
@@ -112,7 +112,7 @@ def test_a_query_by_time_includes_rows_without_a_partition(capture: Path, tmp_pa
     export = Export.open(str(tmp_path))
     for row in rows(tmp_path, "exchanges"):
         now = row["time_ns"]
-        (found,) = export.batches("exchanges", Reading(("time_ns", "exchange_id")), now, now)
+        (found,) = export.batches("exchanges", TableReading(("time_ns", "exchange_id")), now, now)
         assert found.to_pylist() == [{"time_ns": now, "exchange_id": row["exchange_id"]}]
 
 
@@ -157,5 +157,5 @@ def test_parts_hold_all_rows_in_order_of_time(
 
 
 def test_partitions_chosen_elsewhere_are_used() -> None:
-    assert Partitions({"records": frozenset({3})}).of("records", {1: 5, 3: 1}) == {3}
-    assert not Partitions.none().of("problems", {1: 5, 3: 1})
+    assert TablePartitions({"records": frozenset({3})}).of("records", {1: 5, 3: 1}) == {3}
+    assert not TablePartitions.none().of("problems", {1: 5, 3: 1})

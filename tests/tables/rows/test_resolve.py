@@ -16,9 +16,9 @@ from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.rows import TABLES
 from kafkasniff.tables.rows import resolve as module
-from kafkasniff.tables.rows.resolve import Names, Resolver
+from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
 from kafkasniff.tables.rows.sessions import Sessions
-from kafkasniff.tables.rows.staged import STAGED, Pending, SessionStep
+from kafkasniff.tables.rows.staged import STAGED, SessionStep, StagedParts
 
 IDS = ["AAECAwQFBgcICQoLDA0ODw", "_____________________w"]
 
@@ -34,7 +34,7 @@ def told() -> Tellings:
 
 
 def resolved(table: str, rows: list[dict[str, Any]], sessions: Sessions | None = None) -> list[dict[str, Any]]:
-    resolver = Resolver(Names(told(), {IDS[1]: "given"}), sessions or Sessions(), body_json)
+    resolver = Resolver(LearnedNames(told(), {IDS[1]: "given"}), sessions or Sessions(), body_json)
     batch = pa.RecordBatch.from_pylist(rows, schema=STAGED[table])
     parts = list(resolver.rows(table, batch))
     assert all(part.schema.equals(TABLES[table]) for part in parts)
@@ -80,7 +80,7 @@ def test_names_of_topics() -> None:
     row = staged(
         topics=["first", "last"],
         partitions=partitions,
-        pending=Pending(unnamed={IDS[0]: 1, "unknown": 1, IDS[1]: 2}),
+        pending=StagedParts(unnamed={IDS[0]: 1, "unknown": 1, IDS[1]: 2}),
     )
     plain = staged(topics=["kept"])
     found, kept = resolved("exchanges", [row, plain])
@@ -95,14 +95,14 @@ def test_names_of_topics() -> None:
 
 def test_bodies_get_their_names() -> None:
     body = f'{{"topics":[{{"topic_id":"{IDS[0]}","partitions":[]}},{{"topic_id":"unknown","partitions":[]}}]}}'
-    (row,) = resolved("exchanges", [staged(request_body=body, response_body=None, pending=Pending(bodies=True))])
+    (row,) = resolved("exchanges", [staged(request_body=body, response_body=None, pending=StagedParts(bodies=True))])
     assert row["request_body"] == body.replace('",', '","_topic_name":"orders",', 1)
     assert row["response_body"] is None
 
 
-def step(number: int, epoch: int, added: dict[str, list[int]], answer: int | None = None, **more: Any) -> Pending:
+def step(number: int, epoch: int, added: dict[str, list[int]], answer: int | None = None, **more: Any) -> StagedParts:
     values = {"forgotten": {}, "answer_ns": None, "answer_error": 0, "by_id": True, **more}
-    return Pending(session=SessionStep(number=number, epoch=epoch, added=added, answer_number=answer, **values))
+    return StagedParts(session=SessionStep(number=number, epoch=epoch, added=added, answer_number=answer, **values))
 
 
 def test_a_session_from_its_beginning_to_its_end() -> None:
@@ -137,7 +137,7 @@ def test_sessions_with_many_topics_come_in_several_batches(monkeypatch: pytest.M
     many = {f"topic-{number}": [0] for number in range(50)}
     rows = [staged(time_ns=1, pending=step(0, 0, many, 17, answer_ns=1, by_id=False))]
     rows += [staged(time_ns=2, exchange_id=place, pending=step(17, 1, {}, 17)) for place in range(20)]
-    resolver = Resolver(Names(told()), Sessions(), body_json)
+    resolver = Resolver(LearnedNames(told()), Sessions(), body_json)
     parts = list(resolver.rows("exchanges", pa.RecordBatch.from_pylist(rows, schema=STAGED["exchanges"])))
     assert len(parts) > 3
     found = [row for part in parts for row in part.to_pylist()]
