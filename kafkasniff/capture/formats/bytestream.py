@@ -12,6 +12,7 @@ import msgspec
 
 from kafkasniff.capture.formats.compressed import MAGIC_SIZE, Inflater, inflater_for
 from kafkasniff.errors import CaptureError
+from kafkasniff.runtime.wakeup import wait_readable
 
 __all__ = ["EMPTY", "ByteStream", "Compressed", "Failure", "open_path", "open_pipe"]
 
@@ -101,12 +102,17 @@ class Pipe:
         self._returned = b""
         self._read: Any = getattr(stream, "read1", stream.read)
         self._waiting: select.poll | None = None
+        self._has_no_buffer = self._will_have_none = False
         try:
             descriptor = stream.fileno()
         except (OSError, AttributeError, ValueError):
             return  # an object in memory: all its bytes are available
         self._waiting = select.poll()
         self._waiting.register(descriptor, select.POLLIN)
+        self._descriptor = descriptor
+        # Nothing but its first read can find data in the buffer of a `BufferedReader`: `read1` fills none.
+        self._has_no_buffer = isinstance(stream, io.FileIO)
+        self._will_have_none = self._has_no_buffer or isinstance(stream, io.BufferedReader)
 
     def some(self, most: int) -> bytes:
         """Between 1 and `most` bytes; b"" at the end."""
@@ -116,7 +122,11 @@ class Pipe:
         if self.failure is not None:
             return b""
         try:
+            if self._has_no_buffer:
+                # A signal that comes just before the read itself would not end it.
+                wait_readable(self._descriptor)
             data = self._read(min(most, PIPE_READ)) or b""
+            self._has_no_buffer = self._will_have_none
         except (OSError, ValueError) as error:
             self.failure = Failure("capture-broken", f"reading it failed: {error}")
             return b""

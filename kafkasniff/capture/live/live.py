@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -28,6 +26,7 @@ from kafkasniff.capture.live.ring import RETIRE_MS
 from kafkasniff.capture.live.time_merge import TimeMerge
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.model import Problem
+from kafkasniff.runtime.wakeup import woken_by_signals
 from kafkasniff.tcp.packets import Note, PacketBatch
 
 __all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "CapturedInterface", "LiveSource", "open_live"]
@@ -231,7 +230,7 @@ class LiveSource:
             due = merge.due_in(now)
             ends = [at for at in (deadline, idle_until, None if due is None else now + due) if at is not None]
             ends += [now + look for look in looks]
-            with _wakened_by_signals(self._wake_write):
+            with woken_by_signals(self._wake_write):
                 events = dict(waiting.poll(max(0, int((min(ends) - now) * 1000) + 1) if ends else None))
             if self._wake_read in events and not self._stopped:
                 # A signal that does not stop this source.
@@ -249,26 +248,6 @@ class LiveSource:
         last = merge.rest()
         if last is not None:
             yield last
-
-
-@contextlib.contextmanager
-def _wakened_by_signals(descriptor: int) -> Iterator[None]:
-    """Have every signal write to this descriptor within the block, if no one else has asked for that.
-
-    A handler in Python runs between two instructions of the main thread. If the signal comes just before that thread
-    waits, or in another thread, nothing else ends the wait.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
-    if before != -1:
-        signal.set_wakeup_fd(before)
-    try:
-        yield
-    finally:
-        if before == -1:
-            signal.set_wakeup_fd(-1)
 
 
 def _with_what_waits(one: CapturedInterface, found: Frames) -> Frames:
