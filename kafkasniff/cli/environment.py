@@ -10,6 +10,7 @@ import enum
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
@@ -55,6 +56,10 @@ class Interrupted(BaseException):
         return Exit(128 + self.signum)
 
 
+REPEAT_SECONDS: Final = 0.01
+"""When a signal is repeated whose exception was dropped: after the callback that dropped it."""
+
+
 class Interrupts:
     """Turns SIGINT, SIGTERM and SIGHUP into `Interrupted`, but not in the middle of an output line.
 
@@ -86,11 +91,28 @@ class Interrupts:
     def installed(self) -> Iterator[None]:
         """Handle the signals within the block; main thread only. An ignored SIGHUP (nohup) stays ignored."""
         before = {signum: signal.signal(signum, self._take) for signum in honoured_signals()}
+        hook = sys.unraisablehook
+
+        def dropped(found: sys.UnraisableHookArgs) -> None:
+            if isinstance(found.exc_value, Interrupted):
+                self._repeat(found.exc_value.signum)
+            else:
+                hook(found)
+
+        sys.unraisablehook = dropped
         try:
             yield
         finally:
+            sys.unraisablehook = hook
             for signum, handler in before.items():
                 signal.signal(signum, handler)
+
+    def _repeat(self, signum: int) -> None:
+        """Take a signal once more, soon: Python drops what is raised in destructors and in callbacks of imports."""
+        self._asked = False
+        main = threading.main_thread().ident
+        assert main is not None
+        threading.Timer(REPEAT_SECONDS, signal.pthread_kill, (main, signum)).start()
 
     @contextlib.contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:

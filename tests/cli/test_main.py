@@ -16,7 +16,7 @@ import pytest
 
 import kafkasniff as package
 from kafkasniff.cli import main as entrance
-from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.environment import Environment, Exit, Interrupted, Interrupts
 from kafkasniff.errors import (
     CaptureError,
     DefinitionError,
@@ -363,3 +363,19 @@ def test_the_first_signal_may_request_a_stop_only() -> None:
         assert stopped == [1]
         with pytest.raises(Interrupted):
             interrupt(signal.SIGINT)
+
+
+def test_a_signal_in_a_destructor_is_repeated() -> None:
+    """Python drops exceptions that are raised there."""
+
+    class Ends:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def work() -> None:
+        Ends()
+        time.sleep(60)
+
+    with Interrupts().installed(), pytest.raises(Interrupted) as raised:
+        work()
+    assert raised.value.signum == signal.SIGTERM
