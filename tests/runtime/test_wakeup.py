@@ -59,7 +59,7 @@ def test_data_and_its_end_are_readable() -> None:
     os.close(read)
 
 
-def test_the_wish_of_others_stays() -> None:
+def test_the_descriptor_of_somebody_else_is_kept() -> None:
     mine, other = os.pipe(), os.pipe()
     os.set_blocking(mine[1], False)
     os.set_blocking(other[1], False)

@@ -102,7 +102,7 @@ class Pipe:
         self._returned = b""
         self._read: Any = getattr(stream, "read1", stream.read)
         self._waiting: select.poll | None = None
-        self._has_no_buffer = self._will_have_none = False
+        self._may_wait = self._may_wait_later = False
         try:
             descriptor = stream.fileno()
         except (OSError, AttributeError, ValueError):
@@ -110,9 +110,10 @@ class Pipe:
         self._waiting = select.poll()
         self._waiting.register(descriptor, select.POLLIN)
         self._descriptor = descriptor
-        # Nothing but its first read can find data in the buffer of a `BufferedReader`: `read1` fills none.
-        self._has_no_buffer = isinstance(stream, io.FileIO)
-        self._will_have_none = self._has_no_buffer or isinstance(stream, io.BufferedReader)
+        # Data in a buffer does not make the descriptor readable. Only the first read from a `BufferedReader` can find
+        # some, left by its owner: `read1` leaves none.
+        self._may_wait = isinstance(stream, io.FileIO)
+        self._may_wait_later = self._may_wait or isinstance(stream, io.BufferedReader)
 
     def some(self, most: int) -> bytes:
         """Between 1 and `most` bytes; b"" at the end."""
@@ -122,11 +123,11 @@ class Pipe:
         if self.failure is not None:
             return b""
         try:
-            if self._has_no_buffer:
+            if self._may_wait:
                 # A signal that comes just before the read itself would not end it.
                 wait_readable(self._descriptor)
             data = self._read(min(most, PIPE_READ)) or b""
-            self._has_no_buffer = self._will_have_none
+            self._may_wait = self._may_wait_later
         except (OSError, ValueError) as error:
             self.failure = Failure("capture-broken", f"reading it failed: {error}")
             return b""

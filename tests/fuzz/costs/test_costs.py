@@ -139,7 +139,8 @@ def test_a_trial_that_goes_too_far_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
     data = PAIRS["ratio-messages"].make(50_000, 1414, 3162, 4, 32)
     found = trial.run(data, "json", Base(0.2, 0), cpu_seconds=1)
     assert (found.code, found.broken) == (-signal.SIGXCPU, True)
-    assert found.seconds > 0
+    # The system samples CPU time for the limit, so a busy machine ends it early.
+    assert 0.2 < found.seconds < 10
     monkeypatch.setattr(trial, "ADDRESS_SPACE", 64 << 20)
     assert trial.run(data, "json").code != 0
 
