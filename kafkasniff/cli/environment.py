@@ -5,6 +5,7 @@ The exit codes are here too, because every command ends with one.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import enum
 import os
@@ -45,9 +46,19 @@ class Exit(enum.IntEnum):
 class Interrupted(BaseException):
     """SIGINT, SIGTERM or SIGHUP; not an `Exception`, so that no error handler on the way catches it."""
 
-    def __init__(self, signum: int) -> None:
+    def __init__(self, signum: int, lost: Callable[[int], None] | None = None) -> None:
+        """`lost` is called with the signal if nobody calls `accept` before the exception is gone."""
         super().__init__(signum)
         self.signum = signum
+        self._lost = lost
+
+    def accept(self) -> None:
+        """To be called where the exception ends: it was not lost on the way."""
+        self._lost = None
+
+    def __del__(self) -> None:
+        if self._lost is not None:
+            self._lost(self.signum)
 
     @property
     def code(self) -> Exit:
@@ -57,7 +68,7 @@ class Interrupted(BaseException):
 
 
 REPEAT_SECONDS: Final = 0.01
-"""When a signal is repeated whose exception was dropped: after the callback that dropped it."""
+"""When a signal is repeated whose exception was lost: after the callback that lost it."""
 
 
 class Interrupts:
@@ -66,6 +77,9 @@ class Interrupts:
     Within `held()` a signal is deferred to the end of the block. A second one is not, so that a block that hangs (a
     full pipe that nobody reads) can be interrupted. SIGHUP never counts as a second one: when a terminal closes, both
     the shell and the kernel send it, and systemd sends it after SIGTERM (SendSIGHUP).
+
+    An exception that a handler raises may be lost: Python drops it in destructors and in callbacks of imports, and some
+    extension modules clear every exception. Its destructor notices that, and the signal is taken once more.
     """
 
     def __init__(self) -> None:
@@ -73,6 +87,8 @@ class Interrupts:
         self._held = False
         self._pending: int | None = None
         self._stop: Callable[[], None] | None = None
+        self._installed = False
+        self._repeating = threading.Lock()
 
     def _take(self, signum: int, _frame: FrameType | None) -> None:
         asked, self._asked = self._asked, True
@@ -85,7 +101,7 @@ class Interrupts:
         if self._held and self._pending is None:
             self._pending = signum
             return
-        raise Interrupted(signum)
+        raise Interrupted(signum, self._repeat)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -94,25 +110,34 @@ class Interrupts:
         hook = sys.unraisablehook
 
         def dropped(found: sys.UnraisableHookArgs) -> None:
-            if isinstance(found.exc_value, Interrupted):
-                self._repeat(found.exc_value.signum)
-            else:
+            if not isinstance(found.exc_value, Interrupted):
                 hook(found)
 
         sys.unraisablehook = dropped
+        self._installed = True
         try:
             yield
         finally:
+            with self._repeating:
+                self._installed = False
             sys.unraisablehook = hook
             for signum, handler in before.items():
                 signal.signal(signum, handler)
 
     def _repeat(self, signum: int) -> None:
-        """Take a signal once more, soon: Python drops what is raised in destructors and in callbacks of imports."""
-        self._asked = False
+        """Take a signal once more, soon."""
         main = threading.main_thread().ident
         assert main is not None
-        threading.Timer(REPEAT_SECONDS, signal.pthread_kill, (main, signum)).start()
+
+        def repeat() -> None:
+            time.sleep(REPEAT_SECONDS)
+            with self._repeating:
+                if self._installed:
+                    self._asked = False
+                    signal.pthread_kill(main, signum)
+
+        # Not `threading.Thread`, one of whose locks the interrupted code may hold.
+        _thread.start_new_thread(repeat, ())
 
     @contextlib.contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
@@ -133,7 +158,7 @@ class Interrupts:
             self._held = False
             pending, self._pending = self._pending, None
         if pending is not None:
-            raise Interrupted(pending)
+            raise Interrupted(pending, self._repeat)
 
 
 class Environment:

@@ -145,6 +145,7 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
         # The reader has seen enough (`| head`): not an error, and there is nobody to report to.
         return Exit.OK
     except Interrupted as interrupt:
+        interrupt.accept()
         return interrupt.code
     except (KeyboardInterrupt, click.Abort):
         return Exit.SIGINT

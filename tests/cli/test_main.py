@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -16,7 +17,7 @@ import pytest
 
 import kafkasniff as package
 from kafkasniff.cli import main as entrance
-from kafkasniff.cli.environment import Environment, Exit, Interrupted, Interrupts
+from kafkasniff.cli.environment import REPEAT_SECONDS, Environment, Exit, Interrupted, Interrupts
 from kafkasniff.errors import (
     CaptureError,
     DefinitionError,
@@ -348,8 +349,10 @@ def test_held_signals_wait_except_for_a_second_one() -> None:
             held(signal.SIGTERM)
         assert caught.value.code == Exit.SIGTERM
         assert done == ["continued"]
-        with pytest.raises(Interrupted):
+        caught.value.accept()
+        with pytest.raises(Interrupted) as caught:
             held(signal.SIGTERM, signal.SIGINT)
+        caught.value.accept()
         assert done == ["continued"] * 2
         # Nothing is left over for the next block.
         held()
@@ -363,6 +366,40 @@ def test_the_first_signal_may_request_a_stop_only() -> None:
         assert stopped == [1]
         with pytest.raises(Interrupted):
             interrupt(signal.SIGINT)
+
+
+def test_a_signal_whose_exception_is_cleared_is_repeated() -> None:
+    """As an extension module does that clears every exception."""
+
+    def work() -> None:
+        with contextlib.suppress(BaseException):
+            signal.raise_signal(signal.SIGTERM)
+        time.sleep(60)
+
+    with Interrupts().installed(), pytest.raises(Interrupted) as raised:
+        work()
+    assert raised.value.signum == signal.SIGTERM
+
+
+def test_a_signal_that_ended_a_command_is_not_repeated() -> None:
+    """An exception that another one replaced was not accepted either, but then there is nothing left to end."""
+    interrupts = Interrupts()
+    taken: list[int] = []
+
+    def command() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            raise OutputError("disk full")
+
+    before = signal.signal(signal.SIGTERM, lambda signum, _: taken.append(signum))
+    try:
+        with contextlib.suppress(OutputError), interrupts.installed():
+            command()
+        time.sleep(10 * REPEAT_SECONDS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not taken
 
 
 def test_a_signal_in_a_destructor_is_repeated() -> None:

@@ -253,7 +253,8 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                     else:
                         for _ in batches:
                             pass
-            except Interrupted:
+            except Interrupted as interrupt:
+                interrupt.accept()
                 # Second signal: do not even wait for what was captured before the first.
                 environment.say("stopped immediately")
                 if tables is not None and tables.torn:
