@@ -7,7 +7,6 @@ its manifest. A run that was killed is repeated from its start.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,8 @@ from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.options import SPLIT_BYTES
-from kafkasniff.spark.run import KINDS, SparkRun, run_captures
+from kafkasniff.spark.run import KINDS, SparkRun, describe, parallelism, run_captures
+from kafkasniff.spark.shared_folder import SharedFolder, check_executors, share
 from kafkasniff.spark.source import open_files
 from kafkasniff.spark.table_rows import FILES, Decided, WriteFiles
 from kafkasniff.spark.tables import ddl
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["export", "write_run"]
+__all__ = ["export", "share_folder", "write_run"]
 
 _ATTEMPT: Final = re.compile(r"attempt-\d{1,20}", re.ASCII)
 """In `.partial`: the files of one task, in a folder of its own."""
@@ -84,20 +84,43 @@ def export(
         new = new_captures(looks, [] if manifest is None else manifest.captures)
         if not new and manifest is not None:
             return Result(manifest)
-        opened = open_files(spark, [files[path] for path, _ in new], split_size=split_size)
         before = [one.name for one in ([] if manifest is None else manifest.captures)]
         carried = read_carried(folder, discard=discard_state)
         folder.discard()
+        parallel = parallelism(spark)
         try:
+            shared = share_folder(folder, spark, parallel)
+            opened = open_files(spark, [files[path] for path, _ in new], split_size=split_size)
             with run_captures(
-                opened, options, carried=carried, before=before, given=given, keys=keys, shards=shards, memory=memory
+                opened,
+                options,
+                carried=carried,
+                before=before,
+                given=given,
+                keys=keys,
+                shards=shards,
+                parallel=parallel,
+                memory=memory,
             ) as run:
                 broken = any(problem.kind in BROKEN_KINDS for problem in run.problems)
                 captured = [capture for _, capture in new]
-                manifest, rows, notices = write_run(folder, run, captured, goes_on=not discard_state)
+                manifest, rows, notices = write_run(folder, shared, run, captured, goes_on=not discard_state)
         finally:
             folder.discard()
         return Result(manifest, len(new), rows, run.summary, broken, notices=notices)
+
+
+def share_folder(folder: ExportFolder, spark: SparkSession, parallel: int, *, check: bool = True) -> SharedFolder:
+    """The folder that tasks write to; `parallel`: how many of them run at once.
+
+    Raises OutputError if it cannot be written, or, with `check`, if an executor does not reach it.
+    """
+    with folder.output():
+        shared = share(folder.partial)
+    if check:
+        describe(spark, "the output folder, as executors see it")
+        check_executors(spark, shared, parallel)
+    return shared
 
 
 def _look(file: FoundFile) -> Look:
@@ -107,6 +130,7 @@ def _look(file: FoundFile) -> Look:
 
 def write_run(
     folder: ExportFolder,
+    shared: SharedFolder,
     run: SparkRun,
     captures: Sequence[CaptureFile],
     *,
@@ -117,14 +141,12 @@ def write_run(
 
     Returns the manifest, the run's rows by table, and notices about the run and about its partitions.
 
-    `captures`: the new ones; `batch`: the number of a stream's batch; `goes_on`: as for
-    `ExportFolder.commit`.
+    `shared`: result of `share_folder`; `captures`: the new ones; `batch`: the number of a stream's batch; `goes_on`:
+    as for `ExportFolder.commit`.
     """
     options = run.options
     partial = folder.partial
-    with folder.output():
-        partial.make_folder()
-    made, notices = _make_files(folder, run)
+    made, notices = _make_files(folder, shared, run)
     found: dict[bool, dict[str, list[tuple[ConfinedPath, int]]]] = {
         open_: {table: [] for table in options.tables} for open_ in (False, True)
     }
@@ -149,15 +171,13 @@ def write_run(
     return manifest, rows, (*run.notices, *notices)
 
 
-def _make_files(folder: ExportFolder, run: SparkRun) -> tuple[list[Row], tuple[str, ...]]:
+def _make_files(folder: ExportFolder, shared: SharedFolder, run: SparkRun) -> tuple[list[Row], tuple[str, ...]]:
     """Write the files of a run in tasks; returns their reports on files (`FILES`), and on dates without partitions."""
     options, partial = run.options, folder.partial
     kinds = {kind for table in options.tables for kind in KINDS[table]}
 
     def made(decided: Mapping[bool, Decided] | None) -> list[Row]:
-        # Tasks may run on other machines, which have the folder under the same path.
-        path = Path(os.path.abspath(partial.path))
-        write = WriteFiles(options, run.tellings, run.given, path, folder.run, decided)
+        write = WriteFiles(options, run.tellings, run.given, shared, folder.run, decided)
         return run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
 
     rows = made(None)

@@ -59,6 +59,12 @@ class SourceOptions(msgspec.Struct, frozen=True):
         paths = tuple(_paths(values.pop("paths", "[]")))
         if "path" in values:
             paths = (values.pop("path"), *paths)
+        if "provider" in values:
+            # A catalog's own property; the scans of such a table get none of its options.
+            raise UsageError(
+                "CREATE TABLE cannot use kafkasniff, since Spark does not pass a table's options to sources in Python: "
+                "use CREATE TEMPORARY VIEW, or export the captures and create tables of the export"
+            )
         options = cls(
             paths,
             values.pop("table", "packets").lower(),

@@ -54,7 +54,6 @@ __all__ = [
     "SHARD_BYTES",
     "SparkRun",
     "Survey",
-    "describe",
     "parallelism",
     "run_captures",
     "shard_of",
@@ -281,11 +280,13 @@ def run_captures(
     given: Mapping[str, str] | None = None,
     keys: KeyLog | None = None,
     shards: int | None = None,
+    parallel: int | None = None,
     memory: int | None = None,
 ) -> SparkRun:
     """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first.
 
-    `keys`: TLS secrets in addition to those in the captures; `memory`: budget of a task in bytes.
+    `keys`: TLS secrets in addition to those in the captures; `parallel`: how many tasks run at once, if known;
+    `memory`: budget of a task in bytes.
     """
     from pyspark.sql import functions as sf
 
@@ -306,6 +307,7 @@ def run_captures(
         keys=keys,
         captured=secrets_among(notes, len(before)),
         shards=shards,
+        parallel=parallel,
         memory=memory,
     )
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark.export import write_run
+from kafkasniff.spark.export import share_folder, write_run
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.pipeline import make_options
 from kafkasniff.spark.run import SparkRun, parallelism, survey
@@ -143,7 +143,9 @@ class _Batches:
         new = [CaptureFile(found.get(index, ""), None) for index in range(len(known), max(found) + 1)]
         names = {**dict(enumerate(one.name for one in known)), **found}
         carried = read_carried(folder, discard=self.discard_state)
+        is_first = not self._parallel
         self._parallel = self._parallel or parallelism(packets.sparkSession)
+        shared = share_folder(folder, packets.sparkSession, self._parallel, check=is_first)
         with SparkRun(
             packets,
             self._options,
@@ -157,5 +159,5 @@ class _Batches:
             shards=self._shards or len(carried.shards) or self._parallel,
             parallel=self._parallel,
         ) as run:
-            write_run(folder, run, new, batch=batch, goes_on=not self.discard_state)
+            write_run(folder, shared, run, new, batch=batch, goes_on=not self.discard_state)
         self.discard_state = False

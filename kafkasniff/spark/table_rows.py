@@ -10,7 +10,6 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +21,7 @@ from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark.connections import CONNECTION, CONNECTION_VALUES, EXCHANGE, EXCHANGE_VALUES, PROBLEM_VALUES
 from kafkasniff.spark.fetch_sessions import HELD
+from kafkasniff.spark.shared_folder import SharedFolder
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.exports.finalise import REST, final_rows, finalise
 from kafkasniff.tables.exports.options import ExportOptions
@@ -169,7 +169,7 @@ class WriteFiles(_Staging):
         options: ExportOptions,
         tellings: Tellings,
         given: Mapping[str, str],
-        folder: Path,
+        folder: SharedFolder,
         run: int,
         decided: Mapping[bool, Decided] | None = None,
     ) -> None:
@@ -185,7 +185,7 @@ class WriteFiles(_Staging):
         context = TaskContext.get()
         assert context is not None
         # Failed or concurrent attempts must not interfere.
-        into = open_own_folder(self._folder) / f"attempt-{context.taskAttemptId()}"
+        into = self._folder.open() / f"attempt-{context.taskAttemptId()}"
         yield from self.write(context.partitionId(), into, batches)
 
     def write(self, part: int, into: ConfinedPath, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ from kafkasniff.spark.connections import END, END_VALUES, PROBLEM_VALUES, ReadCo
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
+from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.table_rows import WriteFiles
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.checkpoint.carried import Carried
@@ -71,8 +72,9 @@ def by_stages(
             found.append(rows.filter(pa.array(~is_end)))
     told = [PROBLEM_VALUES.dump(problem) for problem in key_log_problems(keys)]
     found.append(batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in told]))
-    write = WriteFiles(options, tellings, {}, folder, 1)
-    written = [row for batch in write.write(0, open_own_folder(folder, make=True), found) for row in batch.to_pylist()]
+    into = open_own_folder(folder, make=True)
+    write = WriteFiles(options, tellings, {}, share(into), 1)
+    written = [row for batch in write.write(0, into, found) for row in batch.to_pylist()]
     tables: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
     for row in written:
         if row["path"] is None:

@@ -92,6 +92,14 @@ def test_in_sql(spark: SparkSession) -> None:
     assert row["name"] == f"{CAPTURES}/sarama.pcap"
 
 
+def test_a_table_of_a_catalog_is_refused(spark: SparkSession) -> None:
+    """Scans of it would get none of its options."""
+    with pytest.raises(Exception, match="use CREATE TEMPORARY VIEW, or export the captures") as raised:
+        spark.sql(f"CREATE TABLE refused USING kafkasniff OPTIONS (path '{CAPTURES}/sarama.pcap', table 'exchanges')")
+    assert "UsageError" in str(raised.value)
+    assert not spark.catalog.tableExists("refused")
+
+
 def test_columns_and_ports(spark: SparkSession) -> None:
     everything = load(spark, REAL[2]).select("number", "src_port", "dst_port").toArrow().to_pylist()
     port = everything[0]["src_port"]

@@ -164,3 +164,29 @@ def test_what_cannot_be_done_is_said(spark: SparkSession, tmp_path: Path) -> Non
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError):
         by_spark(spark, [capture], tmp_path / "file")
+
+
+def test_tables_of_a_catalog_read_an_export(spark: SparkSession, tmp_path: Path) -> None:
+    """With the session's setting they find the folders of days, also those of later runs; others are repaired."""
+    first, second = cut(CAPTURES / "java-group-classic.pcap", (0.5,), tmp_path)
+    folder = tmp_path / "export"
+    run([first], folder)
+
+    def count(table: str) -> int:
+        return spark.sql(f"SELECT * FROM {table}").count()
+
+    setting = "spark.sql.hive.manageFilesourcePartitions"
+    for name, managed in (("exported", "false"), ("managed", "true")):
+        spark.conf.set(setting, managed)
+        spark.sql(f"CREATE TABLE {name} USING parquet LOCATION '{folder / 'exchanges'}'")
+    try:
+        assert (count("exported"), count("managed")) == (len(rows(folder, "exchanges")), 0)
+        run([first, second], folder)
+        for name in ("exported", "managed"):
+            spark.sql(f"REFRESH TABLE {name}")
+        spark.sql("MSCK REPAIR TABLE managed")
+        assert count("exported") == count("managed") == len(rows(folder, "exchanges")) > 0
+    finally:
+        spark.conf.set(setting, "false")
+        for name in ("exported", "managed"):
+            spark.sql(f"DROP TABLE {name}")

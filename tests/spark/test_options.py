@@ -46,6 +46,7 @@ def test_options_for_tls() -> None:
     ("given", "told"),
     [
         ({"colums": "time"}, "no option colums"),
+        ({"provider": "kafkasniff", "location": "a", "option.path": "a"}, "CREATE TABLE cannot use kafkasniff"),
         ({"table": "topics"}, "no table topics; there are packets, notes, exchanges"),
         ({"columns": "time,tme"}, "no column tme"),
         ({"table": "notes", "columns": "payload"}, "no column payload"),
