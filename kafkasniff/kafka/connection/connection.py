@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from operator import itemgetter
-from typing import Final, Literal, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,7 @@ from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame, Framer, Piece
 from kafkasniff.kafka.connection.opening import MAX_SIZE, too_large
 from kafkasniff.kafka.connection.search import MAX_SEARCH, Searcher
+from kafkasniff.kafka.connection.stream_progress import StreamProgress, StreamState
 from kafkasniff.kafka.connection.trial import Trial
 from kafkasniff.kafka.messages.message import Decoded
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer
@@ -104,28 +105,34 @@ class InTurn(NamedTuple):
     """A request other than a greeting was answered."""
 
 
+def _pair_of(name: str) -> property:
+    """An attribute of both streams as a list: read by users of a connection, stored and loaded with its state."""
+    take = attrgetter(name)
+
+    def get(connection: KafkaConnection) -> list[Any]:
+        return list(map(take, connection._streams))
+
+    def set_(connection: KafkaConnection, values: Sequence[Any]) -> None:
+        for stream, value in zip(connection._streams, values, strict=True):
+            setattr(stream, name, value)
+
+    return property(get, set_)
+
+
 class KafkaConnection:
     """The state of one connection."""
 
     __slots__ = (
-        "_began",
         "_boundaries",
         "_closed",
         "_dialogue",
         "_forced",
-        "_framers",
-        "_holes",
         "_log",
         "_options",
         "_oversized",
-        "_syn",
-        "_trials",
+        "_streams",
         "bytes_lost",
-        "bytes_of",
         "bytes_seen",
-        "framed_of",
-        "lost_of",
-        "pending_of",
         "retransmits",
         "verdict",
     )
@@ -136,32 +143,39 @@ class KafkaConnection:
         self._log = EventLog(forced_client)
         self._dialogue = Dialogue(self._log, options.detail, every_end=options.every_end)
         self.verdict: Verdict = "undecided"
-        # Per direction: a framer if the stream is in step, else a trial, or a searcher with its bytes.
-        self._framers: list[Framer | None] = [None, None]
-        self._trials: list[Trial | None] = [None, None]
-        # Per direction: bytes of the stream were seen; segments of it are held back after a hole.
-        self._began = [False, False]
-        self._holes = [False, False]
-        # Per direction: the stream is known from its first byte on.
-        self._syn = [False, False]
+        self._streams = StreamProgress(), StreamProgress()
         self._oversized = 0
         """Size of a request above the limit, whose stream was in step up to there."""
         self._boundaries = Boundaries(self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame)
         self._closed = False
         self.bytes_seen = 0
         """Bytes of both streams."""
-        self.bytes_of = [0, 0]
-        """Bytes of each stream."""
         self.retransmits = 0
         """Retransmitted segments of both streams."""
-        self.framed_of = [0, 0]
-        """Bytes of each stream that became frames."""
         self.bytes_lost = 0
         """Bytes of both streams missing from the capture."""
-        self.lost_of = [0, 0]
-        """Bytes of each stream missing from the capture."""
-        self.pending_of = [0, 0]
-        """At the end: bytes of each stream in an incomplete frame."""
+
+    @classmethod
+    def empty(cls) -> KafkaConnection:
+        """A connection whose attributes are set afterwards, as when it is loaded."""
+        made = cls.__new__(cls)
+        made._streams = StreamProgress(), StreamProgress()
+        return made
+
+    # Pairs, by direction.
+    _framers = _pair_of("framer")
+    _trials = _pair_of("trial")
+    _began = _pair_of("began")
+    _holes = _pair_of("hole")
+    _syn = _pair_of("from_start")
+    bytes_of = _pair_of("seen")
+    framed_of = _pair_of("framed")
+    lost_of = _pair_of("lost")
+    pending_of = _pair_of("pending")
+
+    def state_of(self, direction: int) -> StreamState:
+        """What is known of the frame boundaries of a stream."""
+        return self._streams[direction].state
 
     @property
     def client(self) -> int | None:
@@ -171,12 +185,12 @@ class KafkaConnection:
     @property
     def bytes_decoded(self) -> int:
         """Bytes of both streams that became messages or tokens."""
-        framed, unread = self.framed_of, self._dialogue.unread_of
-        return framed[0] + framed[1] - unread[0] - unread[1]
+        (one, other), unread = self._streams, self._dialogue.unread_of
+        return one.framed + other.framed - unread[0] - unread[1]
 
     def decoded_of(self, direction: int) -> int:
         """Bytes of a stream that became messages or tokens, if known."""
-        return self.framed_of[direction] - self._dialogue.unread_of[direction]
+        return self._streams[direction].framed - self._dialogue.unread_of[direction]
 
     @property
     def waiting(self) -> int:
@@ -184,8 +198,8 @@ class KafkaConnection:
         if self._closed or self.verdict == "not-kafka":
             return 0
         count = 0
-        for direction in (0, 1):
-            framer, trial = self._framers[direction], self._trials[direction]
+        for direction, stream in enumerate(self._streams):
+            framer, trial = stream.framer, stream.trial
             if framer is not None:
                 count += framer.pending
             elif trial is not None:
@@ -203,8 +217,8 @@ class KafkaConnection:
     def memory_bytes(self) -> int:
         """Memory of the bytes kept of both streams, and of outstanding requests. Hot: called with `feed`."""
         total = self._dialogue.memory_bytes + len(self._log.held) * PROBLEM_BYTES
-        for direction in (0, 1):
-            framer, trial = self._framers[direction], self._trials[direction]
+        for direction, stream in enumerate(self._streams):
+            framer, trial = stream.framer, stream.trial
             if framer is not None:
                 total += framer.pending
             if trial is not None:
@@ -216,14 +230,14 @@ class KafkaConnection:
 
     def is_plain(self) -> bool:
         """Whether both streams consist only of frames, which only have to be paired in order."""
-        one, other = self._framers
+        one, other = self._streams
         return (
             self.verdict == "kafka"
-            and one is not None
-            and other is not None
-            and one.is_plain
-            and other.is_plain
-            and not (self._holes[0] or self._holes[1])
+            and one.framer is not None
+            and other.framer is not None
+            and one.framer.is_plain
+            and other.framer.is_plain
+            and not (one.hole or other.hole)
             and self._dialogue.is_plain()
         )
 
@@ -231,7 +245,8 @@ class KafkaConnection:
         """The kernel has it from its SYN on, and the first frame of the client's stream is a request."""
         self.verdict = "kafka"
         self._log.client = client
-        self._syn = [True, True]
+        for stream in self._streams:
+            stream.from_start = True
         self._boundaries.without_prologue(client)
         self._begin_framer(client)
         self._boundaries.begin(1 - client)
@@ -245,14 +260,16 @@ class KafkaConnection:
 
     def _begin_framer(self, direction: int) -> Framer:
         """A stream that is captured from its first byte has bytes, in a connection that is Kafka."""
-        self._began[direction] = True
         self._boundaries.release(direction)
-        framer = self._framers[direction] = Framer(direction, self._options.max_frame)
+        framer = Framer(direction, self._options.max_frame)
+        stream = self._streams[direction]
+        stream.begin_step(framer)
+        stream.began = True
         return framer
 
     def hand_over(self) -> InTurn:
         """The part of the state of a connection that `is_plain` which changes with each frame."""
-        one, other = self._framers
+        one, other = (stream.framer for stream in self._streams)
         assert one is not None
         assert other is not None
         waiting, most = self._dialogue.ledger.hand_over()
@@ -278,14 +295,13 @@ class KafkaConnection:
 
         Per stream: `seen`, `framed`: bytes seen, and cut into frames, since; `holes`: segments of it are held back.
         """
-        for direction in (0, 1):
-            if self._framers[direction] is None and seen[direction]:
+        for direction, stream in enumerate(self._streams):
+            if stream.framer is None and seen[direction]:
                 self._begin_framer(direction)
-            framer = self._framers[direction]
-            if framer is not None:
-                framer.take_back(state.pieces[direction])
-            self.bytes_of[direction] += seen[direction]
-            self.framed_of[direction] += framed[direction]
+            if stream.framer is not None:
+                stream.framer.take_back(state.pieces[direction])
+            stream.seen += seen[direction]
+            stream.framed += framed[direction]
         self.bytes_seen += sum(seen)
         self._dialogue.take_back(state.turn)
         if state.opened:
@@ -294,7 +310,8 @@ class KafkaConnection:
         self._log.at(*state.place)
         self.retransmits += retransmits
         if any(holes):
-            self._holes = list(holes)
+            for stream, hole in zip(self._streams, holes, strict=True):
+                stream.hole = hole
             self._compare_streams()
 
     @property
@@ -324,7 +341,7 @@ class KafkaConnection:
             elif isinstance(item, Late):
                 self._late(item)
             elif isinstance(item, Hole):
-                self._holes[item.direction] = item.open
+                self._streams[item.direction].hole = item.open
                 self._compare_streams()
                 if not item.open:
                     self._look_again(item.direction)
@@ -332,7 +349,7 @@ class KafkaConnection:
                 self._tcp_problem(item)
             elif isinstance(item, Wrapped):
                 self.bytes_seen += item.size
-                self.bytes_of[item.direction] += item.size
+                self._streams[item.direction].seen += item.size
             elif isinstance(item, Rejected):
                 self._rejected(item)
             else:
@@ -345,19 +362,20 @@ class KafkaConnection:
     def _started(self, item: Started) -> None:
         if not self._forced and self._log.client is None and self.verdict == "undecided":
             self._log.client = item.direction if item.client else 1 - item.direction
-        if self._framers[item.direction] is None:
+        stream = self._streams[item.direction]
+        if stream.framer is None:
             self._boundaries.begin(item.direction)
-            self._syn[item.direction] = not self._began[item.direction]
+            stream.from_start = not stream.began
 
     def _stretch(self, item: Stretch) -> None:
         runs = item.runs
         has_framers = is_safe = True
-        for direction, run in enumerate(runs):
+        for stream, run in zip(self._streams, runs, strict=True):
             if run is not None:
                 size = run.end[run.last - 1] - run.end[run.first] + run.length[run.first]
                 self.bytes_seen += size
-                self.bytes_of[direction] += size
-                framer = self._framers[direction]
+                stream.seen += size
+                framer = stream.framer
                 if framer is None:
                     has_framers = False
                 else:
@@ -366,10 +384,11 @@ class KafkaConnection:
             return
         if self.verdict == "kafka" and has_framers:
             # Bytes after an incomplete frame may make no frame: then everything is reset to this state.
-            saved = [None if framer is None or is_safe else framer.copy() for framer in self._framers]
+            saved = [None if one.framer is None or is_safe else one.framer.copy() for one in self._streams]
             frames: list[Frame] = []
             in_step = True
-            for run, framer in zip(runs, self._framers, strict=True):
+            for run, stream in zip(runs, self._streams, strict=True):
+                framer = stream.framer
                 if run is not None and framer is not None:
                     frames += framer.cut(run, run.first, run.last)
                     in_step = in_step and framer.lost_at is None
@@ -379,7 +398,9 @@ class KafkaConnection:
                 for frame in frames:
                     self._take_frame(frame)
                 return
-            self._framers = saved
+            for stream, framer in zip(self._streams, saved, strict=True):
+                if framer is not None:
+                    stream.framer = framer
         segments = [
             (run.order[index], direction, run, index)
             for direction, run in enumerate(runs)
@@ -394,21 +415,21 @@ class KafkaConnection:
         """Process one segment, while the verdict or a boundary is unknown."""
         if self.verdict == "not-kafka":
             return
-        log, framed = self._log, self.framed_of.copy()
+        stream = self._streams[direction]
+        log, framed = self._log, self.framed_of
         before = log.order, log.time_ns, log.packet
         was_kafka = self.verdict == "kafka"
         log.at(run.order[index], run.released[index], run.packet[index])
-        self._began[direction] = True
-        framer = self._framers[direction]
-        if framer is not None:
+        stream.began = True
+        if stream.framer is not None:
             self._work_off(direction, [_Segments(run, index, index + 1)])
-        elif self._trials[direction] is not None:
+        elif stream.trial is not None:
             self._try(direction, run, index)
         else:
             self._boundaries.searcher(direction).add(run, index)
             self._search(direction)
         self._compare_streams()
-        if was_kafka and self._framers[direction] is not None and self.framed_of == framed:
+        if was_kafka and stream.framer is not None and self.framed_of == framed:
             # A piece of a frame is not an event, however the packets are batched.
             log.order, log.time_ns, log.packet = before
 
@@ -426,14 +447,15 @@ class KafkaConnection:
                 continue
             run, index, last = todo
             skip = 0
-            framer = self._framers[direction]
+            stream = self._streams[direction]
+            framer = stream.framer
             if framer is not None:
                 for frame in framer.cut(run, index, last):
                     self._take_frame(frame)
                 lost_at = framer.lost_at
                 if lost_at is None:
                     continue
-                self._framers[direction] = None
+                stream.leave()
                 if direction == self._log.client:
                     self._dialogue.lose_requests()
                 self._report_impossible(direction, framer.lost_size)
@@ -465,11 +487,12 @@ class KafkaConnection:
 
     def _is_whole(self) -> bool:
         """Whether all of both streams was seen so far."""
-        return all(self._syn) and not self._dialogue.gapped and not any(self._holes)
+        return not self._dialogue.gapped and all(one.from_start and not one.hole for one in self._streams)
 
     def _gap(self, item: Gap) -> None:
         self.bytes_lost += item.size
-        self.lost_of[item.direction] += item.size
+        stream = self._streams[item.direction]
+        stream.lost += item.size
         self._dialogue.gapped = True
         if self.verdict == "not-kafka":
             return
@@ -482,15 +505,14 @@ class KafkaConnection:
             detail = f"{item.size} bytes of the stream are not in the capture"
             place = item.packet, item.time_ns
             self._tcp_problem(TcpProblem(item.order, direction, "tcp-gap", detail, *place, item.size))
-        framer = self._framers[direction]
-        if framer is None:
+        if stream.framer is None:
             self._gap_in_search(item)
             return
-        in_step, frame = framer.gap(item)
+        in_step, frame = stream.framer.gap(item)
         if frame is not None:
             self._take_frame(frame)
         if not in_step:
-            self._framers[direction] = None
+            stream.leave()
             self._boundaries.release(direction)
             if direction == self._log.client:
                 self._dialogue.lose_requests()
@@ -516,7 +538,8 @@ class KafkaConnection:
         direction = item.direction
         if direction != self._log.client:
             self._dialogue.lose_responses(item.resumed_ns, has_head=False)
-        trial = self._trials[direction]
+        stream = self._streams[direction]
+        trial = stream.trial
         if trial is None:
             trial = self._boundaries.begin_trial(item, kafka=self.verdict == "kafka")
         self._boundaries.release(direction)
@@ -525,20 +548,19 @@ class KafkaConnection:
         in_step, frame = trial.framer.gap(item)
         if frame is not None:
             trial.add([frame])
-        self._trials[direction] = trial
+        stream.begin_trial(trial)
         self._judge_trial(direction)
         if not in_step:
-            self._trials[direction] = None
-            self._framers[direction] = None
+            stream.leave()
         self._compare_streams()
 
     def _late(self, item: Late) -> None:
         """Process whole frames that arrive after their gap was declared, if they certainly are messages."""
         direction, size = item.direction, len(item.data)
         self.bytes_seen += size
-        self.bytes_of[direction] += size
         self.bytes_lost -= size
-        self.lost_of[direction] -= size
+        self._streams[direction].seen += size
+        self._streams[direction].lost -= size
         if self.verdict != "kafka":
             return
         run = Run(item.data, [0], [size], [size], [item.packet], [item.time_ns], [item.order], [item.time_ns], 0, 1)
@@ -563,7 +585,7 @@ class KafkaConnection:
             self._tcp_problem(TcpProblem(item.order, item.direction, item.kind, item.detail, *place))
 
     def _take_frame(self, frame: Frame) -> None:
-        self.framed_of[frame.direction] += 4 + frame.end - frame.start
+        self._streams[frame.direction].framed += 4 + frame.end - frame.start
         self._dialogue.frame(frame)
 
     def _compare_streams(self) -> None:
@@ -571,32 +593,28 @@ class KafkaConnection:
         client = self._log.client
         if client is None:
             return
-        behind = [
-            hole or (began and framer is None)
-            for hole, began, framer in zip(self._holes, self._began, self._framers, strict=True)
-        ]
-        dialogue = self._dialogue
-        if behind[client]:
+        requests, dialogue = self._streams[client], self._dialogue
+        if requests.is_late:
             dialogue.requests = "behind"
-        elif self._began[client]:
+        elif requests.began:
             dialogue.requests = "here"
-        dialogue.ledger.responses_behind = behind[1 - client]
+        dialogue.ledger.responses_behind = self._streams[1 - client].is_late
 
     # -- trials: streams with gaps before their first whole frame -------------------------------------------
 
     def _try(self, direction: int, run: Run, index: int) -> None:
-        trial = self._trials[direction]
+        trial = self._streams[direction].trial
         assert trial is not None
         trial.add(trial.framer.cut(run, index, index + 1))
         if trial.framer.lost_at is not None:
-            self._trials[direction] = None
+            self._streams[direction].leave()
             self._boundaries.searcher(direction).add(run, index)
             self._search(direction)
             return
         self._judge_trial(direction)
 
     def _judge_trial(self, direction: int) -> None:
-        trial = self._trials[direction]
+        trial = self._streams[direction].trial
         assert trial is not None
         in_step = self._boundaries.judge_trial(trial, direction, kafka=self.verdict == "kafka")
         if in_step is None and (self._match_trials() or not trial.full):
@@ -604,17 +622,18 @@ class KafkaConnection:
         if in_step:
             self._end_trial(direction, trial)
         else:
-            self._trials[direction] = None
+            self._streams[direction].leave()
 
     def _match_trials(self) -> bool:
         """Recognize a connection as Kafka if a truncated request is followed by a response with its id."""
         if self.verdict != "undecided":
             return False
         client = self._log.client
-        for direction, trial in enumerate(self._trials):
+        for direction, stream in enumerate(self._streams):
+            trial = stream.trial
             if trial is None or client not in (None, direction):
                 continue
-            other = self._trials[1 - direction]
+            other = self._streams[1 - direction].trial
             asked = trial.first_id(of_request=True)
             answered = self._boundaries.first_id(1 - direction) if other is None else other.first_id(of_request=False)
             if (
@@ -630,11 +649,12 @@ class KafkaConnection:
 
     def _end_trial(self, direction: int, trial: Trial) -> None:
         """The stream of `direction` is in step as its trial says."""
-        self._trials[direction] = None
+        stream = self._streams[direction]
+        stream.leave()
         if self.verdict == "undecided":
             self._judge_kafka(direction if self._log.client is None else self._log.client)
-        undecided = self._framers[1 - direction] is None
-        self._framers[direction] = trial.framer
+        undecided = self._streams[1 - direction].framer is None
+        stream.begin_step(trial.framer)
         for frame in trial.frames:
             self._take_frame(frame)
         self._compare_streams()
@@ -643,7 +663,7 @@ class KafkaConnection:
 
     def _settle(self, direction: int) -> None:
         """The verdict is known: process the segments held back of the other stream."""
-        if self._trials[direction] is not None:
+        if self._streams[direction].trial is not None:
             self._judge_trial(direction)
         else:
             self._search(direction)
@@ -658,7 +678,7 @@ class KafkaConnection:
 
     def _seek(self, direction: int, work: _Work) -> None:
         """The same, once; what it finds is appended to the work."""
-        if self._framers[direction] is not None or self.verdict == "not-kafka":
+        if self._streams[direction].framer is not None or self.verdict == "not-kafka":
             return
         boundaries = self._boundaries
         searcher = boundaries.searcher(direction)
@@ -674,9 +694,9 @@ class KafkaConnection:
                 # Then the stream of `direction` is searched again, or is in step.
                 self._enter(*exchange)
                 return
-            if any(self._trials) and self._match_trials():
+            if self._match_trials():
                 return
-            self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._holes[1 - direction]))
+            self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._streams[1 - direction].hole))
         searcher.forget()
 
     def _look_again(self, direction: int, most: int = MAX_AGAIN) -> None:
@@ -689,8 +709,8 @@ class KafkaConnection:
             self.verdict == "kafka"
             and direction == self._log.client
             and self._dialogue.gapped
-            and self._framers[broker] is None
-            and self._trials[broker] is None
+            and self._streams[broker].framer is None
+            and self._streams[broker].trial is None
             and 0 < self._boundaries.collected(broker) <= most
         ):
             self._boundaries.restart_responses(broker)
@@ -724,7 +744,7 @@ class KafkaConnection:
         if undecided and is_gssapi_token(run.buffer, 4, len(run.buffer)):
             self._dialogue.begin_raw_sasl("GSSAPI")
         self._boundaries.release(direction)
-        self._framers[direction] = Framer(direction, self._options.max_frame)
+        self._streams[direction].begin_step(Framer(direction, self._options.max_frame))
         work += [_Entered(undecided), _Segments(run, run.first, run.last)]
 
     def _enter(self, direction: int, start: int) -> None:
@@ -739,9 +759,9 @@ class KafkaConnection:
             return
         self.verdict = "not-kafka"
         self._log.held.clear()
-        for direction in (0, 1):
+        for direction, stream in enumerate(self._streams):
             self._boundaries.release(direction)
-            self._trials[direction] = None
+            stream.end_trial()
         self._log.verdict(False, reason, kind, likely=likely)
 
     def _judge_kafka(self, client: int) -> None:
@@ -768,15 +788,17 @@ class KafkaConnection:
         assert self._log.client is not None
         self._look_again(self._log.client, MAX_SEARCH)
         broker = 1 - self._log.client
-        if self._framers[broker] is None and self._trials[broker] is None and self._dialogue.ids_rise:
+        responses = self._streams[broker]
+        if responses.framer is None and responses.trial is None and self._dialogue.ids_rise:
             # There will be no better evidence: the id is that of a request, and the length ends with the stream.
             start = self._boundaries.searcher(broker).find_last_response()
             if start is not None:
                 self._enter(broker, start)
-        for direction, framer in enumerate(self._framers):
+        for direction, stream in enumerate(self._streams):
+            framer = stream.framer
             pending = framer.pending if framer is not None else len(self._boundaries.searcher(direction))
             if framer is not None:
-                self.pending_of[direction] = pending
+                stream.pending = pending
             if pending:
                 what = "of an incomplete frame" if framer is not None else "in which no frame was found"
                 self._log.problem("stream-cut", f"the stream ended with {pending} bytes {what}", direction, pending)
@@ -789,9 +811,8 @@ class KafkaConnection:
 
     def _release(self) -> None:
         """Keep no bytes of an ended connection, which is remembered for a while."""
-        self._framers = [None, None]
-        self._trials = [None, None]
-        for direction in (0, 1):
+        for direction, stream in enumerate(self._streams):
+            stream.leave()
             self._boundaries.release(direction)
 
     def _rejected_by_broker(self, item: Closed) -> str | None:
@@ -802,11 +823,11 @@ class KafkaConnection:
         opening = dialogue.opening
         if item.by != 1 - client:
             return None if opening is None or len(dialogue.ledger) else opening.why_left()
-        requests, responses = self._framers[client], self._framers[1 - client]
+        requests, responses = self._streams[client].framer, self._streams[1 - client].framer
         announced = self._oversized if requests is None else requests.announced
         if announced is not None and (large := too_large(announced, opened=opening is None)) is not None:
             return large
-        answering = self._began[1 - client] if responses is None else responses.pending > 0
+        answering = self._streams[1 - client].began if responses is None else responses.pending > 0
         if opening is None or requests is None or requests.pending or answering:
             return None
         return opening.why_left() or opening.why_closed(dialogue.ledger.first, item.by_ns)

@@ -39,6 +39,8 @@ class Layout(msgspec.Struct, frozen=True):
     """Creates an object whose fields are set afterwards; None: an empty one, of a class without other fields."""
     without: frozenset[str] = frozenset()
     """Attributes that are not stored, with `new`: they stay as created, or as `after` sets them."""
+    properties: frozenset[str] = frozenset()
+    """Attributes among `fields` that are properties: they read and set what attributes of `without` hold."""
     views: Mapping[str, Callable[[Any], Any]] = {}
     """Replacements that are stored for some attributes."""
     after: Callable[[Any], None] | None = None
@@ -95,6 +97,7 @@ def _check_complete(layout: Layout, fields: frozenset[str]) -> None:
     else:
         example = layout.new()
         has = _slots(layout.of) | frozenset(getattr(example, "__dict__", ()))
+    has |= layout.properties & frozenset(vars(layout.of))
     if layout.without & fields or has != fields | layout.without:
         odd = sorted(has ^ (fields | layout.without)) or sorted(layout.without & fields)
         raise TypeError(f"the layout of {layout.of.__qualname__} and its attributes differ: {', '.join(odd)}")

@@ -572,6 +572,11 @@ _CONNECTIONS: Final = (
             "lost_of": _pair(int),
             "pending_of": _pair(int),
         },
+        new=KafkaConnection.empty,
+        without=frozenset({"_streams"}),
+        properties=frozenset(
+            {"_began", "_framers", "_holes", "_syn", "_trials", "bytes_of", "framed_of", "lost_of", "pending_of"}
+        ),
     ),
     Layout(
         EventLog,
