@@ -6,6 +6,7 @@ KafkasniffError
 ├── MissingPartError    privileges, Java or Spark are missing              (exit code 5)
 │   └── OutOfMemoryError    there is not enough memory                     (exit code 5)
 ├── CaptureError        a capture or interface cannot be opened            (exit code 3)
+│   └── UnreachableError    a remote file system does not answer           (exit code 3)
 └── DefinitionError     a file in dissectors/ that does not parse          (exit code 70)
 """
 
@@ -18,6 +19,7 @@ __all__ = [
     "MissingPartError",
     "OutOfMemoryError",
     "OutputError",
+    "UnreachableError",
     "UsageError",
     "is_out_of_memory",
 ]
@@ -48,6 +50,10 @@ class OutOfMemoryError(MissingPartError):
 
 class CaptureError(KafkasniffError):
     """A capture or an interface cannot be opened, or is not a capture at all."""
+
+
+class UnreachableError(CaptureError):
+    """A remote file system does not answer as it should, which says nothing about the captures in it."""
 
 
 class DefinitionError(KafkasniffError):

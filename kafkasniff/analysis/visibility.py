@@ -53,7 +53,7 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
     "undecided": ("connections with too little data to judge", "name Kafka's ports with --port"),
     "other-protocols": ("other protocols", "name Kafka's ports with --port if Kafka is among them"),
     "capture-cut": (
-        "a capture is truncated or damaged: the size of the missing part is unknown",
+        "a capture is truncated, damaged or skipped: the size of the missing part is unknown",
         "copy the file again, or stop the capture before you read it",
     ),
     "capture-loss": (
@@ -74,6 +74,7 @@ _SIDES: Final = {"client": "client-to-broker-only", "broker": "broker-to-client-
 _KINDS: Final = {
     "capture-cut": "capture-cut",
     "capture-broken": "capture-cut",
+    "capture-skipped": "capture-cut",
     "capture-loss": "capture-loss",
     "tls-lost": "tls-lost",
     "link-type-unknown": "unread-packets",

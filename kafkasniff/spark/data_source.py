@@ -87,8 +87,8 @@ class CapturePartition(InputPartition):
 
 
 def _plan(options: SourceOptions) -> CapturePlan:
+    from kafkasniff.capture.timeline.locations import find_captures, open_capture
     from kafkasniff.capture.timeline.parts import plan_captures
-    from kafkasniff.spark.locations import find_captures, open_capture
     from kafkasniff.spark.source import walk_here
 
     files: list[CaptureFile] = find_captures(options.paths)
@@ -178,8 +178,8 @@ class _NotesReader(DataSourceReader):
         return [CapturePartition(plan=_plan(self._options))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from kafkasniff.capture.timeline.locations import open_capture
         from kafkasniff.capture.timeline.parts import read_notes
-        from kafkasniff.spark.locations import open_capture
         from kafkasniff.spark.packet_rows import note_rows
 
         assert isinstance(partition, CapturePartition)

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kafkasniff.capture.formats.reader import BROKEN_KINDS
-from kafkasniff.capture.timeline.parts import CaptureFile as FoundFile
+from kafkasniff.capture.timeline.locations import find_captures
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.spark.failures import task_errors
-from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.run import KINDS, SparkRun, describe, parallelism, run_captures
 from kafkasniff.spark.shared_folder import SharedFolder, check_executors, share
@@ -28,14 +27,14 @@ from kafkasniff.spark.source import open_files
 from kafkasniff.spark.table_rows import FILES, Decided, WriteFiles
 from kafkasniff.spark.tables import ddl
 from kafkasniff.tables.checkpoint import dump
+from kafkasniff.tables.exports.bad_captures import OnBadCapture, sort_out
 from kafkasniff.tables.exports.beginning import check_no_stream, check_options, read_carried
-from kafkasniff.tables.exports.captures import CaptureFile, Look, identify, new_captures
+from kafkasniff.tables.exports.captures import CaptureFile, look_at_file, new_captures
 from kafkasniff.tables.exports.folder import ExportFolder, Manifest
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
-from kafkasniff.tables.exports.run import Result
+from kafkasniff.tables.exports.run import Result, nothing_new
 from kafkasniff.tables.rows import TABLE_NAMES
-from kafkasniff.tables.rows.exchanges import capture_name
 from kafkasniff.tables.rows.file_names import is_table_file
 
 if TYPE_CHECKING:
@@ -61,13 +60,15 @@ def export(
     memory: int | None = None,
     split_size: int = SPLIT_BYTES,
     discard_state: bool = False,
+    on_bad: OnBadCapture = "fail",
 ) -> Result:
     """Export the captures that are not in the folder yet: paths, folders, patterns, remote addresses.
 
     `given`: names by topic id; `keys`: TLS secrets, none of which are stored in the folder. `shards`: tasks of the
     first stage; `memory`: budget of each in bytes; `split_size`: bytes of a capture that one task reads;
-    `discard_state`: do not resume connections that were open when the last run ended; their rows stay as they are. The
-    executors need the captures, and the folder, under the same paths.
+    `discard_state`: do not resume connections that were open when the last run ended; their rows stay as they are;
+    `on_bad`: what to do about captures that are empty or no captures (`tables.exports.bad_captures`). The executors
+    need the captures, and the folder, under the same paths.
 
     Raises CaptureError, OutputError, UsageError if the folder holds an export with other options, or a capture that
     has grown, and MissingPartError if decryption is not available.
@@ -79,11 +80,11 @@ def export(
         if manifest is not None:
             check_options(manifest, options, directory)
             check_no_stream(manifest, directory)
-        files = {file.path: file for file in find_captures(captures)}
-        looks = (_look(file) for file in files.values())
-        new = new_captures(looks, [] if manifest is None else manifest.captures)
+        files = {file.path: file for file in find_captures(captures, by_name=True)}
+        found = sort_out((look_at_file(file, file.path) for file in files.values()), on_bad, manifest)
+        new = new_captures(found.good, [] if manifest is None else manifest.captures)
         if not new and manifest is not None:
-            return Result(manifest)
+            return nothing_new(manifest, found)
         before = [one.name for one in ([] if manifest is None else manifest.captures)]
         carried = read_carried(folder, discard=discard_state)
         folder.discard()
@@ -97,17 +98,25 @@ def export(
                 carried=carried,
                 before=before,
                 given=given,
+                problems=found.problems,
                 keys=keys,
                 shards=shards,
                 parallel=parallel,
                 memory=memory,
             ) as run:
-                broken = any(problem.kind in BROKEN_KINDS for problem in run.problems)
-                captured = [capture for _, capture in new]
-                manifest, rows, notices = write_run(folder, shared, run, captured, goes_on=not discard_state)
+                broken = bool(found.bad) or any(problem.kind in BROKEN_KINDS for problem in run.problems)
+                manifest, rows, notices = write_run(
+                    folder,
+                    shared,
+                    run,
+                    [capture for _, capture in new],
+                    goes_on=not discard_state,
+                    quarantined=found.bad if on_bad == "quarantine" else (),
+                )
         finally:
             folder.discard()
-        return Result(manifest, len(new), rows, run.summary, broken, notices=notices)
+        skipped = tuple(problem.detail for problem in found.problems)
+        return Result(manifest, len(new), rows, run.summary, broken, skipped=skipped, notices=notices)
 
 
 def share_folder(folder: ExportFolder, spark: SparkSession, parallel: int, *, check: bool = True) -> SharedFolder:
@@ -123,11 +132,6 @@ def share_folder(folder: ExportFolder, spark: SparkSession, parallel: int, *, ch
     return shared
 
 
-def _look(file: FoundFile) -> Look:
-    read_at = open_capture(file)
-    return Look(file.path, identify(capture_name(file.name) or "", file.size, read_at), read_at)
-
-
 def write_run(
     folder: ExportFolder,
     shared: SharedFolder,
@@ -136,13 +140,14 @@ def write_run(
     *,
     batch: int | None = None,
     goes_on: bool = True,
+    quarantined: Sequence[CaptureFile] = (),
 ) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
     """Write the tables of a run and commit them to the folder.
 
     Returns the manifest, the run's rows by table, and notices about the run and about its partitions.
 
-    `shared`: result of `share_folder`; `captures`: the new ones; `batch`: the number of a stream's batch; `goes_on`:
-    as for `ExportFolder.commit`.
+    `shared`: result of `share_folder`; `captures`: the new ones; `batch`: the number of a stream's batch; `goes_on` and
+    `quarantined`: as for `ExportFolder.commit`.
     """
     options = run.options
     partial = folder.partial
@@ -166,6 +171,7 @@ def write_run(
             engine="spark",
             goes_on=goes_on,
             batch=batch,
+            quarantined=quarantined,
         )
     rows = {table: sum(count for part in found.values() for _, count in part[table]) for table in options.tables}
     return manifest, rows, (*run.notices, *notices)

@@ -11,9 +11,9 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.capture.timeline.locations import open_capture
 from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan, read_datagrams, read_notes, read_split
 from kafkasniff.capture.timeline.splits import Split
-from kafkasniff.spark.locations import open_capture
 from kafkasniff.spark.packet_rows import packet_rows, secret_rows
 from kafkasniff.spark.pushdown import Condition, keeper
 from kafkasniff.spark.tables import PACKETS

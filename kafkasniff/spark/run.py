@@ -97,6 +97,7 @@ class SparkRun:
         shards: int | None = None,
         parallel: int | None = None,
         memory: int | None = None,
+        all_packets: int | None = None,
     ) -> None:
         """Runs stage 1.
 
@@ -104,8 +105,8 @@ class SparkRun:
         packet clock when the captures end; `size`: approximate bytes of the packets; `carried`: the state of the last
         run; `given`: names by topic id; `problems`: of the captures; `hosts`: address → name, from captures; `keys`:
         TLS secrets, and `captured`: those of captures; `shards`: their number, by default as `size` and the machines
-        need; `parallel`: how many tasks run at once, if known; `memory`: budget of a task in bytes. Raises
-        MissingPartError and UsageError as `TaskKeys` does.
+        need; `parallel`: how many tasks run at once, if known; `memory`: budget of a task in bytes; `all_packets`: of
+        the captures, TCP or not. Raises MissingPartError and UsageError as `TaskKeys` does.
         """
         from pyspark.storagelevel import StorageLevel
 
@@ -137,7 +138,10 @@ class SparkRun:
             self.tellings.merge(end.tellings)
         self._sessions = before.sessions
         self.summary = total(end.summary for end in self.ends)
-        """Summary of the run; `packets` counts only TCP."""
+        """Summary of the run; `packets` counts only TCP, unless all packets were counted."""
+        self.summary.problems += len(self.problems)
+        if all_packets is not None:
+            self.summary.packets = all_packets
         self._order = max((end.order for end in self.ends), default=before.order)
 
     def _keep(self, rows: DataFrame, level: Any) -> DataFrame:
@@ -278,6 +282,7 @@ def run_captures(
     carried: Carried | None = None,
     before: Sequence[str] = (),
     given: Mapping[str, str] | None = None,
+    problems: Sequence[Problem] = (),
     keys: KeyLog | None = None,
     shards: int | None = None,
     parallel: int | None = None,
@@ -285,8 +290,8 @@ def run_captures(
 ) -> SparkRun:
     """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first.
 
-    `keys`: TLS secrets in addition to those in the captures; `parallel`: how many tasks run at once, if known;
-    `memory`: budget of a task in bytes.
+    `problems`: of other captures; `keys`: TLS secrets in addition to those in the captures; `parallel`: how many tasks
+    run at once, if known; `memory`: budget of a task in bytes.
     """
     from pyspark.sql import functions as sf
 
@@ -302,13 +307,14 @@ def run_captures(
         size=sum(file.size for file in captures.plan.files),
         carried=carried,
         given=given,
-        problems=[note.value for note in notes if isinstance(note.value, Problem)],
+        problems=[*problems, *(note.value for note in notes if isinstance(note.value, Problem))],
         hosts=dict(note.value for note in notes if isinstance(note.value, tuple)),
         keys=keys,
         captured=secrets_among(notes, len(before)),
         shards=shards,
         parallel=parallel,
         memory=memory,
+        all_packets=sum(split.packets for split in captures.plan.splits),
     )
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan, PlacedNote, plan_captures, read_notes
 from kafkasniff.capture.timeline.planning import PlannedPart, Walked, walk
-from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.packet_rows import packet_batches
 from kafkasniff.spark.reading import PacketQuery, Part, grouped, parts_of, read_part

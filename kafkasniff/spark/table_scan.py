@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
+from kafkasniff.capture.timeline.locations import find_captures
 from kafkasniff.capture.timeline.source import open_captures
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.keys import TaskKeys
-from kafkasniff.spark.locations import find_captures
 from kafkasniff.spark.table_rows import OUTPUT_ROWS, STAGED_FOR, own_folder
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.exports.beginning import new_state

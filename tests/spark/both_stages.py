@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet as pq
 
+from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import CapturePlan, plan_captures, read_notes
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.connections import END, END_VALUES, PROBLEM_VALUES, ReadConnections, batch_of, slot_of
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
-from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.table_rows import WriteFiles

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
+from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import Place, plan_captures, read_notes
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.spark import keys as module
 from kafkasniff.spark.keys import TaskKeys, secrets_among
-from kafkasniff.spark.locations import find_captures, open_capture
 from kafkasniff.spark.pushdown import Condition
 from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
 from kafkasniff.tls.keylog import KeyLog

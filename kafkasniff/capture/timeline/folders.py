@@ -1,46 +1,25 @@
-"""Folders of captures: identifies captures among their files by content."""
+"""The captures that a command line names: files, folders, patterns, addresses."""
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
-from typing import Final
 
-from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
-from kafkasniff.capture.formats.pcap import HEADER_SIZE, is_pcap
-from kafkasniff.capture.formats.pcapng import is_pcapng
+from kafkasniff.capture.formats.heads import named_like_capture
+from kafkasniff.capture.timeline.locations import CaptureFile, Location, find_captures, is_pattern
 from kafkasniff.errors import CaptureError
 from kafkasniff.runtime.export_manifest import is_export
 
-__all__ = ["HEAD_BYTES", "begins_capture", "captures_in", "divided", "with_folders"]
-
-HEAD_BYTES: Final = 64 << 10
-"""Bytes of a file that decide, in compressed form if it is compressed."""
+__all__ = ["captures_in", "divided", "with_folders"]
 
 
-def begins_capture(head: bytes) -> bool:
-    """Whether a file that begins with these bytes (HEAD_BYTES of them, or all) is a capture, compressed or not."""
-    inflater = inflater_for(head) if len(head) >= MAGIC_SIZE else None
-    if inflater is not None:
-        inflater.give(head)
-        head = inflater.take()
-    return len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head))
-
-
-def captures_in(folder: str) -> list[str]:
+def captures_in(folder: str, *, by_name: bool = False) -> list[str]:
     """Paths of the captures in a folder, by name. Hidden files (`.…`, `_…`) and subfolders do not count.
 
-    Raises CaptureError if there is none, or the folder or one of its files cannot be read.
+    `by_name`: also files that are named like captures, whatever they hold. Raises CaptureError if there is none, or the
+    folder or one of its files cannot be read.
     """
-    try:
-        names = sorted(name for name in os.listdir(folder) if name[:1] not in {".", "_"})
-    except OSError as error:
-        raise CaptureError(f"{folder}: cannot be listed ({error.strerror or error})") from None
-    found = [path for path in (os.path.join(folder, name) for name in names) if _is_capture(path)]
-    if not found:
-        raise CaptureError(f"{folder}: contains neither captures (pcap, pcapng) nor an export (manifest.json)")
-    return found
+    return [_path_of(file) for file in find_captures([folder], by_name=by_name)]
 
 
 def divided(paths: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -49,8 +28,8 @@ def divided(paths: Sequence[str]) -> tuple[list[str], list[str]]:
     return with_folders([path for path in paths if path not in exports]), exports
 
 
-def with_folders(paths: Sequence[str]) -> list[str]:
-    """The same paths, but each folder replaced by the captures in it.
+def with_folders(paths: Sequence[str], *, by_name: bool = False) -> list[str]:
+    """The same paths, but folders and patterns replaced by the captures that they name (`find_captures`).
 
     Raises CaptureError like `captures_in`, and if a folder is an export.
     """
@@ -58,16 +37,20 @@ def with_folders(paths: Sequence[str]) -> list[str]:
     for path in paths:
         if is_export(path):
             raise CaptureError(f"{path} is an export, not a folder of captures")
-        found += captures_in(path) if path != "-" and os.path.isdir(path) else (path,)
+        found += [path] if _is_single(path) else map(_path_of, find_captures([path], by_name=by_name))
     return found
 
 
-def _is_capture(path: str) -> bool:
-    try:
-        # Opening a FIFO would block.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        with open(path, "rb", buffering=0) as file:
-            return begins_capture(file.read(HEAD_BYTES))
-    except OSError as error:
-        raise CaptureError(f"{path}: cannot be opened ({error.strerror or error})") from None
+def _is_single(path: str) -> bool:
+    """Whether a path names one capture, as far as that can be said without asking a remote file system."""
+    if path == "-" or (os.path.lexists(path) and not os.path.isdir(path)):
+        return True
+    location = Location.of(path)
+    if is_pattern(location.path):
+        return False
+    return named_like_capture(location.path) if not location.is_local else not os.path.isdir(location.path)
+
+
+def _path_of(file: CaptureFile) -> str:
+    """How a capture is opened: by the path given for a local one, by its whole address for a remote one."""
+    return file.name if Location.of(file.path).is_local else file.path

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, NoteValue, RawPackets
 from kafkasniff.capture.link.decode import PacketDecoder
+from kafkasniff.capture.timeline.locations import CaptureFile
 from kafkasniff.capture.timeline.planning import SPLIT_SIZE, PlannedPart, Walked, pieces, plan, walk
 from kafkasniff.capture.timeline.splits import WALK_SIZE, PartDecoder, ReadAt, Split, open_split
 from kafkasniff.errors import CaptureError
@@ -40,16 +41,6 @@ __all__ = [
 
 FRAGMENTS_AT_ONCE: Final = 2_048
 """Packets with fragments that are decoded together: at most 128 MiB of them."""
-
-
-class CaptureFile(msgspec.Struct, frozen=True):
-    """A capture in a file system."""
-
-    name: str
-    """Its name in messages."""
-    path: str
-    """Its path or handle for opening."""
-    size: int
 
 
 Open = Callable[[CaptureFile], ReadAt]

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
@@ -23,10 +23,12 @@ from kafkasniff.capture.formats.reader import CaptureReader
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.timeline.cursor import Cursor
 from kafkasniff.capture.timeline.folders import with_folders
+from kafkasniff.capture.timeline.locations import Location, capture_at, open_capture
 from kafkasniff.errors import UsageError
+from kafkasniff.model import Problem
 from kafkasniff.tcp.packets import Note, PacketBatch
 
-__all__ = ["CHUNK_SIZE", "CaptureSource", "open_captures", "with_pauses"]
+__all__ = ["CHUNK_SIZE", "CaptureSource", "noted", "open_captures", "with_pauses"]
 
 CHUNK_SIZE: Final = 16 << 20
 """Bytes of captures in memory at a time, by default."""
@@ -144,6 +146,12 @@ def with_pauses(source: CaptureSource) -> Iterator[tuple[PacketBatch, list[int] 
     return source._batches(pauses=True)
 
 
+def noted(source: CaptureSource, problems: Iterable[Problem]) -> PacketBatch:
+    """A batch with nothing but problems, before the first one of a source."""
+    notes = [Note(0, problem) for problem in problems]
+    return PacketDecoder(source.captures, source.interface).decode(_nothing(), 0, notes)
+
+
 def _nothing() -> RawPackets:
     return RawPackets.build(b"", EMPTY, EMPTY, EMPTY, EMPTY, link=0, capture=0, first_number=1)
 
@@ -178,8 +186,8 @@ def open_captures(
     """Open capture files as one timeline; `-` is `stdin` (default: the process's), which may be a live pipe.
 
     Reads pcap and pcapng, plain or compressed with gzip, zstd, LZ4, xz or bzip2; a folder means the captures in it, by
-    name. Raises CaptureError if one cannot be opened, is empty or invalid, UsageError if there is no path or `-` is
-    repeated.
+    name, a pattern (`*`, `?`, `[…]`) the files that match, and there are remote ones (`locations`). Raises CaptureError
+    if one cannot be opened, is empty or invalid, UsageError if there is no path or `-` is repeated.
     """
     names = with_folders([os.fspath(path) for path in paths])
     if not names:
@@ -205,17 +213,30 @@ def _cursor(capture: int, path: str, stdin: BinaryIO | None) -> Cursor:
     if path == "-":
         stream = open_pipe(sys.stdin.buffer if stdin is None else stdin, "stdin")
         return Cursor(capture, "stdin", CaptureReader(stream, "stdin", capture), None)
+    if not Location.of(path).is_local:
+        return _remote_cursor(capture, path)
     reader = CaptureReader(open_path(path), path, capture)
     if not reader.stream.again:
         return Cursor(capture, path, reader, None)
     return Cursor(capture, path, reader, lambda: CaptureReader(open_path(path), path, capture))
 
 
+def _remote_cursor(capture: int, path: str) -> Cursor:
+    from kafkasniff.capture.timeline.splits import open_whole
+
+    file = capture_at(path)
+
+    def opened() -> CaptureReader:
+        return open_whole(open_capture(file), file.name, capture, file.size)
+
+    return Cursor(capture, file.name, opened(), opened)
+
+
 def _total(paths: list[str]) -> int | None:
-    """Bytes of all files; None if one is not a regular file."""
+    """Bytes of all files; None if one is not a regular file of this machine."""
     total = 0
     for path in paths:
-        if path == "-":
+        if path == "-" or not Location.of(path).is_local:
             return None
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from kafkasniff.cli.running.progress import Progress
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
+    from kafkasniff.tables.exports.bad_captures import OnBadCapture
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.exports.run import Result
 
 __all__ = ["export_command"]
+
+SKIPPED_NAMED: Final = 10
+"""Skipped captures that are named on stderr; the table `problems` has all of them."""
 
 
 @click.command("export")
@@ -66,6 +70,14 @@ __all__ = ["export_command"]
     type=click.IntRange(1, 256),
     metavar="N",
     help="Number of processes; the rows are the same [default: by size and cores].",
+)
+@click.option(
+    "--on-bad-capture",
+    "on_bad",
+    type=click.Choice(["fail", "skip", "quarantine"]),
+    default="fail",
+    help="What to do about captures that are empty or not captures: end the run, skip them until the next run, or skip"
+    " them for good [default: fail].",
 )
 @discard_state_option
 @inspector_options
@@ -98,6 +110,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     directory = local_folder(output)  # refuse an unwritable folder before Spark starts
     jobs: int | None = options.pop("jobs")
     discard_state: bool = options.pop("discard_state")
+    on_bad: OnBadCapture = options.pop("on_bad")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
     if engine == "spark":
         if predicate is not None:
@@ -131,15 +144,12 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
                 keys=keys,
                 memory=options["memory"],
                 discard_state=discard_state,
+                on_bad=on_bad,
             )
-        for notice in result.notices:
-            environment.say(notice)
-        if not quiet:
-            environment.say(_summary(result, output))
-        return Exit.BROKEN if result.broken else Exit.OK
+        return _report(environment, result, output, quiet=quiet)
     if master is not None or conf:
         raise UsageError("--master and --conf are for --engine spark")
-    captures = take_captures(environment, captures)
+    captures = take_captures(environment, captures, by_name=True)
     key_arguments(options)  # report an unreadable file before the folder is made
     # A filter on topics needs their names when it is evaluated: then captures are read twice, if they can be.
     names_first = _asks_for_topics(predicate) and reads_twice(None, captures)
@@ -185,11 +195,17 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             keylog=options["keylog"],
             discard_state=discard_state,
             memory=options["memory"],
+            on_bad=on_bad,
         )
     finally:
         for progress in shown:
             progress.clear()
-    for notice in result.notices:
+    return _report(environment, result, output, quiet=quiet)
+
+
+def _report(environment: Environment, result: Result, output: str, *, quiet: bool) -> Exit:
+    """Say what a run did; returns its exit code."""
+    for notice in (*result.skipped[:SKIPPED_NAMED], *result.notices):
         environment.say(notice)
     if not quiet:
         environment.say(_summary(result, output))
@@ -221,7 +237,9 @@ def _properties(conf: tuple[str, ...]) -> dict[str, str]:
 def _summary(result: Result, output: str) -> str:
     from kafkasniff.cli.running.pipeline import summary_line
 
+    count = len(result.skipped)
+    skipped = f"{count:,} capture{'' if count == 1 else 's'} skipped; " if count else ""
     if not result.new:
-        return f"nothing to do: {output} already has these captures"
+        return f"{skipped}nothing to do: {output} already has {'the others' if count else 'these captures'}"
     resumed = "resumed an interrupted run; " if result.resumed else ""
-    return f"{resumed}{rows_line(result.rows, output)}: {summary_line(result.summary)}"
+    return f"{resumed}{skipped}{rows_line(result.rows, output)}: {summary_line(result.summary)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -33,19 +32,20 @@ def divide_sources(environment: Environment, named: Sequence[str], *, filtered: 
     return Sources(tuple(_captures(environment, [one for one in named if one not in folders])), folders)
 
 
-def take_captures(environment: Environment, named: Sequence[str]) -> tuple[str, ...]:
-    """The captures, for a command that takes no exports. Raises UsageError and CaptureError."""
+def take_captures(environment: Environment, named: Sequence[str], *, by_name: bool = False) -> tuple[str, ...]:
+    """The captures, for a command that takes no exports; `by_name` as in `with_folders`.
+
+    Raises UsageError and CaptureError.
+    """
     for one in named:
         if is_export(one):
             raise UsageError(f"{one} is an export, not a capture: `kafkasniff stats {one}` reads it")
-    return tuple(_captures(environment, named))
+    return tuple(_captures(environment, named, by_name=by_name))
 
 
-def _captures(environment: Environment, named: Sequence[str]) -> list[str]:
+def _captures(environment: Environment, named: Sequence[str], *, by_name: bool = False) -> list[str]:
     if "-" in named and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
-    if not any(one != "-" and os.path.isdir(one) for one in named):
-        return list(named)
     from kafkasniff.capture.timeline.folders import with_folders
 
-    return with_folders(named)
+    return with_folders(named, by_name=by_name)

@@ -14,10 +14,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from kafkasniff.capture.timeline.locations import CaptureFile as FoundFile
+from kafkasniff.capture.timeline.locations import Location, capture_at, open_capture
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.rows.exchanges import capture_name
 
-__all__ = ["CaptureFile", "Look", "identify", "look_at", "new_captures"]
+__all__ = ["CaptureFile", "Look", "identify", "look_at", "look_at_file", "new_captures"]
 
 SAMPLE: Final = 64 << 10
 """Bytes compared at the beginning and at the end of a capture. The first ones hold the times of its first packets,
@@ -55,7 +57,12 @@ class Look(NamedTuple):
 
 
 def look_at(path: str) -> Look:
-    """Look at a capture of this machine. If it cannot be opened, its size is 0 and its reader reports the error."""
+    """Look at a capture. If a local one cannot be opened, its size is 0 and its reader reports the error.
+
+    Raises CaptureError if a remote one cannot be read.
+    """
+    if not Location.of(path).is_local:
+        return look_at_file(capture_at(path), path)
     name = capture_name("stdin" if path == "-" else path) or ""
 
     def read_at(offset: int, size: int) -> bytes:
@@ -70,6 +77,12 @@ def look_at(path: str) -> Look:
         return Look(path, identify(name, facts.st_size, read_at), read_at)
     except (OSError, ValueError):
         return Look(path, CaptureFile(name, 0))
+
+
+def look_at_file(file: FoundFile, path: str) -> Look:
+    """Look at a file that was found; `path`: to open it. Raises CaptureError and OSError if it cannot be read."""
+    read_at = open_capture(file)
+    return Look(path, identify(capture_name(file.name) or "", file.size, read_at), read_at)
 
 
 def identify(name: str, size: int, read_at: Callable[[int, int], bytes]) -> CaptureFile:

@@ -110,6 +110,8 @@ class Manifest(msgspec.Struct):
     options: ExportOptions
     runs: Annotated[int, msgspec.Meta(ge=0, le=MAX_RUNS)] = 0
     captures: list[CaptureFile] = []
+    quarantined: list[CaptureFile] = []
+    """Captures that could not be read and are ignored from now on."""
     tables: dict[str, TableEntry] = {}
     state: str | None = None
     """Path of the file from which the next run continues."""
@@ -246,11 +248,12 @@ class ExportFolder:
         engine: Engine = "local",
         goes_on: bool = True,
         batch: int | None = None,
+        quarantined: Sequence[CaptureFile] = (),
     ) -> Manifest:
         """Add a run's files to the export and remove the last run's unfinished rows. Returns the new manifest.
 
         `goes_on` False: the run does not continue the last one, so that the unfinished rows are final. `batch`: the
-        number of a stream's batch, if the run is one.
+        number of a stream's batch, if the run is one; `quarantined`: captures that later runs ignore.
         """
         old = self.manifest
         run = self.run
@@ -272,6 +275,7 @@ class ExportFolder:
             options.public,
             run,
             [*(() if old is None else old.captures), *captures],
+            [*(() if old is None else old.quarantined), *quarantined],
             tables,
             name,
             batch,

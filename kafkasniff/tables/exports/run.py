@@ -14,6 +14,7 @@ from kafkasniff.model import Summary
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.exports.bad_captures import OnBadCapture, Sorted, sort_out
 from kafkasniff.tables.exports.beginning import check_no_stream, check_options, first_states, read_carried, total
 from kafkasniff.tables.exports.captures import CaptureFile, look_at, new_captures
 from kafkasniff.tables.exports.distrust import DamagedRunError
@@ -35,7 +36,7 @@ from kafkasniff.tables.exports.shard import (
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
 
-__all__ = ["Result", "export"]
+__all__ = ["Result", "export", "nothing_new"]
 
 _NONSENSE: Final = (ValueError, TypeError, LookupError, AttributeError, AssertionError, pa.ArrowException)
 """Exceptions that valid rows of the right types may raise if this program has not made them."""
@@ -54,6 +55,8 @@ class Result(msgspec.Struct):
     """A capture was truncated or damaged."""
     resumed: bool = False
     """A run that was killed was resumed."""
+    skipped: tuple[str, ...] = ()
+    """Why captures were skipped."""
     notices: tuple[str, ...] = ()
     """Notices: why an interrupted run could not be used, and problems found when rows were put into partitions."""
 
@@ -82,6 +85,7 @@ def export(
     keylog: str | None = None,
     discard_state: bool = False,
     memory: int | None = None,
+    on_bad: OnBadCapture = "fail",
 ) -> Result:
     """Export the captures that are not in the folder yet.
 
@@ -90,6 +94,7 @@ def export(
     connections, or a capture can be read only once). `keylog`: a file with secrets of TLS, which are not stored in the
     folder. `memory`: budget in bytes, which the processes share. `hooks` are called here. `discard_state`: do not
     resume from the last run, nor a killed run that did: rows of connections that were open then stay as they are.
+    `on_bad`: what to do about captures that are empty or no captures (`bad_captures`).
 
     Raises CaptureError, OutputError, and UsageError if the folder holds an export of another kind, with other options,
     or with a capture that has grown.
@@ -100,9 +105,10 @@ def export(
         if manifest is not None:
             check_options(manifest, options, directory)
             check_no_stream(manifest, directory)
-        new = new_captures(map(look_at, captures), [] if manifest is None else manifest.captures)
+        found = sort_out(map(look_at, captures), on_bad, manifest)
+        new = new_captures(found.good, [] if manifest is None else manifest.captures)
         if not new and manifest is not None:
-            return Result(manifest)
+            return nothing_new(manifest, found)
         try:
             if predicate is not None or any(capture.size is None for _, capture in new):
                 jobs = 1
@@ -115,12 +121,19 @@ def export(
                 keylog=keylog,
                 discard_state=discard_state,
                 memory=memory,
+                bad=found,
+                quarantines=on_bad == "quarantine",
             )
             return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
             if not _has_checkpoint(folder):
                 folder.discard()
             raise
+
+
+def nothing_new(manifest: Manifest, found: Sorted) -> Result:
+    """The result of a run whose captures are all in the export, or bad."""
+    return Result(manifest, broken=bool(found.bad), skipped=tuple(problem.detail for problem in found.problems))
 
 
 def _has_checkpoint(folder: ExportFolder) -> bool:
@@ -142,6 +155,8 @@ class _Making:
         keylog: str | None,
         discard_state: bool,
         memory: int | None,
+        bad: Sorted,
+        quarantines: bool,
     ) -> None:
         self._folder = folder
         self._options = options
@@ -152,6 +167,8 @@ class _Making:
         self._resumed = False
         self._discard_state = discard_state
         self._memory = checked_memory(memory)
+        self._bad = bad
+        self._quarantined = bad.bad if quarantines else []
 
     def run(
         self,
@@ -206,6 +223,7 @@ class _Making:
                 self._seconds,
                 self._keylog,
                 self._memory,
+                tuple(self._bad.problems) if number == 0 else (),
             )
             for number, state in enumerate(states)
         ]
@@ -249,13 +267,20 @@ class _Making:
             made = finish(folder.partial, folder.run, options, carried, results, given=given, memory=self._memory)
             new = [capture for _, capture in self._new]
             manifest = folder.commit(
-                options, new, made.written, made.unfinished, made.state, goes_on=not self._discard_state
+                options,
+                new,
+                made.written,
+                made.unfinished,
+                made.state,
+                goes_on=not self._discard_state,
+                quarantined=self._quarantined,
             )
         rows = {
             table: sum(count for found in (made.written, made.unfinished) for _, count in found[table])
             for table in options.tables
         }
-        broken = any(result.broken for result in results)
+        skipped = tuple(problem.detail for problem in self._bad.problems)
+        broken = any(result.broken for result in results) or bool(skipped)
         return Result(
             manifest,
             len(self._new),
@@ -263,6 +288,7 @@ class _Making:
             total([result.summary for result in results]),
             broken,
             resumed,
+            skipped,
             tuple(problem.detail for problem in made.problems),
         )
 

@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
-from kafkasniff.capture.timeline.source import CaptureSource, open_captures, with_pauses
+from kafkasniff.capture.timeline.locations import name_of
+from kafkasniff.capture.timeline.source import CaptureSource, noted, open_captures, with_pauses
 from kafkasniff.engine.shards import share
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.errors import UsageError
-from kafkasniff.model import Summary
+from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tables.checkpoint import dump
@@ -101,6 +102,8 @@ class ShardTask(msgspec.Struct, frozen=True):
     """A file with secrets of TLS."""
     memory: int = DEFAULT_MEMORY
     """The budget in bytes of all shards."""
+    problems: tuple[Problem, ...] = ()
+    """Problems of captures that are not among `paths`."""
 
 
 class _Checkpoint(msgspec.Struct):
@@ -268,6 +271,8 @@ class _Run:
                 if hooks.opened is not None:
                     hooks.opened(source)
                 placed = _Placed(left, len(task.names), (*task.names, *self._names(source, left)), self._order)
+                if self._task.problems and not self._done and not self._segments:
+                    self._feed(placed.batch(noted(source, self._task.problems)))
                 for batch, ended in with_pauses(source):
                     for part in parts(share(placed.batch(batch), task.shard, task.shards), scales):
                         self._feed(part)
@@ -298,7 +303,7 @@ class _Run:
 
     def _names(self, source: CaptureSource, left: list[int]) -> list[str]:
         """Names of all captures of this run; those that were read before come from the task."""
-        names = list(self._task.paths)
+        names = [name_of(path) for path in self._task.paths]
         for index, name in zip(left, source.captures, strict=True):
             names[index] = name
         return names

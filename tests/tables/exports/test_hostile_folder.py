@@ -193,7 +193,6 @@ ALLOWED = {
     "analysis/detectors/running.py": "the same captures",
     "tables/exports/captures.py": "captures, which the user names",
     "spark/java.py": "a JAVA_HOME in the user's cache",
-    "spark/locations.py": "captures",
     "spark/session.py": "a folder of Spark's own",
     "spark/shipping.py": "an archive of the package",
     "spark/table_rows.py": "the temporary folder of a task, which it opens confined",

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkasniff.capture.timeline.locations import Location, find_captures, listed, open_capture
 from kafkasniff.capture.timeline.parts import plan_captures, read_split
 from kafkasniff.errors import CaptureError, UsageError
-from kafkasniff.spark.locations import Location, find_captures, listed, open_capture
-from tests.capture.files import pcap
 from tests.capture.reading import Row
-from tests.capture.segments import frames, numbers
+from tests.capture.segments import numbers
 from tests.capture.timelines import expected, placed_rows
-from tests.tables.exports.exported import CAPTURES, cut, run, tables
+from tests.object_store import CAPTURE, bucket
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+__all__ = ["bucket"]
 
-CAPTURE = pcap(frames(40))
 PAYLOAD = Row._fields.index("payload")
 
 
@@ -85,7 +80,7 @@ def test_what_is_not_there(folder: Path, tmp_path: Path) -> None:
     for path, told in [
         ("c.pcap", "cannot be opened .No such file or directory"),
         ("*.cap", "no file matches"),
-        ("none", "contains no capture"),
+        ("none", "contains neither captures"),
         ("none/*/x", "no file matches"),
         ("a.pcap/x", "cannot be opened .Not a directory"),
     ]:
@@ -119,39 +114,6 @@ def test_addresses_in_parts() -> None:
 def test_addresses_that_lead_nowhere(address: str) -> None:
     with pytest.raises(CaptureError, match="cannot be reached"):
         find_captures([address])
-
-
-def boto3_client(address: str) -> Any:
-    boto3 = pytest.importorskip("boto3")
-    endpoint = address.partition("endpoint_override=")[2].partition("&")[0]
-    return boto3.client("s3", endpoint_url=f"http://{endpoint}", region_name="us-east-1")
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """An address `s3://…{}…` on this machine, whose path is to be filled in; the bucket holds captures."""
-    moto = pytest.importorskip("moto.server")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    given = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hidden", "AWS_EC2_METADATA_DISABLED": "true"}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        address = f"s3a://captures/{{}}?scheme=http&endpoint_override={host}:{port}&region=us-east-1"
-        client = boto3_client(address)
-        client.create_bucket(Bucket="captures")
-        for key in ("day-1/a.pcap", "day-1/b.pcap", "day-2/a.pcap", "day-1/_SUCCESS"):
-            client.put_object(Bucket="captures", Key=key, Body=CAPTURE)
-        client.put_object(Bucket="captures", Key="day-1/c.pcap.gz", Body=gzip.compress(CAPTURE))
-        yield address
-    finally:
-        server.stop()
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @pytest.mark.parametrize(
@@ -208,30 +170,3 @@ def test_what_fails_far_away_is_not_taken_for_a_damaged_capture(bucket: str) -> 
     gone = open_capture(type(file)(file.name, file.path.replace("day-2/a", "day-2/gone"), file.size))
     with pytest.raises(CaptureError, match=r"day-2/gone\.pcap: cannot be read"):
         gone(0, 100)
-
-
-def test_an_export_of_captures_in_an_object_store(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
-    """Tasks read them, with what the address says: Spark's workers know the environment of their start only."""
-    from kafkasniff.spark.export import export
-    from kafkasniff.tables.exports.options import ExportOptions
-
-    capture = CAPTURES / "java-group-share.pcap"
-    folder = tmp_path / "kafka"
-    folder.mkdir()
-    parts = cut(capture, (0.5,), folder)
-    client = boto3_client(bucket)
-    for part in parts:
-        client.put_object(Bucket="captures", Key=f"kafka/{part.name}", Body=part.read_bytes())
-    address = bucket.format("kafka").replace("s3a://", "s3a://key:hidden@")
-    result = export(spark, [address], tmp_path / "spark", ExportOptions())
-    assert [one.name for one in result.manifest.captures] == [f"s3://captures/kafka/{part.name}" for part in parts]
-    run(parts, tmp_path / "local")
-    found, wanted = tables(tmp_path / "spark"), tables(tmp_path / "local")
-    assert {row["capture"] for row in found["exchanges"]} == {f"s3://captures/kafka/{part.name}" for part in parts}
-    for table, rows in wanted.items():
-        for row in (*rows, *found[table]):
-            row["capture"] = (row["capture"] or "").rpartition("/")[2]
-        assert sorted(found[table], key=repr) == sorted(rows, key=repr)
-    told = b"".join(path.read_bytes() for path in (tmp_path / "spark").rglob("*") if path.is_file())
-    assert b"hidden" not in told
-    assert export(spark, [address], tmp_path / "spark", ExportOptions()).new == 0

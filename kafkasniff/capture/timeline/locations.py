@@ -15,20 +15,42 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkasniff.capture.timeline.folders import HEAD_BYTES, begins_capture
-from kafkasniff.capture.timeline.parts import CaptureFile
-from kafkasniff.capture.timeline.splits import ReadAt
-from kafkasniff.errors import CaptureError, UsageError
+import msgspec
+
+from kafkasniff.capture.formats.heads import HEAD_BYTES, begins_capture, named_like_capture
+from kafkasniff.errors import CaptureError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Location", "find_captures", "is_capture", "listed", "open_capture"]
+    from kafkasniff.capture.timeline.splits import ReadAt
+
+__all__ = [
+    "CaptureFile",
+    "Location",
+    "capture_at",
+    "find_captures",
+    "is_capture",
+    "is_pattern",
+    "listed",
+    "name_of",
+    "open_capture",
+]
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _QUERY: Final = re.compile(r"\?(?=[A-Za-z_]+=)")
 _PATTERN: Final = re.compile(r"[*?\[]")
 _LOCAL: Final = ("file",)
+
+
+class CaptureFile(msgspec.Struct, frozen=True):
+    """A capture in a file system."""
+
+    name: str
+    """Its name in messages."""
+    path: str
+    """Its path or handle for opening."""
+    size: int
 
 
 class Location(NamedTuple):
@@ -75,31 +97,52 @@ class Location(NamedTuple):
         return self._replace(path=path)
 
 
-def find_captures(paths: Sequence[str]) -> list[CaptureFile]:
+def name_of(path: str) -> str:
+    """The name of a capture in messages and tables: its path, or its address without user, password and query."""
+    location = Location.of(path)
+    return path if location.is_local else location.name
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path has characters that stand for others (`*`, `?`, `[…]`)."""
+    return _PATTERN.search(path) is not None
+
+
+def find_captures(paths: Sequence[str], *, by_name: bool = False) -> list[CaptureFile]:
     """The captures that paths, folders and patterns (`*`, `?`, `[…]`) name: in their order, each sorted by name.
 
     In a folder, files count that begin like a capture (compressed ones too), except hidden ones (`.…`, `_…`) and
-    subfolders. Raises CaptureError if there is no capture or it cannot be reached, and UsageError if no path is given.
+    subfolders; `by_name`: also files that are named like one, whatever they hold. A path that exists is no pattern.
+    Raises CaptureError if there is no capture or it cannot be reached, and UsageError if no path is given.
     """
     if not paths:
         raise UsageError("name at least one capture, a folder or a pattern")
     found: dict[str, CaptureFile] = {}
     for path in paths:
-        for file in _find(Location.of(path)):
+        for file in _find(Location.of(path), by_name=by_name):
             found.setdefault(file.path, file)
     return list(found.values())
+
+
+def capture_at(path: str) -> CaptureFile:
+    """A single capture by its path or address. Raises CaptureError if it cannot be reached, or is a folder."""
+    location = Location.of(path)
+    size = _Store(location).size(location)
+    if size is None:
+        raise CaptureError(f"{location.name}: is a folder; name the capture files in it")
+    return CaptureFile(location.name, location.uri, size)
 
 
 def listed(folder: str) -> list[CaptureFile]:
     """The files of a folder, or those that match a pattern, by name and whatever their content. Raises CaptureError."""
     location = Location.of(folder)
-    if _PATTERN.search(location.path):
+    if is_pattern(location.path):
         return _matching(location)
     return _Store(location).files(location)
 
 
-def _find(location: Location) -> list[CaptureFile]:
-    if _PATTERN.search(location.path):
+def _find(location: Location, *, by_name: bool) -> list[CaptureFile]:
+    if is_pattern(location.path) and not (location.is_local and os.path.lexists(location.path)):
         files = _matching(location)
         if not files:
             raise CaptureError(f"{location.name}: no file matches")
@@ -108,16 +151,23 @@ def _find(location: Location) -> list[CaptureFile]:
     size = store.size(location)
     if size is not None:
         return [CaptureFile(location.name, location.uri, size)]
-    files = [file for file in store.files(location) if is_capture(open_capture(file))]
+    files = [file for file in store.files(location) if (by_name and named_like_capture(file.name)) or _is_capture(file)]
     if not files:
-        raise CaptureError(f"{location.name}: contains no capture")
+        raise CaptureError(f"{location.name}: contains neither captures (pcap, pcapng) nor an export (manifest.json)")
     return files
+
+
+def _is_capture(file: CaptureFile) -> bool:
+    try:
+        return is_capture(open_capture(file))
+    except OSError as error:
+        raise CaptureError(f"{file.name}: cannot be opened ({error.strerror or error})") from None
 
 
 def _matching(location: Location) -> list[CaptureFile]:
     """Files whose path matches, part by part: `*` does not match slashes."""
     parts = PurePosixPath(location.path).parts if location.path else ()
-    first = next(index for index, part in enumerate(parts) if _PATTERN.search(part))
+    first = next(index for index, part in enumerate(parts) if is_pattern(part))
     base = str(PurePosixPath(*parts[:first])) if first else "."
     folders = [location.at(base)]
     store = _Store(location)
@@ -138,7 +188,7 @@ def is_capture(read_at: ReadAt) -> bool:
 def open_capture(file: CaptureFile) -> ReadAt:
     """Random access to a capture.
 
-    Failing reads of a remote capture raise CaptureError, since the capture itself is not damaged then. A local one
+    Failing reads of a remote capture raise UnreachableError, since the capture itself is not damaged then. A local one
     raises OSError.
     """
     location = Location.of(file.path)
@@ -167,7 +217,7 @@ def _read_remote(location: Location) -> ReadAt:
                 opened.append(system.open_input_file(path))
             data: bytes = opened[0].read_at(size, offset)
         except (OSError, ValueError) as error:
-            raise CaptureError(f"{location.name}: cannot be read ({_one_line(error)})") from None
+            raise UnreachableError(f"{location.name}: cannot be read ({_one_line(error)})") from None
         return data
 
     return read
@@ -180,7 +230,7 @@ def _file_system(location: Location) -> tuple[FileSystem, str]:
         found: tuple[FileSystem, str] = fs.FileSystem.from_uri(location.uri)
     except (OSError, ValueError, ImportError, NotImplementedError) as error:
         # The last two are pyarrow's errors for a file system that it was built without (S3, GCS, Azure, HDFS).
-        raise CaptureError(f"{location.name}: cannot be reached ({_one_line(error)})") from None
+        raise UnreachableError(f"{location.name}: cannot be reached ({_one_line(error)})") from None
     return found
 
 
