@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.engine import inspector as inspector_module
+from kafkasniff.engine import inspector_state
 from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.kafka.connection import trial as trial_module
@@ -56,7 +56,7 @@ class Feeder:
 
     @property
     def connections(self) -> list[TcpConnection]:
-        return list(self.inspector._reassembler)
+        return list(self.inspector._state.reassembler)
 
     @property
     def buffered(self) -> int:
@@ -196,8 +196,8 @@ def test_endless_tokens() -> None:
 
 
 def test_names_and_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspector_module, "MAX_NAMES", 3)
-    monkeypatch.setattr(inspector_module, "MAX_ENDPOINTS", 3)
+    monkeypatch.setattr(inspector_state, "MAX_NAMES", 3)
+    monkeypatch.setattr(inspector_state, "MAX_ENDPOINTS", 3)
     feeder = Feeder()
     packets = []
     for number in range(10):
@@ -208,4 +208,4 @@ def test_names_and_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     feeder.inspector.feed(part)
     assert feeder.inspector.summary.kafka_connections == 10
     assert list(feeder.inspector.names.values()) == ["broker-0", "broker-1", "broker-2"]
-    assert len(feeder.inspector._known_brokers) == 3
+    assert len(feeder.inspector._state.known_brokers) == 3

@@ -144,7 +144,7 @@ class InspectedConnection:
             self.id = connection_id(self.endpoints, self.first_time)
         return self.id
 
-    def tell(self, end: ConnectionEnd, capture: Callable[[int], str | None]) -> Connection:
+    def at_end(self, end: ConnectionEnd, capture: Callable[[int], str | None]) -> Connection:
         """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""
         kafka, account = self.kafka, self.account
         assert account is not None

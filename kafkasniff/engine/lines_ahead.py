@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -62,7 +62,7 @@ class Window:
         keyed: list[Any],
         run: LineRun | None,
         ranges: list[tuple[int, int]],
-        names: list[tuple[str, str]],
+        names: Sequence[tuple[str, str]],
         begun: dict[int, OpenExchange],
     ) -> None:
         self.keyed = keyed

@@ -111,6 +111,10 @@ class MemoryBudget:
         in_step = 0 if self.in_step is None else self.in_step.memory
         return self._connections * CONNECTION_BYTES + self._held + self._kept + beside + in_step
 
+    def take_loss(self) -> str | None:
+        """The report on the bounds of side tables (`Beside`), if there is one."""
+        return None if self.beside is None else self.beside.take_loss()
+
     @property
     def is_tight(self) -> bool:
         """Whether connections may be ended soon: lagging parts have to catch up, so that the same ones are chosen."""

@@ -15,12 +15,12 @@ from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_request, decode_response
 from kafkasniff.model import Body, Direction, ErrorCode, Message, RenderedBody
 
-__all__ = ["tell_request", "tell_response"]
+__all__ = ["request_message", "response_message"]
 
 # Messages are constructed by position, which takes half the time: the order is that of `model.Message`.
 
 
-def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[Message, object]:
+def request_message(entry: PairedEntry, number: int, capture: str | None) -> tuple[Message, object]:
     """The request of an exchange with this number, and the context for decoding its response. Hot."""
     _, _, _, connection, paired, _, _, start, size, length, correlation_id, _, time_ns, version = entry[:14]
     first_packet, last_packet, own = entry[16:19]
@@ -74,7 +74,7 @@ def tell_request(entry: PairedEntry, number: int, capture: str | None) -> tuple[
     return message, None
 
 
-def tell_response(entry: PairedEntry, opened: Open, capture: str | None) -> Message:
+def response_message(entry: PairedEntry, opened: Open, capture: str | None) -> Message:
     """The response to a request that `opened` describes. Hot."""
     _, _, _, connection, paired, _, _, start, size, _, correlation_id, _, time_ns = entry[:13]
     latency, duration, first_packet, last_packet, own = entry[14:19]

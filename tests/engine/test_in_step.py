@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -34,9 +35,15 @@ class _Counting(Inspector):
 
     paired = 0
 
-    def _tell_paired(self, entry: PairedEntry, out: list) -> None:
-        self.paired += 1
-        super()._tell_paired(entry, out)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        emit = self._emitter.emit_paired
+
+        def counted(entry: PairedEntry, out: list[Any]) -> None:
+            self.paired += 1
+            emit(entry, out)
+
+        self._emitter.emit_paired = counted  # type: ignore[method-assign,assignment]
 
 
 Say = Callable[[Conversation, int], None]
@@ -527,8 +534,8 @@ def test_early_responses_wait_in_the_kernel() -> None:
         whole = batch(packets)
         for part in (*whole.split(len(packets) - 9)[0].split(len(before)), whole.split(len(packets) - 9)[1]):
             inspector.feed(part)
-        if inspector._in_step is not None:
-            assert len(inspector._in_step) == 1
+        if inspector._kernel.in_step is not None:
+            assert len(inspector._kernel.in_step) == 1
         states.append(kept(inspector))
         (tcp,) = inspector.reassembler
         assert isinstance(tcp.owner, InspectedConnection)

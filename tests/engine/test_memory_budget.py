@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.engine import inspector as inspector_module
+from kafkasniff.engine import emitting
 from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.engine.memory_budget import CONNECTION_BYTES, MemoryBudget
@@ -31,8 +31,8 @@ LOWEST_SHARE = 0.6
 
 def with_budget(limit: int, **options: Any) -> Feeder:
     feeder = Feeder(**options)
-    feeder.inspector._memory = MemoryBudget(limit)
-    feeder.inspector._memory.in_step = feeder.inspector._in_step
+    # Budgets of users are larger.
+    feeder.inspector._memory.limit = limit
     return feeder
 
 
@@ -48,7 +48,7 @@ def recounted(feeder: Feeder) -> int:
     budget.in_step = feeder.inspector._memory.in_step
     for tcp in feeder.connections:
         assert isinstance(tcp.owner, InspectedConnection)
-    budget.recount(feeder.inspector._reassembler)
+    budget.recount(feeder.inspector._state.reassembler)
     return budget.used
 
 
@@ -162,7 +162,7 @@ def test_an_estimate_is_not_far_below_the_memory_used(kind: str) -> None:
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    if feeder.inspector._in_step is not None and len(feeder.inspector._in_step):
+    if feeder.inspector._kernel.in_step is not None and len(feeder.inspector._kernel.in_step):
         # The kernel has one for all connections, which is reallocated.
         taken -= FIRST_ARENA
     estimate = feeder.inspector._memory.used - before
@@ -304,7 +304,7 @@ def bombs(count: int, records: int = 4_000) -> list[Packet]:
 
 
 def test_one_large_message_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspector_module, "SLICE_BYTES", 1 << 20)
+    monkeypatch.setattr(emitting, "SLICE_BYTES", 1 << 20)
     peaks = []
     for count in (2, 8):
         inspector = Inspector(exchanges=False)
@@ -394,7 +394,7 @@ def test_columns_of_a_large_batch_are_emitted_in_parts() -> None:
     found = kernel()
     finder = None if found is None else ExchangeFinder(found, headers=True)
     for _ in inspector.feed_columns(part, finder):
-        most = max(most, len(inspector._reassembler))
+        most = max(most, len(inspector._state.reassembler))
     assert 0 < most <= 64
 
 

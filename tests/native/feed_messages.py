@@ -64,11 +64,14 @@ class Recorder(Inspector):
         self.seen: list[Seen] = []
         self.told: list[Any] = []
         """All that it yields, in order."""
+        emit = self._emitter.emit_message
 
-    def _message(self, connection: InspectedConnection, event: MessageEvent, out: list[Any], *begun: Any) -> None:
-        super()._message(connection, event, out, *begun)
-        side = Side(connection.number, connection.client, connection.broker)
-        self.seen.append(Seen(event, out[-1], side))
+        def seen(connection: InspectedConnection, event: MessageEvent, out: list[Any], *begun: Any) -> None:
+            emit(connection, event, out, *begun)
+            side = Side(connection.number, connection.client, connection.broker)
+            self.seen.append(Seen(event, out[-1], side))
+
+        self._emitter.emit_message = seen  # type: ignore[method-assign]
 
 
 def recorded(batches: Iterable[PacketBatch], **options: Any) -> tuple[Recorder, list[Seen]]:
@@ -243,7 +246,7 @@ class Native:
     def after(cls, recorder: Recorder, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> Native:
         """The recorded messages."""
         sides = (one.connection for one in recorder.seen)
-        return cls(sides, recorder._captures, recorder.decode_options, form, payload, **more)
+        return cls(sides, recorder._state.captures, recorder.decode_options, form, payload, **more)
 
     @property
     def call(self) -> int:

@@ -26,7 +26,7 @@ class OneByOne(Inspector):
 
 def kept(inspector: Inspector) -> object:
     """All that is kept of the connections, as plain values; what is counted anew with each batch is not."""
-    inspector._detail.ahead = 0
+    inspector._state.detail.ahead = 0
     connections = sorted(inspector.reassembler._table.items(), key=itemgetter(0))
     return [(key, _owner(tcp), _streams(tcp)) for key, tcp in connections]
 

@@ -176,7 +176,7 @@ def test_parts_and_small_batches() -> None:
 
 def test_several_captures_and_a_terminal() -> None:
     recorder, seen = captured("java-1.1.pcap", "librdkafka-ipv6-ns.pcapng", "java-2.4.pcap")
-    assert len(recorder._captures) == 3
+    assert len(recorder._state.captures) == 3
     native = Native.after(recorder, names_captures=True, terminal=True)
     for batch in batches(seen, 100):
         compare(native.of(batch), by_sink(batch, capture=True, terminal=True))

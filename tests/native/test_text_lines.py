@@ -41,7 +41,7 @@ def lines(recorder: Recorder, seen: Sequence[Seen], way: dict[str, Any], *, size
 
     `seen`: the messages that it may write.
     """
-    events, names = recorder.told, recorder._captures
+    events, names = recorder.told, recorder._state.captures
     sides = {one.connection.number: one.connection for one in seen}
 
     def ends(index: int) -> Ends:
@@ -182,7 +182,7 @@ def test_what_messages_say() -> None:
             frame = one.event.frame._replace(data=size, start=0, end=len(size), size=len(size), time_ns=time)
             event = msgspec.structs.replace(one.event, frame=frame, latency_ns=message.latency_ns)
             made.append(Seen(event, message, side))
-    recorder.told, recorder._captures = [one.message for one in made], ("capture",)
+    recorder.told, recorder._state.captures = [one.message for one in made], ("capture",)
     for way in WAYS:
         found, written = lines(recorder, made, way, size=500)
         assert found == alone(recorder.told, way)

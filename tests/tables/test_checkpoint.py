@@ -83,7 +83,7 @@ def small() -> bytes:
     with open_captures([CAPTURES[0]], chunk_size=400) as source:
         for batch in source:
             inspector.feed(batch)
-            if any(len(tcp.owner.exchanges) for tcp in inspector._reassembler):  # type: ignore[attr-defined]
+            if any(len(tcp.owner.exchanges) for tcp in inspector._state.reassembler):  # type: ignore[attr-defined]
                 break
     return dump(inspector)
 
@@ -267,11 +267,11 @@ def test_values_refer_only_to_earlier_values() -> None:
 def test_cycles_are_kept() -> None:
     """A connection and the objects that work for it refer to each other."""
     loaded = load(small(), Inspector)
-    for tcp in loaded._reassembler:
+    for tcp in loaded._state.reassembler:
         kafka = tcp.owner.kafka  # type: ignore[attr-defined]
         assert kafka._dialogue is kafka._boundaries._dialogue
         assert kafka._log is kafka._dialogue._log is kafka._boundaries._log
-        assert kafka._options.detail is loaded._detail is kafka._dialogue._detail
+        assert kafka._options.detail is loaded._state.detail is kafka._dialogue._detail
         assert tcp.endpoints is tcp.owner.endpoints  # type: ignore[attr-defined]
 
 
@@ -438,8 +438,8 @@ def test_a_capture_whose_name_is_no_text() -> None:
     again = values.load(values.dump(Message("request", 1, capture="a\udcff.pcap", body={"name": "ü"})))
     assert (again.capture, again.body) == (r"a\xff.pcap", {"name": "ü"})
     inspector = Inspector()
-    inspector._captures = ("a\udcff.pcap",)
-    assert load(dump(inspector), Inspector)._captures == (r"a\xff.pcap",)
+    inspector._state.captures = ("a\udcff.pcap",)
+    assert load(dump(inspector), Inspector)._state.captures == (r"a\xff.pcap",)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc0", b"\x92\x01\x02", b"\xc1", b"\x93\x01", b"\xd4\x02\x00", b"\x91" * 5000])

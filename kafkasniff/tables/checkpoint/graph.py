@@ -41,6 +41,8 @@ class Layout(msgspec.Struct, frozen=True):
     """Attributes that are not stored, with `new`: they stay as created, or as `after` sets them."""
     properties: frozenset[str] = frozenset()
     """Attributes among `fields` that are properties: they read and set what attributes of `without` hold."""
+    paths: Mapping[str, str] = {}
+    """Where attributes are that belong to a part of the object, by the names of their fields: `_state.ports`."""
     views: Mapping[str, Callable[[Any], Any]] = {}
     """Replacements that are stored for some attributes."""
     after: Callable[[Any], None] | None = None
@@ -92,12 +94,15 @@ def _parts(kind: Any, found: dict[type, str]) -> None:
 
 def _check_complete(layout: Layout, fields: frozenset[str]) -> None:
     """Raises TypeError if a class has attributes that its layout does not know, or lacks some of them."""
-    if layout.new is None:
+    example = None if layout.new is None else layout.new()
+    if example is None:
         has = _slots(layout.of)
     else:
-        example = layout.new()
         has = _slots(layout.of) | frozenset(getattr(example, "__dict__", ()))
     has |= layout.properties & frozenset(vars(layout.of))
+    for part in {path.partition(".")[0] for path in layout.paths.values()}:
+        has = has - {part} | {f"{part}.{name}" for name in vars(getattr(example, part))}
+    fields = frozenset(layout.paths.get(name, name) for name in fields)
     if layout.without & fields or has != fields | layout.without:
         odd = sorted(has ^ (fields | layout.without)) or sorted(layout.without & fields)
         raise TypeError(f"the layout of {layout.of.__qualname__} and its attributes differ: {', '.join(odd)}")
@@ -120,7 +125,7 @@ def _writer(layout: Layout, tag: int, codecs: Mapping[str, Codec]) -> Callable[[
         only = attrgetter(name)
         take = lambda value: (only(value),)  # noqa: E731
     else:
-        take = attrgetter(*codecs)
+        take = attrgetter(*(layout.paths.get(name, name) for name in codecs))
 
     def write(value: Any, number: Callable[[Any], int]) -> Any:
         found = [tag, *take(value)]
@@ -154,6 +159,13 @@ def _filler(layout: Layout, names: list[str]) -> Callable[[Any, Sequence[Any]], 
         def fill(made: Any, values: Sequence[Any]) -> None:
             for name, value in zip(names, values, strict=True):
                 force(made, name, value)
+
+    elif layout.paths:
+        places = [layout.paths.get(name, name).rpartition(".") for name in names]
+
+        def fill(made: Any, values: Sequence[Any]) -> None:
+            for (part, _, name), value in zip(places, values, strict=True):
+                setattr(attrgetter(part)(made) if part else made, name, value)
 
     elif hasattr(layout.of, "__slots__") and layout.made is None:
         setters = [vars(layout.of)[name].__set__ for name in names]

@@ -105,15 +105,16 @@ def _complete(inspector: Inspector) -> None:
 
     None of them may decode with other options than the inspector: with others, secrets might be shown.
     """
-    wanted = inspector._detail._full
-    for tcp in inspector._reassembler:
+    state = inspector._state
+    wanted = state.detail._full
+    for tcp in state.reassembler:
         owner = tcp.owner
         assert isinstance(owner, connection_stats.InspectedConnection), "its layout says so"
         kafka = owner.kafka
-        used = (kafka._options.detail, kafka._dialogue._detail, inspector._options.detail)
-        if any(detail._full != wanted for detail in used) or kafka._options.max_frame != inspector._options.max_frame:
+        used = (kafka._options.detail, kafka._dialogue._detail, state.options.detail)
+        if any(detail._full != wanted for detail in used) or kafka._options.max_frame != state.options.max_frame:
             raise DamagedError("a connection has other options than its inspector")
-    inspector._memory.recount(inspector._reassembler)
+    inspector._memory.recount(state.reassembler)
     inspector.begin_in_step()
 
 
@@ -194,12 +195,13 @@ _RUNS: Final = (
         },
         new=Inspector,
         # The options for shared bodies and memory are set by the code that resumes the state.
-        without=frozenset(
-            {
-                *("_ahead", "_gone", "_in_step", "_make_lines", "_maker", "_memory", "_named", "_paired", "_renderer"),
-                *("_rows_at_once", "_run", "_runs", "_selects", "_writer", "slice_bytes"),
-            }
-        ),
+        without=frozenset({"_emitter", "_feeder", "_kernel", "_memory", "_windows"}),
+        paths={
+            **{f"_{name}": f"_state.{name}" for name in ("ports", "show_secrets", "detail", "options", "reassembler")},
+            **{f"_{name}": f"_state.{name}" for name in ("want_exchanges", "want_connections", "known_brokers")},
+            **{f"_{name}": f"_state.{name}" for name in ("connections", "exchanges", "captures", "only_capture")},
+            **{name: f"_state.{name}" for name in ("summary", "names", "keys", "judged")},
+        },
         views={"_reassembler": lambda inspector: inspector.reassembler},
         after=_complete,
         alone=True,

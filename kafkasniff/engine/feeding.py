@@ -1,0 +1,225 @@
+"""Feeding: packets to the events of their connections, which the inspector emits in order (`ordered_events`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from kafkasniff.engine.connection_stats import ConnectionEnd, InspectedConnection
+from kafkasniff.engine.inspector_state import InspectorState
+from kafkasniff.engine.kernel_feeding import Feeding, KernelFeeder, Taken
+from kafkasniff.engine.memory_budget import MemoryBudget
+from kafkasniff.engine.ordered_events import LOSS, Collected, Keyed, placed
+from kafkasniff.engine.paired import PairColumns, PairedRun, PairFinder
+from kafkasniff.model import Problem
+from kafkasniff.tcp.connection import TcpConnection
+from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.tcp.reassembly import Delta
+from kafkasniff.tcp.segments import Closed, Item
+
+__all__ = ["Feeder"]
+
+FEW_ROWS: Final = 512
+"""Rows processed at a time while many connections wait to be handed to the kernel."""
+
+
+class Feeder:
+    """Passes packets through the stages of their connections, in the kernel or in Python, and collects the events."""
+
+    def __init__(self, state: InspectorState, memory: MemoryBudget, kernel: KernelFeeder) -> None:
+        self._state = state
+        self._memory = memory
+        self._kernel = kernel
+        self._rows_at_once = FEW_ROWS
+
+    def parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
+        """A batch in parts that fit into the memory budget, and after which connections can be handed to the kernel."""
+        most_bytes = self._memory.bytes_at_once
+        while len(batch) > 1:
+            most_rows = self._memory.rows_at_once
+            if self._kernel.in_step is not None:
+                most_rows = min(most_rows, self._rows_at_once)
+            ends = np.cumsum(batch.length[:most_rows], dtype=np.int64)
+            rows = min(int(np.searchsorted(ends, most_bytes)) + 1, most_rows)
+            if rows >= len(batch):
+                break
+            part, batch = batch.split(rows)
+            yield part
+        yield batch
+
+    def collect(
+        self,
+        batch: PacketBatch,
+        columns: list[PairColumns] | None = None,
+        finder: PairFinder | None = None,
+        *,
+        lines: bool = False,
+        fed: Feeding | None = None,
+    ) -> Collected:
+        """The results of the next packets.
+
+        `columns`: receives the exchanges that `finder` finds; `lines`: messages that can have lines, and names, are
+        kept apart from the events; with it, `fed` is the result of `KernelFeeder.begin`.
+        """
+        state, kernel = self._state, self._kernel
+        state.use_captures(batch)
+        state.detail.ahead = 0
+        state.summary.packets += batch.packets
+        state.summary.tcp_packets += len(batch)
+        taken: Taken | None = None
+        left = batch
+        if not lines:
+            fed = kernel.begin(batch)
+        if fed is not None:
+            taken = kernel.take(fed, batch, None if columns is None else finder, lines=lines)
+            left = taken.left
+        deltas = state.reassembler.feed(left)
+        self._number_connections([] if taken is None else taken.begun)
+        events = kernel.late()
+        paired: PairedRun | None = None
+        if taken is not None:
+            events += taken.events
+            if not lines:
+                paired = kernel.take_pairs(taken.messages, columns, finder)
+        keyed = placed(events)
+        names = self._take_notes(batch, keyed)
+        if not lines:
+            for name in names:
+                state.add_name(*name)
+        self._take(deltas, keyed)
+        if lines:
+            # With lines, other consumers see messages later.
+            keyed.append((batch.end_order, -1, -3, None, LOSS))
+        elif (lost := self._memory.take_loss()) is not None:
+            keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
+        self._relieve(batch, keyed)
+        if kernel.in_step is not None:
+            adopted = kernel.adopt(deltas, [] if taken is None else taken.back)
+            # Use smaller parts only while that hands connections to the kernel sooner.
+            is_worth = adopted and len(left) > len(batch) // 4
+            self._rows_at_once = FEW_ROWS if is_worth else max(2 * len(batch), FEW_ROWS)
+        return Collected(keyed, paired, None if taken is None else taken.run, names)
+
+    def _number_connections(self, begun: list[TcpConnection]) -> None:
+        """Number the connections of a batch; `begun`: those that began in the kernel."""
+        state = self._state
+        opened = state.reassembler.opened
+        for connection in opened:
+            state.own(connection)
+        opened += begun
+        opened.sort(key=lambda connection: connection.first_order)
+        for connection in opened:
+            owner = connection.owner
+            assert isinstance(owner, InspectedConnection)
+            state.connections += 1
+            owner.number = owner.place = state.connections
+        state.summary.connections += len(opened)
+
+    def _take_notes(self, batch: PacketBatch, keyed: list[Keyed]) -> list[tuple[str, str]]:
+        """Take the problems and secrets of a batch; returns the names of addresses."""
+        names: list[tuple[str, str]] = []
+        # Before notes, whose lines are reported separately: a batch may end between the two.
+        self._report_key_log(batch.end_order - batch.packets, -1, keyed)
+        for index, note in enumerate(batch.notes):
+            if isinstance(note.value, Problem):
+                keyed.append((note.order, -1, index, None, note.value))
+            elif isinstance(note.value, bytes):
+                self._state.keys.add_captured(note.value, note.order)
+                self._report_key_log(note.order, index, keyed)
+            else:
+                names.append(note.value)
+        return names
+
+    def _report_key_log(self, order: int, index: int, keyed: list[Keyed]) -> None:
+        """Report the problems of a key log's lines."""
+        flaws = self._state.keys.take_flaws()
+        if flaws:
+            keyed.append((order, -1, index, None, Problem("tls-key-log", "; ".join(flaws))))
+
+    def close_each(self) -> Iterator[Collected]:
+        """End the capture; the results for what was still open, one connection after the other."""
+        reassembler = self._state.reassembler
+        for delta in reassembler.close_each(sorted(reassembler, key=_place)):
+            keyed: list[Keyed] = []
+            self._take([delta], keyed)
+            del delta
+            yield Collected(keyed)
+
+    def close(self) -> Collected:
+        """End the capture; the results for what was still open."""
+        keyed: list[Keyed] = []
+        self._kernel.recall(keyed)
+        self._take(self._state.reassembler.close(), keyed)
+        return Collected(keyed)
+
+    def settle(self) -> Collected:
+        """Take all connections back from the kernel; the results of what waited there."""
+        keyed: list[Keyed] = []
+        self._kernel.recall(keyed)
+        return Collected(keyed)
+
+    def _relieve(self, batch: PacketBatch, keyed: list[Keyed]) -> None:
+        """End connections if all of them together use too much memory."""
+        budget, reassembler = self._memory, self._state.reassembler
+        for tcp in reassembler.holding:
+            assert isinstance(tcp.owner, InspectedConnection)
+            budget.note(tcp.owner, tcp)
+        if budget.is_exceeded(reassembler):
+            self._kernel.recall(keyed)
+        gone, detail = budget.choose(reassembler)
+        if gone:
+            for tcp in gone:
+                self._kernel.forget(tcp)
+            detail += " were treated as ended; their later packets begin in mid-stream"
+            keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
+            self._take(reassembler.let_go(gone), keyed)
+            budget.choose(reassembler)
+
+    def _take(self, deltas: list[Delta], keyed: list[Keyed]) -> None:
+        """Pass the streams of connections through their Kafka stages; `keyed`: receives the events."""
+        state, memory = self._state, self._memory
+        summary, ports = state.summary, state.ports
+        for tcp, items in deltas:
+            connection = tcp.owner
+            assert isinstance(connection, InspectedConnection)
+            if ports and not connection.forced:
+                memory.note(connection, tcp)
+                continue
+            kafka = connection.kafka
+            seen, decoded, lost = kafka.bytes_seen, kafka.bytes_decoded, kafka.bytes_lost
+            events = kafka.feed(items if connection.tls is None else self._without_tls(connection, items))
+            summary.bytes_stream += kafka.bytes_seen - seen + kafka.bytes_lost - lost
+            summary.bytes_decoded += kafka.bytes_decoded - decoded
+            summary.bytes_lost += kafka.bytes_lost - lost
+            if tcp.untold_repeated or tcp.untold_ignored:
+                summary.bytes_repeated += tcp.untold_repeated
+                summary.bytes_ignored += tcp.untold_ignored
+                tcp.untold_repeated = tcp.untold_ignored = 0
+            # What the peer sent after a RST may be reported after the end.
+            last = next((item for item in reversed(items) if isinstance(item, Closed)), None) if tcp.closed else None
+            if kafka.verdict == "undecided" and kafka.bytes_seen and last is not None:
+                summary.undecided += 1
+            place = connection.place
+            keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events))
+            memory.note(connection, tcp)
+            if last is not None:
+                summary.bytes_pending += sum(kafka.pending_of)
+                if connection.account is not None and (kafka.bytes_seen or kafka.bytes_lost):
+                    keyed.append((last.order, place, len(events), connection, ConnectionEnd(tcp, last)))
+        summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
+
+    def _without_tls(self, connection: InspectedConnection, items: list[Item]) -> list[Item]:
+        """`items` without those of a connection that is TLS, or whose first bytes are still missing."""
+        gate = connection.tls
+        assert gate is not None
+        clear = gate.feed(items, self._state.keys, wanted=connection.kafka.verdict != "not-kafka")
+        if gate.plain:
+            connection.tls = None
+        return clear
+
+
+def _place(tcp: TcpConnection) -> int:
+    assert isinstance(tcp.owner, InspectedConnection)
+    return tcp.owner.place

@@ -1,0 +1,113 @@
+"""The state of an inspector between two batches of packets: what a checkpoint stores (`tables/checkpoint/layouts.py`).
+
+Everything else in an inspector is derived from it, belongs to the current batch, or is set again by a resumed run.
+"""
+
+from __future__ import annotations
+
+from kafkasniff.engine.connection_stats import Account, InspectedConnection
+from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
+from kafkasniff.kafka.connection.connection import ConnectionOptions
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.events import VerdictEvent
+from kafkasniff.model import Summary
+from kafkasniff.tcp.connection import TcpConnection
+from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.tcp.plan import Key
+from kafkasniff.tcp.reassembly import Reassembler
+from kafkasniff.tcp.segments import PACKET_SHIFT
+from kafkasniff.tls.keylog import KeyLog
+
+__all__ = ["InspectorState"]
+
+
+class InspectorState:
+    """Options, connections, counters and names. Loading a checkpoint replaces all attributes.
+
+    - `ports`: treat these ports as Kafka, and no others; empty: detect Kafka by content on any port
+    - `want_exchanges`, `want_connections`: emit `Exchange` and `Connection` objects
+    """
+
+    def __init__(
+        self,
+        options: ConnectionOptions,
+        *,
+        ports: frozenset[int],
+        show_secrets: bool,
+        want_exchanges: bool,
+        want_connections: bool,
+        keys: KeyLog,
+    ) -> None:
+        self.ports = ports
+        self.show_secrets = show_secrets
+        self.detail: Detail = options.detail
+        self.options = options
+        self.want_exchanges = want_exchanges
+        self.want_connections = want_connections
+        self.reassembler = Reassembler()
+        self.connections = 0
+        """The highest number of a connection."""
+        self.exchanges = 0
+        """The highest number of an exchange."""
+        self.captures: tuple[str, ...] = ()
+        self.only_capture: str | None = None
+        """The capture's name, if there was only one so far."""
+        self.known_brokers: set[tuple[int, int, int]] = set()
+        self.summary = Summary()
+        self.names: dict[str, str] = {}
+        """Address → name, from the captures' name records."""
+        self.keys = keys
+        """Secrets that decrypt TLS. Those of a file are not stored: a resumed run names the file again."""
+        self.judged: set[Key] | None = None
+        """Endpoints of connections recognized as Kafka, until the reader clears it; None if there is no reader."""
+
+    # -- captures -----------------------------------------------------------------------------------------------------
+
+    def use_captures(self, batch: PacketBatch) -> None:
+        """Use the captures' names that come with a batch from now on."""
+        if batch.captures:
+            self.captures = batch.captures
+            self.only_capture = batch.captures[0] if len(batch.captures) == 1 else None
+
+    def capture_of(self, packet: int) -> str | None:
+        """The name of a packet's capture."""
+        return self.capture_at(packet >> PACKET_SHIFT)
+
+    def capture_at(self, index: int) -> str | None:
+        """The name of a capture by its index."""
+        return self.captures[index] if index < len(self.captures) else None
+
+    def add_name(self, address: str, name: str) -> None:
+        """Note the name of an address, within the bound."""
+        if len(self.names) < MAX_NAMES:
+            self.names[address] = name
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def own(self, tcp: TcpConnection) -> None:
+        """Create the inspector's side of a connection, without a number yet."""
+        owner = tcp.owner = InspectedConnection(0, tcp, self.options, self.ports)
+        if self.want_connections:
+            owner.account = Account()
+
+    def note_kafka(self, connection: InspectedConnection, event: VerdictEvent) -> None:
+        """A connection was recognized as Kafka."""
+        assert event.client is not None
+        connection.assign(event.client)
+        if connection.account is not None:
+            connection.account.verdict = event
+        if self.judged is not None:
+            self.judged.add(connection.endpoints)
+        self.summary.kafka_connections += 1
+
+    def note_broker(self, broker: tuple[int, int, int]) -> None:
+        """An endpoint speaks Kafka."""
+        if len(self.known_brokers) < MAX_ENDPOINTS:
+            self.known_brokers.add(broker)
+
+    # -- numbers ------------------------------------------------------------------------------------------------------
+
+    def next_exchange(self) -> int:
+        """The number for a new exchange. Hot."""
+        self.exchanges += 1
+        return self.exchanges

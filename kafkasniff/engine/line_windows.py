@@ -1,0 +1,183 @@
+"""Windows: the results of a part of the packets whose messages have lines, collected now and emitted later.
+
+Lines are written natively where no message has to be decoded; everything else is emitted between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kafkasniff.engine.connection_stats import OpenExchange
+from kafkasniff.engine.emitting import Emitter
+from kafkasniff.engine.feeding import Feeder
+from kafkasniff.engine.inspector_state import InspectorState
+from kafkasniff.engine.kernel_feeding import Feeding, KernelFeeder
+from kafkasniff.engine.line_output import LineOutput
+from kafkasniff.engine.line_runs import LineRun
+from kafkasniff.engine.lines_ahead import Window
+from kafkasniff.engine.memory_budget import MemoryBudget
+from kafkasniff.engine.ordered_events import LOSS, Shown, begins_exchange
+from kafkasniff.model import Lines, Problem
+from kafkasniff.tcp.packets import PacketBatch
+
+__all__ = ["LineWindows"]
+
+
+class LineWindows:
+    """Feeds packets and emits lines, a window at a time."""
+
+    def __init__(  # noqa: PLR0917 - the parts of an inspector
+        self,
+        state: InspectorState,
+        memory: MemoryBudget,
+        kernel: KernelFeeder,
+        feeder: Feeder,
+        emitter: Emitter,
+        lines: LineOutput,
+    ) -> None:
+        self._state = state
+        self._memory = memory
+        self._kernel = kernel
+        self._feeder = feeder
+        self._emitter = emitter
+        self._lines = lines
+
+    def feed(self, batch: PacketBatch) -> Iterator[Sequence[Shown]]:
+        """Process the next packets. With threads that read ahead, the results are yielded some batches later."""
+        ahead, selects = self._lines.ahead, self._lines.selects
+        for part in self._feeder.parts(batch):
+            if selects is not None and self._state.detail.level:
+                # Filters also need what is omitted: at a lower level of detail, Python reads all their messages.
+                yield from self._emitter.slices(self._feeder.collect(part))
+                continue
+            if ahead is None:
+                yield from self._emit(self._window(part, self._kernel.begin(part)))
+                continue
+            # The kernel reads packets while Python emits the results of earlier parts.
+            fed = self._kernel.begin(part, ahead)
+            if (window := ahead.due()) is not None:
+                yield from self._emit(window)
+            # Requests kept for filters count towards the budget from when they are emitted.
+            if selects is not None or self._memory.is_tight:
+                yield from self.finish()
+            ahead.add(self._window(part, fed))
+
+    def finish(self) -> Iterator[Sequence[Shown]]:
+        """Emit all pending windows."""
+        ahead = self._lines.ahead
+        while ahead is not None and (window := ahead.next()) is not None:
+            yield from self._emit(window)
+
+    def _window(self, batch: PacketBatch, fed: Feeding | None) -> Window:
+        """The results of the next packets, with numbers for all exchanges that begin."""
+        state = self._state
+        keyed, _, run, names = self._feeder.collect(batch, lines=True, fed=fed)
+        keyed.sort()
+        stops: list[int] = []
+        at = 0
+        begun = [index for index, entry in enumerate(keyed) if begins_exchange(entry[4])]
+        if run is None:
+            numbers = list(range(state.exchanges + 1, state.exchanges + 1 + len(begun)))
+            state.exchanges += len(begun)
+        else:
+            for order, place, within, _, _ in keyed:
+                at = run.until(order, place, within, at)
+                stops.append(at)
+            numbers = run.number(state.exchanges, [stops[index] for index in begun])
+            state.exchanges += len(begun) + run.begun
+            if self._lines.selects is not None:
+                run.select(state.capture_at)
+        opened: dict[int, OpenExchange] = {}
+        for index, number in zip(begun, numbers, strict=True):
+            _, _, _, connection, event = keyed[index]
+            opened[index] = connection.exchanges[event.ordinal] = OpenExchange(number)
+        return Window(keyed, run, [] if run is None else run.between(stops), names, opened)
+
+    def _emit(self, window: Window) -> Iterator[Sequence[Shown]]:
+        """Emit the results in a window; earlier windows were emitted."""
+        emitter = self._emitter
+        lost = self._memory.take_loss()
+        for name in window.names:
+            self._state.add_name(*name)
+        emitter.slice_bytes = 0
+        out: list[Shown] = []
+        ranges = iter(window.ranges)
+        first, last = next(ranges, (0, 0))
+        if last > first:
+            yield from self._lines_of(window, first, last, out)
+        for index, (_, _, _, connection, event) in enumerate(window.keyed):
+            first, last = next(ranges, (0, 0))
+            if event is not LOSS:
+                emitter.emit(connection, event, out, window.begun.get(index))
+            elif lost is not None:
+                emitter.emit_problem(Problem("memory-bound", lost), out)
+            if emitter.is_full(out):
+                yield out
+                out = []
+                emitter.slice_bytes = 0
+            if last > first:
+                yield from self._lines_of(window, first, last, out)
+        yield out
+
+    def _lines_of(self, window: Window, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
+        """Lines of messages, after the contents of `out`, which are consumed before the lines are written."""
+        emitter, summary, writer = self._emitter, self._state.summary, self._lines.writer
+        assert writer is not None
+        run = window.run
+        assert run is not None
+        began = run.requests(first, last)
+        others = 0
+        if out:
+            yield _taken(out)
+        at = first
+        selects = self._lines.selects
+        pieces: Iterator[Lines | int | list[int]] = (
+            window.take(first, last, writer) if selects is None else run.write_selected(first, last, writer)
+        )
+        for piece in pieces:
+            if isinstance(piece, Lines):
+                summary.problems += run.lacking(at, at + piece.count)
+                at += piece.count
+                yield [Lines(piece.data, piece.count, run.time_of(at - 1)) if piece.time_ns is None else piece]
+            elif isinstance(piece, list):
+                others += len(piece)
+                began -= sum(map(run.is_request, piece))
+                for index in piece:
+                    emitter.emit_paired(run.entry(index), out, int(run.numbers[index]))
+                    if emitter.is_full(out):
+                        yield _taken(out)
+                        emitter.slice_bytes = 0
+                yield _taken(out)
+            else:
+                counted = piece < 0
+                index = -1 - piece if counted else piece
+                at = index + 1
+                # Natively written lines update the summary themselves.
+                if counted:
+                    summary.requests -= 1
+                else:
+                    others += 1
+                    began -= run.is_request(index)
+                yield from self._emit_decided(run, index, out)
+        emitter.slice_bytes = 0
+        summary.requests += began
+        summary.responses += last - first - others - began
+
+    def _emit_decided(self, run: LineRun, index: int, out: list[Shown]) -> Iterator[list[Shown]]:
+        """Emit a message that has no line; whether a filter selects it is decided."""
+        number, answer = int(run.numbers[index]), run.answer(index)
+        pins = self._lines.selects if answer is not None and number not in run.pinned else None
+        if pins is not None:
+            assert answer is not None
+            pins.pin(number, answer)
+        self._emitter.emit_paired(run.entry(index), out, number, run.problems(index), ends=answer is None)
+        yield _taken(out)
+        if pins is not None:
+            pins.unpin(number)
+
+
+def _taken(out: list[Shown]) -> list[Shown]:
+    """The contents of a list, which is empty afterwards."""
+    taken = out.copy()
+    out.clear()
+    return taken
