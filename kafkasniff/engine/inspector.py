@@ -126,7 +126,7 @@ class Inspector:
         lines = self._kernel.lines = LineOutput(make, state.capture_at, selects, ahead)
         self._windows = LineWindows(state, self._memory, self._kernel, self._feeder, self._emitter, lines)
         if selects is not None:
-            in_step.pin = selects.pin
+            in_step.decide_by(selects.pin)
         return True
 
     def feed(self, batch: PacketBatch) -> list[Output]:

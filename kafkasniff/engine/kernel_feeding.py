@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import InspectedConnection
-from kafkasniff.engine.in_step import Begins, InStep, Messages, left_rows
+from kafkasniff.engine.in_step import Begins, InStep
+from kafkasniff.engine.in_step_messages import Messages, left_rows
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_runs import LineRun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkasniff.engine.in_step import Edges, Messages
+from kafkasniff.engine.in_step_messages import Edges, Messages
 from kafkasniff.engine.line_runs import LineRun, MakeLines, RunWriter, SelectsLines
 from kafkasniff.engine.lines_ahead import LinesAhead
 from kafkasniff.engine.outstanding import Outstanding

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import InspectedConnection, OpenExchange
-from kafkasniff.engine.in_step import EVENTS, Edges, Messages
+from kafkasniff.engine.in_step_messages import EVENTS, Edges, Messages
 from kafkasniff.engine.outstanding import Outstanding, keys_of
 from kafkasniff.engine.paired import Open, Paired, PairedEntry, until
 from kafkasniff.engine.versions import Version, client_id_text, distinct, version_of

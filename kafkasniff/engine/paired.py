@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import Account, InspectedConnection
-from kafkasniff.engine.in_step import EVENTS, Messages
+from kafkasniff.engine.in_step_messages import EVENTS, Messages
 from kafkasniff.engine.versions import Version, distinct, version_of
 from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.messages.ahead import Ahead, BodyMaker

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkasniff.engine.in_step import HEADER
+from kafkasniff.engine.in_step_messages import HEADER
 from kafkasniff.engine.paired import Open, Paired, PairedEntry
 from kafkasniff.engine.versions import Version, client_id_text
 from kafkasniff.kafka.apis.weight import likely_bytes

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.in_step import Messages
+from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.line_runs import DEFERRED, REJECTED, SELECTED, UNDECIDED
 from kafkasniff.engine.roles import ExchangeKind, ExchangeKinds
 from kafkasniff.engine.versions import distinct

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from benchmarks import small_messages
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.paired import PairedEntry
 from kafkasniff.model import Connection, Exchange, Message, Problem
-from kafkasniff.tcp.segments import NO_TIME
 from tests.choice import one_in
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -349,29 +347,6 @@ def test_common_exchanges_are_paired_by_the_kernel(name: str) -> None:
     assert inspector.paired == messages
 
 
-def test_later_messages_do_not_interfere() -> None:
-    """An assignment, heartbeats, a retransmission, and no interest in assignments: all in one batch."""
-    before, after = talks([["sync", *["heartbeat"] * 40, "join", "sync"]])
-    joins = next(place for place, packet in enumerate(after) if b"range" in packet.payload)
-    packets = [before, [*after[:joins], after[joins - 2], *after[joins:]]]
-    expected = run(OneByOne, packets, [])[0]
-    messages = [one for one in expected if isinstance(one, Message)]
-    answers = [one.body for one in messages if one.api == "SyncGroup" and one.type == "response" and one.body]
-    assert ["_assignment" in body for body in answers] == [True, False]
-    assert run(Inspector, packets, [])[0] == expected
-
-
-def test_exchanges_over_two_batches() -> None:
-    """An exchange that begins in one batch and ends in another is emitted once, in its place, with its number."""
-    packets = talks([["crossing", "in a row", "heartbeat"]] * 3)
-    for cut in range(5, 100, 5):
-        found, _ = run(_Counting, packets, [cut])
-        exchanges = [one for one in found if isinstance(one, Exchange)]
-        assert [one.status for one in exchanges].count("answered") == 3 * (3 + 3 + 5 + 1)
-        times = [one.time_ns for one in found if isinstance(one, Message)]
-        assert times == sorted(times)
-
-
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 2), (3, 1), (4, 4)])
 def test_a_buffer_of_a_few_bytes(sizes: tuple[int, int]) -> None:
     """A caller that passes payload alone may have a batch shorter than one number of a frame."""
@@ -394,14 +369,6 @@ def test_a_buffer_of_a_few_bytes(sizes: tuple[int, int]) -> None:
         found += inspector.feed(rest)
         outcomes.append((found + inspector.close(), inspector.summary))
     assert outcomes[0] == outcomes[1]
-
-
-def test_packets_without_time() -> None:
-    packets = talks([["heartbeat"] * 4])
-    bare = [[packet._replace(time_ns=NO_TIME) for packet in part] for part in packets]
-    found, _ = run(Inspector, bare, [30])
-    expected, _ = run(OneByOne, bare, [30])
-    assert found == expected
 
 
 def test_connections_get_in_step_within_a_batch() -> None:
@@ -508,39 +475,6 @@ def test_gaps_anywhere(
     expected, other = run(OneByOne, packets, cuts, exchanges=exchanges)
     assert found == expected
     assert inspector.summary == other.summary
-
-
-@pytest.mark.parametrize("sender", ["client", "broker"])
-def test_the_kernel_continues_after_a_gap(sender: str) -> None:
-    before, after = talks([["heartbeat"] * 200])
-    place = next(
-        place for place, one in enumerate(after[20:], 20) if one.payload and (one.sport == 9092) == (sender == "broker")
-    )
-    packets = [before, [*after[:place], *after[place + 1 :]]]
-    found, inspector = run(_Counting, packets, [20, 40], exchanges=False)
-    assert any(isinstance(one, Problem) and one.kind == "tcp-gap" for one in found)
-    assert inspector.paired >= 2 * 120 - 2
-    assert found == run(OneByOne, packets, [20, 40], exchanges=False)[0]
-
-
-def test_early_responses_wait_in_the_kernel() -> None:
-    """After a hole there is no request to pair with until the hole is filled."""
-    before, after = talks([["heartbeat"] * 40])
-    place = next(place for place, one in enumerate(after) if one.payload and one.sport != 9092)
-    packets = [*before, *after[:place], *after[place + 1 : place + 12]]
-    states = []
-    for kind in (Inspector, OneByOne):
-        inspector = kind()
-        whole = batch(packets)
-        for part in (*whole.split(len(packets) - 9)[0].split(len(before)), whole.split(len(packets) - 9)[1]):
-            inspector.feed(part)
-        if inspector._kernel.in_step is not None:
-            assert len(inspector._kernel.in_step) == 1
-        states.append(kept(inspector))
-        (tcp,) = inspector.reassembler
-        assert isinstance(tcp.owner, InspectedConnection)
-        assert len(tcp.owner.kafka._dialogue._early) == 4
-    assert states[0] == states[1]
 
 
 @pytest.mark.parametrize("steps", ["068307ff07ff020b050240"])

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from kafkasniff.engine.in_step import kind_of
+from kafkasniff.engine.in_step_messages import kind_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from tests.fuzz import feed
 from tests.fuzz.compiled import Room, compiled

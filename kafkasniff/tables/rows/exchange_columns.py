@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import InspectedConnection
-from kafkasniff.engine.in_step import Messages
+from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.line_runs import REJECTED, UNDECIDED
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.engine.roles import ExchangeKind, ExchangeKinds

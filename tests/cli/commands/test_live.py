@@ -163,7 +163,7 @@ def test_the_lines_of_a_slice_are_written_together(
 
     for name in ("feed_slices", "feed_lines"):
         monkeypatch.setattr(Inspector, name, watched(getattr(Inspector, name)))
-    monkeypatch.setattr("kafkasniff.engine.inspector.SLICE", 5)
+    monkeypatch.setattr("kafkasniff.engine.emitting.SLICE", 5)
     result = kafkasniff("live", "-i", "eth0", "-q", "--duration", "50ms", *options, stdout=stdout)
     assert result.code == 0
     written = [(size, lines) for size, lines in slices if lines]

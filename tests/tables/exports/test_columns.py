@@ -239,12 +239,12 @@ def test_exchanges_across_many_parts_are_columns(
 
 def test_a_few_open_requests_are_columns(tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 4)
-    monkeypatch.setattr("kafkasniff.engine.in_step.MAX_BEGUN_BYTES", 200)
+    monkeypatch.setattr("kafkasniff.engine.edge_messages.MAX_BEGUN_BYTES", 200)
     capture = often_open(tmp_path / "open.pcap")
     count = check(capture, tmp_path / "few", EVERYTHING)
     few = sum(columns)
     columns.clear()
-    monkeypatch.setattr("kafkasniff.engine.in_step.MAX_BEGUN", 20)
+    monkeypatch.setattr("kafkasniff.engine.edge_messages.MAX_BEGUN", 20)
     check(capture, tmp_path / "none", EVERYTHING)
     assert sum(columns) < few < 0.75 * count
 
