@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.analysis.detectors import scenes
-from tests.analysis.detectors.known_answers import ORDERS, Case, Fine, check_fine, check_found, name_of
+from tests.analysis.detectors.known_answers import ORDERS, Case, finds, ignores
 from tests.kafka.records_craft import GZIP
 
 CASES = [
@@ -52,23 +48,17 @@ CASES = [
         settings=("uncompressed-batches.size=30000",),
     ),
 ]
-FINE: list[Fine] = [
-    ("oversized-messages", scenes.produced(1, scenes.records(1, 3000)), ()),
-    ("small-batches", scenes.produced(40, scenes.records(2)), ("small-batches.at_least=40",)),
-    ("small-batches", scenes.produced(40, scenes.records(), then=0.05), ("small-batches.at_least=40",)),
+LOOK_ALIKES = [
+    ("oversized-messages", scenes.produced(1, scenes.records(1, 3000))),
+    ("small-batches", scenes.produced(40, scenes.records(2)), "small-batches.at_least=40"),
+    ("small-batches", scenes.produced(40, scenes.records(), then=0.05), "small-batches.at_least=40"),
     (
         "uncompressed-batches",
         scenes.produced(3, scenes.records(10, 1000, codec=GZIP)),
-        ("uncompressed-batches.size=1", "uncompressed-batches.batch=0"),
+        "uncompressed-batches.size=1",
+        "uncompressed-batches.batch=0",
     ),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: Case, tmp_path: Path) -> None:
-    check_found(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)

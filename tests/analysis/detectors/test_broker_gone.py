@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.analysis.detectors import network_scenes as scenes
-from tests.analysis.detectors.network_answers import (
-    GONE,
-    Fine,
-    NetworkCase,
-    check_cut,
-    check_fine,
-    check_network,
-    name_of,
-)
+from tests.analysis.detectors.known_answers import Case, ignores
+from tests.analysis.detectors.network_answers import GONE, finds, survives_a_cut
 
 CASES = [
-    NetworkCase(
+    Case(
         "broker-gone",
         scenes.killed,
         "error",
@@ -29,7 +18,7 @@ CASES = [
         [(1, None), (2, None), (3, None)],
         {"dropped": 3, "refused": 3, "unanswered": 1, "back": False},
     ),
-    NetworkCase(
+    Case(
         "broker-gone",
         scenes.restarted,
         "warning",
@@ -38,7 +27,7 @@ CASES = [
         "(7 s): 3 connections dropped",
         [(1, None), (2, None), (3, None)],
     ),
-    NetworkCase(
+    Case(
         "broker-gone",
         scenes.restarted_unseen,
         "warning",
@@ -47,7 +36,7 @@ CASES = [
         "3 connections dropped",
         [(1, None), (2, None), (3, None)],
     ),
-    NetworkCase(
+    Case(
         "broker-gone",
         scenes.accepted_by_a_dying_broker,
         "error",
@@ -56,8 +45,8 @@ CASES = [
         "not back by the end of the capture: 4 connections dropped, 3 connects refused, 1 connect unanswered",
         [(1, None), (2, None), (3, None)],
     ),
-    NetworkCase("broker-gone", scenes.not_up_yet, "note", 1, GONE, "not up yet", [(None, None)]),
-    NetworkCase(
+    Case("broker-gone", scenes.not_up_yet, "note", 1, GONE, "not up yet", [(None, None)]),
+    Case(
         "broker-gone",
         scenes.listed_again,
         "warning",
@@ -67,7 +56,7 @@ CASES = [
         [(2, None), (3, None), (4, None)],
         {"back": True, "leaders_moved": {"1": 2}},
     ),
-    NetworkCase(
+    Case(
         "broker-gone",
         scenes.registered_again,
         "warning",
@@ -78,7 +67,7 @@ CASES = [
         [(2, None), (3, None), (4, None)],
         {"back": True, "broker_epoch": 40},
     ),
-    NetworkCase(
+    Case(
         "broker-gone",
         scenes.restarted_by_its_epochs,
         "note",
@@ -88,7 +77,7 @@ CASES = [
         [],
         {"epochs": [17, 40]},
     ),
-    NetworkCase(
+    Case(
         "broker-gone",
         scenes.restarted_by_its_fetches,
         "note",
@@ -99,7 +88,7 @@ CASES = [
         {"epochs": [17, 40]},
     ),
 ]
-FINE: list[Fine] = [
+LOOK_ALIKES = [
     ("broker-gone", scenes.leaving),
     ("broker-gone", scenes.firewalled),
     ("broker-gone", scenes.staying),
@@ -108,16 +97,6 @@ FINE: list[Fine] = [
     ("broker-gone", scenes.wrong_password),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: NetworkCase, tmp_path: Path) -> None:
-    check_network(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
-
-
-def test_a_capture_that_is_cut(tmp_path: Path) -> None:
-    check_cut(CASES[0], tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)
+test_survives_a_cut = survives_a_cut(CASES[0])

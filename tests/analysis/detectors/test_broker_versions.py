@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.analysis.detectors import network_scenes as scenes
-from tests.analysis.detectors.network_answers import Fine, NetworkCase, check_cut, check_fine, check_network, name_of
+from tests.analysis.detectors.known_answers import Case, ignores
+from tests.analysis.detectors.network_answers import finds, survives_a_cut
 
 CASES = [
-    NetworkCase(
+    Case(
         "mixed-broker-versions",
         scenes.upgraded,
         "warning",
@@ -20,7 +17,7 @@ CASES = [
         [(1, 1), (2, 3)],
         {"apis": 1},
     ),
-    NetworkCase(
+    Case(
         "mixed-broker-versions",
         scenes.upgraded_without_id,
         "warning",
@@ -29,7 +26,7 @@ CASES = [
         "2 brokers of cluster 10.0.0.10:9092 with",
         [(1, 1), (2, 3)],
     ),
-    NetworkCase(
+    Case(
         "mixed-broker-versions",
         scenes.of_clusters_without_ids,
         "note",
@@ -38,7 +35,7 @@ CASES = [
         "2 brokers, perhaps of different clusters, with different versions of 1 API: 10.0.0.9:9092 (",
         [(1, 1), (2, 3)],
     ),
-    NetworkCase(
+    Case(
         "mixed-broker-versions",
         scenes.perhaps_upgraded,
         "note",
@@ -48,21 +45,11 @@ CASES = [
         [(1, 1), (2, 2)],
     ),
 ]
-FINE: list[Fine] = [
+LOOK_ALIKES = [
     ("mixed-broker-versions", scenes.alike),
     ("mixed-broker-versions", scenes.of_two_clusters),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: NetworkCase, tmp_path: Path) -> None:
-    check_network(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
-
-
-def test_a_capture_that_is_cut(tmp_path: Path) -> None:
-    check_cut(CASES[0], tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)
+test_survives_a_cut = survives_a_cut(CASES[0])

@@ -38,4 +38,4 @@ def test_real_captures(name: str, told: dict[str, set[str | None]], tmp_path: Pa
     assert found == told
     assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
     by_rows = [one for one in captured if one.detector != "broker-gone"]  # only packets show that
-    assert plain(by_rows) == run([str(tmp_path / "out")], only=ONLY).findings
+    assert [*map(plain, by_rows)] == run([str(tmp_path / "out")], only=ONLY).findings

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.analysis.detectors import scenes
-from tests.analysis.detectors.known_answers import GROUP, Case, Fine, check_fine, check_found, name_of
+from tests.analysis.detectors.known_answers import GROUP, Case, finds, ignores
 
 CASES = [
     Case(
@@ -40,17 +36,10 @@ CASES = [
         [1],
     ),
 ]
-FINE: list[Fine] = [
-    ("frequent-commits", scenes.commits(120, 0.2), ()),
-    ("refused-commits", scenes.commits(3, 0.1), ()),
+LOOK_ALIKES = [
+    ("frequent-commits", scenes.commits(120, 0.2)),
+    ("refused-commits", scenes.commits(3, 0.1)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: Case, tmp_path: Path) -> None:
-    check_found(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)

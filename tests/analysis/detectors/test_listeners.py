@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from kafkasniff.analysis.detectors import broker_facts
 from kafkasniff.analysis.detectors import listeners as listening
 from tests.analysis.detectors import network_scenes as scenes
-from tests.analysis.detectors.network_answers import (
-    AT,
-    NOBODY,
-    Fine,
-    NetworkCase,
-    check_cut,
-    check_fine,
-    check_network,
-    name_of,
-)
+from tests.analysis.detectors.known_answers import AT, Case, ignores
+from tests.analysis.detectors.network_answers import NOBODY, finds, survives_a_cut
 
 CASES = [
-    NetworkCase(
+    Case(
         "unreached-listeners",
         scenes.refused,
         "error",
@@ -31,7 +19,7 @@ CASES = [
         [(None, None)] * 3,
         {"attempts": 3, "opening": "refused"},
     ),
-    NetworkCase(
+    Case(
         "unreached-listeners",
         scenes.unanswered,
         "error",
@@ -41,7 +29,7 @@ CASES = [
         [(None, None)] * 2,
         {"attempts": 2, "opening": "unanswered"},
     ),
-    NetworkCase(
+    Case(
         "unreached-listeners",
         scenes.in_a_container,
         "error",
@@ -51,7 +39,7 @@ CASES = [
         [(1, 2), (1, 3), (1, 4)],
         {"asks": 4, "advertised": ["127.0.0.1:9092"]},
     ),
-    NetworkCase(
+    Case(
         "unreached-listeners",
         scenes.unknown_name,
         "note",
@@ -61,24 +49,14 @@ CASES = [
         [(1, 2), (1, 3), (1, 4)],
     ),
 ]
-FINE: list[Fine] = [
+LOOK_ALIKES = [
     ("unreached-listeners", scenes.refused_at_first),
     ("unreached-listeners", scenes.arrived),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: NetworkCase, tmp_path: Path) -> None:
-    check_network(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
-
-
-def test_a_capture_that_is_cut(tmp_path: Path) -> None:
-    check_cut(CASES[0], tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)
+test_survives_a_cut = survives_a_cut(CASES[0])
 
 
 def test_unusable_bodies() -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.analysis.detectors import scenes
-from tests.analysis.detectors.known_answers import Case, Fine, check_fine, check_found, name_of
+from tests.analysis.detectors.known_answers import Case, finds, ignores
 
 CASES = [
     Case(
@@ -31,17 +27,10 @@ CASES = [
         {"lost": 1, "poll_timeouts": 1},
     ),
 ]
-FINE: list[Fine] = [
-    ("rebalance-storms", scenes.growing, ()),
-    ("lost-members", scenes.orderly, ()),
+LOOK_ALIKES = [
+    ("rebalance-storms", scenes.growing),
+    ("lost-members", scenes.orderly),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: Case, tmp_path: Path) -> None:
-    check_found(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.analysis.detectors import network_scenes as scenes
-from tests.analysis.detectors.network_answers import (
-    AT,
-    Fine,
-    NetworkCase,
-    check_cut,
-    check_fine,
-    check_network,
-    name_of,
-)
+from tests.analysis.detectors.known_answers import AT, Case, ignores
+from tests.analysis.detectors.network_answers import finds, survives_a_cut
 
 CASES = [
-    NetworkCase(
+    Case(
         "sasl-failures",
         scenes.wrong_mechanism,
         "error",
@@ -28,7 +17,7 @@ CASES = [
         [(1, 1), (2, 2)],
         {"mechanism": "SCRAM-SHA-256", "taken": "PLAIN"},
     ),
-    NetworkCase(
+    Case(
         "sasl-failures",
         scenes.wrong_password,
         "error",
@@ -39,7 +28,7 @@ CASES = [
         [(1, 2), (2, 4)],
         {"mechanism": "SCRAM-SHA-256"},
     ),
-    NetworkCase(
+    Case(
         "sasl-failures",
         scenes.closed_after_a_token,
         "error",
@@ -49,20 +38,10 @@ CASES = [
         [(1, None)],
     ),
 ]
-FINE: list[Fine] = [
+LOOK_ALIKES = [
     ("sasl-failures", scenes.right_password),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: NetworkCase, tmp_path: Path) -> None:
-    check_network(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
-
-
-def test_a_capture_that_is_cut(tmp_path: Path) -> None:
-    check_cut(CASES[0], tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)
+test_survives_a_cut = survives_a_cut(CASES[0])

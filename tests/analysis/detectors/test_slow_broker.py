@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.analysis.detectors import network_scenes as scenes
-from tests.analysis.detectors.network_answers import Fine, NetworkCase, check_cut, check_fine, check_network, name_of
+from tests.analysis.detectors.known_answers import Case, ignores
+from tests.analysis.detectors.network_answers import finds, survives_a_cut
 
 CASES = [
-    NetworkCase(
+    Case(
         "slow-broker",
         scenes.one_is_slow,
         "warning",
@@ -21,20 +18,10 @@ CASES = [
         {"apis": ["Metadata"]},
     ),
 ]
-FINE: list[Fine] = [
+LOOK_ALIKES = [
     ("slow-broker", scenes.all_alike),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: NetworkCase, tmp_path: Path) -> None:
-    check_network(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
-
-
-def test_a_capture_that_is_cut(tmp_path: Path) -> None:
-    check_cut(CASES[0], tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)
+test_survives_a_cut = survives_a_cut(CASES[0])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kafkasniff.analysis.detectors import run
 from tests.analysis.detectors import network_scenes as scenes
-from tests.analysis.detectors.network_answers import Fine, NetworkCase, check_cut, check_fine, check_network, name_of
+from tests.analysis.detectors.known_answers import Case, ignores
+from tests.analysis.detectors.network_answers import finds, survives_a_cut
 from tests.analysis.detectors.talks import capture_of
 from tests.cli.console import kafkasniff
 
 CASES = [
-    NetworkCase(
+    Case(
         "tls-failures",
         scenes.untrusting,
         "error",
@@ -23,7 +22,7 @@ CASES = [
         "broker's certificate (alert unknown_ca)",
         [(1, None), (2, None)],
     ),
-    NetworkCase(
+    Case(
         "tls-failures",
         scenes.refusing_with_an_encrypted_alert,
         "warning",
@@ -32,7 +31,7 @@ CASES = [
         "failed: probably the client refuses the broker's certificate (by the size of the last record",
         [(1, None), (2, None)],
     ),
-    NetworkCase(
+    Case(
         "tls-failures",
         scenes.leaving_in_the_handshake,
         "warning",
@@ -42,24 +41,14 @@ CASES = [
         [(1, None), (2, None), (3, None)],
     ),
 ]
-FINE: list[Fine] = [
+LOOK_ALIKES = [
     ("tls-failures", scenes.tls_that_works),
     ("tls-failures", scenes.tls_at_plaintext),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: NetworkCase, tmp_path: Path) -> None:
-    check_network(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
-
-
-def test_a_capture_that_is_cut(tmp_path: Path) -> None:
-    check_cut(CASES[0], tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)
+test_survives_a_cut = survives_a_cut(CASES[0])
 
 
 def test_one_direction_of_tls(tmp_path: Path) -> None:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.analysis.detectors import network_scenes as scenes
-from tests.analysis.detectors.network_answers import (
-    PAIR,
-    Fine,
-    NetworkCase,
-    check_cut,
-    check_fine,
-    check_network,
-    name_of,
-)
+from tests.analysis.detectors.known_answers import Case, ignores
+from tests.analysis.detectors.network_answers import PAIR, finds, survives_a_cut
 
 CASES = [
-    NetworkCase(
+    Case(
         "transport-trouble",
         scenes.losses,
         "warning",
@@ -28,7 +17,7 @@ CASES = [
         [(1, 1), (1, 6), (1, 11)],
         {"retransmits": 8, "unanswered": 0},
     ),
-    NetworkCase(
+    Case(
         "transport-trouble",
         scenes.slow_reader,
         "warning",
@@ -38,7 +27,7 @@ CASES = [
         [(1, None)],
         {"closed": 1},
     ),
-    NetworkCase(
+    Case(
         "transport-trouble",
         scenes.another_continent,
         "note",
@@ -49,21 +38,11 @@ CASES = [
         {"round_trip_ms": 80.0},
     ),
 ]
-FINE: list[Fine] = [
+LOOK_ALIKES = [
     ("transport-trouble", scenes.a_single_loss),
     ("transport-trouble", scenes.busy_broker),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: NetworkCase, tmp_path: Path) -> None:
-    check_network(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
-
-
-def test_a_capture_that_is_cut(tmp_path: Path) -> None:
-    check_cut(CASES[0], tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)
+test_survives_a_cut = survives_a_cut(CASES[0])

@@ -17,7 +17,7 @@ from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.model import Connection, Exchange, Problem
 from kafkasniff.tables.checkpoint import dump, load
 from tests.analysis.detectors import scenes
-from tests.analysis.detectors.known_answers import Case, Fine, check_fine, check_found, name_of
+from tests.analysis.detectors.known_answers import Case, finds, ignores
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.batches import batch
@@ -263,17 +263,10 @@ CASES = [
         {"bytes": 4 * 20 + 4 * 33, "bytes_decoded": 0},
     ),
 ]
-FINE: list[Fine] = [
-    ("undecoded-traffic", scenes.stopped, ()),
-    ("undecoded-traffic", scenes.silent_by_request, ()),
+LOOK_ALIKES = [
+    ("undecoded-traffic", scenes.stopped),
+    ("undecoded-traffic", scenes.silent_by_request),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: Case, tmp_path: Path) -> None:
-    check_found(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)

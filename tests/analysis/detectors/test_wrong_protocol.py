@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.analysis.detectors import network_scenes as scenes
-from tests.analysis.detectors.network_answers import (
-    AT,
-    Fine,
-    NetworkCase,
-    check_cut,
-    check_fine,
-    check_network,
-    name_of,
-)
+from tests.analysis.detectors.known_answers import AT, Case, ignores
+from tests.analysis.detectors.network_answers import finds, survives_a_cut
 
 CASES = [
-    NetworkCase(
+    Case(
         "wrong-protocol",
         scenes.browser,
         "warning",
@@ -27,7 +16,7 @@ CASES = [
         "1 connection of 10.0.0.8 to 10.0.0.9:9092: ",
         [(2, None)],
     ),
-    NetworkCase(
+    Case(
         "wrong-protocol",
         scenes.web_server,
         "error",
@@ -36,7 +25,7 @@ CASES = [
         "1 connection of crafted at 10.0.0.5 to 10.0.0.9:9092: ",
         [(1, None)],
     ),
-    NetworkCase(
+    Case(
         "wrong-protocol",
         scenes.tls_at_plaintext,
         "error",
@@ -45,7 +34,7 @@ CASES = [
         "TLS",
         [(2, None)],
     ),
-    NetworkCase(
+    Case(
         "wrong-protocol",
         scenes.nothing_but_closed,
         "error",
@@ -54,7 +43,7 @@ CASES = [
         "or the broker is older than 0.10, which introduced ApiVersions",
         [(1, None), (2, None)],
     ),
-    NetworkCase(
+    Case(
         "wrong-protocol",
         scenes.closed_though_others_work,
         "warning",
@@ -63,7 +52,7 @@ CASES = [
         "1 connection of crafted at 10.0.0.8",
         [(3, None)],
     ),
-    NetworkCase(
+    Case(
         "wrong-protocol",
         scenes.old_client,
         "error",
@@ -73,7 +62,7 @@ CASES = [
         "not support: v3 is the lowest there",
         [(3, None), (4, None)],
     ),
-    NetworkCase(
+    Case(
         "wrong-protocol",
         scenes.without_sasl,
         "error",
@@ -82,7 +71,7 @@ CASES = [
         "the broker closed the connection at Metadata v9, where other clients authenticate with SASL first",
         [(2, None)],
     ),
-    NetworkCase(
+    Case(
         "wrong-protocol",
         scenes.tls_where_tls_works,
         "warning",
@@ -92,7 +81,7 @@ CASES = [
         [(2, None)],
     ),
 ]
-FINE: list[Fine] = [
+LOOK_ALIKES = [
     ("wrong-protocol", scenes.untrusting),
     ("wrong-protocol", scenes.old_version_at_a_dying_broker),
     ("wrong-protocol", scenes.old_version_that_others_use),
@@ -102,16 +91,6 @@ FINE: list[Fine] = [
     ("wrong-protocol", scenes.right_password),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_what_is_there_is_found(case: NetworkCase, tmp_path: Path) -> None:
-    check_network(case, tmp_path)
-
-
-@pytest.mark.parametrize("fine", FINE, ids=name_of)
-def test_what_is_fine_is_not(fine: Fine, tmp_path: Path) -> None:
-    check_fine(fine, tmp_path)
-
-
-def test_a_capture_that_is_cut(tmp_path: Path) -> None:
-    check_cut(CASES[0], tmp_path)
+test_finds = finds(CASES)
+test_ignores = ignores(LOOK_ALIKES)
+test_survives_a_cut = survives_a_cut(CASES[0])
