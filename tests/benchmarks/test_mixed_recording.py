@@ -82,7 +82,7 @@ def test_a_recording_has_the_intended_traffic(
     for tool in ("tcpdump", "java", "go"):
         require_tool(tool)
     if not is_cached(DEFAULT_VERSION, CONFLUENT, modules=[CLIENTS / "go_load"]):
-        missing("Kafka, confluent-kafka or the Go program is not in the cache; recording form mixed puts it there")
+        missing("`python -m tests.integration` has not put Kafka, confluent-kafka and the Go program into the cache")
     path = tmp_path / "mixed.pcap"
     ports = record(path, 3, seconds=90)
     assert len(ports) == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -16,7 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captures.record.broker import LOGGER, RealBroker
-from captures.record.distribution import COVERED_VERSION, SetupError, class_path, java, kafka_jars, python_with
+from captures.record.distribution import (
+    COVERED_VERSION,
+    SetupError,
+    class_path,
+    go_program,
+    java,
+    kafka_jars,
+    python_with,
+)
 from captures.record.journal import Entry, LogParser, java_log, kafka_python_log, rdkafka_log, read_reports
 from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES
 from captures.record.sniffer import Sniffer, SniffOptions
@@ -119,11 +128,16 @@ class Run:
 
 
 def fetch() -> None:
-    """Fetch what tests take from the cache of `captures.record`, with downloads if necessary. Raises SetupError."""
+    """Fetch what tests take from the cache of `captures.record`, with downloads if necessary. Raises SetupError.
+
+    A Go program is built only where there is Go: the tests that run it say that it is missing.
+    """
     for release in {RELEASE, *RELEASES}:
         kafka_jars(release)
     for packages in ENVIRONMENTS:
         python_with(*packages)
+    if shutil.which("go"):
+        go_program(CLIENTS / "go_load")
 
 
 def make(folder: Path, broker: RealBroker, wait_until_ready: Callable[[], object]) -> None:
