@@ -25,10 +25,10 @@ _THRESHOLD = re.compile(r"- `\w+` = ")
 _OPTIONS = """\
 # Commands, options, exit codes
 
-`kafkasniff COMMAND --help` and `man kafkasniff-COMMAND` show the same. `python -m tests.reference` writes this page.
+This page is generated: `kafkasniff COMMAND --help` and `man kafkasniff-COMMAND` show the same.
 
-Data goes to standard output, everything else to standard error. Repeated options are ORed, different options are ANDed.
-Repeated `--filter`s are ANDed. Both messages of an exchange are shown, or neither.
+Data goes to standard output, everything else to standard error. Repeated filter options are ORed, except `--filter`;
+different filter options are ANDed.
 """
 
 
@@ -48,8 +48,7 @@ def _options_lines() -> Iterator[str]:
             groups.setdefault(", ".join(commands), []).append(row)
     for these, among in sorted(groups.items(), key=lambda group: -len(group[1])):
         yield f"\n{these}:\n"
-        yield from _table("option", "effect")
-        yield from (_row(*row) for row in among)
+        yield from (f"- {option}: {effect}" for option, effect in among)
     for name, command in _commands():
         own = [row for at, row in rows if at == name and len(shared[row]) == 1]
         usage = " ".join(command.collect_usage_pieces(_context(name, command)))
@@ -57,8 +56,7 @@ def _options_lines() -> Iterator[str]:
         yield from _paragraphs(command.help or "")
         if own:
             yield ""
-            yield from _table("option", "effect")
-            yield from (_row(*row) for row in own)
+            yield from (f"- {option}: {effect}" for option, effect in own)
         if isinstance(command, click.Group):
             yield "\n[Questions about captures and tables](analyses.md) lists the questions."
     yield f"\n## Exit codes\n\n{EXIT_ORDER}\n"

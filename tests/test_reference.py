@@ -31,8 +31,8 @@ def test_sentences_about_detectors_stay_and_thresholds_follow_the_code() -> None
 
 def test_options_of_several_commands_are_listed_once() -> None:
     page = options_page()
-    assert page.count("| `--slower-than DURATION` |") == 1
-    assert page.count("| `--target RELEASE` |") == 1
+    assert page.count("- `--slower-than DURATION`: ") == 1
+    assert page.count("- `--target RELEASE`: ") == 1
 
 
 def test_all_exit_codes_are_listed() -> None:
