@@ -69,8 +69,8 @@ def _code(proof: Proof) -> str:
 def _apis(found: Proven) -> Iterator[str]:
     newest = releases()[-1]
     yield "\n## APIs\n\n`kafkasniff api NAME` shows the listeners of an API, and the first release of each version. "
-    yield "No release enables those marked *opt-in* by default. Versions are proven by V and C, with the exceptions "
-    yield f"given. {newest} accepts all versions where nothing else is given.\n"
+    yield "Versions marked *opt-in* are disabled by default in every release. An empty cell means that "
+    yield f"{newest} accepts all versions, or that V and C prove all of them.\n"
     yield _table("key", "API", "versions", f"{newest} accepts", "proven by")
     for key in api_keys():
         one = api(key)
@@ -101,21 +101,25 @@ def _structures(found: Proven) -> Iterator[str]:
     for definition in data_definitions().values():
         by_file[definition.file].append(definition)
     yield "\n## Headers, records and structures in bytes fields\n\n"
-    yield "Releases are those whose schema files define the structure. Versions are proven by V unless marked *none*.\n"
+    yield "Releases are those whose schema files define the structure. Versions are proven by V unless marked *none*. "
+    yield "`kafkasniff api NAME` shows a structure with its id.\n"
     for file, definitions in by_file.items():
-        yield f"\n### {_title(file)}\n" + _table("id", "name", "versions", "releases")
-        for (at, shown, since), named in groupby(definitions, key=lambda one: _place(one, found)):
-            yield _row(at, ", ".join(one.message.name for one in named), shown, since)
+        yield f"\n### {_title(file)}\n" + _table("versions", "releases", "structures")
+        alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for one in definitions:
+            alike[_versions(one, found)].append(one.message.name)
+        for (shown, since), names in alike.items():
+            yield _row(shown, since, ", ".join(names))
     yield from _reasons("data")
 
 
-def _place(one: DataDefinition, found: Proven) -> tuple[str, str, str]:
-    """Id, versions and releases: what a key and its value mostly have in common."""
+def _versions(one: DataDefinition, found: Proven) -> tuple[str, str]:
+    """Versions, with those that are not proven by vectors, and releases."""
     name, versions = one.message.name, one.message.versions
     proofs = {version: proof for (of, version), proof in found.data.items() if of == name}
     unproven = _exceptions(range(versions.low, versions.high + 1), proofs, "V")
     shown = f"{versions} ({unproven})" if unproven else str(versions)
-    return "" if one.id is None else str(one.id), shown, _since(*one.releases)
+    return shown, _since(*one.releases)
 
 
 def _since(first: str, last: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 import click
@@ -20,14 +19,16 @@ from kafkasniff.cli.main import command_line
 from kafkasniff.cli.manual import EXIT_CODES, EXIT_ORDER
 
 DOCS = Path(__file__).parent.parent / "docs"
+_THRESHOLD = re.compile(r"- `\w+` = ")
+"""Begin of a threshold in docs/detectors.md; other lists begin otherwise."""
 
 _OPTIONS = """\
 # Commands, options, exit codes
 
-`kafkasniff COMMAND --help` and `man kafkasniff-COMMAND` show the same. `python -m tests.reference` writes this page.
+This page is generated: `kafkasniff COMMAND --help` and `man kafkasniff-COMMAND` show the same.
 
-Data goes to standard output, everything else to standard error. Repeated options are ORed, different options are ANDed.
-Repeated `--filter`s are ANDed. Both messages of an exchange are shown, or neither.
+Data goes to standard output, everything else to standard error. Repeated filter options are ORed, except `--filter`;
+different filter options are ANDed.
 """
 
 
@@ -47,8 +48,7 @@ def _options_lines() -> Iterator[str]:
             groups.setdefault(", ".join(commands), []).append(row)
     for these, among in sorted(groups.items(), key=lambda group: -len(group[1])):
         yield f"\n{these}:\n"
-        yield from _table("option", "effect")
-        yield from (_row(*row) for row in among)
+        yield from (f"- {option}: {effect}" for option, effect in among)
     for name, command in _commands():
         own = [row for at, row in rows if at == name and len(shared[row]) == 1]
         usage = " ".join(command.collect_usage_pieces(_context(name, command)))
@@ -56,8 +56,7 @@ def _options_lines() -> Iterator[str]:
         yield from _paragraphs(command.help or "")
         if own:
             yield ""
-            yield from _table("option", "effect")
-            yield from (_row(*row) for row in own)
+            yield from (f"- {option}: {effect}" for option, effect in own)
         if isinstance(command, click.Group):
             yield "\n[Questions about captures and tables](analyses.md) lists the questions."
     yield f"\n## Exit codes\n\n{EXIT_ORDER}\n"
@@ -100,28 +99,23 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def detectors_page(text: str) -> str:
-    """docs/detectors.md with lists and thresholds from the code and the page's own sentences."""
+    """docs/detectors.md with the thresholds from the code and the page's own sentences."""
     head, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
     found = {section.splitlines()[0].removeprefix("## "): section for section in sections}
     parts = [head.rstrip() + "\n"]
     for name in detector_names():
-        thresholds = [*_table("threshold", "default", "")]
+        thresholds = []
         for one in parameters_of(find_detector(name)):
             default = one.default_text if one.default_text is not None else str(one.default)
-            thresholds.append(_row(f"`{one.name}`", default, one.help))
-        parts.append(_with_table(found.get(name, f"## {name}\n"), thresholds))
+            thresholds.append(f"- `{one.name}` = {default}: {one.help}")
+        parts.append(_with_thresholds(found.get(name, f"## {name}\n"), thresholds))
     return "\n".join(parts)
 
 
-def _with_table(section: str, table: list[str]) -> str:
-    """The section with `table` at its end, replacing the one with the same columns."""
-    kept = [
-        line
-        for same, lines in groupby(section.rstrip().split("\n\n"), lambda part: part.startswith(table[0]))
-        if not same
-        for line in lines
-    ]
-    return "\n\n".join([*kept, "\n".join(table)]) + "\n"
+def _with_thresholds(section: str, thresholds: list[str]) -> str:
+    """The section with the list of its thresholds at its end, replacing any that it has."""
+    kept = [part for part in section.rstrip().split("\n\n") if not _THRESHOLD.match(part)]
+    return "\n\n".join([*kept, "\n".join(thresholds)]) + "\n"
 
 
 def _table(*heads: str) -> Iterator[str]:

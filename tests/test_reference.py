@@ -19,20 +19,20 @@ def test_the_page_matches_the_code(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == pages()[path], "python -m tests.reference"
 
 
-def test_sentences_about_detectors_stay_and_tables_follow_the_code() -> None:
+def test_sentences_about_detectors_stay_and_thresholds_follow_the_code() -> None:
     text = (DOCS / "detectors.md").read_text(encoding="utf-8")
-    assert detectors_page(re.sub(r"^\| `at_least` \|.*\n", "| `of_yesterday` | 7 | A. |\n", text, flags=re.M)) == text
+    assert detectors_page(re.sub(r"^- `at_least` = .*\n", "- `of_yesterday` = 7: A.\n", text, flags=re.M)) == text
     without = detectors_page(
         re.sub(r"^## skewed-partitions\n.*", "## of-yesterday\n\nReports.\n", text, flags=re.M | re.S)
     )
     assert re.findall("^## (.*)$", without, re.M) == list(detector_names())
-    assert without.split("## skewed-partitions\n\n")[1].startswith("| threshold |")
+    assert without.split("## skewed-partitions\n\n")[1].startswith("- `factor` = ")
 
 
 def test_options_of_several_commands_are_listed_once() -> None:
     page = options_page()
-    assert page.count("| `--slower-than DURATION` |") == 1
-    assert page.count("| `--target RELEASE` |") == 1
+    assert page.count("- `--slower-than DURATION`: ") == 1
+    assert page.count("- `--target RELEASE`: ") == 1
 
 
 def test_all_exit_codes_are_listed() -> None:

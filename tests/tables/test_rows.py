@@ -93,8 +93,12 @@ def test_the_schema_has_only_types_that_spark_can_read() -> None:
 def documented(heading: str) -> dict[str, str]:
     section = re.search(rf"^#+ {heading}\n(.*?)(?=^#+ |\Z)", DICTIONARY.read_text(), re.M | re.S)
     assert section is not None
-    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|(.*)\|$", section[1], re.M)
-    return {name: kind.replace("&lt;", "<").replace("&gt;", ">") for name, kind, _ in rows}
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (\S+) \|.*\|$", section[1], re.M)
+    return {
+        name: kind.replace("&lt;", "<").replace("&gt;", ">")
+        for names, kind in rows
+        for name in re.findall(r"`(\w+)`", names)
+    }
 
 
 @pytest.mark.parametrize("table", TABLES)

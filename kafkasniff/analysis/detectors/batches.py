@@ -45,7 +45,7 @@ class SmallBatchThresholds(Parameters, frozen=True, kw_only=True):
     )
     at_least: Annotated[int, Meta(ge=1, description="… if there are at least this many …")] = 500
     per_second: Annotated[
-        float, Meta(ge=0, description="… and this many per second, since slow producers cannot wait.")
+        float, Meta(ge=0, description="… and this many per second: slower producers cannot fill batches.")
     ] = 50
 
 

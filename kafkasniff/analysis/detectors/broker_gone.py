@@ -49,7 +49,9 @@ class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
 
     reach: Annotated[
         Duration,
-        Meta(ge=1, description="Connections dropped within this time before a failed connect belong to the absence."),
+        Meta(
+            ge=1, description="Connections dropped up to this long before a failed connect belong to the same outage."
+        ),
     ] = REACH_NS
     together: Annotated[
         Duration, Meta(ge=1, description="Without failed connects: the longest pause between two dropped connections.")
@@ -58,7 +60,7 @@ class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
         int,
         Meta(
             ge=2,
-            description="Without failed connects: at least this many connections, all there are, must be dropped.",
+            description="Without failed connects: the broker must drop all its connections, and at least this many.",
         ),
     ] = AT_LEAST
 

@@ -71,10 +71,8 @@ _TOP: Final = msgspec.json.Decoder(_Top)
 class HiddenErrorThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `HiddenErrors`."""
 
-    many: Annotated[
-        int, Meta(ge=1, description="An error that would be a note is a warning on this many exchanges of a client.")
-    ] = 20
-    at_least: Annotated[int, Meta(ge=1, description="Fewer retriable errors are not reported, except for data.")] = 3
+    many: Annotated[int, Meta(ge=1, description="A note becomes a warning from this many exchanges of a client.")] = 20
+    at_least: Annotated[int, Meta(ge=1, description="Ignore fewer retriable errors than this, except for data.")] = 3
 
 
 class HiddenErrors(Detector[HiddenErrorThresholds]):

@@ -42,7 +42,7 @@ _NEVER: Final[Mapping[str, str]] = {"refused": "refused", "unanswered": "unanswe
 class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `UnreachedListeners`."""
 
-    attempts: Annotated[int, Meta(ge=1, description="Report from this many attempts that all failed.")] = 1
+    attempts: Annotated[int, Meta(ge=1, description="Report from this many attempts, if all failed.")] = 1
     asks: Annotated[
         int, Meta(ge=1, description="Report clients that asked for metadata this often and sent nothing else.")
     ] = 3

@@ -51,7 +51,7 @@ class RepeatedSequenceThresholds(Parameters, frozen=True, kw_only=True):
     share: Annotated[float, Meta(ge=0, description="More than this fraction of a producer's records sent again …")] = (
         0.1
     )
-    at_least: Annotated[int, Meta(ge=1, description="… and at least this many: a warning; fewer are a note.")] = 100
+    at_least: Annotated[int, Meta(ge=1, description="… and at least this many are a warning; fewer are a note.")] = 100
 
 
 class RepeatedSequences(Detector[RepeatedSequenceThresholds]):

@@ -48,7 +48,7 @@ class HangingThresholds(Parameters, frozen=True, kw_only=True):
         Duration,
         Meta(
             ge=1,
-            description="Assumed timeout of a transaction whose InitProducerId, which contains it, was not captured.",
+            description="Timeout to assume if the InitProducerId that sets it was not captured.",
         ),
     ] = 60_000_000_000
 

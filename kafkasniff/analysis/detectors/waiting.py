@@ -37,7 +37,7 @@ class UnansweredThresholds(Parameters, frozen=True, kw_only=True):
 
     after: Annotated[
         Duration,
-        Meta(ge=0, description="A request that waited this long, beyond the wait that it allows, is an error."),
+        Meta(ge=0, description="A request that waited this long, beyond the wait that it asks for, is an error."),
     ] = 30_000_000_000
 
 

@@ -73,8 +73,8 @@ SWITCH_SECONDS: Final = 0.0005
     type=click.IntRange(1, 256),
     default=1,
     metavar="N",
-    help="Use N threads; the output is the same. More than two speed up JSON lines without filters only. Pipes are "
-    "read by one. [default: 1]",
+    help="Use N threads; the output is the same. More than two help only JSON lines without filters; pipes always use "
+    "one. [default: 1]",
 )
 @write_matching_option
 @verbosity_options

@@ -34,9 +34,8 @@ def write_matching_option(command: _Command) -> _Command:
     return click.option(
         "--write-matching",
         metavar="FILE",
-        help="Write the packets of all connections with a message that is shown to FILE: pcapng, or pcap if it is "
-        "named so. Secrets are removed, and so is payload with --no-payload. With -q, messages are printed only if "
-        "-o is given.",
+        help="Also write FILE (pcapng, or pcap by its name) with the packets of all connections of messages shown. "
+        "Secrets are removed, and so is payload with --no-payload. With -q, messages are printed only if -o is given.",
     )(command)
 
 

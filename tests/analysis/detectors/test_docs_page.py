@@ -28,7 +28,7 @@ SECTIONS = sections_of(PAGE)
 
 @pytest.mark.parametrize("name", detector_names())
 def test_every_detector_is_explained(name: str) -> None:
-    text = sections_of(DETECTORS)[name].partition("| threshold |")[0]
+    text = sections_of(DETECTORS)[name].partition("\n- `")[0]
     assert text.removeprefix(name).strip().startswith("Reports "), name
 
 
