@@ -181,7 +181,11 @@ def check_lines_appear_while_the_capture_runs(program: str, which: str) -> None:
         said = sink.stderr.read().decode()
         found += lines.rest()
     assert "kafkasniff: interrupted: " in said
-    assert f" {len(found)} messages, 0 problems" in said
+    # The capture may begin between a request and its response, whose bytes are then skipped.
+    skipped = [one["kind"] for one in found if one["type"] == "problem"]
+    assert skipped in ([], ["stream-resync"])
+    found = [one for one in found if one["type"] != "problem"]
+    assert f" {len(found)} messages, {len(skipped)} problem" in said
     assert "Traceback" not in said
     assert {(one["api"], one["api_version"], one["broker"]) for one in found} == {
         ("Produce", 9, f"127.0.0.1:{talk.port}")
