@@ -272,7 +272,7 @@ class EdgeMessages:
             if self._kernel.waiting[connection, ordinal].hidden:
                 detail.left_out.requests += 1
                 return
-            problems = detail.told(key, is_request=True, has_body=decoded.body is not None) if detail.level else ()
+            problems = detail.omissions(key, is_request=True, has_body=decoded.body is not None) if detail.level else ()
             event = MessageEvent(order, ordinal, frame, True, decoded, decoded.client_id, problems)
             yield order, place, owner, event
             return
@@ -295,7 +295,7 @@ class EdgeMessages:
             kafka.greeted(pending, decoded, time_ns)
         problems = ()
         if detail.level:
-            problems = detail.told(pending.api_key, is_request=False, has_body=decoded.body is not None)
+            problems = detail.omissions(pending.api_key, is_request=False, has_body=decoded.body is not None)
         event = MessageEvent(order, ordinal, frame, False, decoded, pending.client_id, problems, latency, duration)
         yield order, place, owner, event
         if self._options.every_end:

@@ -226,10 +226,10 @@ class Inspector:
         """Approximate bytes of memory of the messages of the last slice."""
         return self._emitter.slice_bytes
 
-    def follow_key_log(self, keys: KeyLog, *, tells: bool = True) -> None:
-        """Also use secrets from this key log; `tells`: whether problems of its lines are reported here."""
+    def follow_key_log(self, keys: KeyLog, *, reports: bool = True) -> None:
+        """Also use secrets from this key log; `reports`: whether problems of its lines are reported here."""
         keys.absorb(self.keys)
-        if not tells:
+        if not reports:
             keys.take_flaws()
         self._state.keys = keys
 

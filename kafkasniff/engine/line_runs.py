@@ -45,7 +45,7 @@ class Facts(Protocol):
     """The names that an enricher adds to bodies (`sinks.native_names.AddedNames`)."""
 
     @property
-    def told(self) -> int:
+    def learned(self) -> int:
         """Incremented for every topic learned."""
 
     def session(self, index: int, first: int, second: int, /) -> object:

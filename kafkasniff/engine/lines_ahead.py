@@ -39,8 +39,8 @@ class _Made(NamedTuple):
     """Up to a message that was not processed; a message without a line is represented by its index."""
     size: int
     """Bytes of lines."""
-    told: int
-    """`Facts.told` before the first line was made."""
+    learned: int
+    """`Facts.learned` before the first line was made."""
     requests: set[int]
     responses: dict[int, tuple[int, int]]
     """The facts of these messages, as in `FactsAhead`."""
@@ -182,7 +182,7 @@ class LinesAhead:
         facts = cast(FactsAhead, writer.lines.facts)
         for first, last in ranges:
             pieces: list[Piece] = []
-            before, told = size, facts.told
+            before, learned = size, facts.learned
             if size < MAX_MADE:
                 for piece in run.write(first, last, writer):
                     pieces.append(piece)
@@ -190,7 +190,7 @@ class LinesAhead:
                         size += len(piece.data)
                     if size >= MAX_MADE:
                         break
-            found[first] = _Made(pieces, size - before, told, facts.requests, facts.responses)
+            found[first] = _Made(pieces, size - before, learned, facts.requests, facts.responses)
             facts.requests, facts.responses = set(), {}
         self._taken(-size)
         return found
@@ -203,7 +203,7 @@ def _still_so(run: LineRun, first: int, made: _Made, writer: RunWriter) -> Itera
     responses = made.responses
     for piece in made.pieces:
         # Otherwise lines may show names that were unknown before.
-        if facts.told != made.told:
+        if facts.learned != made.learned:
             return
         if isinstance(piece, Lines):
             stop = first + piece.count

@@ -223,8 +223,8 @@ class Enricher:
         found = None if version is None else message_plan(key, version, direction)
         if found is None:
             return
-        plan, tells = found
-        self._struct(plan, body, tells=tells)
+        plan, teaches = found
+        self._struct(plan, body, teaches=teaches)
         inner = None if plan.nested is None else body.get(plan.nested)
         if inner is not None and inner["body"] is not None:
             self._inner(inner["api_key"], inner["api_version"], direction, inner["body"])
@@ -247,7 +247,7 @@ class Enricher:
 
     # -- bodies
 
-    def _struct(self, plan: NamePlan, body: Body, *, tells: bool, node: object = None, rack: object = None) -> None:
+    def _struct(self, plan: NamePlan, body: Body, *, teaches: bool, node: object = None, rack: object = None) -> None:
         """Learn from a struct and add to it. `node`, `rack`: values of the enclosing struct. Hot."""
         name: Any = None if plan.topic is None else body.get(plan.topic)
         # A name that was known before means that the records were read then, too.
@@ -255,7 +255,7 @@ class Enricher:
         if plan.topic_id is not None:
             topic_id = body.get(plan.topic_id)
             if name is not None:
-                if tells:
+                if teaches:
                     self.catalog.learn_topic(topic_id, name)
             elif topic_id is not None and topic_id != ZERO_UUID:
                 name = self.catalog.topic(topic_id)
@@ -282,9 +282,9 @@ class Enricher:
             if isinstance(value, list):
                 for one in value:
                     if isinstance(one, dict):
-                        self._struct(child, one, tells=tells, node=node, rack=rack)
+                        self._struct(child, one, teaches=teaches, node=node, rack=rack)
             elif isinstance(value, dict):
-                self._struct(child, value, tells=tells, node=node, rack=rack)
+                self._struct(child, value, teaches=teaches, node=node, rack=rack)
 
     def _note(self, topic_id: str, name: str | None) -> None:
         if name is None and len(self._unknown) < MAX_UNKNOWN:
@@ -303,11 +303,11 @@ class Enricher:
         for batch in records["batches"]:
             for record in batch.get("records", ()):
                 for field in ("_key", "_value"):
-                    told = record.get(field)
-                    if isinstance(told, dict) and isinstance(told.get("value"), dict) and "type" in told:
-                        plan = data_plan(told["type"], None if field == "_key" else told["version"])
+                    content = record.get(field)
+                    if isinstance(content, dict) and isinstance(content.get("value"), dict) and "type" in content:
+                        plan = data_plan(content["type"], None if field == "_key" else content["version"])
                         if plan is not None:
-                            self._struct(plan, told["value"], tells=True)
+                            self._struct(plan, content["value"], teaches=True)
 
 
 @functools.cache

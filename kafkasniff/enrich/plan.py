@@ -26,7 +26,7 @@ __all__ = [
     "named_topics",
     "reads_nothing",
     "shows_nothing",
-    "tells",
+    "teaches",
 ]
 
 NODE_FIELDS: Final = frozenset({"node_id", "broker_id", "controller_id", "leader_id", "id"})
@@ -73,11 +73,11 @@ def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Name
     if api is None or version not in api.versions:
         return None
     message = api.definition.request if direction == "request" else api.definition.response
-    tells = direction == "response" or api.definition.reports
-    plan = _plan(message.fields, version, nodes=tells)
+    teaches = direction == "response" or api.definition.reports
+    plan = _plan(message.fields, version, nodes=teaches)
     if message.nested is not None:
         plan = msgspec.structs.replace(plan, nested=f"_{message.nested[1]}")
-    return (plan, tells) if plan.useful else None
+    return (plan, teaches) if plan.useful else None
 
 
 @lru_cache(maxsize=4096)
@@ -124,7 +124,7 @@ def adds_names(api_key: int, version: int, direction: Direction) -> bool:
     return found is None or found[0].nested is None
 
 
-def tells(api_key: int, version: int, direction: Direction) -> bool:
+def teaches(api_key: int, version: int, direction: Direction) -> bool:
     """Whether messages of this kind report the topics that they name, and do not only ask for them."""
     found = message_plan(api_key, version, direction)
     return found is not None and found[1]

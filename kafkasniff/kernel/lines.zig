@@ -81,7 +81,7 @@ pub const Kind = extern struct {
     /// 1: bodies are not shown.
     bare: u32,
     /// 1: the messages map topic ids to names.
-    tells: u32,
+    teaches: u32,
     /// Bodies that are not shown: 1 shows their bytes, 2 their size.
     raw: u32,
     spare: u32,
@@ -335,7 +335,7 @@ const Writer = struct {
             return 0;
         };
         const names = self.lines.names;
-        if (names) |some| some.begin(index, message.pair, message.flags.request, kind.tells != 0);
+        if (names) |some| some.begin(index, message.pair, message.flags.request, kind.teaches != 0);
         const found = self.body(program, data, message.body);
         if (names) |some| if (some.isAsking()) return error.Asks;
         return found;

@@ -71,19 +71,19 @@ pub const Names = extern struct {
     pair: u64,
     is_request: u8,
     /// It maps topic ids to names, so that an id may be learnt from it.
-    tells: u8,
+    teaches: u8,
     /// The string before a topic id has a value.
     named: u8,
     count: u8,
     spare: u32,
 
-    pub fn begin(self: *Names, index: u64, pair: u64, is_request: bool, tells: bool) void {
+    pub fn begin(self: *Names, index: u64, pair: u64, is_request: bool, teaches: bool) void {
         self.asks = .{};
         self.wanted = 0;
         self.index = index;
         self.pair = pair;
         self.is_request = @intFromBool(is_request);
-        self.tells = @intFromBool(tells);
+        self.teaches = @intFromBool(teaches);
         self.named = 0;
         self.count = 0;
     }
@@ -97,7 +97,7 @@ pub const Names = extern struct {
     /// name, or has records of one of the brokers' own topics.
     pub fn beside(self: *Names, id: *const [16]u8, is_named: bool, has_records: bool) Error!?[]const u8 {
         if (std.mem.allEqual(u8, id, 0)) return null;
-        if (is_named and self.tells == 0) return null;
+        if (is_named and self.teaches == 0) return null;
         const found = try self.topic(id) orelse return null;
         if (is_named) return if (found.state == .learnt) null else error.Odd;
         const name = nameOf(found) orelse return null;

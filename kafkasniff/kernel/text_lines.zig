@@ -58,7 +58,7 @@ pub const Table = extern struct {
     /// 1: bodies are not shown; then there is no address.
     bare: u32,
     /// 1: messages map topic ids to names.
-    tells: u64,
+    teaches: u64,
     /// Lines below that of each message.
     below: Text,
 };
@@ -240,7 +240,7 @@ const Writer = struct {
         if (one.body > data.len) return error.Odd;
         var after: u64 = undefined;
         const names = lines.summaries.names;
-        if (names) |some| some.begin(index, one.pair, one.flags.request, table.tells != 0);
+        if (names) |some| some.begin(index, one.pair, one.flags.request, table.teaches != 0);
         const found = summary_of.summary(self.walk, table.address.?, data, one.body, self.bytes[self.at..], &after);
         if (names) |some| if (some.isAsking()) return error.Asks;
         const size = try found;

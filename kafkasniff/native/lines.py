@@ -56,7 +56,7 @@ _TEXT: Final = np.dtype([("text", np.uint64), ("size", np.uint64)])
 _KIND: Final = np.dtype(
     [
         *((name, np.uint64) for name in ("text", "size", "program")),
-        *((name, np.uint32) for name in ("bare", "tells", "raw", "spare")),
+        *((name, np.uint32) for name in ("bare", "teaches", "raw", "spare")),
         ("problems", _TEXT),
     ]
 )
@@ -151,7 +151,7 @@ class LineKind(NamedTuple):
     """Address of the program of bodies; 0: Python decodes them."""
     bare: bool = False
     """Bodies are not shown; there is no program then."""
-    tells: bool = False
+    teaches: bool = False
     """They have names of topics."""
     problems: bytes = b"[]"
     """Problems to report with each message, as JSON."""
@@ -328,7 +328,7 @@ class JsonLines:
         found = self._facts.kind(*divmod(code, VERSIONS), not direction)
         problems = address_of(found.problems, self._kept), len(found.problems)
         text = address_of(found.text, self._kept), len(found.text)
-        self._kinds[place] = (*text, found.program, found.bare, found.tells, found.raw, 0, problems)
+        self._kinds[place] = (*text, found.program, found.bare, found.teaches, found.raw, 0, problems)
 
     def _new_connection(self, index: int) -> None:
         if index >= len(self._connections):

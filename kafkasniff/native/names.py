@@ -45,7 +45,7 @@ class NativeNames(ctypes.Structure):
         ("index", ctypes.c_uint64),
         ("pair", ctypes.c_uint64),
         ("is_request", ctypes.c_uint8),
-        ("tells", ctypes.c_uint8),
+        ("teaches", ctypes.c_uint8),
         ("named", ctypes.c_uint8),
         ("count", ctypes.c_uint8),
         ("spare", ctypes.c_uint32),
@@ -65,7 +65,7 @@ class NameFacts(Protocol):
     """Facts from an enricher."""
 
     @property
-    def told(self) -> int:
+    def learned(self) -> int:
         """Increases with every learned topic."""
 
     @property
@@ -92,7 +92,7 @@ class LineNames:
         self.address = ctypes.addressof(names)
         self._wants = np.zeros(MAX_WANTS, np.uint32)
         names.wants, names.wants_size = self._wants.ctypes.data, MAX_WANTS
-        self._told = facts.told
+        self._learned = facts.learned
         self._emptied = _NO_MESSAGE
         self._begin(FIRST_PLACES)
         self.bind(0)
@@ -113,10 +113,10 @@ class LineNames:
 
     def changed(self) -> bool:
         """Whether topics were learned since the last call: lines may differ from now on."""
-        told = self._facts.told
-        if told == self._told:
+        learned = self._facts.learned
+        if learned == self._learned:
             return False
-        self._told = told
+        self._learned = learned
         if self._facts.forgets or len(self._kept) > 2 * len(self._topics):
             self._begin(FIRST_PLACES)
         else:

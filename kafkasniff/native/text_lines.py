@@ -27,7 +27,7 @@ _, _, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE, _ASKS = rang
 _TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
 _ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT)])
 TABLE: Final = np.dtype(
-    [("address", np.uint64), ("known", np.uint32), ("bare", np.uint32), ("tells", np.uint64), ("below", _TEXT)]
+    [("address", np.uint64), ("known", np.uint32), ("bare", np.uint32), ("teaches", np.uint64), ("below", _TEXT)]
 )
 _CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
 
@@ -75,7 +75,7 @@ class TextTable(NamedTuple):
     """Address of the table for summaries; 0: such messages are left to Python, unless they are `bare`."""
     bare: bool = False
     """Nothing is shown of bodies, so no table is needed."""
-    tells: bool = False
+    teaches: bool = False
     """They have names of topics."""
     below: bytes = b""
     """Lines below each message's own."""
@@ -179,7 +179,7 @@ class TextLines:
                 key, version = divmod(code, VERSIONS)
                 table = self._facts.table(key, version, not direction)
                 lines_below = address_of(table.below, self._kept_below), len(table.below)
-                self._tables[lines.wanted] = (table.address, 1, table.bare, table.tells, lines_below)
+                self._tables[lines.wanted] = (table.address, 1, table.bare, table.teaches, lines_below)
             elif outcome == _ASKS:
                 assert self._names is not None
                 if not self._names.answer():

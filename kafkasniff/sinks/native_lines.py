@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.plan import adds_names, tells
+from kafkasniff.enrich.plan import adds_names, teaches
 from kafkasniff.kafka.connection.detail import Detail, Level
 from kafkasniff.kafka.messages.message_body import unknown_version
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
@@ -162,7 +162,7 @@ class NativeLines:
         if program is None:
             return LineKind(text, 0)
         self._way.programs.append(program)
-        return LineKind(text, program.address, tells=tells(key, version, direction), problems=problems)
+        return LineKind(text, program.address, teaches=teaches(key, version, direction), problems=problems)
 
     def _unknown(self, text: bytes, plan: MessagePlan, key: int, lack: tuple[Problem, ...]) -> LineKind:
         """Messages whose bodies have no layout."""

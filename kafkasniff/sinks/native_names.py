@@ -44,7 +44,7 @@ class AddedNames:
         self._rows, self._numbers, self._stores = batch.messages, batch.numbers, (batch.buffer, batch.arena)
 
     @property
-    def told(self) -> int:
+    def learned(self) -> int:
         """Increases with every learned topic."""
         return self._enricher.catalog.topics_told
 
@@ -84,7 +84,7 @@ class AddedNames:
 class NamesAhead(AddedNames):
     """The same ahead of the messages' turn, without changing the enricher.
 
-    Names may change until then: `told` shows whether they did. Fetch sessions are updated in the messages' turn.
+    Names may change until then: `learned` shows whether they did. Fetch sessions are updated in the messages' turn.
     """
 
     def __init__(self, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:

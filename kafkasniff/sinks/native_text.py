@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.plan import adds_names, tells
+from kafkasniff.enrich.plan import adds_names, teaches
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.messages.message_body import unknown_version
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
@@ -179,11 +179,11 @@ class NativeText:
             if found is None:
                 return TextTable(0)
             made = self._known[key, version, is_request] = SummaryTable(self._kernel, found)
-        return TextTable(made.address, tells=tells(key, version, direction), below=below)
+        return TextTable(made.address, teaches=teaches(key, version, direction), below=below)
 
     def capture(self, index: int) -> tuple[int, bytes]:
         """The number of a capture's name, and the line where one begins."""
-        name = self._capture_name(index) if self._sink.tells_captures else None
+        name = self._capture_name(index) if self._sink.shows_captures else None
         return self._number(name), self._sink.capture_line(name).encode()
 
     def _number(self, capture: str | None) -> int:

@@ -264,7 +264,7 @@ class TextSink:
         return not self._has_more and self._encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
 
     @property
-    def tells_captures(self) -> bool:
+    def shows_captures(self) -> bool:
         """Whether there is a line where another capture begins."""
         return self._captures
 

@@ -76,7 +76,7 @@ class TaskKeys:
         if self._file is not None:
             inspector.follow_key_log(KeyLog.of(self._file))
         # All shards see all secrets; only one reports on them.
-        inspector.keys.tells = shard == 0
+        inspector.keys.reports = shard == 0
         return WaitingSecrets(self._captured)
 
 

@@ -88,7 +88,7 @@ class KeyLog:
     state: a resumed run has to name the file again (`follow`).
     """
 
-    __slots__ = ("_captured", "_counted", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows", "tells")
+    __slots__ = ("_captured", "_counted", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows", "reports")
 
     def __init__(self, more: Callable[[], bytes] | None = None, *, name: str = "key log", grows: bool = False) -> None:
         self._captured: dict[tuple[str, bytes], tuple[int, bytes]] = {}
@@ -107,7 +107,7 @@ class KeyLog:
         self._lines = _Lines(name)
         self._more = more
         self.grows = grows
-        self.tells = True
+        self.reports = True
         """Report bad lines: if several processes read the same input, one of them does."""
         if more is not None:
             self._read(ended=not grows)
@@ -174,7 +174,7 @@ class KeyLog:
         """
         flaws, self._flaws = self._flaws, []
         further = self._told - MAX_FLAWS
-        if self.tells and further > 0 and further >= 2 * self._counted:
+        if self.reports and further > 0 and further >= 2 * self._counted:
             flaws.append(f"{further:,} more lines are invalid")
             self._counted = further
         return flaws
@@ -212,7 +212,7 @@ class KeyLog:
 
     def _flaw(self, text: str) -> None:
         self._told += 1
-        if self.tells and self._told <= MAX_FLAWS:
+        if self.reports and self._told <= MAX_FLAWS:
             self._flaws.append(text)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.roles import ExchangeKinds
-from kafkasniff.enrich.plan import tells
+from kafkasniff.enrich.plan import teaches
 from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import KEYS, MESSAGE, NONE, VERSIONS
 from kafkasniff.native.text_lines import TABLE
@@ -86,9 +86,9 @@ def fuzz(options: argparse.Namespace) -> int:
         found = kept[kind] = table(kind.key, kind.version, kind.direction)
         assert found is not None
         place = int(kind.direction == "response"), kind.key * VERSIONS + kind.version
-        tables["address"][place], tables["tells"][place] = (
+        tables["address"][place], tables["teaches"][place] = (
             found.address,
-            tells(kind.key, kind.version, kind.direction),
+            teaches(kind.key, kind.version, kind.direction),
         )
     run.tables = tables.ctypes.data
     reader, kinds = _reader()

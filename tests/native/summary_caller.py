@@ -23,7 +23,7 @@ class GivenNames:
 
     def __init__(self) -> None:
         self.names: Mapping[bytes, str] = {}
-        self.told = 0
+        self.learned = 0
         self.forgets = True
         self.partitions = -1
 
@@ -57,7 +57,7 @@ class SummaryCaller:
     def name_topics(self, names: Mapping[bytes, str]) -> None:
         """From here on these are the names of topic ids (16 bytes each)."""
         self.given.names = names
-        self.given.told += 1
+        self.given.learned += 1
         self.names.changed()
 
     def write(self, data: bytes, items: NDArray[np.void], session: int = -1) -> int:

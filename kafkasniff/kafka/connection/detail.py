@@ -115,7 +115,7 @@ class Detail:
         self.hides = level is Level.NO_MESSAGES
         self.decode = self._options(level)
 
-    def told(self, api_key: int, *, is_request: bool, has_body: bool) -> tuple[Problem, ...]:
+    def omissions(self, api_key: int, *, is_request: bool, has_body: bool) -> tuple[Problem, ...]:
         """The problems for a message that was decoded below full detail; counts it."""
         problems = self._lack(api_key, is_request=is_request, has_body=has_body)
         self.count(problems)

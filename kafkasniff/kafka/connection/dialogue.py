@@ -308,7 +308,7 @@ class Dialogue:
         else:
             problems = _incomplete(frame)
             if detail.level:
-                problems += detail.told(decoded.api_key, is_request=True, has_body=decoded.body is not None)
+                problems += detail.omissions(decoded.api_key, is_request=True, has_body=decoded.body is not None)
             self._log.events.append(
                 MessageEvent(self._log.order, ordinal, frame, True, decoded, decoded.client_id, problems)
             )
@@ -439,7 +439,7 @@ class Dialogue:
         if self.opening is not None and not self.opening.answered(pending, decoded.body, frame.time_ns):
             self.opening = None
         if self._detail.level:
-            problems += self._detail.told(pending.api_key, is_request=False, has_body=decoded.body is not None)
+            problems += self._detail.omissions(pending.api_key, is_request=False, has_body=decoded.body is not None)
         self._log.events.append(
             MessageEvent(
                 self._log.order, pending.ordinal, frame, False, decoded, pending.client_id, problems, latency, duration

@@ -411,7 +411,7 @@ _TLS: Final = (
         },
         new=keylog.KeyLog,
         # The file's content is not stored: a resumed run names the file again.
-        without=frozenset({"_file", "_lines", "_more", "grows", "tells"}),
+        without=frozenset({"_file", "_lines", "_more", "grows", "reports"}),
     ),
     Layout(
         gate.TlsGate,

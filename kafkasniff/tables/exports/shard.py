@@ -242,8 +242,8 @@ class _Run:
         self._state.limit_memory(task.memory, task.shards)
         if keys is not None:
             # A resumed run has reported them already.
-            inspector.follow_key_log(keys, tells=task.shard == 0 and not checkpoint.segments)
-        inspector.keys.tells = task.shard == 0
+            inspector.follow_key_log(keys, reports=task.shard == 0 and not checkpoint.segments)
+        inspector.keys.reports = task.shard == 0
         if not checkpoint.done:
             # Earlier runs had their own summaries.
             self._state.enricher.count_into(self._state.inspector.begin_summary())
