@@ -62,7 +62,7 @@ def parts_of(plan: CapturePlan, split_size: int, *, secrets: bool = False) -> li
     parts = [Part(tuple(group)) for group in grouped(pairs, lambda pair: pair[0].end - pair[0].begin, split_size)]
     if plan.has_fragments:
         parts.append(Part(rest=plan.of_rest()))
-    if secrets and any(split.telling for split in plan.splits):
+    if secrets and any(split.has_notes for split in plan.splits):
         parts.append(Part(secrets=plan))
     return parts
 

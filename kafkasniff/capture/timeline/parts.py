@@ -149,14 +149,25 @@ class _Fragment(NamedTuple):
     data: bytes
 
 
-def _fragments(plan: CapturePlan, index: int, open_file: Open) -> Iterator[_Fragment]:
-    """Those of one capture."""
-    read_at = open_file(plan.files[index])
+def _splits_by_capture(plan: CapturePlan) -> dict[int, list[Split]]:
+    """The splits of each capture that has any."""
+    found: dict[int, list[Split]] = {}
     for split in plan.splits:
-        if split.capture != index or not split.fragments:
+        found.setdefault(split.capture, []).append(split)
+    return found
+
+
+def _fragments(
+    file: CaptureFile, splits: Iterable[Split], names: tuple[str, ...], open_file: Open
+) -> Iterator[_Fragment]:
+    """Those of one capture, by its splits."""
+    read_at = open_file(file)
+    for split in splits:
+        if not split.fragments:
             continue
+        index = split.capture
         reader = open_split(split, read_at)
-        decoder = PartDecoder(plan.names, _no_interface)
+        decoder = PartDecoder(names, _no_interface)
         clock = split.clock
         for parsed in reader.read():
             packets = parsed.packets
@@ -187,8 +198,14 @@ class _Datagrams:
         self.notes: list[PlacedNote] = []
 
     def read(self) -> Iterator[PacketBatch]:
-        indices = sorted({split.capture for split in self._plan.splits if split.fragments})
-        merged = heapq.merge(*(_fragments(self._plan, index, self._open) for index in indices))
+        plan, names = self._plan, self._plan.names
+        merged = heapq.merge(
+            *(
+                _fragments(plan.files[index], splits, names, self._open)
+                for index, splits in sorted(_splits_by_capture(plan).items())
+                if any(split.fragments for split in splits)
+            )
+        )
         order = 0
         while found := list(islice(merged, FRAGMENTS_AT_ONCE)):
             yield self._decode(found, order)
@@ -244,9 +261,10 @@ def read_notes(plan: CapturePlan, open_file: Open) -> list[PlacedNote]:
     datagrams = _Datagrams(plan, open_file)
     for _ in datagrams.read():
         pass  # for its reports
+    by_capture, names = _splits_by_capture(plan), plan.names
     for index, file in enumerate(plan.files):
-        splits = [split for split in plan.splits if split.capture == index]
-        found, end = _notes_of_capture(splits, index, open_file(file), plan.names)
+        splits = by_capture.get(index, [])
+        found, end = _notes_of_capture(splits, index, open_file(file), names)
         ends.append(end)
         for split in splits:
             datagrams.decoder.add_counts(index, split.cut, split.malformed)
@@ -265,7 +283,7 @@ def _notes_of_capture(
     notes: list[PlacedNote] = []
     waiting: list[tuple[int, NoteValue]] = []
     """With the number of the packet that they precede, which was not read yet."""
-    readers = [open_split(split, read_at) for split in splits if split.telling]
+    readers = [open_split(split, read_at) for split in splits if split.has_notes]
     # A single decoder, since it reports on an interface only once; interfaces keep their indices.
     decoder = PartDecoder(names, lambda _, which: readers[0].interface(which))
     clock, number = NO_TIME, 1
@@ -274,7 +292,7 @@ def _notes_of_capture(
             place = Place(max(clock, split.first_time), index, number)
             notes.extend(PlacedNote(place, value) for _, value in waiting)
             waiting = []
-        if split.telling:
+        if split.has_notes:
             for parsed in readers[0].read():
                 waiting.extend(parsed.notes)
                 packets = parsed.packets

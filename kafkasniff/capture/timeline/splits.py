@@ -82,7 +82,7 @@ class Split(msgspec.Struct, frozen=True):
     """Parser state before it; None for a compressed capture, which is read from its start."""
     first_time: int = NO_TIME
     """Time of its first packet."""
-    telling: bool = False
+    has_notes: bool = False
     """There are notes in it."""
     fragments: int = 0
     """Packets with IP fragments."""

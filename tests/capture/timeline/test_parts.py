@@ -26,6 +26,7 @@ from tests.capture.reading import Row
 from tests.capture.segments import frame, frames, marked, numbers, segment
 from tests.capture.timelines import ETHERNET, Timeline, expected, fragments, make_captures, placed_rows, timeline
 from tests.choice import examples
+from tests.steps import steps
 
 PAYLOAD = Row._fields.index("payload")
 CAPTURES = Path(__file__).parents[3] / "captures"
@@ -128,3 +129,19 @@ def test_a_part_with_a_read_error_is_reported_and_the_rest_is_kept(tmp_path: Pat
     assert len(rows) == (77_824 - 24) // 110
     assert "reading it failed: Input/output error" in repr(note.value)
     assert note.place.number == len(rows) + 1
+
+
+def test_notes_of_many_captures_take_work_in_proportion() -> None:
+    """Names and splits of all captures are not gone through once more for each of them."""
+    data = pcap(frames(1))
+
+    def read_at(offset: int, size: int, /) -> bytes:
+        return data[offset : offset + size]
+
+    def work(count: int) -> int:
+        files = [CaptureFile(f"{number}.pcap", f"{number}.pcap", len(data)) for number in range(count)]
+        plan = plan_captures(files, lambda _: read_at)
+        return steps(lambda: read_notes(plan, lambda _: read_at))
+
+    few, many = work(30), work(300)
+    assert many < 12 * few

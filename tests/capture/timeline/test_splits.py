@@ -147,7 +147,7 @@ def test_a_compressed_capture_is_one_part(tmp_path: Path, kept: float) -> None:
     path.write_bytes(data[: int(len(data) * kept)])
     splits, _ = planned(path, 1_000)
     assert len(splits) == 1
-    assert splits[0].telling == (kept < 1)
+    assert splits[0].has_notes == (kept < 1)
     assert in_parts(path, splits) == whole(path)
 
 
