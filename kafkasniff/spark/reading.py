@@ -6,7 +6,7 @@ It is either splits of captures, or datagrams whose fragments are in different s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -43,13 +43,20 @@ class Part(msgspec.Struct, frozen=True):
     """All blocks of decryption secrets of this plan."""
 
 
+MOST_PER_TASK: Final = 32
+"""Parts of files that one task reads: opening a file takes as long as reading some megabytes."""
+
+
 def grouped(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> list[list[_T]]:
-    """Neighbouring items in groups of about `limit` in total, so that many small files do not need a task each."""
+    """Neighbouring items in groups of about `limit` in total and at most `MOST_PER_TASK`.
+
+    So many small files need neither a task each nor a single one for all.
+    """
     groups: list[list[_T]] = []
-    total = limit
+    total = 0
     for item in items:
         total += size(item)
-        if total > limit:
+        if not groups or total > limit or len(groups[-1]) == MOST_PER_TASK:
             groups.append([])
             total = size(item)
         groups[-1].append(item)
