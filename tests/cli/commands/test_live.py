@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -174,6 +175,19 @@ def test_the_lines_of_a_slice_are_written_together(
         # In text, a problem of a message has its own line.
         assert 1 <= lines[0] <= 2 * size
     assert any(lines[0] > 2 for _, lines in written)
+
+
+def test_csv(wire: Wire) -> None:
+    """The same messages as in JSON, each in a row."""
+    as_csv = kafkasniff("live", "-i", "eth0", "--duration", "50ms", "--format", "csv")
+    wire.stopped.clear()
+    as_json = kafkasniff("live", "-i", "eth0", "--duration", "50ms", "--format", "json")
+    assert (as_csv.code, as_json.code) == (0, 0)
+    found = list(csv.DictReader(io.StringIO(as_csv.out.decode(), newline=""), strict=True))
+    names = ("type", "exchange", "connection", "api", "correlation_id", "size")
+    wanted = [tuple(str(one.get(name, "")) for name in names) for one in as_json.objects]
+    assert [tuple(row[name] for name in names) for row in found] == wanted
+    assert len(found) > 40
 
 
 def test_delays_of_lines(wire: Wire) -> None:
