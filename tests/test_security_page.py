@@ -31,7 +31,7 @@ NO_MATTER_OF_MEMORY = {
     "enrich.hosts.MAX_NETWORKS": "of a file, which the user names",
     "enrich.sessions.MAX_PENDING": "a part of the outstanding requests",
     "kafka.schema.definition.MAX_DEPTH": "of definitions, which are no input",
-    "kafka.connection.connection.MAX_AGAIN": "work: bytes that are kept anyway are searched again",
+    "kafka.connection.recognition.MAX_AGAIN": "work: bytes that are kept anyway are searched again",
     "kafka.embedded.sasl_messages.MAX_ERROR": "length of the output",
     "kafka.record_facts.schema_registry.MAX_ID": "what is plausible",
     "kafka.record_facts.schema_registry.MAX_SCHEMAS": "what is plausible",

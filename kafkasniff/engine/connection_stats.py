@@ -11,8 +11,9 @@ from collections.abc import Callable, Container
 from typing import Final
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
-from kafkasniff.kafka.connection.connection import ConnectionOptions, KafkaConnection
+from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent, VerdictEvent
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.kafka.messages.other_protocols import protocol_in

@@ -17,11 +17,11 @@ from kafkasniff.engine.in_step_messages import EVENTS, HEADER, Edges, Entry, Mes
 from kafkasniff.engine.kernel_connections import KernelConnections
 from kafkasniff.engine.outstanding import HIDDEN, ROW, keys_of
 from kafkasniff.engine.versions import distinct
-from kafkasniff.kafka.connection.connection import ConnectionOptions
 from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent
 from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import GREETING
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native.feed import ARENA, ENDED, KEYS, NONE, REQUEST, SILENT, VERSIONS

@@ -25,9 +25,9 @@ from kafkasniff.engine.in_step_messages import Edges, Entry, Messages, kind_of
 from kafkasniff.engine.kernel_connections import KernelConnections
 from kafkasniff.engine.outstanding import Outstanding
 from kafkasniff.kafka.apis.weight import REQUEST_BYTES
-from kafkasniff.kafka.connection.connection import ConnectionOptions
 from kafkasniff.kafka.connection.events import VerdictEvent
 from kafkasniff.kafka.connection.opening import GREETING
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.messages.plausibility import begins_with_request
 from kafkasniff.native.feed import JUDGED, NONE, VERSIONS, Fed, Feed
 from kafkasniff.native.library import Kernel

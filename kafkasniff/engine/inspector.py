@@ -25,9 +25,9 @@ from kafkasniff.engine.lines_ahead import LinesAhead
 from kafkasniff.engine.memory_budget import Beside, MemoryBudget, message_limits
 from kafkasniff.engine.ordered_events import Output, Shown
 from kafkasniff.engine.paired import AccountTurns, ColumnTurns, PairColumns, PairFinder
-from kafkasniff.kafka.connection.connection import ConnectionOptions
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.connection.framing import MAX_FRAME
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.messages.packed_bodies import PackedBodies
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Summary

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from kafkasniff.engine.connection_stats import Account, InspectedConnection
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
-from kafkasniff.kafka.connection.connection import ConnectionOptions
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import VerdictEvent
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.model import Summary
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import PacketBatch

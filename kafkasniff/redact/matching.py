@@ -17,9 +17,9 @@ from kafkasniff.capture.formats.raw import RawPackets
 from kafkasniff.capture.write.capture_writer import CaptureWriter
 from kafkasniff.capture.write.patched_file import PatchedFile
 from kafkasniff.engine.connection_stats import connection_id, forced_client
-from kafkasniff.kafka.connection.connection import ConnectionOptions
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.framing import MAX_FRAME
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.redact.checksums import CHECKSUM_AT, checksums, header_starts, pseudo_sums
 from kafkasniff.redact.copied import BLANK

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from kafkasniff.kafka.connection.connection import ConnectionOptions, KafkaConnection
+from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.events import Event, MessageEvent, TokenEvent
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.connection.sasl import SCRAM_ANSWERS
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.redact.copied import BLANK

@@ -6,7 +6,7 @@ import pytest
 
 from kafkasniff.engine import inspector_state
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.kafka.connection.connection import ConnectionOptions
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.tcp.segments import PACKET_SHIFT
 from kafkasniff.tls.keylog import KeyLog
 from tests.tcp.batches import Raw, batch

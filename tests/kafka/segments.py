@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from kafkasniff.kafka.connection.connection import ConnectionOptions, KafkaConnection
+from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.events import Event
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.tcp.segments import Gap, Run, Stretch
 
 

@@ -99,7 +99,7 @@ def _check_complete(layout: Layout, fields: frozenset[str]) -> None:
         has = _slots(layout.of)
     else:
         has = _slots(layout.of) | frozenset(getattr(example, "__dict__", ()))
-    has |= layout.properties & frozenset(vars(layout.of))
+    has |= frozenset(name for name in layout.properties if isinstance(getattr(layout.of, name, None), property))
     for part in {path.partition(".")[0] for path in layout.paths.values()}:
         has = has - {part} | {f"{part}.{name}" for name in vars(getattr(example, part))}
     fields = frozenset(layout.paths.get(name, name) for name in fields)
@@ -111,7 +111,7 @@ def _check_complete(layout: Layout, fields: frozenset[str]) -> None:
 def _slots(kind: type) -> frozenset[str]:
     if issubclass(kind, msgspec.Struct):
         return frozenset(kind.__struct_fields__)
-    return frozenset(getattr(kind, "__slots__", ()))
+    return frozenset(name for one in kind.__mro__ for name in getattr(one, "__slots__", ()))
 
 
 def _writer(layout: Layout, tag: int, codecs: Mapping[str, Codec]) -> Callable[[Any, Callable[[Any], int]], Any]:
@@ -168,7 +168,7 @@ def _filler(layout: Layout, names: list[str]) -> Callable[[Any, Sequence[Any]], 
                 setattr(attrgetter(part)(made) if part else made, name, value)
 
     elif hasattr(layout.of, "__slots__") and layout.made is None:
-        setters = [vars(layout.of)[name].__set__ for name in names]
+        setters = [getattr(layout.of, name).__set__ for name in names]
 
         def fill(made: Any, values: Sequence[Any]) -> None:
             for set_, value in zip(setters, values, strict=True):

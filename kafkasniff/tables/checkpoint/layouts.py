@@ -23,11 +23,12 @@ from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, 
 from kafkasniff.enrich.tellings import MAX_TOLD, Place, Tellings
 from kafkasniff.kafka.connection import early, exchange, opening, search, trial, waits
 from kafkasniff.kafka.connection.boundaries import Boundaries
-from kafkasniff.kafka.connection.connection import ConnectionOptions, KafkaConnection
+from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.connection.dialogue import Dialogue
 from kafkasniff.kafka.connection.events import EventLog, VerdictEvent
 from kafkasniff.kafka.connection.framing import Frame, Framer
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.connection.sasl import RawSasl
 from kafkasniff.kafka.messages import envelope
 from kafkasniff.kafka.schema.context import DecodeOptions

@@ -37,7 +37,9 @@ _MODULES: Final = {
 }
 """Stored name of a module by its name, both below `kafkasniff`."""
 
-_CLASSES: Final[dict[str, str]] = {}
+_CLASSES: Final[dict[str, str]] = {
+    "kafka.connection.recognition.ConnectionOptions": "kafka.connection.ConnectionOptions"
+}
 """The same of classes, each with its module."""
 
 _ATTRIBUTES: Final[dict[str, dict[str, str]]] = {}

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.connection.connection import ConnectionOptions, KafkaConnection
+from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.framing import Framer
+from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.connection.stream_progress import TRANSITIONS, StreamProgress, StreamState
 from kafkasniff.kafka.connection.trial import Trial
 from kafkasniff.tcp.segments import Started

@@ -1,0 +1,398 @@
+"""Recognizing Kafka: the verdict on a connection, and where the frames of its streams begin.
+
+While a boundary or the verdict is unknown, the streams are examined segment by segment in capture order: a search goes
+through the bytes of a stream, and a stream with a gap before its first whole frame is cut on trial. `connection.py`
+passes the items of the connection on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple, Self
+
+import msgspec
+
+from kafkasniff.kafka.connection.boundaries import Boundaries
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.dialogue import Dialogue
+from kafkasniff.kafka.connection.events import EventLog
+from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame, Framer
+from kafkasniff.kafka.connection.opening import MAX_SIZE
+from kafkasniff.kafka.connection.search import Searcher
+from kafkasniff.kafka.connection.stream_progress import StreamProgress, StreamState
+from kafkasniff.kafka.connection.trial import Trial
+from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.tcp.segments import (
+    Run,
+    TcpProblem,
+)
+
+__all__ = ["ConnectionOptions", "Recognition", "Segments"]
+
+Verdict = Literal["undecided", "kafka", "not-kafka"]
+
+MAX_AGAIN: Final = 64 << 10
+"""Bytes of the broker's stream that are searched again each time when requests arrive that were held back."""
+
+
+class ConnectionOptions(msgspec.Struct, frozen=True):
+    """Options common to all connections of a run."""
+
+    detail: Detail = msgspec.field(default_factory=lambda: Detail(DecodeOptions()))
+    max_frame: int = MAX_FRAME
+    every_end: bool = True
+    """Report the end of every exchange; False: not if it ends with its response, which implies it."""
+
+
+class Segments(NamedTuple):
+    """Segments [first, last) of a run, whose frames have to be cut or searched."""
+
+    run: Run
+    first: int
+    last: int
+
+
+class _Entered(NamedTuple):
+    """The result of a search was processed: the stream is in step again, unless it fell out once more."""
+
+    undecided: bool
+    """The verdict came from it."""
+
+
+_Work = list[Segments | _Entered]
+"""Work to do for a stream, the last first. A list instead of recursion: a stream may fall out of step as often as its
+bytes allow."""
+
+
+def _pair_of(name: str) -> property:
+    """An attribute of both streams as a list: read by users of a connection, stored and loaded with its state."""
+    take = attrgetter(name)
+
+    def get(connection: Recognition) -> list[Any]:
+        return list(map(take, connection._streams))
+
+    def set_(connection: Recognition, values: Sequence[Any]) -> None:
+        for stream, value in zip(connection._streams, values, strict=True):
+            setattr(stream, name, value)
+
+    return property(get, set_)
+
+
+class Recognition:
+    """The state of one connection, as far as it is recognized."""
+
+    __slots__ = (
+        "_boundaries",
+        "_closed",
+        "_dialogue",
+        "_forced",
+        "_log",
+        "_options",
+        "_oversized",
+        "_streams",
+        "bytes_lost",
+        "bytes_seen",
+        "retransmits",
+        "verdict",
+    )
+
+    def __init__(self, options: ConnectionOptions, forced_client: int | None = None) -> None:
+        self._options = options
+        self._forced = forced_client is not None
+        self._log = EventLog(forced_client)
+        self._dialogue = Dialogue(self._log, options.detail, every_end=options.every_end)
+        self.verdict: Verdict = "undecided"
+        self._streams = StreamProgress(), StreamProgress()
+        self._oversized = 0
+        """Size of a request above the limit, whose stream was in step up to there."""
+        self._boundaries = Boundaries(self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame)
+        self._closed = False
+        self.bytes_seen = 0
+        """Bytes of both streams."""
+        self.retransmits = 0
+        """Retransmitted segments of both streams."""
+        self.bytes_lost = 0
+        """Bytes of both streams missing from the capture."""
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A connection whose attributes are set afterwards, as when it is loaded."""
+        made = cls.__new__(cls)
+        made._streams = StreamProgress(), StreamProgress()
+        return made
+
+    # Pairs, by direction.
+    _framers = _pair_of("framer")
+    _trials = _pair_of("trial")
+    _began = _pair_of("began")
+    _holes = _pair_of("hole")
+    _syn = _pair_of("from_start")
+    bytes_of = _pair_of("seen")
+    framed_of = _pair_of("framed")
+    lost_of = _pair_of("lost")
+    pending_of = _pair_of("pending")
+
+    def state_of(self, direction: int) -> StreamState:
+        """What is known of the frame boundaries of a stream."""
+        return self._streams[direction].state
+
+    @property
+    def client(self) -> int | None:
+        """Direction of the client's stream, if known: by the verdict, the SYN or a forced port."""
+        return self._log.client
+
+    def _take_frame(self, frame: Frame) -> None:
+        self._streams[frame.direction].framed += 4 + frame.end - frame.start
+        self._dialogue.frame(frame)
+
+    def _compare_streams(self) -> None:
+        """Record whose frames may be present and not cut yet, because of a hole or a search."""
+        client = self._log.client
+        if client is None:
+            return
+        requests, dialogue = self._streams[client], self._dialogue
+        if requests.is_late:
+            dialogue.requests = "behind"
+        elif requests.began:
+            dialogue.requests = "here"
+        dialogue.ledger.responses_behind = self._streams[1 - client].is_late
+
+    def _tcp_problem(self, item: TcpProblem) -> None:
+        if self.verdict == "undecided":
+            self._log.hold(item)
+        elif self.verdict == "kafka":
+            self._log.report(item)
+
+    def _is_whole(self) -> bool:
+        """Whether all of both streams was seen so far."""
+        return not self._dialogue.gapped and all(one.from_start and not one.hole for one in self._streams)
+
+    # -- cutting ----------------------------------------------------------------------------------------------------
+
+    def _work_off(self, direction: int, work: _Work) -> None:
+        """Cut the segments of a stream; if it falls out of step, search the rest, segment by segment."""
+        while work:
+            todo = work.pop()
+            if isinstance(todo, _Entered):
+                self._compare_streams()
+                if todo.undecided:
+                    self._settle(1 - direction)
+                else:
+                    self._look_again(direction)
+                self._seek(direction, work)
+                continue
+            run, index, last = todo
+            skip = 0
+            stream = self._streams[direction]
+            framer = stream.framer
+            if framer is not None:
+                for frame in framer.cut(run, index, last):
+                    self._take_frame(frame)
+                lost_at = framer.lost_at
+                if lost_at is None:
+                    continue
+                stream.leave()
+                if direction == self._log.client:
+                    self._dialogue.lose_requests()
+                self._report_impossible(direction, framer.lost_size)
+                index = bisect_right(run.end, lost_at, index, last)
+                if index == last:
+                    continue
+                skip = max(lost_at - run.end[index] + run.length[index], 0)
+            self._boundaries.searcher(direction).add(run, index, skip)
+            if index + 1 < last:
+                work.append(Segments(run, index + 1, last))
+            self._seek(direction, work)
+
+    def _report_impossible(self, direction: int, size: int) -> None:
+        """Report an impossible length prefix, and what it may be instead."""
+        dialogue = self._dialogue
+        opening, dialogue.opening = dialogue.opening, None
+        if direction != self._log.client and opening is not None and not opening.heard and self._is_whole():
+            answer = name_answer(size)
+            if answer is not None:
+                self._log.problem("answer-not-kafka", answer, direction)
+                return
+        announced = ""
+        if self._options.max_frame < size < MAX_SIZE:
+            announced = f": {size:,} bytes, and at most {self._options.max_frame:,} are read"
+            if direction == self._log.client and self._is_whole():
+                self._oversized = size
+        detail = f"a frame of impossible size{announced}; its stream is searched for the next frame"
+        self._log.problem("frame-size", detail, direction)
+
+    # -- trials: streams with gaps before their first whole frame -------------------------------------------
+
+    def _try(self, direction: int, run: Run, index: int) -> None:
+        trial = self._streams[direction].trial
+        assert trial is not None
+        trial.add(trial.framer.cut(run, index, index + 1))
+        if trial.framer.lost_at is not None:
+            self._streams[direction].leave()
+            self._boundaries.searcher(direction).add(run, index)
+            self._search(direction)
+            return
+        self._judge_trial(direction)
+
+    def _judge_trial(self, direction: int) -> None:
+        trial = self._streams[direction].trial
+        assert trial is not None
+        in_step = self._boundaries.judge_trial(trial, direction, kafka=self.verdict == "kafka")
+        if in_step is None and (self._match_trials() or not trial.full):
+            return
+        if in_step:
+            self._end_trial(direction, trial)
+        else:
+            self._streams[direction].leave()
+
+    def _match_trials(self) -> bool:
+        """Recognize a connection as Kafka if a truncated request is followed by a response with its id."""
+        if self.verdict != "undecided":
+            return False
+        client = self._log.client
+        for direction, stream in enumerate(self._streams):
+            trial = stream.trial
+            if trial is None or client not in (None, direction):
+                continue
+            other = self._streams[1 - direction].trial
+            asked = trial.first_id(of_request=True)
+            answered = self._boundaries.first_id(1 - direction) if other is None else other.first_id(of_request=False)
+            if (
+                asked is not None
+                and answered is not None
+                and asked[0] == answered[0]
+                and asked[1] <= answered[1]
+                and trial.may_be_requests(known=client is not None)
+            ):
+                self._end_trial(direction, trial)
+                return True
+        return False
+
+    def _end_trial(self, direction: int, trial: Trial) -> None:
+        """The stream of `direction` is in step as its trial says."""
+        stream = self._streams[direction]
+        stream.leave()
+        if self.verdict == "undecided":
+            self._judge_kafka(direction if self._log.client is None else self._log.client)
+        undecided = self._streams[1 - direction].framer is None
+        stream.begin_step(trial.framer)
+        for frame in trial.frames:
+            self._take_frame(frame)
+        self._compare_streams()
+        if undecided:
+            self._settle(1 - direction)
+
+    def _settle(self, direction: int) -> None:
+        """The verdict is known: process the segments held back of the other stream."""
+        if self._streams[direction].trial is not None:
+            self._judge_trial(direction)
+        else:
+            self._search(direction)
+
+    # -- searching --------------------------------------------------------------------------------------------------
+
+    def _search(self, direction: int) -> None:
+        """Check whether the bytes of a stream that is not in step reveal its frame boundaries, and its role."""
+        work: _Work = []
+        self._seek(direction, work)
+        self._work_off(direction, work)
+
+    def _seek(self, direction: int, work: _Work) -> None:
+        """The same, once; what it finds is appended to the work."""
+        if self._streams[direction].framer is not None or self.verdict == "not-kafka":
+            return
+        boundaries = self._boundaries
+        searcher = boundaries.searcher(direction)
+        if not len(searcher) or not self._without_prologue(direction):
+            return
+        start = boundaries.find(direction, kafka=self.verdict == "kafka")
+        if start is not None:
+            self._enter_step(direction, searcher, start, work)
+            return
+        if self.verdict == "undecided":
+            exchange = boundaries.find_exchange()
+            if exchange is not None:
+                # Then the stream of `direction` is searched again, or is in step.
+                self._enter(*exchange)
+                return
+            if self._match_trials():
+                return
+            self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._streams[1 - direction].hole))
+        searcher.forget()
+
+    def _look_again(self, direction: int, most: int = MAX_AGAIN) -> None:
+        """Search the broker's stream again if the client's stream, of `direction`, has progressed.
+
+        After a gap, bytes of the broker may arrive before the requests that they answer.
+        """
+        broker = 1 - direction
+        if (
+            self.verdict == "kafka"
+            and direction == self._log.client
+            and self._dialogue.gapped
+            and self._streams[broker].framer is None
+            and self._streams[broker].trial is None
+            and 0 < self._boundaries.collected(broker) <= most
+        ):
+            self._boundaries.restart_responses(broker)
+            self._search(broker)
+
+    def _without_prologue(self, direction: int) -> bool:
+        """Remove a PROXY protocol header from the client's stream; False if nothing follows it."""
+        prologue = self._boundaries.take_prologue(direction)
+        if prologue is None:
+            return False
+        length, detail = prologue
+        if length:
+            log = self._log
+            self._tcp_problem(
+                TcpProblem(log.order, direction, "proxy-protocol", detail, log.packet, log.time_ns, length)
+            )
+        return len(self._boundaries.searcher(direction)) > 0
+
+    def _enter_step(self, direction: int, searcher: Searcher, start: int, work: _Work) -> None:
+        skipped = start + searcher.dropped
+        undecided = self.verdict == "undecided"
+        if undecided:
+            self._judge_kafka(self._boundaries.client_by(direction))
+            if direction == self._log.client:
+                self._boundaries.restart_responses(1 - direction, searcher.order_at(start))
+        if skipped:
+            detail = f"{skipped} bytes were skipped before the first recognized frame"
+            self._log.problem("stream-resync", detail, direction, skipped)
+        run = searcher.take(start)
+        assert run is not None
+        if undecided and is_gssapi_token(run.buffer, 4, len(run.buffer)):
+            self._dialogue.begin_raw_sasl("GSSAPI")
+        self._boundaries.release(direction)
+        self._streams[direction].begin_step(Framer(direction, self._options.max_frame))
+        work += [_Entered(undecided), Segments(run, run.first, run.last)]
+
+    def _enter(self, direction: int, start: int) -> None:
+        """The stream of `direction` is in step from this position on."""
+        work: _Work = []
+        self._enter_step(direction, self._boundaries.searcher(direction), start, work)
+        self._work_off(direction, work)
+
+    # -- the verdict ------------------------------------------------------------------------------------------------
+
+    def _judge_not_kafka(self, reason: str | None, kind: str = "not-kafka", *, likely: bool = False) -> None:
+        """The connection is not Kafka if there is a reason; then no more of it is read or kept."""
+        if reason is None:
+            return
+        self.verdict = "not-kafka"
+        self._log.held.clear()
+        for direction, stream in enumerate(self._streams):
+            self._boundaries.release(direction)
+            stream.end_trial()
+        self._log.verdict(False, reason, kind, likely=likely)
+
+    def _judge_kafka(self, client: int) -> None:
+        self.verdict = "kafka"
+        self._log.client = client
+        self._compare_streams()
+        self._log.verdict(True, "")
+        self._log.report_held()
