@@ -37,7 +37,12 @@ def with_folders(paths: Sequence[str], *, by_name: bool = False) -> list[str]:
     for path in paths:
         if is_export(path):
             raise CaptureError(f"{path} is an export, not a folder of captures")
-        found += [path] if _is_single(path) else map(_path_of, find_captures([path], by_name=by_name))
+        if _is_single(path):
+            location = Location.of(path)
+            # `file:///captures/a.pcap`
+            found.append(location.path if location.is_local else path)
+        else:
+            found += map(_path_of, find_captures([path], by_name=by_name))
     return found
 
 

@@ -50,3 +50,19 @@ def test_a_folder_without_captures(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_bytes(b"nothing here")
     with pytest.raises(CaptureError, match=re.escape(str(tmp_path)) + ": contains neither captures"):
         captures_in(str(tmp_path))
+
+
+def test_addresses_and_patterns(folder: Path, tmp_path: Path) -> None:
+    assert with_folders([f"file://{folder}/b.pcap", f"{folder}/?.pcap*"]) == [
+        f"{folder}/b.pcap",
+        f"{folder}/a.pcap12",
+        f"{folder}/b.pcap",
+    ]
+    # A file of that name is no pattern.
+    odd = tmp_path / "[1].pcap"
+    odd.write_bytes(NOTHING)
+    assert with_folders([str(odd)]) == [str(odd)]
+    with pytest.raises(CaptureError, match="no file matches"):
+        with_folders([f"{folder}/*.cap"])
+    # Whether a remote capture is there is not asked yet.
+    assert with_folders(["s3://bucket/a.pcap"]) == ["s3://bucket/a.pcap"]
