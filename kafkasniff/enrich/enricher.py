@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.plan import NamePlan, data_plan, message_plan, named_topics
-from kafkasniff.enrich.sessions import FetchSession, FetchSessions, goes_by_sessions, session_fields
+from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep, goes_by_sessions, session_fields
 from kafkasniff.kafka.apis import cluster_metadata
 from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.kafka.messages.message_plan import client_software
@@ -195,13 +195,14 @@ class Enricher:
         if not self._adds or self._sessions is None:
             return None
         if not exchange or exchange != self._begun[0]:
-            self._begun = exchange, self._sessions.request(broker, exchange, body)
+            step = SessionStep.of_request(body)
+            self._begun = exchange, None if step is None else self._sessions.request(broker, exchange, step)
         return self._begun[1]
 
     def end_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> None:
         """Process the response to a Fetch request: its error code and session. Repeating the call has no effect."""
         if self._adds and self._sessions is not None:
-            self._sessions.response(broker, exchange, body)
+            self._sessions.response(broker, exchange, body.get("session_id"), body.get("error_code"))
 
     def _tell_problems(self, message: Message) -> None:
         if self._problems:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
+
+import msgspec
 
 from kafkasniff.enrich.catalog import MAX_NAME
 from kafkasniff.kafka.apis.named_apis import FETCH
@@ -26,6 +28,7 @@ __all__ = [
     "MAX_SESSIONS",
     "FetchSession",
     "FetchSessions",
+    "SessionStep",
     "TopicNames",
     "goes_by_sessions",
     "session_fields",
@@ -73,6 +76,66 @@ class TopicNames(Protocol):
         """The name of a topic id; None if unknown."""
 
 
+class SessionStep(msgspec.Struct, array_like=True, gc=False):
+    """The effect of a Fetch exchange on a session. Its encoded form waits in staged rows."""
+
+    number: int
+    """The request's `session_id`."""
+    epoch: int
+    """Its `session_epoch`."""
+    by_id: bool = False
+    """Topics are given by their ids."""
+    added: dict[str, list[int]] = {}
+    """Partitions of the request, by topic."""
+    forgotten: dict[str, list[int]] = {}
+    answer_ns: int | None = None
+    """Time of the response; None: there is no readable response, or it has no time."""
+    answer_number: int | None = None
+    """The response's `session_id`; None: there is no readable response."""
+    answer_error: int = 0
+
+    @classmethod
+    def of_request(cls, body: Body) -> Self | None:
+        """The request's part, from its body; None if it has no session. Malformed topics are omitted."""
+        number, epoch = body.get("session_id"), body.get("session_epoch")
+        if not isinstance(number, int) or not isinstance(epoch, int) or (number == 0 and epoch == FINAL_EPOCH):
+            return None
+        step = cls(number, epoch)
+        if epoch != FINAL_EPOCH:
+            step.by_id = _list(body.get("topics"), step.added)
+            if epoch != INITIAL_EPOCH:
+                step.by_id = _list(body.get("forgotten_topics_data"), step.forgotten) or step.by_id
+        return step
+
+    def answer(self, body: Body) -> None:
+        """Add the response's part, from its body."""
+        number = body.get("session_id")
+        self.answer_number = number if isinstance(number, int) else None
+        self.answer_error = body.get("error_code") or 0
+
+
+def _list(topics: object, into: dict[str, list[int]]) -> bool:
+    """Add the partitions of a request's array, by topic; returns whether topics are given by their ids."""
+    by_id = False
+    for item in topics if isinstance(topics, list) else ():
+        if not isinstance(item, dict):
+            continue
+        topic = item.get("topic_id")
+        if topic is None:
+            topic = item.get("topic")
+        else:
+            by_id = True
+        numbers = item.get("partitions")
+        if isinstance(topic, str) and topic != ZERO_UUID and len(topic) <= MAX_NAME and isinstance(numbers, list):
+            into.setdefault(topic, []).extend(_number(one) for one in numbers)
+    return by_id
+
+
+def _number(item: Any) -> int:
+    number = item.get("partition") if isinstance(item, dict) else item
+    return number if isinstance(number, int) else -1
+
+
 class FetchSession:
     """The partitions of one session."""
 
@@ -89,9 +152,9 @@ class FetchSession:
         self._gone = 0
         """Topics removed since `topics` was built: a dictionary keeps their slots, which iteration visits."""
 
-    def add(self, topics: object) -> None:
-        """Apply a request's `topics`, which are new or repeated."""
-        for topic, numbers in _listed(self, topics):
+    def add(self, topics: dict[str, list[int]]) -> None:
+        """Add partitions by topic, which are new or repeated."""
+        for topic, numbers in topics.items():
             if not numbers:
                 continue
             held = self.topics.get(topic)
@@ -102,9 +165,9 @@ class FetchSession:
             held.update(numbers)
             self.partitions += len(held) - before
 
-    def forget(self, topics: object) -> None:
-        """Apply a request's `forgotten_topics_data`."""
-        for topic, numbers in _listed(self, topics):
+    def forget(self, topics: dict[str, list[int]]) -> None:
+        """Remove partitions by topic."""
+        for topic, numbers in topics.items():
             held = self.topics.get(topic)
             if held is not None:
                 before = len(held)
@@ -122,16 +185,18 @@ class FetchSession:
         """The number of topics if there are too many to be named; else None."""
         return len(self.topics) if len(self.topics) > MAX_NAMED else None
 
-    def names(self, catalog: TopicNames) -> tuple[str, ...]:
+    def names(self, catalog: TopicNames | None) -> tuple[str, ...]:
         """The known names of its topics; empty for a session with more than MAX_NAMED topics.
 
-        Hot: returns the same tuple until something changes.
+        Without `catalog`: their ids if the session uses ids. Hot: returns the same tuple until something changes.
         """
         if len(self.topics) > MAX_NAMED:
             return ()
         names = self._names
         # Names never change, so if all are known there is nothing to look up again.
-        if names is None or (len(names) < len(self.topics) and self._told != catalog.topics_told):
+        if catalog is None:
+            names = self._names = tuple(self.topics) if names is None else names
+        elif names is None or (len(names) < len(self.topics) and self._told != catalog.topics_told):
             topics = map(catalog.topic, self.topics) if self.by_id else self.topics
             names = self._names = tuple(name for name in topics if name is not None)
             self._told = catalog.topics_told
@@ -141,28 +206,6 @@ class FetchSession:
 def session_fields(partitions: int, unnamed: int | None) -> Body:
     """The value of `_session` in a request's body; `unnamed` as in `FetchSession`."""
     return {"partitions": partitions} if unnamed is None else {"partitions": partitions, "topics": unnamed}
-
-
-def _listed(session: FetchSession, topics: object) -> list[tuple[str, set[int]]]:
-    """(topic, partitions) of an array of topics, without malformed elements."""
-    found: list[tuple[str, set[int]]] = []
-    for item in topics if isinstance(topics, list) else ():
-        if not isinstance(item, dict):
-            continue
-        topic = item.get("topic_id")
-        if topic is None:
-            topic = item.get("topic")
-        else:
-            session.by_id = True
-        numbers = item.get("partitions")
-        if isinstance(topic, str) and topic != ZERO_UUID and len(topic) <= MAX_NAME and isinstance(numbers, list):
-            found.append((topic, {_number(one) for one in numbers}))
-    return found
-
-
-def _number(item: Any) -> int:
-    number = item.get("partition") if isinstance(item, dict) else item
-    return number if isinstance(number, int) else -1
 
 
 _Key = tuple[Endpoint | None, int]
@@ -203,44 +246,43 @@ class FetchSessions:
         self._most_partitions = in_proportion(MAX_PARTITIONS, size)
         self._bound()
 
-    def request(self, broker: Endpoint | None, exchange: int, body: Body) -> FetchSession | None:
+    def request(self, broker: Endpoint | None, exchange: int, step: SessionStep) -> FetchSession | None:
         """Process a Fetch request; returns its session in its current state, None if it has none."""
-        epoch, number = body.get("session_epoch"), body.get("session_id")
-        if not isinstance(epoch, int) or not isinstance(number, int):
-            return None
+        epoch, number = step.epoch, step.number
         key = (broker, number)
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             if number:
                 self._drop(key)
             if epoch == INITIAL_EPOCH:
                 session = FetchSession()
-                session.add(body.get("topics"))
+                session.by_id = step.by_id
+                session.add(step.added)
                 self._wait(exchange, None, session)
             return None
         found = self._sessions.get(key)
         if found is None:
             return None
         before = found.partitions
-        found.add(body.get("topics"))
-        found.forget(body.get("forgotten_topics_data"))
+        found.by_id = found.by_id or step.by_id
+        found.add(step.added)
+        found.forget(step.forgotten)
         self._partitions += found.partitions - before
         self._sessions.move_to_end(key)
         self._wait(exchange, key, None)
         self._bound()
         return found
 
-    def response(self, broker: Endpoint | None, exchange: int, body: Body) -> None:
-        """Process the response to a Fetch request."""
+    def response(self, broker: Endpoint | None, exchange: int, number: object, error: object) -> None:
+        """Process the response to a Fetch request: its `session_id` and `error_code`."""
         if exchange not in self._pending:
             return
         key, session = self._unwait(exchange)
-        number = body.get("session_id")
         if key is not None:
             # With an error, the broker has no such session or refused the changes, and the client starts a new one.
             # Session id 0: the session is empty, and the broker closed it.
-            if body.get("error_code") or number == 0:
+            if error or number == 0:
                 self._drop(key)
-        elif session is not None and isinstance(number, int) and number and not body.get("error_code"):
+        elif session is not None and isinstance(number, int) and number and not error:
             self._drop((broker, number))
             self._sessions[broker, number] = session
             self._partitions += session.partitions

@@ -29,8 +29,8 @@ from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.exports.beginning import load_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import parts
-from kafkasniff.tables.rows.exchanges import session_step
 from kafkasniff.tables.rows.problems import NOT_KAFKA
+from kafkasniff.tables.rows.sessions import session_step
 from kafkasniff.tables.rows.staged import place_name
 from kafkasniff.tcp.packets import COLUMNS, NO_TIME, PacketBatch
 
@@ -73,7 +73,7 @@ EXCHANGES: Final = {
 `kind`: `exchange` (`data` is an `Exchange` and whether names are missing in its bodies, see `EXCHANGE_VALUES`),
 `connection`, `problem` (likewise), `end` (of a shard, a `ShardEnd`). `open`: it was still open when the captures ended.
 `slot`: the minute of its time. `time_ns`, `broker` and `step` are set for exchanges in fetch sessions
-(`rows.staged.SessionStep`). `size`: bytes of `data`.
+(`enrich.sessions.SessionStep`). `size`: bytes of `data`.
 """
 _SCHEMA: Final = pa.schema(
     [

@@ -8,12 +8,12 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.model import Endpoint
 from kafkasniff.spark.connections import BATCH_ROWS, batch_of
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.rows.sessions import Sessions, encode_held
-from kafkasniff.tables.rows.staged import SessionStep
 
 __all__ = ["BROKER_VALUES", "HELD", "SESSIONS", "STEP_COLUMNS", "BrokerSessions", "WalkSessions"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.enrich import Catalog, Enricher, sessions
-from kafkasniff.enrich.sessions import MAX_NAMED, FetchSessions, session_fields
+from kafkasniff.enrich.sessions import MAX_NAMED, FetchSession, FetchSessions, SessionStep, session_fields
 from kafkasniff.model import Endpoint
 
 BROKER, OTHER = Endpoint("10.0.0.9", 9092), Endpoint("10.0.0.10", 9092)
@@ -32,15 +32,24 @@ def fetch(session: int, epoch: int, topics: Any = None, forgotten: Any = None) -
     }
 
 
+def request(found: FetchSessions, broker: Endpoint | None, exchange: int, body: dict[str, Any]) -> FetchSession | None:
+    step = SessionStep.of_request(body)
+    return None if step is None else found.request(broker, exchange, step)
+
+
+def respond(found: FetchSessions, broker: Endpoint | None, exchange: int, body: dict[str, Any]) -> None:
+    found.response(broker, exchange, body.get("session_id"), body.get("error_code"))
+
+
 def opened(topics: Any, session: int = 7, exchange: int = 1) -> FetchSessions:
     found = FetchSessions()
-    assert found.request(BROKER, exchange, fetch(0, 0, topics)) is None, "a full request names all itself"
-    found.response(BROKER, exchange, {"error_code": 0, "session_id": session, "responses": []})
+    assert request(found, BROKER, exchange, fetch(0, 0, topics)) is None, "a full request names all itself"
+    respond(found, BROKER, exchange, {"error_code": 0, "session_id": session, "responses": []})
     return found
 
 
 def held(found: FetchSessions, exchange: int, body: dict[str, Any], broker: Endpoint = BROKER) -> int | None:
-    session = found.request(broker, exchange, body)
+    session = request(found, broker, exchange, body)
     return None if session is None else session.partitions
 
 
@@ -49,14 +58,14 @@ def test_a_session_is_what_its_first_request_named_and_later_ones_changed() -> N
     assert held(found, 2, fetch(7, 1)) == 4
     assert held(found, 3, fetch(7, 2, {ORDERS: [1, 3]})) == 5, "1 was in it, 3 is new"
     assert held(found, 4, fetch(7, 3, {}, {ORDERS: [0, 9], PAYMENTS: [0]})) == 3
-    session = found.request(BROKER, 5, fetch(7, 4))
+    session = request(found, BROKER, 5, fetch(7, 4))
     assert session is not None
     assert session.topics == {ORDERS: {1, 2, 3}}
 
 
 def test_names_come_as_they_are_learnt() -> None:
     found, known = opened({ORDERS: [0], PAYMENTS: [0]}), Catalog()
-    session = found.request(BROKER, 2, fetch(7, 1))
+    session = request(found, BROKER, 2, fetch(7, 1))
     assert session is not None
     assert session.names(known) == ()
     known.learn_topic(PAYMENTS, "payments")
@@ -65,7 +74,7 @@ def test_names_come_as_they_are_learnt() -> None:
     names = session.names(known)
     assert names == ("orders", "payments")
     assert session.names(known) is names
-    found.request(BROKER, 3, fetch(7, 2, {}, {ORDERS: [0]}))
+    request(found, BROKER, 3, fetch(7, 2, {}, {ORDERS: [0]}))
     assert session.names(known) == ("payments",)
 
 
@@ -75,11 +84,11 @@ def test_a_large_session_names_no_topics_with_each_request() -> None:
     found, known = opened(large), Catalog()
     for topic_id in large:
         known.learn_topic(topic_id, f"topic-{topic_id}")
-    session = found.request(BROKER, 2, fetch(7, 1))
+    session = request(found, BROKER, 2, fetch(7, 1))
     assert session is not None
     assert (session.names(known), session.unnamed) == ((), MAX_NAMED + 1)
     assert session_fields(session.partitions, session.unnamed) == {"partitions": 101, "topics": 101}
-    found.request(BROKER, 3, fetch(7, 2, {}, {min(large): [0]}))
+    request(found, BROKER, 3, fetch(7, 2, {}, {min(large): [0]}))
     assert (len(session.names(known)), session.unnamed) == (MAX_NAMED, None)
     assert session_fields(session.partitions, session.unnamed) == {"partitions": 100}
 
@@ -87,7 +96,7 @@ def test_a_large_session_names_no_topics_with_each_request() -> None:
 def test_forgotten_topics_leave_no_gaps_to_walk_over() -> None:
     """A dictionary keeps the places of what was deleted: one that grew large and shrank would be slow for ever."""
     found = opened({f"{number:022}": [0] for number in range(10_000)})
-    session = found.request(BROKER, 2, fetch(7, 1, {}, {f"{number:022}": [0] for number in range(1, 10_000)}))
+    session = request(found, BROKER, 2, fetch(7, 1, {}, {f"{number:022}": [0] for number in range(1, 10_000)}))
     assert session is not None
     assert len(session.topics) == 1
     assert sys.getsizeof(session.topics) < 1_000
@@ -97,9 +106,9 @@ def test_topics_by_name() -> None:
     found = FetchSessions()
     body = fetch(0, 0)
     body["topics"] = [{"topic": "orders", "partitions": [{"partition": 0}]}]
-    found.request(BROKER, 1, body)
-    found.response(BROKER, 1, {"error_code": 0, "session_id": 7})
-    session = found.request(BROKER, 2, fetch(7, 1))
+    request(found, BROKER, 1, body)
+    respond(found, BROKER, 1, {"error_code": 0, "session_id": 7})
+    session = request(found, BROKER, 2, fetch(7, 1))
     assert session is not None
     assert session.names(Catalog()) == ("orders",)
 
@@ -126,22 +135,22 @@ def test_a_session_that_the_broker_does_not_know_is_gone(error: int) -> None:
     """FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
     found = opened({ORDERS: [0]})
     assert held(found, 2, fetch(7, 1)) == 1
-    found.response(BROKER, 2, {"error_code": error, "session_id": 0})
+    respond(found, BROKER, 2, {"error_code": error, "session_id": 0})
     assert held(found, 3, fetch(7, 2)) is None
 
 
 def test_a_session_that_got_empty_is_closed_by_the_broker() -> None:
     found = opened({ORDERS: [0]})
     assert held(found, 2, fetch(7, 1, {}, {ORDERS: [0]})) == 0
-    found.response(BROKER, 2, {"error_code": 0, "session_id": 0})
+    respond(found, BROKER, 2, {"error_code": 0, "session_id": 0})
     assert held(found, 3, fetch(7, 2)) is None
 
 
 @pytest.mark.parametrize("answer", [{"error_code": 0, "session_id": 0}, {"error_code": 3, "session_id": 7}, {}])
 def test_a_broker_may_give_no_session(answer: dict[str, Any]) -> None:
     found = FetchSessions()
-    found.request(BROKER, 1, fetch(0, 0, {ORDERS: [0]}))
-    found.response(BROKER, 1, answer)
+    request(found, BROKER, 1, fetch(0, 0, {ORDERS: [0]}))
+    respond(found, BROKER, 1, answer)
     assert held(found, 2, fetch(7, 1)) is None
 
 
@@ -153,8 +162,8 @@ def test_a_session_belongs_to_its_broker() -> None:
 
 def test_a_number_that_is_given_again() -> None:
     found = opened({ORDERS: [0, 1, 2]})
-    found.request(BROKER, 2, fetch(0, 0, {PAYMENTS: [0]}))
-    found.response(BROKER, 2, {"error_code": 0, "session_id": 7})
+    request(found, BROKER, 2, fetch(0, 0, {PAYMENTS: [0]}))
+    respond(found, BROKER, 2, {"error_code": 0, "session_id": 7})
     assert held(found, 3, fetch(7, 1)) == 1
     assert found._partitions == 1
 
@@ -166,8 +175,8 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     found = FetchSessions()
 
     def begin(number: int, partitions: int) -> None:
-        found.request(BROKER, number, fetch(0, 0, {ORDERS: range(partitions)}))
-        found.response(BROKER, number, {"error_code": 0, "session_id": number})
+        request(found, BROKER, number, fetch(0, 0, {ORDERS: range(partitions)}))
+        respond(found, BROKER, number, {"error_code": 0, "session_id": number})
 
     for number in (1, 2, 3):
         begin(number, 1)
@@ -178,21 +187,21 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert held(found, 9, fetch(5, 1)) is None, "more than all sessions together may have"
     assert held(found, 9, fetch(4, 2, {PAYMENTS: [0]})) == 6, "reported once more …"
     assert held(found, 9, fetch(4, 3)) is None, "… and then it is too much"
-    found.request(BROKER, 20, fetch(0, 0, {ORDERS: [0]}))
-    found.request(BROKER, 21, fetch(0, 0, {ORDERS: [0]}))
-    found.response(BROKER, 20, {"error_code": 0, "session_id": 20})
+    request(found, BROKER, 20, fetch(0, 0, {ORDERS: [0]}))
+    request(found, BROKER, 21, fetch(0, 0, {ORDERS: [0]}))
+    respond(found, BROKER, 20, {"error_code": 0, "session_id": 20})
     assert held(found, 22, fetch(20, 1)) is None, "its request was forgotten for the next one"
     monkeypatch.setattr(sessions, "MAX_PENDING", 9)
-    found.request(BROKER, 30, fetch(0, 0, {ORDERS: range(3)}))
-    found.request(BROKER, 31, fetch(0, 0, {ORDERS: range(3)}))
+    request(found, BROKER, 30, fetch(0, 0, {ORDERS: range(3)}))
+    request(found, BROKER, 31, fetch(0, 0, {ORDERS: range(3)}))
     for exchange in (30, 31):
-        found.response(BROKER, exchange, {"error_code": 0, "session_id": exchange})
+        respond(found, BROKER, exchange, {"error_code": 0, "session_id": exchange})
     assert [held(found, 32, fetch(session, 1)) for session in (30, 31)] == [None, 3], "too many partitions wait"
 
 
 def test_topics_without_partitions_and_with_invalid_names_take_no_room() -> None:
     found = opened({ORDERS: [0], PAYMENTS: [], "x" * 256: [0]})
-    session = found.request(BROKER, 2, fetch(7, 1))
+    session = request(found, BROKER, 2, fetch(7, 1))
     assert session is not None
     assert session.topics == {ORDERS: {0}}
 
@@ -231,11 +240,11 @@ def test_whatever_bodies_hold(messages: list[tuple[bool, int, dict[str, Any]]]) 
     found = FetchSessions()
     for is_request, exchange, body in messages:
         if is_request:
-            session = found.request(BROKER, exchange, body)
+            session = request(found, BROKER, exchange, body)
             if session is not None:
                 assert session.partitions == sum(map(len, session.topics.values()))
         else:
-            found.response(BROKER, exchange, body)
+            respond(found, BROKER, exchange, body)
         assert found._partitions == sum(one.partitions for one in found._sessions.values())
         assert found._waiting == sum(one.partitions for _, one in found._pending.values() if one is not None)
 
@@ -249,8 +258,8 @@ def test_a_smaller_memory_budget_holds_fewer() -> None:
             "session_epoch": 0,
             "topics": [{"topic": "orders", "partitions": [{"partition": 0}]}],
         }
-        found.request(BROKER, number, opening)
-        found.response(BROKER, number, {"session_id": number, "error_code": 0})
+        request(found, BROKER, number, opening)
+        respond(found, BROKER, number, {"session_id": number, "error_code": 0})
     assert (len(found), found.let_go) == (64, 36)
     assert found.memory == 64 * (sessions.SESSION_BYTES + sessions.PARTITION_BYTES)
 
@@ -263,8 +272,8 @@ def test_dropped_sessions_are_reported_once() -> None:
     assert held is not None
     opening = {"session_id": 0, "session_epoch": 0, "topics": [{"topic": "orders", "partitions": [{"partition": 0}]}]}
     for number in (1, 2, 3):
-        held.request(BROKER, number, opening)
-        held.response(BROKER, number, {"session_id": number, "error_code": 0})
+        request(held, BROKER, number, opening)
+        respond(held, BROKER, number, {"session_id": number, "error_code": 0})
     loss = enricher.take_loss()
     assert loss is not None
     assert "fetch sessions" in loss

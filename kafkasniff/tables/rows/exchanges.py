@@ -12,15 +12,15 @@ from typing import Any, Final, Literal
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kafkasniff.kafka.apis.entities import Mentions, mentions, only, record_count, text
 from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.tables.rows.asked import UNKNOWN, asked_wait
-from kafkasniff.tables.rows.staged import STAGED, SessionStep, StagedParts
+from kafkasniff.tables.rows.sessions import session_step
+from kafkasniff.tables.rows.staged import STAGED, StagedParts
 
-__all__ = ["ExchangeRows", "capture_name", "exchange_row", "microseconds", "session_step"]
+__all__ = ["ExchangeRows", "capture_name", "exchange_row", "microseconds"]
 
 PARTITION_BYTES: Final = 1000
 """Memory of one waiting element of `partitions` or `topics`, as Python objects."""
@@ -137,48 +137,6 @@ def _pending(named: Mentions, bodies: bool, request: Message | None, response: M
     if session is None and not named.unnamed and not bodies:
         return None
     return msgspec.msgpack.encode(StagedParts(named.unnamed, bodies, session))
-
-
-def session_step(request: Message, response: Message | None) -> SessionStep | None:
-    """The effect of a Fetch on its fetch session; None if it has no session."""
-    body = request.body or {}
-    number, epoch = body.get("session_id"), body.get("session_epoch")
-    if not isinstance(number, int) or not isinstance(epoch, int) or (number == 0 and epoch == FINAL_EPOCH):
-        return None
-    answer = None if response is None else response.body
-    answer_number = None if answer is None else answer.get("session_id")
-    error = 0 if answer is None else answer.get("error_code") or 0
-    if not isinstance(answer_number, int):
-        answer_number = None
-    step = SessionStep(
-        number, epoch, False, {}, {}, None if response is None else response.time_ns, answer_number, error
-    )
-    if epoch == INITIAL_EPOCH and (error or not answer_number):
-        # Its only effect is the end of the session that it may have had.
-        return step if number else None
-    if epoch != FINAL_EPOCH:
-        step.by_id = _listed(body.get("topics"), step.added)
-        step.by_id = _listed(body.get("forgotten_topics_data"), step.forgotten) or step.by_id
-    return step
-
-
-def _listed(topics: object, into: dict[str, list[int]]) -> bool:
-    """Add the partitions of a request's array by topic; returns whether topics are given by their ids."""
-    by_id = False
-    for item in topics if isinstance(topics, list) else ():
-        topic = item.get("topic_id")
-        if topic is None:
-            topic = item.get("topic")
-        else:
-            by_id = True
-        numbers = item.get("partitions")
-        if isinstance(topic, str) and isinstance(numbers, list):
-            found = into.setdefault(topic, [])
-            for one in numbers:
-                number = one.get("partition") if isinstance(one, dict) else one
-                if isinstance(number, int):
-                    found.append(number)
-    return by_id
 
 
 def _software(request: Message | None, which: Literal[0, 1]) -> str | None:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Container
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from kafkasniff.enrich.sessions import FetchSessions
+from kafkasniff.enrich.sessions import INITIAL_EPOCH, FetchSessions, SessionStep
 from kafkasniff.enrich.tellings import BEFORE
-from kafkasniff.model import Endpoint
-from kafkasniff.tables.rows.staged import SessionStep
+from kafkasniff.model import Endpoint, Message
 
-__all__ = ["ExchangeKey", "HeldSessions", "SessionContent", "SessionSource", "Sessions", "encode_held"]
+__all__ = ["ExchangeKey", "HeldSessions", "SessionContent", "SessionSource", "Sessions", "encode_held", "session_step"]
 
 MAX_ANSWERS: Final = 1 << 16
 """Responses that wait for their time while requests are processed; the earliest is taken first."""
@@ -50,14 +49,19 @@ class SessionSource(Protocol):
         """Called after the last row."""
 
 
-class _AsTheyAre:
-    """Topics under the names or ids that the session uses."""
-
-    topics_told = 0
-
-    @staticmethod
-    def topic(topic_id: Any) -> str | None:
-        return str(topic_id)
+def session_step(request: Message, response: Message | None) -> SessionStep | None:
+    """The effect of a Fetch exchange on its session; None if it has no session."""
+    step = SessionStep.of_request(request.body or {})
+    if step is None:
+        return None
+    if response is not None:
+        step.answer_ns = response.time_ns
+        step.answer(response.body or {})
+    if step.epoch == INITIAL_EPOCH and (step.answer_error or not step.answer_number):
+        # Its only effect is the end of the session that it may have had.
+        step.by_id, step.added = False, {}
+        return step if step.number else None
+    return step
 
 
 class Sessions:
@@ -79,22 +83,16 @@ class Sessions:
         now = BEFORE if time_ns is None else time_ns
         self.answer(now)
         self._number += 1
-        body = {
-            "session_id": step.number,
-            "session_epoch": step.epoch,
-            "topics": _as_topics(step.added, step.by_id),
-            "forgotten_topics_data": _as_topics(step.forgotten, step.by_id),
-        }
-        session = self._sessions.request(broker, self._number, body)
-        told = None
+        session = self._sessions.request(broker, self._number, step)
+        content = None
         if session is not None:
-            told = SessionContent(session.names(_AS_THEY_ARE), session.by_id, session.partitions, session.unnamed)
+            content = SessionContent(session.names(None), session.by_id, session.partitions, session.unnamed)
         if step.answer_number is not None:
             at = now if step.answer_ns is None else step.answer_ns
             heapq.heappush(self._answers, (at, self._number, broker, step.answer_number, step.answer_error))
             if len(self._answers) > MAX_ANSWERS:
                 self._answered(heapq.heappop(self._answers))
-        return told
+        return content
 
     def answer(self, until: int | None = None) -> None:
         """Take the responses up to a time; None: all. See `SessionSource`."""
@@ -113,15 +111,7 @@ class Sessions:
 
     def _answered(self, answer: tuple[int, int, Endpoint, int | None, int]) -> None:
         _, number, broker, session_id, error = answer
-        self._sessions.response(broker, number, {"session_id": session_id, "error_code": error})
-
-
-_AS_THEY_ARE: Final = _AsTheyAre()
-
-
-def _as_topics(topics: dict[str, list[int]], by_id: bool) -> list[dict[str, Any]]:
-    key = "topic_id" if by_id else "topic"
-    return [{key: topic, "partitions": numbers} for topic, numbers in topics.items()]
+        self._sessions.response(broker, number, session_id, error)
 
 
 class HeldSessions:

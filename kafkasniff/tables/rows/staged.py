@@ -13,33 +13,15 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
 
-__all__ = ["SORT_KEYS", "STAGED", "UNDATED", "SessionStep", "StagedParts", "date_of", "day_of", "place_name"]
+__all__ = ["SORT_KEYS", "STAGED", "UNDATED", "StagedParts", "date_of", "day_of", "place_name"]
 
 DAY_NS: Final = 86_400 * 10**9
 UNDATED: Final = 0
 """The day of rows without a time, and of rows whose date has no partition (`exports.partitions`): 1970-01-01."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class SessionStep(msgspec.Struct, array_like=True, gc=False):
-    """The effect of a Fetch exchange on a fetch session (KIP-227), as `enrich.sessions.FetchSessions` needs it."""
-
-    number: int
-    """The request's `session_id`."""
-    epoch: int
-    """Its `session_epoch`."""
-    by_id: bool
-    """Topics are given by their ids."""
-    added: dict[str, list[int]]
-    """Partitions of the request, by topic."""
-    forgotten: dict[str, list[int]]
-    answer_ns: int | None
-    """Time of the response; None: there is no readable response, or it has no time."""
-    answer_number: int | None
-    """The response's `session_id`; None: there is no readable response."""
-    answer_error: int
 
 
 class StagedParts(msgspec.Struct, array_like=True, gc=False):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.model import Endpoint
 from kafkasniff.sinks.jsonl import body_json
@@ -18,7 +19,7 @@ from kafkasniff.tables.rows import TABLES
 from kafkasniff.tables.rows import resolve as module
 from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
 from kafkasniff.tables.rows.sessions import Sessions
-from kafkasniff.tables.rows.staged import STAGED, SessionStep, StagedParts
+from kafkasniff.tables.rows.staged import STAGED, StagedParts
 
 IDS = ["AAECAwQFBgcICQoLDA0ODw", "_____________________w"]
 
@@ -101,7 +102,7 @@ def test_bodies_get_their_names() -> None:
 
 
 def step(number: int, epoch: int, added: dict[str, list[int]], answer: int | None = None, **more: Any) -> StagedParts:
-    values = {"forgotten": {}, "answer_ns": None, "answer_error": 0, "by_id": True, **more}
+    values = {"forgotten": {}, "answer_ns": None, "answer_error": 0, "by_id": bool(added), **more}
     return StagedParts(session=SessionStep(number=number, epoch=epoch, added=added, answer_number=answer, **values))
 
 
