@@ -16,7 +16,7 @@ LISTED = dict(re.findall(r"^\| `([\w.]+\.[A-Z_]+)` \| (.*?) \|", PAGE, re.M))
 MEET_INPUT = ("capture", "tcp", "tls", "kafka", "enrich")
 
 NO_MATTER_OF_MEMORY = {
-    "capture.link.decode.MAX_DROPS_TOLD": "length of the output",
+    "capture.link.decode.MAX_DROPS_REPORTED": "length of the output",
     "capture.live.dropping.MAX_ID": "an argument",
     "capture.link.fragments.MAX_DATAGRAM": "IP's own limit",
     "capture.live.interface_socket.MAX_BUFFER": "an argument",
@@ -57,8 +57,8 @@ NO_MATTER_OF_MEMORY = {
     "tls.record.MAX_FRAGMENT": "TLS's own limit",
     "tls.session.MAX_FLIGHT": "a part of MAX_WAITING",
     "tls.session.MAX_PROBLEMS": "length of the output",
-    "tls.telling.MAX_NAMES": "length of the output",
-    "tls.telling.MAX_SUBJECT": "length of the output",
+    "tls.descriptions.MAX_NAMES": "length of the output",
+    "tls.descriptions.MAX_SUBJECT": "length of the output",
 }
 """Constants with such a name that are no bounds on what input takes, and why."""
 

@@ -14,7 +14,7 @@ from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import EVENT, Collected, Keyed, Output, Outputs
 from kafkasniff.engine.paired import ColumnTurns, Open, PairedEntry
-from kafkasniff.engine.paired_messages import request_message, response_message
+from kafkasniff.engine.paired_messages import decoded_message, request_message, response_message
 from kafkasniff.kafka.apis.weight import BODY_RATIO, likely_bytes
 from kafkasniff.kafka.connection.events import (
     Event,
@@ -24,7 +24,7 @@ from kafkasniff.kafka.connection.events import (
     TokenEvent,
     VerdictEvent,
 )
-from kafkasniff.model import Direction, Exchange, Message, Problem, SaslToken
+from kafkasniff.model import Direction, Exchange, Problem, SaslToken
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
 if TYPE_CHECKING:
@@ -214,22 +214,7 @@ class Emitter:
         if not (event.is_request or state.want_exchanges):
             del connection.exchanges[event.ordinal]  # its end is not reported
         problems = decoded.problems if not event.problems else (*event.problems, *decoded.problems)
-        message = Message(
-            "request" if event.is_request else "response",
-            frame.size,
-            decoded.correlation_id,
-            decoded.api_key,
-            decoded.api,
-            decoded.api_version,
-            event.client_id,
-            decoded.header,
-            decoded.header_tags,
-            decoded.body,
-            decoded.body_version,
-            decoded.raw,
-            decoded.raw_redacted,
-            decoded.errors,
-            problems,
+        place = (
             exchange.number,
             connection.number,
             state.capture_of(frame.last_seen),
@@ -241,6 +226,8 @@ class Emitter:
             event.latency_ns,
             event.duration_ns,
         )
+        kind: Direction = "request" if event.is_request else "response"
+        message = decoded_message(kind, frame.size, decoded, event.client_id, problems, place)
         if problems:
             state.summary.problems += len(problems)
         if connection.account is not None:

@@ -13,9 +13,9 @@ from kafkasniff.engine.paired import Open, Paired, PairedEntry
 from kafkasniff.engine.versions import Version, client_id_text
 from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_request, decode_response
-from kafkasniff.model import Body, Direction, ErrorCode, Message, RenderedBody
+from kafkasniff.model import Body, Direction, ErrorCode, Message, Problem, RenderedBody
 
-__all__ = ["request_message", "response_message"]
+__all__ = ["decoded_message", "request_message", "response_message"]
 
 # Messages are constructed by position, which takes half the time: the order is that of `model.Message`.
 
@@ -40,7 +40,7 @@ def request_message(entry: PairedEntry, number: int, capture: str | None) -> tup
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
         _count(paired, key, "request", size, decoded.body)
-        return _message("request", size, decoded, decoded.client_id, place), decoded.carry
+        return decoded_message("request", size, decoded, decoded.client_id, decoded.problems, place), decoded.carry
     message = Message(
         "request",
         size,
@@ -92,7 +92,7 @@ def response_message(entry: PairedEntry, opened: Open, capture: str | None) -> M
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
         _count(paired, key, "response", size, decoded.body)
-        return _message("response", size, decoded, client_id, (*place, latency, duration))
+        return decoded_message("response", size, decoded, client_id, decoded.problems, (*place, latency, duration))
     return Message(
         "response",
         size,
@@ -148,10 +148,15 @@ def _count(paired: Paired, key: int, direction: Direction, size: int, body: Body
         paired.ahead.memory += likely_bytes(key, direction, size, body)
 
 
-def _message(
-    kind: Direction, size: int, decoded: Decoded, client_id: str | bytes | None, place: tuple[Any, ...]
+def decoded_message(  # noqa: PLR0917 - called in the hot path
+    kind: Direction,
+    size: int,
+    decoded: Decoded,
+    client_id: str | bytes | None,
+    problems: tuple[Problem, ...],
+    place: tuple[Any, ...],
 ) -> Message:
-    """A message with more to report; `place`: its last fields, from `exchange` on."""
+    """The message of a decoded frame; `place`: its last fields, from `exchange` on. Hot."""
     return Message(
         kind,
         size,
@@ -167,6 +172,6 @@ def _message(
         decoded.raw,
         decoded.raw_redacted,
         decoded.errors,
-        decoded.problems,
+        problems,
         *place,
     )

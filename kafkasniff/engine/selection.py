@@ -350,7 +350,7 @@ class _Facts(NamedTuple):
             case "member_id":
                 yield self._name("asked_member", own)
                 if ended:
-                    yield self._name("told_member", own)
+                    yield self._name("given_member", own)
             case "topic":
                 entries = _entries(rows["topics"], rows["asked_topics"], ended)
                 yield FieldColumn(_texts(read.names), read.topics[entries.places].astype(np.int64), own[entries.rows])

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.kafka.apis import cluster_metadata
 from kafkasniff.kafka.schema.uuids import ZERO_UUID
 from kafkasniff.model import Endpoint
@@ -61,16 +61,16 @@ class Catalog:
         topics: Mapping[str, str] | None = None,
         *,
         retroactive: bool = False,
-        tellings: Tellings | None = None,
+        learned_facts: LearnedFacts | None = None,
     ) -> None:
         self.retroactive = retroactive
-        self.tellings = tellings
+        self.learned_facts = learned_facts
         """Records which facts were reported and when; None if the caller does not need that."""
         self.now: int | None = None
-        """time_ns of the message that is being read, for `tellings`."""
+        """time_ns of the message that is being read, for `learned_facts`."""
         self.hosts: Mapping[str, str] = {}
         """Address → name, from the captures' name records, for brokers that are reported by name."""
-        self.topics_told = 0
+        self.topics_learned = 0
         """Incremented for every topic learned: names that were unknown may be looked up again."""
         self._given = {cluster_metadata.TOPIC_ID: cluster_metadata.TOPIC_NAME, **(topics or {})}
         self._topics: dict[str, str] = {}
@@ -86,9 +86,9 @@ class Catalog:
     def memory(self) -> int:
         """Approximate bytes of memory used, without the names given at the start."""
         count = len(self._topics) + len(self._brokers) + len(self._software)
-        told = self.tellings
-        if told is not None:
-            count += len(told.topics) + len(told.brokers) + len(told.software) + len(told.kafka)
+        known = self.learned_facts
+        if known is not None:
+            count += len(known.topics) + len(known.brokers) + len(known.software) + len(known.kafka)
         return FACT_BYTES * count
 
     def limit_memory(self, size: int) -> None:
@@ -112,15 +112,15 @@ class Catalog:
             return
         if isinstance(name, str) and 0 < len(name) <= MAX_NAME:
             self._topics[topic_id] = name
-            if self.tellings is not None and len(self.tellings.topics) < self.most_topics:
-                self.tellings.topic(topic_id, name, self.now)
+            if self.learned_facts is not None and len(self.learned_facts.topics) < self.most_topics:
+                self.learned_facts.topic(topic_id, name, self.now)
             if len(self._topics) > self.most_topics:
                 del self._topics[next(iter(self._topics))]
             # Incremented last: another thread that sees the new number must also see the name.
-            self.topics_told += 1
+            self.topics_learned += 1
 
     def absorb(self, other: Catalog) -> None:
-        """Take over what another catalog knows and this one does not, and its `tellings` if both have them."""
+        """Take over what another catalog knows and this one does not, and its `learned_facts` if both have them."""
         self._given.update({key: name for key, name in other._given.items() if key not in self._given})
         for topic_id, name in other._topics.items():
             self.learn_topic(topic_id, name)
@@ -131,8 +131,8 @@ class Catalog:
         for known, most in ((self._brokers, self._most_brokers), (self._software, self._most_connections)):
             while len(known) > most:
                 known.popitem(last=False)
-        if self.tellings is not None and other.tellings is not None:
-            self.tellings.merge(other.tellings)
+        if self.learned_facts is not None and other.learned_facts is not None:
+            self.learned_facts.merge(other.learned_facts)
 
     @property
     def given(self) -> Mapping[str, str]:
@@ -173,8 +173,8 @@ class Catalog:
         if known is None or not (self.retroactive or (known.id == node and known.host == host)):
             named = rack if isinstance(rack, str) and len(rack) <= MAX_NAME else None
             self._brokers[place] = Broker(node, host, port, named)
-            if self.tellings is not None:
-                self.tellings.broker(place, node, self.now)
+            if self.learned_facts is not None:
+                self.learned_facts.broker(place, node, self.now)
         self._brokers.move_to_end(place)
         if len(self._brokers) > self._most_brokers:
             self._brokers.popitem(last=False)

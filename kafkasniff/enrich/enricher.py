@@ -175,7 +175,7 @@ class Enricher:
             self.missed.add(message.exchange or 0)
         if key == FETCH:
             self._session(message, body)
-        self._tell_problems(message)
+        self._add_problems(message)
 
     def _session(self, message: Message, body: Body) -> None:
         """Apply a Fetch request or response to its session, and add the session's partitions to a request's body."""
@@ -204,7 +204,7 @@ class Enricher:
         if self._adds and self._sessions is not None:
             self._sessions.response(broker, exchange, body.get("session_id"), body.get("error_code"))
 
-    def _tell_problems(self, message: Message) -> None:
+    def _add_problems(self, message: Message) -> None:
         if self._problems:
             self._summary.problems += len(self._problems)
             force_setattr(message, "problems", (*message.problems, *self._problems))
@@ -217,7 +217,7 @@ class Enricher:
         self._again = True
         self._inner(message.api_key, message.api_version, message.type, message.body)
         self._again = False
-        self._tell_problems(message)
+        self._add_problems(message)
 
     def _inner(self, key: int, version: int | None, direction: Direction, body: Body) -> None:
         """Process a message, or one inside an Envelope."""

@@ -69,7 +69,7 @@ class TopicNames(Protocol):
     """Looks up the names of topic ids."""
 
     @property
-    def topics_told(self) -> int:
+    def topics_learned(self) -> int:
         """Incremented for every topic learned."""
 
     def topic(self, topic_id: object) -> str | None:
@@ -139,7 +139,7 @@ def _number(item: Any) -> int:
 class FetchSession:
     """The partitions of one session."""
 
-    __slots__ = ("_gone", "_names", "_told", "by_id", "partitions", "topics")
+    __slots__ = ("_gone", "_learned", "_names", "by_id", "partitions", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, set[int]] = {}
@@ -148,7 +148,7 @@ class FetchSession:
         self.partitions = 0
         """Number of partitions."""
         self._names: tuple[str, ...] | None = None
-        self._told = -1
+        self._learned = -1
         self._gone = 0
         """Topics removed since `topics` was built: a dictionary keeps their slots, which iteration visits."""
 
@@ -196,10 +196,10 @@ class FetchSession:
         # Names never change, so if all are known there is nothing to look up again.
         if catalog is None:
             names = self._names = tuple(self.topics) if names is None else names
-        elif names is None or (len(names) < len(self.topics) and self._told != catalog.topics_told):
+        elif names is None or (len(names) < len(self.topics) and self._learned != catalog.topics_learned):
             topics = map(catalog.topic, self.topics) if self.by_id else self.topics
             names = self._names = tuple(name for name in topics if name is not None)
-            self._told = catalog.topics_told
+            self._learned = catalog.topics_learned
         return names
 
 

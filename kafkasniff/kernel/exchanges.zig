@@ -90,7 +90,7 @@ pub const Row = extern struct {
     group: u32,
     transaction: u32,
     asked_member: u32,
-    told_member: u32,
+    given_member: u32,
     // Numbers of entries that belong to this row
     topics: u32,
     partitions: u32,
@@ -257,7 +257,7 @@ fn exchange(call: *Exchanges) Error!void {
         .group = NONE,
         .transaction = NONE,
         .asked_member = NONE,
-        .told_member = NONE,
+        .given_member = NONE,
         .topics = 0,
         .partitions = 0,
         .batches = 0,
@@ -497,7 +497,7 @@ const Facts = struct {
                 if (row.transaction != NONE and row.transaction != index) self.many_transactions = true;
                 row.transaction = index;
             },
-            else => (if (self.is_request) &row.asked_member else &row.told_member).* = index,
+            else => (if (self.is_request) &row.asked_member else &row.given_member).* = index,
         }
     }
 

@@ -14,7 +14,7 @@ from kafkasniff.analysis.detectors.finding import SEVERITIES, Finding, worst_fir
 from kafkasniff.analysis.detectors.running import tables_for
 from kafkasniff.analysis.detectors.together import Detectors
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.live.snapshot import FindingRow, Findings
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.tables.exports.options import ExportOptions
@@ -120,7 +120,7 @@ class LiveFindings:
         """Given to detectors since the last look."""
         options = ExportOptions(tables=tables_for(self._detectors))
         # Names are looked up in the catalog of the run; this one only absorbs values that are not used here.
-        enricher = Enricher(Catalog(tellings=Tellings()))
+        enricher = Enricher(Catalog(learned_facts=LearnedFacts()))
         self._stager = Stager(options, enricher, self, wants_body=self._detectors.wants_body)
 
     # -- input ------------------------------------------------------------------------------------------------------
@@ -239,9 +239,9 @@ class LiveFindings:
 
     def _names(self) -> LearnedNames:
         """Names of topics; the same object until new ones are learned."""
-        version = self._catalog.topics_told
+        version = self._catalog.topics_learned
         if self._named is None or self._named[0] != version:
-            self._named = version, LearnedNames(Tellings(), {**self._catalog.given, **self._catalog.learnt})
+            self._named = version, LearnedNames(LearnedFacts(), {**self._catalog.given, **self._catalog.learnt})
         return self._named[1]
 
     def shown(self) -> Findings:

@@ -38,7 +38,7 @@ ROW: Final = np.dtype(
         ("values", np.int64, (VALUES,)),
         ("has", np.uint32),
         *((name, np.int32) for name in ("throttle", "code")),
-        *((name, np.uint32) for name in ("codes", "client_id", "group", "transaction", "asked_member", "told_member")),
+        *((name, np.uint32) for name in ("codes", "client_id", "group", "transaction", "asked_member", "given_member")),
         *((name, np.uint32) for name in ("topics", "partitions", "batches", "asked_topics", "asked_partitions")),
     ],
     align=True,

@@ -46,7 +46,7 @@ class AddedNames:
     @property
     def learned(self) -> int:
         """Increases with every learned topic."""
-        return self._enricher.catalog.topics_told
+        return self._enricher.catalog.topics_learned
 
     @property
     def forgets(self) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.model import Connection, Exchange, Problem, Summary
 from kafkasniff.runtime.memory_limits import checked_memory
@@ -101,7 +101,7 @@ class ShardEnd(msgspec.Struct):
     shard: int
     state: bytes
     """A `ShardState`, for the next run."""
-    tellings: Tellings
+    learned_facts: LearnedFacts
     summary: Summary
     order: int
     """Packets so far, including earlier runs."""
@@ -185,17 +185,17 @@ class ReadConnections:
         self._take(state, state.inspector.feed(end), out)
         carried = dump(state)
         self._take(state, state.inspector.close(), out, open_=True)
-        tellings = state.enricher.catalog.tellings
-        assert tellings is not None
-        left = ShardEnd(shard, carried, tellings, state.inspector.summary, order, check_kernel())
+        learned_facts = state.enricher.catalog.learned_facts
+        assert learned_facts is not None
+        left = ShardEnd(shard, carried, learned_facts, state.inspector.summary, order, check_kernel())
         out.add(END, END_VALUES.dump(left), connection_id=shard)
         yield from out.take()
 
     def _take(self, state: ShardState, events: Sequence[Any], out: _Rows, *, open_: bool = False) -> None:
         tables = self._options.tables
-        tellings = state.enricher.catalog.tellings
+        learned_facts = state.enricher.catalog.learned_facts
         missed = state.enricher.missed
-        assert tellings is not None
+        assert learned_facts is not None
         for event in state.enricher.feed(events):
             kind = type(event)
             if kind is Exchange:
@@ -204,7 +204,7 @@ class ReadConnections:
                 if tables != ("connections",):
                     out.exchange(event, unnamed=unnamed, open_=open_)
             elif kind is Connection:
-                tellings.connection(event)
+                learned_facts.connection(event)
                 if "connections" in tables or event.verdict == "not_kafka":
                     data = CONNECTION_VALUES.dump(event)
                     out.add(CONNECTION, data, slot_of(event.time_ns), connection_id=event.connection_id, open_=open_)

@@ -183,7 +183,7 @@ def _make_files(folder: ExportFolder, shared: SharedFolder, run: SparkRun) -> tu
     kinds = {kind for table in options.tables for kind in KINDS[table]}
 
     def made(decided: Mapping[bool, Decided] | None) -> list[Row]:
-        write = WriteFiles(options, run.tellings, run.given, shared, folder.run, decided)
+        write = WriteFiles(options, run.learned_facts, run.given, shared, folder.run, decided)
         return run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
 
     rows = made(None)

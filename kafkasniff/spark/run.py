@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.parts import Place
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
 from kafkasniff.spark.connections import (
@@ -117,7 +117,7 @@ class SparkRun:
         task_keys = TaskKeys(keys, captured)
         self._kept: list[DataFrame] = []
         self.parallelism = parallel or parallelism(self._spark)
-        before = Carried([], Sessions(), Tellings()) if carried is None else carried
+        before = Carried([], Sessions(), LearnedFacts()) if carried is None else carried
         self.shards = shards or _shards(size, self.parallelism, len(before.shards))
         first = first_states(before, self.shards, options, self.given)
         read = ReadConnections(options, names, order=before.order, end_clock=end_clock, keys=task_keys, memory=memory)
@@ -132,10 +132,10 @@ class SparkRun:
         self.ends: list[ShardEnd] = sorted((END_VALUES.load(row["data"]) for row in ends), key=lambda end: end.shard)
         self.notices = slow_tasks(end.without_kernel for end in self.ends)
         """Notices about the run for the user."""
-        self.tellings = before.tellings
-        self.tellings.hosts.update(hosts or {})
+        self.learned_facts = before.learned_facts
+        self.learned_facts.hosts.update(hosts or {})
         for end in self.ends:
-            self.tellings.merge(end.tellings)
+            self.learned_facts.merge(end.learned_facts)
         self._sessions = before.sessions
         self.summary = total(end.summary for end in self.ends)
         """Summary of the run; `packets` counts only TCP, unless all packets were counted."""
@@ -203,7 +203,7 @@ class SparkRun:
     def carry(self) -> Carried:
         """The state for the next run."""
         _ = self._held
-        return Carried([end.state for end in self.ends], self._sessions, self.tellings, self._order)
+        return Carried([end.state for end in self.ends], self._sessions, self.learned_facts, self._order)
 
     def close(self) -> None:
         """Release what Spark keeps."""

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark.connections import CONNECTION, CONNECTION_VALUES, EXCHANGE, EXCHANGE_VALUES, PROBLEM_VALUES
@@ -67,17 +67,17 @@ _OPEN: Final = "open"
 class _Staging:
     """Common part of the tasks of stage 2."""
 
-    def __init__(self, options: ExportOptions, tellings: Tellings, given: Mapping[str, str]) -> None:
-        """`tellings`: of the whole run; `given`: names by topic id that need not be in the traffic."""
+    def __init__(self, options: ExportOptions, learned_facts: LearnedFacts, given: Mapping[str, str]) -> None:
+        """`learned_facts`: of the whole run; `given`: names by topic id that need not be in the traffic."""
         self._options = options
-        self._tellings = tellings
+        self._tellings = learned_facts
         self._given = dict(given)
 
     def _stage(self, batches: Iterable[pa.RecordBatch], folder: ConfinedPath) -> tuple[LearnedNames, HeldSessions]:
         """Stage the rows of all batches below `folder`."""
         check_kernel()
         names = LearnedNames(self._tellings, self._given)
-        enricher = Enricher(Catalog(names.topics, tellings=Tellings()), sessions=False)
+        enricher = Enricher(Catalog(names.topics, learned_facts=LearnedFacts()), sessions=False)
         held = HeldSessions()
         files = [StagedFiles(folder / name) for name in (_DONE, _OPEN)]
         stagers = [Stager(self._options, enricher, one) for one in files]
@@ -120,9 +120,11 @@ STAGED_FOR: Final = {
 class MakeRows(_Staging):
     """Exchanges to rows of one table, sorted within the task."""
 
-    def __init__(self, options: ExportOptions, tellings: Tellings, given: Mapping[str, str], table: str) -> None:
+    def __init__(
+        self, options: ExportOptions, learned_facts: LearnedFacts, given: Mapping[str, str], table: str
+    ) -> None:
         staged = tuple(name for name in options.tables if name in STAGED_FOR[table])
-        super().__init__(msgspec.structs.replace(options, tables=staged), tellings, given)
+        super().__init__(msgspec.structs.replace(options, tables=staged), learned_facts, given)
         self._table = table
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -167,13 +169,13 @@ class WriteFiles(_Staging):
     def __init__(  # noqa: PLR0917 - four of them are those of a run
         self,
         options: ExportOptions,
-        tellings: Tellings,
+        learned_facts: LearnedFacts,
         given: Mapping[str, str],
         folder: SharedFolder,
         run: int,
         decided: Mapping[bool, Decided] | None = None,
     ) -> None:
-        super().__init__(options, tellings, given)
+        super().__init__(options, learned_facts, given)
         self._folder = folder
         self._run = run
         self._decided = decided

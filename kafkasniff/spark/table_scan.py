@@ -15,7 +15,7 @@ from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.capture.timeline.locations import find_captures
 from kafkasniff.capture.timeline.source import open_captures
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.table_rows import OUTPUT_ROWS, STAGED_FOR, own_folder
@@ -70,8 +70,8 @@ def scan_table(
     check_kernel()
     options = ExportOptions(tables=STAGED_FOR[table], ports=ports, show_secrets=show_secrets)
     with own_folder() as folder:
-        tellings = Tellings()
-        state = new_state(options, Catalog(tellings=tellings), sessions=False)
+        learned_facts = LearnedFacts()
+        state = new_state(options, Catalog(learned_facts=learned_facts), sessions=False)
         if keylog is not None:
             keys = open_key_log(keylog)
             TaskKeys(keys)  # a task without the means to decrypt must not look like one without keys
@@ -88,7 +88,7 @@ def scan_table(
         for _, _, batches in final_rows(
             [folder],
             options,
-            names=LearnedNames(tellings),
+            names=LearnedNames(learned_facts),
             sessions=Sessions(),
             partitions=TablePartitions.none(),
             rest=folder / REST,

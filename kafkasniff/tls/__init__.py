@@ -10,7 +10,7 @@
     ciphers.py     the cipher suites        decrypt12.py, decrypt13.py   records to clear bytes
     protection.py  chooses between these, and the secret
     keylog.py      key logs: secrets by client random
-    telling.py     descriptions of TLS connections
+    descriptions.py  descriptions of TLS connections
 
 Sources: RFC 5246 (TLS 1.2), RFC 8446 (TLS 1.3), RFC 9850 (key logs). Nothing here does I/O.
 """

@@ -88,7 +88,18 @@ class KeyLog:
     state: a resumed run has to name the file again (`follow`).
     """
 
-    __slots__ = ("_captured", "_counted", "_file", "_flaws", "_lines", "_more", "_since", "_told", "grows", "reports")
+    __slots__ = (
+        "_captured",
+        "_counted",
+        "_file",
+        "_flaw_count",
+        "_flaws",
+        "_lines",
+        "_more",
+        "_since",
+        "grows",
+        "reports",
+    )
 
     def __init__(self, more: Callable[[], bytes] | None = None, *, name: str = "key log", grows: bool = False) -> None:
         self._captured: dict[tuple[str, bytes], tuple[int, bytes]] = {}
@@ -96,7 +107,7 @@ class KeyLog:
         self._since: int | None = None
         """The first such order."""
         self._flaws: list[str] = []
-        self._told = 0
+        self._flaw_count = 0
         self._counted = 0
         """Number of bad lines that were reported only as a count."""
         self.follow(more, name=name, grows=grows)
@@ -115,14 +126,14 @@ class KeyLog:
     @property
     def file_secrets(self) -> FileSecrets | None:
         """The file's state so far; None if there is no file."""
-        return None if self._more is None else FileSecrets(self._file, self._told)
+        return None if self._more is None else FileSecrets(self._file, self._flaw_count)
 
     @classmethod
     def of(cls, read: FileSecrets | None) -> KeyLog:
         """Continue with the file of another key log, from its position, without its pending reports."""
         found = cls()
         if read is not None:
-            found._file, found._told, found._more = read.secrets, read.flaws, _nothing
+            found._file, found._flaw_count, found._more = read.secrets, read.flaws, _nothing
             found._counted = max(0, read.flaws - MAX_FLAWS)
         return found
 
@@ -173,7 +184,7 @@ class KeyLog:
         Past MAX_FLAWS lines the sentence is a count, repeated when it has doubled, since the file may grow forever.
         """
         flaws, self._flaws = self._flaws, []
-        further = self._told - MAX_FLAWS
+        further = self._flaw_count - MAX_FLAWS
         if self.reports and further > 0 and further >= 2 * self._counted:
             flaws.append(f"{further:,} more lines are invalid")
             self._counted = further
@@ -211,8 +222,8 @@ class KeyLog:
         return found
 
     def _flaw(self, text: str) -> None:
-        self._told += 1
-        if self.reports and self._told <= MAX_FLAWS:
+        self._flaw_count += 1
+        if self.reports and self._flaw_count <= MAX_FLAWS:
             self._flaws.append(text)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from kafkasniff.tls import handshake
+from kafkasniff.tls.descriptions import describe
 from kafkasniff.tls.half import Half
 from kafkasniff.tls.handshake import TLS13, ClientHello, ServerHello
 from kafkasniff.tls.protection import Epoch, Negotiated
-from kafkasniff.tls.telling import describe
 
 __all__ = ["MAX_FOREIGN", "Negotiation"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple, Protocol
 
 from kafkasniff.tls.ciphers import suite
+from kafkasniff.tls.descriptions import version_name
 from kafkasniff.tls.handshake import TLS12, TLS13
 from kafkasniff.tls.keylog import SESSION_ID, KeyLog
 from kafkasniff.tls.record import Record
-from kafkasniff.tls.telling import version_name
 
 __all__ = [
     "Epoch",

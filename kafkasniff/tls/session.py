@@ -33,13 +33,13 @@ from kafkasniff.tcp.segments import (
     Wrapped,
 )
 from kafkasniff.tls.clear import ClearBytes
+from kafkasniff.tls.descriptions import alert_name
 from kafkasniff.tls.failing import is_settled, why_failed
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.negotiation import MAX_FOREIGN, Negotiation
 from kafkasniff.tls.protection import Epoch
 from kafkasniff.tls.record import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record
-from kafkasniff.tls.telling import alert_name
 from kafkasniff.tls.wording import NAMED, NO_ANSWER, NO_CLIENT_CERTIFICATE, NO_KEYS, OTHER_KEYS, ended_with_alert
 
 __all__ = ["MAX_DAMAGED", "MAX_FLIGHT", "MAX_WAITING", "MAX_WAITING_RECORDS", "TlsSession"]
@@ -78,9 +78,9 @@ class TlsSession:
         "_out",
         "_over",
         "_packet",
+        "_problems_found",
         "_talk",
         "_time",
-        "_told",
     )
 
     def __init__(self, keys: KeyLog, order: int) -> None:
@@ -92,7 +92,7 @@ class TlsSession:
         """Clear bytes were emitted."""
         self._over = False
         """Nothing more is read of either stream."""
-        self._told = 0
+        self._problems_found = 0
         # The current packet of the connection.
         self._order, self._time, self._packet = order, NO_TIME, 0
         # Results of a call of `feed`.
@@ -473,10 +473,10 @@ class TlsSession:
             half.die()
 
     def _problem(self, kind: str, detail: str, half: Half, count: int | None = None) -> None:
-        self._told += 1
-        if self._told > MAX_PROBLEMS:
+        self._problems_found += 1
+        if self._problems_found > MAX_PROBLEMS:
             return
-        if self._told == MAX_PROBLEMS:
+        if self._problems_found == MAX_PROBLEMS:
             detail += " (no more TLS problems are reported for this connection)"
         self._put(TcpProblem(self._order, half.direction, kind, detail, self._packet, self._time, count))
 

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 NAMED: Final = "this is "
-"""Precedes the description of a connection (`telling.describe`)."""
+"""Precedes the description of a connection (`descriptions.describe`)."""
 CLIENT: Final = "the client"
 OTHER_SIDE: Final = "the other side"
 
@@ -66,7 +66,7 @@ _WITHOUT_KEYS: Final = re.compile(rf"; (?:{NO_KEYS}|{OTHER_KEYS})")
 
 
 def ended_with_alert(alert: str, *, by_client: bool, in_handshake: bool) -> str:
-    """Who ended what with this alert (`telling.alert_name`)."""
+    """Who ended what with this alert (`descriptions.alert_name`)."""
     side, what = CLIENT if by_client else OTHER_SIDE, _HANDSHAKE if in_handshake else _TLS
     return f"{side} ended {what} {_WITH_ALERT} {alert}"
 

@@ -28,7 +28,7 @@ def test_messages_without_names(topic_id: object, name: object) -> None:
     known = Catalog()
     known.learn_topic(topic_id, name)
     assert known.topic(topic_id) is None
-    assert known.topics_told == 0
+    assert known.topics_learned == 0
 
 
 def test_the_metadata_log_has_the_same_id_everywhere() -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Endpoint, Exchange, Message
@@ -109,6 +109,6 @@ def _inspector(said: tuple[Said, ...]) -> Inspector:
 
 def seeds() -> list[bytes]:
     states = [dump(_inspector(said)) for said in spread(list(conversations()), 40)]
-    carried = Carried([states[0][:2000]], Sessions(), Tellings(), 7)
+    carried = Carried([states[0][:2000]], Sessions(), LearnedFacts(), 7)
     found = [state[len(_header()) :] for state in (*states, dump(carried))]
     return [state for state in found if len(state) <= MAX_LENGTH]

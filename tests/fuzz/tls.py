@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Final
 
+from kafkasniff.tls.descriptions import describe
 from kafkasniff.tls.gate import is_tls
 from kafkasniff.tls.handshake import (
     HandshakeBuffer,
@@ -23,7 +24,6 @@ from kafkasniff.tls.handshake import (
 )
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import RecordCutter
-from kafkasniff.tls.telling import describe
 from tests.fuzz.corpus import Said
 from tests.fuzz.intake import Intake
 from tests.fuzz.streams import check, input_of, interleaved, options_of, packets_of, segments_of

@@ -278,7 +278,7 @@ def named_by(enricher: Enricher, message: Message) -> Message | None:
         return message
     body = deepcopy(message.body)
     problems = enricher.name_body(message.api_key, message.api_version, message.type, body)
-    told = bool(enricher.catalog.topics_told or problems)
+    told = bool(enricher.catalog.topics_learned or problems)
     return None if told else msgspec.structs.replace(message, body=body)
 
 

@@ -12,7 +12,7 @@ from pyarrow import parquet as pq
 
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import CapturePlan, plan_captures, read_notes
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.connections import END, END_VALUES, PROBLEM_VALUES, ReadConnections, batch_of, slot_of
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
@@ -62,18 +62,18 @@ def by_stages(
     end_clock = max(split.clock_behind for split in plan.splits)
     read = ReadConnections(options, dict(enumerate(plan.names)), end_clock=end_clock, keys=task_keys)
     found: list[pa.RecordBatch] = []
-    tellings = Tellings()
-    for shard, state in enumerate(first_states(Carried([], Sessions(), Tellings()), shards, options, {})):
+    learned_facts = LearnedFacts()
+    for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):
         for rows in read.read(shard, in_shard(packets, shard, shards, state, size)):
             is_end = np.array([kind == END for kind in rows.column("kind").to_pylist()])
             for data in rows.filter(pa.array(is_end)).column("data").to_pylist():
                 end = END_VALUES.load(data)
-                tellings.merge(end.tellings)
+                learned_facts.merge(end.learned_facts)
             found.append(rows.filter(pa.array(~is_end)))
     told = [PROBLEM_VALUES.dump(problem) for problem in key_log_problems(keys)]
     found.append(batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in told]))
     into = open_own_folder(folder, make=True)
-    write = WriteFiles(options, tellings, {}, share(into), 1)
+    write = WriteFiles(options, learned_facts, {}, share(into), 1)
     written = [row for batch in write.write(0, into, found) for row in batch.to_pylist()]
     tables: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
     for row in written:

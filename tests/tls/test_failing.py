@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tables.checkpoint import dump, load
-from kafkasniff.tls import failing, telling
+from kafkasniff.tls import descriptions, failing
 from tests.choice import fewer
 from tests.conftest import ROOT
 from tests.craft.conversation import Conversation, Side
@@ -169,4 +169,4 @@ def seconds(year: int) -> int:
     ],
 )
 def test_flaws_of_a_certificate(names: list[str], asked: str | None, year: int, expected: str) -> None:
-    assert telling._certificate(certificate(*names), asked, seconds(year)) == expected
+    assert descriptions._certificate(certificate(*names), asked, seconds(year)) == expected

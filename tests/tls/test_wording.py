@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.tls.telling import alert_name
+from kafkasniff.tls.descriptions import alert_name
 from kafkasniff.tls.wording import (
     CLIENT,
     EXPIRED,

@@ -35,7 +35,7 @@ LAYERS: Final[dict[Layer, Callable[[LinkWalk, LayerSpan], None]]] = {
 LARGEST_PACKET: Final = 1 << 30
 """Maximum accepted length of a packet on the wire: columns are 32 bits wide."""
 
-MAX_DROPS_TOLD: Final = 100
+MAX_DROPS_REPORTED: Final = 100
 """Number of dropped datagrams that get a problem each; the others are reported as a count at the end."""
 
 LINK_NAMES: Final = {
@@ -66,7 +66,7 @@ class PacketDecoder:
         self._interface = interface
         self._tables: list[FragmentTable] = []
         """By level: fragments of datagrams that were themselves reassembled from fragments come later."""
-        self._told: set[tuple[int, int]] = set()
+        self._reported: set[tuple[int, int]] = set()
         self._cut: dict[int, int] = {}
         self._malformed: dict[int, int] = {}
         self._dropped = 0
@@ -137,8 +137,8 @@ class PacketDecoder:
         """Reports at the end of the run."""
         dropped = [drop for table in self._tables for drop in table.close()]
         problems = self._dropped_problems(dropped)
-        if self._dropped > MAX_DROPS_TOLD:
-            more = self._dropped - MAX_DROPS_TOLD
+        if self._dropped > MAX_DROPS_REPORTED:
+            more = self._dropped - MAX_DROPS_REPORTED
             problems.append(Problem("ip-fragment-dropped", f"{more} more fragmented IP datagrams were not reassembled"))
         return problems
 
@@ -176,8 +176,8 @@ class PacketDecoder:
             np.stack((raw.capture[span.rows], raw.interface[span.rows])), axis=1, return_index=True
         )
         for (capture, index), place in zip(pairs.T.tolist(), firsts.tolist(), strict=True):
-            if (capture, index) not in self._told:
-                self._told.add((capture, index))
+            if (capture, index) not in self._reported:
+                self._reported.add((capture, index))
                 row = int(span.rows[place])
                 notes.append(Note(first_order + row, self._unknown(capture, index, int(raw.number[row]))))
         return notes
@@ -243,7 +243,7 @@ class PacketDecoder:
         problems = []
         for drop in dropped:
             self._dropped += 1
-            if self._dropped > MAX_DROPS_TOLD:
+            if self._dropped > MAX_DROPS_REPORTED:
                 continue
             name = self._captures[drop.capture]
             problems.append(

@@ -36,7 +36,7 @@ MAX_HELD_BYTES: Final = 32 << 20
 REMEMBERED: Final = 4_096
 """Number of finished datagrams remembered: remains of fragments captured twice are not a loss."""
 
-TOLD_PROTOCOLS: Final = frozenset((4, 6, 41, 47, 51, 60))
+REPORTED_PROTOCOLS: Final = frozenset((4, 6, 41, 47, 51, 60))
 """Protocols whose loss is reported: TCP and those that may carry it. Hardly any UDP is a tunnel."""
 
 
@@ -205,7 +205,7 @@ class FragmentTable:
 
     def _drop(self, key: tuple[bytes, int, int], reason: str, dropped: list[Dropped]) -> None:
         datagram = self._remove(key)
-        if key not in self._finished and datagram.protocol in TOLD_PROTOCOLS:
+        if key not in self._finished and datagram.protocol in REPORTED_PROTOCOLS:
             dropped.append(Dropped(datagram.capture, datagram.packet, datagram.time_ns, reason, datagram.held))
 
     def _remove(self, key: tuple[bytes, int, int]) -> _Datagram:

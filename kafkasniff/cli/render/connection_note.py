@@ -13,7 +13,7 @@ from kafkasniff.text.printable import printable
 
 __all__ = ["connection_notes"]
 
-MAX_TOLD: Final = 10
+MAX_SHOWN: Final = 10
 """Maximum number of connections explained."""
 
 
@@ -28,7 +28,7 @@ def connection_notes(
 
     `options`: those of the `Inspector` that decide which bytes are messages. Raises CaptureError, Interrupted.
     """
-    wanted = list(dict.fromkeys(numbers))[:MAX_TOLD]
+    wanted = list(dict.fromkeys(numbers))[:MAX_SHOWN]
     found: dict[int, Connection] = {}
     if any(1 <= number <= connections for number in wanted):
         for events in read_again(environment, captures, options, exchanges=False):

@@ -10,7 +10,7 @@ import msgspec
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.tables.rows.sessions import Sessions
 
 __all__ = ["Carried", "ShardState"]
@@ -44,7 +44,7 @@ class Carried(msgspec.Struct):
     shards: list[bytes]
     """Dumped `ShardState`s."""
     sessions: Sessions
-    tellings: Tellings
+    learned_facts: LearnedFacts
     """The summary of all shards."""
     order: int = 0
     """Number of packets so far; later packets are counted from there."""

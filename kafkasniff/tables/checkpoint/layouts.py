@@ -19,8 +19,8 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_TOPICS, Broker, Catalog
 from kafkasniff.enrich.catalog import MAX_CONNECTIONS as MAX_SOFTWARE
 from kafkasniff.enrich.enricher import MAX_UNKNOWN, Enricher
+from kafkasniff.enrich.learned_facts import MAX_FACTS, LearnedFacts, Place
 from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, FetchSessions
-from kafkasniff.enrich.tellings import MAX_TOLD, Place, Tellings
 from kafkasniff.kafka.connection import early, exchange, opening, search, trial, waits
 from kafkasniff.kafka.connection.boundaries import Boundaries
 from kafkasniff.kafka.connection.connection import KafkaConnection
@@ -173,7 +173,7 @@ def _run(buffer: bytes, *columns: list[int]) -> segments.Run:
 
 _RUNS: Final = (
     Layout(ShardState, new=lambda: ShardState(Inspector(), Enricher(), set())),
-    Layout(Carried, new=lambda: Carried([], Sessions(), Tellings())),
+    Layout(Carried, new=lambda: Carried([], Sessions(), LearnedFacts())),
     Layout(
         Inspector,
         {
@@ -240,10 +240,10 @@ _NAMES: Final = (
         Catalog,
         {
             "retroactive": bool,
-            "tellings": Tellings | None,
+            "learned_facts": LearnedFacts | None,
             "now": int | None,
             "hosts": dict[str, str],
-            "topics_told": int,
+            "topics_learned": int,
             "_given": dict[str, str],
             "_topics": _most(dict[str, str], MAX_TOPICS),
             "_brokers": _most(OrderedDict[Place, Broker], MAX_BROKERS),
@@ -253,15 +253,15 @@ _NAMES: Final = (
         without=frozenset({"_most_brokers", "_most_connections", "_pairs", "most_topics"}),
     ),
     Layout(
-        Tellings,
+        LearnedFacts,
         {
-            "topics": _most(dict[str, tuple[int, str]], MAX_TOLD),
-            "brokers": _most(dict[Place, dict[int, int]], MAX_TOLD),
+            "topics": _most(dict[str, tuple[int, str]], MAX_FACTS),
+            "brokers": _most(dict[Place, dict[int, int]], MAX_FACTS),
             "hosts": dict[str, str],
-            "software": _most(dict[int, tuple[str, str | None]], MAX_TOLD),
-            "kafka": _most(dict[Place, int], MAX_TOLD),
+            "software": _most(dict[int, tuple[str, str | None]], MAX_FACTS),
+            "kafka": _most(dict[Place, int], MAX_FACTS),
         },
-        new=Tellings,
+        new=LearnedFacts,
     ),
     Layout(
         FetchSessions,
@@ -281,7 +281,7 @@ _NAMES: Final = (
         FetchSession,
         {"topics": dict[str, set[int]], "by_id": bool, "partitions": int},
         new=FetchSession,
-        without=frozenset({"_gone", "_names", "_told"}),
+        without=frozenset({"_gone", "_learned", "_names"}),
     ),
     Layout(
         Sessions,
@@ -407,7 +407,7 @@ _TLS: Final = (
             "_captured": _most(dict[tuple[str, bytes], tuple[int, bytes]], keylog.MAX_SECRETS),
             "_since": int | None,
             "_flaws": _most(list[str], keylog.MAX_FLAWS),
-            "_told": int,
+            "_flaw_count": int,
             "_counted": int,
         },
         new=keylog.KeyLog,
@@ -432,7 +432,7 @@ _TLS: Final = (
             "_talk": Negotiation,
             "_flowing": bool,
             "_over": bool,
-            "_told": int,
+            "_problems_found": int,
             "_order": int,
             "_time": int,
             "_packet": int,

@@ -38,11 +38,17 @@ _MODULES: Final = {
 """Stored name of a module by its name, both below `kafkasniff`."""
 
 _CLASSES: Final[dict[str, str]] = {
-    "kafka.connection.recognition.ConnectionOptions": "kafka.connection.ConnectionOptions"
+    "enrich.learned_facts.LearnedFacts": "enrich.tellings.Tellings",
+    "kafka.connection.recognition.ConnectionOptions": "kafka.connection.ConnectionOptions",
 }
 """The same of classes, each with its module."""
 
-_ATTRIBUTES: Final[dict[str, dict[str, str]]] = {}
+_ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
+    "enrich.catalog.Catalog": {"learned_facts": "tellings", "topics_learned": "topics_told"},
+    "tables.checkpoint.carried.Carried": {"learned_facts": "tellings"},
+    "tls.keylog.KeyLog": {"_flaw_count": "_told"},
+    "tls.session.TlsSession": {"_problems_found": "_told"},
+}
 """Stored name by name of attributes, by class."""
 
 _CLASS: Final = re.compile(r"\bkafkasniff\.([a-z_.]+)\.(_?[A-Z]\w*)")

@@ -8,7 +8,7 @@ from pathlib import Path
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.shards import number_from, reshard
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.model import Summary
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
@@ -46,7 +46,7 @@ def read_carried(folder: ExportFolder, *, discard: bool = False) -> Carried:
     """
     manifest = folder.manifest
     if discard or manifest is None or manifest.state is None:
-        return Carried([], Sessions(), Tellings())
+        return Carried([], Sessions(), LearnedFacts())
     path = folder.root.below(*manifest.state.split("/"))
     try:
         return load(path.content(), Carried)
@@ -64,8 +64,8 @@ def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> Sh
         connections=True,
         headers=options.reads_headers,
     )
-    if catalog.tellings is None:
-        catalog.tellings = Tellings()
+    if catalog.learned_facts is None:
+        catalog.learned_facts = LearnedFacts()
     enricher = Enricher(catalog, summary=inspector.summary, sessions=sessions)
     enricher.notes_missed = options.bodies and "exchanges" in options.tables
     return ShardState(inspector, enricher, set())
@@ -93,7 +93,7 @@ def first_states(
         return carried.shards
     found: list[bytes] = []
     for number in range(shards):
-        catalog = Catalog(given, tellings=Tellings())
+        catalog = Catalog(given, learned_facts=LearnedFacts())
         state = new_state(options, catalog, sessions=sessions)
         if carried.shards:
             before = [load_state(one, options) for one in carried.shards]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafkasniff.engine.inspector import Output
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Message, Summary
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.exports.beginning import new_state
@@ -52,9 +52,9 @@ class CountedRows:
         memory: int | None = None,
     ) -> None:
         catalog = Catalog() if catalog is None else catalog
-        if catalog.tellings is None:
-            catalog.tellings = Tellings()
-        self._tellings = catalog.tellings
+        if catalog.learned_facts is None:
+            catalog.learned_facts = LearnedFacts()
+        self._tellings = catalog.learned_facts
         self._given: Mapping[str, str] = catalog.given
         self._take = take
         self._events = events

@@ -99,7 +99,7 @@ def final_rows(
         rows = StagedTable(staged, table)
         if table == "problems":
             rows.add(pa.RecordBatch.from_pylist(resolver.found, schema=STAGED["problems"]))
-            own = partitions.of(table, rows.days(resolver.worth_telling))
+            own = partitions.of(table, rows.days(resolver.worth_reporting))
             rows.add(_rows_of(partitions.problems))
         else:
             own = partitions.of(table, rows.days())

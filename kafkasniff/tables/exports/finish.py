@@ -54,15 +54,15 @@ def finish(
     gc.collect()
     pa.default_memory_pool().release_unused()
     for result in results:
-        carried.tellings.merge(result.tellings)
-    names = LearnedNames(carried.tellings, given)
+        carried.learned_facts.merge(result.learned_facts)
+    names = LearnedNames(carried.learned_facts, given)
     sessions = carried.sessions
     staged = [path for result in results for path in result.staged]
     name = f"part-{run:05}"
     done, open_ = TablePartitions(), TablePartitions()
     written = finalise(staged, into, name, options, names=names, sessions=sessions, partitions=done, memory=memory)
     order = max(one.order for one in results)
-    state = dump(Carried([result.state for result in results], sessions, carried.tellings, order))
+    state = dump(Carried([result.state for result in results], sessions, carried.learned_facts, order))
     # Unfinished rows: the next run makes them again, from the present state of the sessions.
     rest = [result.unfinished for result in results]
     unfinished = finalise(

@@ -24,7 +24,7 @@ import msgspec
 
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.model import Summary
 from kafkasniff.runtime.confined_files import ConfinedPath
@@ -154,16 +154,16 @@ class LiveExport:
         self._names = (*before, interface)
         self._capture = CaptureFile(interface, None, begun=datetime.now(UTC))
         # Names of topics and brokers from earlier runs stay valid.
-        tellings = read_carried(folder, discard=discard_state).tellings
-        told = {topic_id: name for topic_id, (_, name) in tellings.topics.items()}
-        catalog = Catalog({**given, **told}, tellings=Tellings())
+        learned_facts = read_carried(folder, discard=discard_state).learned_facts
+        names = {topic_id: name for topic_id, (_, name) in learned_facts.topics.items()}
+        catalog = Catalog({**given, **names}, learned_facts=LearnedFacts())
         self._state = new_state(options, catalog, sessions=self._predicate is not None)
         self._budgets = memory, whole
         self._state.limit_memory(memory, whole=whole)
         self._result = LiveResult(rows=dict.fromkeys(options.tables, 0), summary=self._state.inspector.summary)
         with folder.output():
             self._carried = folder.staged / _CARRIED
-            self._carried.put(dump(Carried([], Sessions(), tellings)))
+            self._carried.put(dump(Carried([], Sessions(), learned_facts)))
         self._stage_on()
 
     def __enter__(self) -> Self:
@@ -227,7 +227,7 @@ class LiveExport:
                 given=given,
                 memory=self._budgets[0],
             )
-            made.state = dump(Carried([], Sessions(), carried.tellings, self._order))
+            made.state = dump(Carried([], Sessions(), carried.learned_facts, self._order))
             self._commit(made)
         return self._result
 
@@ -326,6 +326,6 @@ def _make(task: _Task) -> Finished:
 
 
 def _shard_result(folder: ConfinedPath, dumped: bytes, state: ShardState, order: int) -> ShardResult:
-    tellings = state.enricher.catalog.tellings
-    assert tellings is not None
-    return ShardResult(dumped, tellings, order, False, state.inspector.summary, [folder], folder / _OPEN)
+    learned_facts = state.enricher.catalog.learned_facts
+    assert learned_facts is not None
+    return ShardResult(dumped, learned_facts, order, False, state.inspector.summary, [folder], folder / _OPEN)

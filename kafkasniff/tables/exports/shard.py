@@ -19,7 +19,7 @@ from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.capture.timeline.locations import name_of
 from kafkasniff.capture.timeline.source import CaptureSource, noted, open_captures, with_pauses
 from kafkasniff.engine.shards import share
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.confined_files import ConfinedPath
@@ -125,7 +125,7 @@ class ShardResult(msgspec.Struct):
 
     state: bytes
     """State for the next run."""
-    tellings: Tellings
+    learned_facts: LearnedFacts
     order: int
     broken: bool
     """A capture was truncated or damaged."""
@@ -176,11 +176,11 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     state = run.state
     del run  # with the room that the kernel writes columns to
     stage_unfinished(state, task.options, task.predicate, unfinished)
-    tellings = state.enricher.catalog.tellings
-    assert tellings is not None
+    learned_facts = state.enricher.catalog.learned_facts
+    assert learned_facts is not None
     return ShardResult(
         checkpoint.state,
-        tellings,
+        learned_facts,
         checkpoint.order,
         checkpoint.broken,
         state.inspector.summary,

@@ -54,7 +54,7 @@ class Staged(Protocol):
 class Stager:
     """Takes events in order and writes rows to `files`.
 
-    The enricher's catalog has to keep `Catalog.tellings`, and the enricher the names that it missed (`notes_missed`).
+    The enricher's catalog needs `Catalog.learned_facts`, and the enricher the names that it missed (`notes_missed`).
     `selector`: selects exchanges, and the connections of selected exchanges. `wants_body`: the messages whose bodies
     are wanted as JSON, if bodies are wanted at all. `memory`: the process's budget in bytes; rows wait within a part of
     it. `limits`: bounds of each message.
@@ -72,8 +72,8 @@ class Stager:
         memory: int = DEFAULT_MEMORY,
         limits: DecodeOptions = _DEFAULT,
     ) -> None:
-        assert enricher.catalog.tellings is not None
-        self._tellings = enricher.catalog.tellings
+        assert enricher.catalog.learned_facts is not None
+        self._tellings = enricher.catalog.learned_facts
         self._most_bytes = min(MAX_BYTES, memory // ROWS_PART)
         self._most_rows = min(MAX_ROWS, memory // ROWS_PART // ROW_BYTES)
         self._enricher = enricher

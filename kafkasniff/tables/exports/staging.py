@@ -130,9 +130,9 @@ def stage_rest(
     _take_rest(stager, together, events)
     stager.flush()
     files.close()
-    tellings = state.enricher.catalog.tellings
-    assert tellings is not None
-    tellings.hosts.update(state.inspector.names)
+    learned_facts = state.enricher.catalog.learned_facts
+    assert learned_facts is not None
+    learned_facts.hosts.update(state.inspector.names)
 
 
 def _take_rest(stager: Stager, rest: list[Output], events: Callable[[Sequence[Output]], object] | None) -> None:

@@ -9,8 +9,8 @@
     resolve.py      staged rows to final ones: names of topics and brokers, fetch sessions
 
 Used by Parquet, Spark and the analyses, not by text and JSON. Rows depend on their own connection's packets and
-on learnt names (`enrich.tellings`), and never hold a number that counts over a run. Facts missing in an exchange are
-null.
+on learned names (`enrich.learned_facts`), and never hold a number that counts over a run. Facts missing in an exchange
+are null.
 """
 
 from kafkasniff.tables.rows.exchanges import ExchangeRows, exchange_row

@@ -240,7 +240,7 @@ class ExchangeFinder:
     def _learnt_before(self, messages: Messages, answers: NDArray[np.uint32]) -> Iterator[bool]:
         """Whether Python has read the body of a response before, so that nothing can be learnt from it.
 
-        If not, Python reads it now. The earliest report of each fact counts (`enrich.tellings`).
+        If not, Python reads it now. The earliest report of each fact counts (`enrich.learned_facts`).
         """
         rows = messages.rows[answers]
         columns = (rows[name].tolist() for name in ("code", "flags", "start", "body", "size", "time"))
@@ -419,12 +419,12 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
     columns = facts.columns
     rows = columns.rows
     sender, wait, reason = _waits(found, facts)
-    asked, told = rows["asked_member"], rows["told_member"]
+    asked, given = rows["asked_member"], rows["given_member"]
     # A member that joins for the first time sends "" and receives its id.
     is_empty = pc.equal(names, "").to_numpy(zero_copy_only=False) if len(names) else np.zeros(0, bool)
     says = (asked != NONE) & ~np.append(is_empty, True)[np.minimum(asked, len(names))]
-    tells = (told != NONE) & ~np.append(is_empty, True)[np.minimum(told, len(names))]
-    member = np.where(says, asked, np.where(tells, told, asked))
+    has_given = (given != NONE) & ~np.append(is_empty, True)[np.minimum(given, len(names))]
+    member = np.where(says, asked, np.where(has_given, given, asked))
     acks, has_acks = _value(found, facts, "acks")
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "throttle_time_ms": lambda kind: _plain(rows["throttle"], kind, rows["has"] & HAS_THROTTLE == 0),

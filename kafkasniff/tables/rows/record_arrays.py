@@ -134,10 +134,10 @@ def _trace_ids(record_of: Numbers, headers: pa.StructArray, count: int) -> pa.Ar
     if names is None or not any(wanted):
         return pa.nulls(count, kind)
     found = np.flatnonzero(np.array(wanted)[names.indices.to_numpy()])
-    told: dict[int, dict[str, Any]] = {}
+    traced: dict[int, dict[str, Any]] = {}
     for record, header in zip(record_of[found].tolist(), headers.take(pa.array(found)).to_pylist(), strict=True):
-        add_trace_id(told.setdefault(record, {}), header)
-    return pa.array([told[row].get("_trace_ids") if row in told else None for row in range(count)], kind)
+        add_trace_id(traced.setdefault(record, {}), header)
+    return pa.array([traced[row].get("_trace_ids") if row in traced else None for row in range(count)], kind)
 
 
 def _without_secrets(key: pa.Array, value: pa.Array) -> pa.Array:
@@ -239,10 +239,10 @@ def _sequence(base: int, delta: int) -> int:
 
 def _control(row: dict[str, Any]) -> str:
     """The type of a control record, as Kafka calls it."""
-    told = row.get("_control")
-    if told is None:
+    control = row.get("_control")
+    if control is None:
         return "unknown"
-    return told["name"] or f"unknown-{told['type']}"
+    return control["name"] or f"unknown-{control['type']}"
 
 
 def shared_of(pieces: list[BatchPiece]) -> dict[str, pa.Array]:

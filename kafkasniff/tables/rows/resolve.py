@@ -1,8 +1,8 @@
 """Turns staged rows into final ones, with facts that are known only after the whole run.
 
 These are names of topic ids, numbers of brokers, topics of fetch sessions, and which connections that are not Kafka are
-worth reporting. All but sessions depend on `enrich.Tellings` alone and can be resolved in any order. Sessions need the
-Fetch exchanges of a broker in the order of their requests, on whatever connection: sorted as the table is.
+worth reporting. All but sessions depend on `enrich.LearnedFacts` alone and can be resolved in any order. Sessions need
+the Fetch exchanges of a broker in the order of their requests, on whatever connection: sorted as the table is.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kafkasniff.enrich.learned_facts import BEFORE, LearnedFacts
 from kafkasniff.enrich.rendered import RenderedBodies
 from kafkasniff.enrich.sessions import session_fields
-from kafkasniff.enrich.tellings import BEFORE, Tellings
 from kafkasniff.model import Body, Direction, Endpoint, Problem
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.tables.rows.exchanges import microseconds
@@ -38,12 +38,12 @@ MAX_SHARED: Final = 1024
 class LearnedNames:
     """Lookup of the names that the run learnt."""
 
-    def __init__(self, tellings: Tellings, given: Mapping[str, str] | None = None) -> None:
+    def __init__(self, learned_facts: LearnedFacts, given: Mapping[str, str] | None = None) -> None:
         """`given`: names by topic id from elsewhere; names from the traffic take precedence."""
-        self.tellings = tellings
-        self.topics = {**(given or {}), **{topic_id: name for topic_id, (_, name) in tellings.topics.items()}}
-        self.topics_told = len(self.topics)
-        self._kafka = {place_name(*place): time_ns for place, time_ns in tellings.kafka.items()}
+        self.learned_facts = learned_facts
+        self.topics = {**(given or {}), **{topic_id: name for topic_id, (_, name) in learned_facts.topics.items()}}
+        self.topics_learned = len(self.topics)
+        self._kafka = {place_name(*place): time_ns for place, time_ns in learned_facts.kafka.items()}
 
     def topic(self, topic_id: object) -> str | None:
         """The name of a topic id; None if it is unknown."""
@@ -71,22 +71,22 @@ class LearnedNames:
         for number, place in enumerate(places.tolist()):
             if place < 0:
                 continue
-            told = self.tellings.broker_at(names[place >> 32], place & 0xFFFFFFFF)
-            if told:
+            reports = self.learned_facts.broker_at(names[place >> 32], place & 0xFFFFFFFF)
+            if reports:
                 rows = of_row == number
-                at = np.searchsorted([time_ns for time_ns, _ in told], moments[rows], side="right") - 1
-                found[rows] = np.array([node for _, node in told], np.int32)[np.maximum(at, 0)]
+                at = np.searchsorted([time_ns for time_ns, _ in reports], moments[rows], side="right") - 1
+                found[rows] = np.array([node for _, node in reports], np.int32)[np.maximum(at, 0)]
                 unknown[rows] = False
         return pa.array(found, mask=unknown)
 
     def software(self, connection_ids: pa.Array, names: pa.Array, versions: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Client software of exchanges, if their own connection names it after they were over."""
         unknown = pc.is_null(names)
-        if not self.tellings.software or not pc.any(unknown).as_py():
+        if not self.learned_facts.software or not pc.any(unknown).as_py():
             return names, versions
-        told = self.tellings.software
-        place = pc.index_in(connection_ids, pa.array(list(told), pa.int64()))
-        late = [pa.array([pair[which] for pair in told.values()], pa.string()).take(place) for which in (0, 1)]
+        late_names = self.learned_facts.software
+        place = pc.index_in(connection_ids, pa.array(list(late_names), pa.int64()))
+        late = [pa.array([pair[which] for pair in late_names.values()], pa.string()).take(place) for which in (0, 1)]
         return pc.if_else(unknown, late[0], names), pc.if_else(unknown, late[1], versions)
 
     def spoke_kafka(self, endpoints: str, time_ns: int | None) -> bool:
@@ -197,19 +197,19 @@ class Resolver:
             if pending.bodies:
                 self._late_bodies(batch, row, changes)
             if held is not None and pending.session is not None:
-                self._tell_session(batch, row, changes, pending.session.epoch, held)
+                self._add_session(batch, row, changes, pending.session.epoch, held)
         return changes
 
     @staticmethod
-    def _tell_session(batch: pa.RecordBatch, row: int, changes: _Changes, epoch: int, held: SessionContent) -> None:
+    def _add_session(batch: pa.RecordBatch, row: int, changes: _Changes, epoch: int, held: SessionContent) -> None:
         """Add `_session` after the epoch in the request's body."""
         body = changes.bodies[0].get(row)
         body = batch.column("request_body")[row].as_py() if body is None else body
         # A quote within a string is escaped: only the field itself matches.
         field = f'"session_epoch":{epoch}'
         if body is not None and f'{field},"_session"' not in body:
-            told = orjson.dumps({"_session": session_fields(held.partitions, held.unnamed)}).decode()[1:-1]
-            changes.bodies[0][row] = body.replace(field, f"{field},{told}", 1)
+            fields = orjson.dumps({"_session": session_fields(held.partitions, held.unnamed)}).decode()[1:-1]
+            changes.bodies[0][row] = body.replace(field, f"{field},{fields}", 1)
 
     def _with_names(self, topics: list[str], unnamed: dict[str, int]) -> list[str]:
         """Names in order, with the names of resolved ids inserted at their places."""
@@ -278,7 +278,7 @@ class Resolver:
         columns["broker_id"] = self._names.broker_ids(columns["broker_ip"], columns["broker_port"], columns["time_ns"])
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=CONNECTIONS)
 
-    def worth_telling(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def worth_reporting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Staged rows of `problems` without those that are no problems in view of the whole run."""
         endpoints = batch.column("_endpoints")
         if endpoints.null_count < len(batch):
@@ -288,7 +288,7 @@ class Resolver:
         return batch
 
     def _problems(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        batch = self.worth_telling(batch)
+        batch = self.worth_reporting(batch)
         return pa.RecordBatch.from_arrays([batch.column(name) for name in PROBLEMS.names], schema=PROBLEMS)
 
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from kafkasniff.enrich.learned_facts import BEFORE
 from kafkasniff.enrich.sessions import INITIAL_EPOCH, FetchSessions, SessionStep
-from kafkasniff.enrich.tellings import BEFORE
 from kafkasniff.model import Endpoint, Message
 
 __all__ = ["ExchangeKey", "HeldSessions", "SessionContent", "SessionSource", "Sessions", "encode_held", "session_step"]

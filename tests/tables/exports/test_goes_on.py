@@ -8,7 +8,7 @@ import pytest
 
 from kafkasniff.capture.timeline.source import CaptureSource
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.tellings import Tellings
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
@@ -159,7 +159,7 @@ def test_a_state_does_not_decide_whether_secrets_are_shown(tmp_path: Path) -> No
     run(parts[:1], tmp_path / "out")
     state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
     shown = new_state(ExportOptions(show_secrets=True), Catalog(), sessions=False)
-    state.write_bytes(dump(Carried([dump(shown)], Sessions(), Tellings())))
+    state.write_bytes(dump(Carried([dump(shown)], Sessions(), LearnedFacts())))
     before = files(tmp_path / "out")
     for jobs in (1, 2):
         with pytest.raises(UsageError, match="has other options than its export"):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.enrich.sessions import SessionStep
-from kafkasniff.enrich.tellings import Tellings
 from kafkasniff.model import Endpoint
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.checkpoint import dump, load
@@ -24,8 +24,8 @@ from kafkasniff.tables.rows.staged import STAGED, StagedParts
 IDS = ["AAECAwQFBgcICQoLDA0ODw", "_____________________w"]
 
 
-def told() -> Tellings:
-    found = Tellings()
+def told() -> LearnedFacts:
+    found = LearnedFacts()
     found.topic(IDS[0], "orders", 9)
     found.broker(("10.0.0.9", 9092), 3, 100)
     found.broker(("10.0.0.9", 9092), 4, 200)

@@ -12,9 +12,9 @@ import msgspec
 
 from kafkasniff.model import Connection, Endpoint
 
-__all__ = ["BEFORE", "MAX_TOLD", "Place", "Tellings"]
+__all__ = ["BEFORE", "MAX_FACTS", "LearnedFacts", "Place"]
 
-MAX_TOLD: Final = 1 << 18
+MAX_FACTS: Final = 1 << 18
 """Facts of each kind that are kept, about 200 bytes each; later ones are dropped. We have not seen an installation with
 more topics, listeners or addresses."""
 
@@ -27,7 +27,7 @@ Place = tuple[str, int]
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
 
 
-class Tellings(msgspec.Struct):
+class LearnedFacts(msgspec.Struct):
     """Reported facts. Mutable. Times are those of the packets in nanoseconds since the epoch, `BEFORE` if unknown."""
 
     topics: dict[str, tuple[int, str]] = {}
@@ -43,30 +43,30 @@ class Tellings(msgspec.Struct):
 
     def topic(self, topic_id: str, name: str, time_ns: int | None) -> None:
         """Record a message that has a topic's id and name."""
-        told = (BEFORE if time_ns is None else time_ns, name)
+        reported = (BEFORE if time_ns is None else time_ns, name)
         known = self.topics.get(topic_id)
         if known is None:
-            if len(self.topics) < MAX_TOLD:
-                self.topics[topic_id] = told
-        elif told < known:
-            self.topics[topic_id] = told
+            if len(self.topics) < MAX_FACTS:
+                self.topics[topic_id] = reported
+        elif reported < known:
+            self.topics[topic_id] = reported
 
     def broker(self, place: Place, node: int, time_ns: int | None) -> None:
         """Record a message that reports which broker listens at a place."""
         time_ns = BEFORE if time_ns is None else time_ns
         nodes = self.brokers.get(place)
         if nodes is None:
-            if len(self.brokers) >= MAX_TOLD:
+            if len(self.brokers) >= MAX_FACTS:
                 return
             nodes = self.brokers[place] = {}
         if node in nodes:
             nodes[node] = min(nodes[node], time_ns)
-        elif len(nodes) < MAX_TOLD:
+        elif len(nodes) < MAX_FACTS:
             nodes[node] = time_ns
 
     def late_software(self, connection_id: int, name: str, version: str | None) -> None:
         """Record client software that was sent after exchanges of its connection were complete."""
-        if len(self.software) < MAX_TOLD:
+        if len(self.software) < MAX_FACTS:
             self.software[connection_id] = (name, version)
 
     def spoke_kafka(self, endpoint: Endpoint, time_ns: int | None) -> None:
@@ -75,7 +75,7 @@ class Tellings(msgspec.Struct):
         place = (endpoint.address, endpoint.port)
         if place in self.kafka:
             self.kafka[place] = min(self.kafka[place], time_ns)
-        elif len(self.kafka) < MAX_TOLD:
+        elif len(self.kafka) < MAX_FACTS:
             self.kafka[place] = time_ns
 
     def connection(self, connection: Connection) -> None:
@@ -86,7 +86,7 @@ class Tellings(msgspec.Struct):
         if connection.software_late and connection.software_name is not None:
             self.late_software(connection.connection_id, connection.software_name, connection.software_version)
 
-    def merge(self, other: Tellings) -> None:
+    def merge(self, other: LearnedFacts) -> None:
         """Add the facts of another process or of an earlier run."""
         for topic_id, (time_ns, name) in other.topics.items():
             self.topic(topic_id, name, time_ns)
@@ -94,7 +94,7 @@ class Tellings(msgspec.Struct):
             for node, time_ns in nodes.items():
                 self.broker(place, node, time_ns)
         for address, name in other.hosts.items():
-            if len(self.hosts) < MAX_TOLD:
+            if len(self.hosts) < MAX_FACTS:
                 self.hosts[address] = name
         for connection_id, (name, version) in other.software.items():
             self.late_software(connection_id, name, version)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.enrich import tellings as module
-from kafkasniff.enrich.tellings import BEFORE, Tellings
+from kafkasniff.enrich import learned_facts as module
+from kafkasniff.enrich.learned_facts import BEFORE, LearnedFacts
 from kafkasniff.model import Endpoint
 
 TIMES = st.none() | st.integers(0, 5)
@@ -23,8 +23,8 @@ FACTS = st.lists(
 )
 
 
-def gathered(facts: list[tuple[object, ...]]) -> Tellings:
-    found = Tellings()
+def gathered(facts: list[tuple[object, ...]]) -> LearnedFacts:
+    found = LearnedFacts()
     for name, *arguments in facts:
         getattr(found, str(name))(*arguments)
     return found
@@ -35,7 +35,7 @@ def test_the_collector_does_not_matter(facts: list[tuple[object, ...]], draw: st
     parts: list[list[tuple[object, ...]]] = [[], [], []]
     for fact in draw.draw(st.permutations(facts)):
         parts[draw.draw(st.integers(0, 2))].append(fact)
-    merged = Tellings()
+    merged = LearnedFacts()
     for part in draw.draw(st.permutations(parts)):
         merged.merge(gathered(part))
     assert merged == gathered(facts)
@@ -45,7 +45,7 @@ def test_the_collector_does_not_matter(facts: list[tuple[object, ...]], draw: st
 
 
 def test_which_broker_listens() -> None:
-    found = Tellings()
+    found = LearnedFacts()
     found.broker(("10.0.0.9", 9092), 3, 50)
     found.broker(("10.0.0.9", 9092), 4, 70)
     found.broker(("10.0.0.9", 9092), 3, None)
@@ -59,15 +59,15 @@ def test_which_broker_listens() -> None:
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_TOLD", 2)
-    found = Tellings()
+    monkeypatch.setattr(module, "MAX_FACTS", 2)
+    found = LearnedFacts()
     for number in range(5):
         found.topic(f"id-{number}", "t", number)
         found.broker(("h", number), 1, number)
         found.broker(("h", 0), number, number)
         found.spoke_kafka(Endpoint("10.0.0.1", number), number)
         found.late_software(number, "s", None)
-    other = Tellings(hosts={f"10.0.0.{number}": "h" for number in range(5)})
+    other = LearnedFacts(hosts={f"10.0.0.{number}": "h" for number in range(5)})
     found.merge(other)
     assert [len(found.topics), len(found.brokers), len(found.kafka), len(found.software), len(found.hosts)] == [2] * 5
     assert len(found.brokers["h", 0]) == 2
