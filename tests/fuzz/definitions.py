@@ -12,7 +12,8 @@ from typing import Final
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.records import record_sets
-from kafkasniff.kafka.schema.definition import MessageDefinition, parse_api, parse_data
+from kafkasniff.kafka.schema.definition import MessageDefinition
+from kafkasniff.kafka.schema.definition_parser import parse_api, parse_data
 from kafkasniff.kafka.schema.schema import Schema
 from tests.fuzz.intake import Intake
 from tests.fuzz.messages import check_schema

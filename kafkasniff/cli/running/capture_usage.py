@@ -20,7 +20,8 @@ from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.model import Connection, Exchange
 from kafkasniff.native import kernel
-from kafkasniff.tables.rows.exchange_columns import ExchangeFinder, exchange_rows
+from kafkasniff.tables.rows.column_rows import exchange_rows
+from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 
 if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector, Output

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.schema.data_files import data_folder, read_text, sorted_files
-from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition, Versions, parse_api
+from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition, Versions
+from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.kafka.schema.schema import Schema
 
 if TYPE_CHECKING:

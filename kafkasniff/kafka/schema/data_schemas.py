@@ -6,7 +6,8 @@ import functools
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.schema.data_files import data_folder, read_text, sorted_files
-from kafkasniff.kafka.schema.definition import DataDefinition, parse_data
+from kafkasniff.kafka.schema.definition import DataDefinition
+from kafkasniff.kafka.schema.definition_parser import parse_data
 from kafkasniff.kafka.schema.schema import Schema
 
 __all__ = ["data_definition", "data_definitions", "data_schema"]

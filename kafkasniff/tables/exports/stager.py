@@ -20,8 +20,9 @@ from kafkasniff.sinks.jsonl import body_json, json_default
 from kafkasniff.tables.exports.merge import together
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import ExchangeRows
+from kafkasniff.tables.rows.column_rows import exchange_rows, record_rows
 from kafkasniff.tables.rows.connections import ConnectionRows
-from kafkasniff.tables.rows.exchange_columns import ExchangeFinder, exchange_rows, record_rows
+from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tables.rows.problems import ProblemRows
 from kafkasniff.tables.rows.records import RecordRows
 

@@ -5,7 +5,8 @@ import pytest
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.connection.waits import UNLIMITED_NS, Turns, Wait, answers_at_once, role_of, wait_of, waiting_apis
-from kafkasniff.kafka.schema.definition import WAIT_REASONS, parse_api
+from kafkasniff.kafka.schema.definition import WAIT_REASONS
+from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.model import Message
 
 MS = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.definition import parse_data
+from kafkasniff.kafka.schema.definition_parser import parse_data
 from kafkasniff.kafka.schema.layout import Struct, cut
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.walker import Span, walk

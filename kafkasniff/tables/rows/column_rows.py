@@ -1,0 +1,312 @@
+"""Rows of `exchanges` and `records` from the columns of answered exchanges (`exchange_columns`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.roles import ExchangeKind
+from kafkasniff.engine.versions import distinct, version_of
+from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.native.exchanges import (
+    CODECS,
+    HAS_BATCHES,
+    HAS_CODE,
+    HAS_CODEC,
+    HAS_OFFSET,
+    HAS_PRODUCER,
+    HAS_RECORDS,
+    HAS_THROTTLE,
+    HAS_UNCOMPRESSED,
+    HAS_WATERMARK,
+    ExchangeColumns,
+    Strings,
+)
+from kafkasniff.native.feed import KEYS, NONE, VERSIONS
+from kafkasniff.tables.rows.exchanges import capture_name
+from kafkasniff.tables.rows.native_records import Batches
+from kafkasniff.tables.rows.schemas import PARTITION
+from kafkasniff.tables.rows.staged import STAGED
+from kafkasniff.tcp.segments import PACKET_SHIFT
+
+__all__ = ["BodyFacts", "Bools", "Ints", "by_code", "exchange_rows", "record_rows", "string_array"]
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class BodyFacts(NamedTuple):
+    """Facts from bodies: `PairColumns.facts`."""
+
+    columns: ExchangeColumns
+    kinds: dict[int, ExchangeKind]
+    """By code."""
+    bodies: bool
+    records: Batches | None
+    """Results for the batches of records."""
+
+
+def by_code(found: PairColumns, value: Callable[[int], Any], kind: Any) -> NDArray[Any]:
+    """A value for each exchange, by the version of its API."""
+    table = np.zeros(KEYS * VERSIONS, kind)
+    codes = found.asked["code"]
+    for code in distinct(codes.astype(np.int64)):
+        table[code] = value(code)
+    made: NDArray[Any] = table[codes]
+    return made
+
+
+def string_array(strings: Strings) -> pa.Array:
+    """The kernel's strings as an Arrow array."""
+    buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
+    return pa.Array.from_buffers(pa.string(), len(strings.offsets) - 1, buffers)
+
+
+def _named(names: pa.Array, index: NDArray[Any]) -> pa.Array:
+    """Names by their indices; NONE is null."""
+    return names.take(pa.array(index.astype(np.int64), mask=index == NONE))
+
+
+def _software(found: PairColumns, which: int, kind: pa.DataType) -> pa.Array:
+    """Name or version of client software, as far as it is known by now."""
+    values = [owner.account.software[which] if owner and owner.account else None for owner in found.owners]
+    if not any(values):
+        return pa.nulls(len(found.asked), kind)
+    return pa.array(values, kind).take(pa.array(found.asked["connection"]))
+
+
+def _numbered(numbers: NDArray[Any], value: Callable[[int], Any], kind: pa.DataType) -> pa.Array:
+    different, where = np.unique(numbers, return_inverse=True)
+    return pa.array([value(one) for one in different.tolist()], kind).take(pa.array(where))
+
+
+def _plain(numbers: NDArray[Any], kind: pa.DataType, mask: Bools | None = None) -> pa.Array:
+    return pa.array(np.ascontiguousarray(numbers), mask=mask).cast(kind, safe=False)
+
+
+def _microseconds(numbers: Ints, kind: pa.DataType) -> pa.Array:
+    # Floored, also below zero.
+    return pa.array(numbers // 1000).cast(kind)
+
+
+def exchange_rows(found: PairColumns, captures: Sequence[str], *, headers: bool = False) -> pa.RecordBatch:
+    """Answered exchanges as a record batch of the staged schema.
+
+    `captures`: names by index; `headers`: columns from bodies are null, whether or not bodies were read.
+    """
+    schema = STAGED["exchanges"]
+    asked, answered = found.asked, found.answered
+    count = len(asked)
+    code = asked["code"]
+    names = pa.array(found.names, pa.string())
+    made: dict[str, Callable[[pa.DataType], pa.Array]] = {
+        "capture": lambda kind: _numbered(asked["packet"] >> PACKET_SHIFT, _capture_of(captures), kind),
+        "exchange_id": lambda kind: _plain(asked["ordinal"], kind),
+        "time": lambda kind: _microseconds(asked["time"], kind),
+        "time_ns": lambda kind: _plain(asked["time"], kind),
+        "api_key": lambda kind: _plain(code // VERSIONS, kind),
+        "api": lambda kind: _numbered(code, lambda one: version_of(one).request.api, kind),
+        "api_version": lambda kind: _plain(code % VERSIONS, kind),
+        "correlation_id": lambda kind: _plain(asked["correlation"], kind),
+        "client_id": lambda _: _named(names, found.client_id),
+        "software_name": lambda kind: _software(found, 0, kind),
+        "software_version": lambda kind: _software(found, 1, kind),
+        "status": lambda kind: pa.repeat(pa.scalar("answered", kind), count),
+        "request_size": lambda kind: _plain(asked["size"], kind),
+        "response_size": lambda kind: _plain(answered["size"], kind),
+        "latency_us": lambda kind: _microseconds(answered["latency"], kind),
+        "duration_us": lambda kind: _microseconds(answered["duration"], kind),
+        "retransmits": lambda kind: pa.repeat(pa.scalar(0, kind), count),
+        **dict.fromkeys(
+            ("topics", "partitions", "problems"),
+            lambda kind: _lists(np.zeros(count), pa.nulls(0, kind.value_type), kind),
+        ),
+    }
+    connections = pa.array(asked["connection"])
+    for name, values in found.ends.columns.items():
+        made[name] = lambda _, values=values: values.take(connections)  # type: ignore[misc]
+    if found.facts is not None and not headers:
+        made |= _of_bodies(found, found.facts, names)
+    arrays = [made[field.name](field.type) if field.name in made else pa.nulls(count, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _capture_of(captures: Sequence[str]) -> Callable[[int], str | None]:
+    return lambda one: capture_name(captures[one]) if one < len(captures) else None
+
+
+def _lists(counts: NDArray[Any], values: pa.Array, kind: pa.DataType) -> pa.Array:
+    borders = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(borders), values, type=kind)
+
+
+def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[str, Callable[[pa.DataType], pa.Array]]:
+    """The columns that come from bodies."""
+    columns = facts.columns
+    rows = columns.rows
+    sender, wait, reason = _waits(found, facts)
+    asked, given = rows["asked_member"], rows["given_member"]
+    # A member that joins for the first time sends "" and receives its id.
+    is_empty = pc.equal(names, "").to_numpy(zero_copy_only=False) if len(names) else np.zeros(0, bool)
+    says = (asked != NONE) & ~np.append(is_empty, True)[np.minimum(asked, len(names))]
+    has_given = (given != NONE) & ~np.append(is_empty, True)[np.minimum(given, len(names))]
+    member = np.where(says, asked, np.where(has_given, given, asked))
+    acks, has_acks = _value(found, facts, "acks")
+    made: dict[str, Callable[[pa.DataType], pa.Array]] = {
+        "throttle_time_ms": lambda kind: _plain(rows["throttle"], kind, rows["has"] & HAS_THROTTLE == 0),
+        "error_code": lambda kind: _plain(rows["code"], kind),
+        "error": lambda kind: _errors(rows["code"], rows["codes"] == 0, kind),
+        "error_count": lambda kind: _plain(rows["codes"], kind),
+        "group_id": lambda _: _named(names, rows["group"]),
+        "member_id": lambda _: _named(names, member),
+        "transactional_id": lambda _: _named(names, rows["transaction"]),
+        "acks": lambda kind: _plain(acks, kind, ~has_acks),
+        "record_count": lambda kind: _plain(rows["records"], kind, rows["has"] & HAS_RECORDS == 0),
+        "topics": lambda kind: _lists(rows["topics"], _named(names, columns.topics), kind),
+        "partitions": lambda kind: _lists(rows["partitions"], _partitions(columns.partitions, names), kind),
+        "sender": lambda kind: pa.array(sender, kind),
+        "behind_us": lambda kind: _microseconds(found.behind_ns, kind),
+        "muted_us": lambda kind: _microseconds(found.muted_ns, kind),
+        "wait_us": lambda kind: _microseconds(wait, kind),
+        "waits_for": lambda kind: pa.array(reason, kind),
+    }
+    if facts.bodies:
+        made["request_body"] = lambda _: string_array(columns.requests)
+        made["response_body"] = lambda _: string_array(columns.responses)
+    return made
+
+
+def _errors(codes: NDArray[Any], none: Bools, kind: pa.DataType) -> pa.Array:
+    if none.all():
+        return pa.nulls(len(codes), kind)
+    return pc.if_else(pa.array(none), pa.scalar(None, kind), _numbered(codes, error_name, kind))
+
+
+def _value(found: PairColumns, facts: BodyFacts, name: str) -> tuple[Ints, Bools]:
+    """A number of each request, and a mask of the requests that have one."""
+    place = by_code(
+        found, lambda code: facts.kinds[code].values.index(name) if name in facts.kinds[code].values else -1, np.int64
+    )
+    return facts.columns.rows["values"][np.arange(len(place)), place], place >= 0
+
+
+def _waits(found: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, NDArray[Any]]:
+    """The results of `asked_wait` for each exchange: the sender, nanoseconds, and what the request waited for."""
+    count = len(found.asked)
+    sender, reason = np.full(count, None, object), np.full(count, None, object)
+    wait = np.zeros(count, np.int64)
+    values = facts.columns.rows["values"]
+    codes = found.asked["code"]
+    for code in distinct(codes.astype(np.int64)):
+        kind = facts.kinds[code]
+        plan = kind.wait
+        if plan is None:
+            continue
+        rows = np.flatnonzero(codes == code)
+        own = {name: values[rows, number] for number, name in enumerate(kind.values)}
+        if plan.replica_ids and plan.replica_id is not None:
+            sender[rows] = np.where(own[plan.replica_id] >= 0, "replica", "client")
+        if plan.reason is None:
+            continue
+        limit = np.zeros(len(rows), np.int64)
+        for name in plan.limits:
+            if name in own:
+                limit = np.where((limit <= 0) & (own[name] > 0), own[name], limit)
+        waits = np.ones(len(rows), bool)
+        if plan.reason == "replicas":
+            waits = own["acks"] == -1 if "acks" in own else np.zeros(len(rows), bool)
+        elif plan.reason == "data":
+            waits = (limit > 0) & (own["min_bytes"] > 0 if "min_bytes" in own else np.zeros(len(rows), bool))
+        elif plan.reason == "operation":
+            waits = limit > 0
+        asked = found.answered["latency"][rows] - found.behind_ns[rows] - found.muted_ns[rows]
+        asked = np.maximum(asked, 0)
+        asked = np.where(limit > 0, np.minimum(asked, limit * 1_000_000), asked)
+        wait[rows] = np.where(waits, asked, 0)
+        reason[rows[waits]] = plan.reason
+    return sender, wait, reason
+
+
+def _partitions(facts: NDArray[np.void], names: pa.Array) -> pa.Array:
+    has = facts["has"]
+
+    def lacks(bit: int) -> Bools:
+        none: Bools = has & bit == 0
+        return none
+
+    no_code = lacks(HAS_CODE)
+    columns: dict[str, Callable[[pa.DataType], pa.Array]] = {
+        "topic": lambda _: _named(names, facts["topic"]),
+        "topic_id": lambda kind: pa.nulls(len(facts), kind),
+        "partition": lambda kind: _plain(facts["partition"], kind),
+        "error_code": lambda kind: _plain(facts["code"], kind, no_code),
+        "error": lambda kind: _errors(facts["code"], no_code | (facts["code"] == 0), kind),
+        "offset": lambda kind: _plain(facts["offset"], kind, lacks(HAS_OFFSET)),
+        "high_watermark": lambda kind: _plain(facts["watermark"], kind, lacks(HAS_WATERMARK)),
+        "record_count": lambda kind: _plain(facts["records"], kind, lacks(HAS_BATCHES)),
+        "batch_count": lambda kind: _plain(facts["batches"], kind, lacks(HAS_BATCHES)),
+        "bytes": lambda kind: _plain(facts["bytes"], kind, lacks(HAS_BATCHES)),
+        "uncompressed_bytes": lambda kind: _plain(facts["bytes"], kind, lacks(HAS_UNCOMPRESSED)),
+        "compression": lambda _: pa.array(CODECS).take(pa.array(facts["codec"], mask=lacks(HAS_CODEC))),
+        "producer_id": lambda kind: _plain(facts["producer_id"], kind, lacks(HAS_PRODUCER)),
+        "producer_epoch": lambda kind: _plain(facts["producer_epoch"], kind, lacks(HAS_PRODUCER)),
+        "base_sequence": lambda kind: _plain(facts["base_sequence"], kind, lacks(HAS_PRODUCER)),
+    }
+    return pa.StructArray.from_arrays([columns[field.name](field.type) for field in PARTITION], fields=list(PARTITION))
+
+
+def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch | None:
+    """The records of these exchanges as a record batch of the staged schema; None if there are no records."""
+    records = None if found.facts is None else found.facts.records
+    if records is None or not records.counts.any():
+        return None
+    schema = STAGED["records"]
+    shared, row = records.shared, records.row
+    asked, is_request = found.asked[row], shared["is_request"] > 0
+    message = np.where(is_request, asked, found.answered[row])
+    of = np.repeat(np.arange(len(row)), records.counts)
+    starts = np.flatnonzero(np.append(True, row[of][1:] != row[of][:-1]))
+    names = pa.array(found.names, pa.string())
+
+    def known(values: Sequence[str | None], index: NDArray[Any]) -> pa.Array:
+        """A name for each record, by the index of each batch."""
+        return pa.DictionaryArray.from_arrays(pa.array(index[of].astype(np.int32)), pa.array(values, pa.string()))
+
+    def encoded(texts: pa.Array) -> pa.Array:
+        texts = texts.dictionary_encode()
+        return pa.DictionaryArray.from_arrays(texts.indices.take(pa.array(of)), texts.dictionary)
+
+    def unknown(kind: pa.DataType) -> pa.Array:
+        return pa.nulls(len(of), kind)
+
+    zeros = np.zeros(len(row), np.int32)
+    made: dict[str, Callable[[pa.DataType], pa.Array]] = {
+        "capture": lambda _: encoded(_numbered(message["packet"] >> PACKET_SHIFT, _capture_of(captures), pa.string())),
+        "connection_id": lambda kind: _plain(found.ends.ids[asked["connection"]][of], kind),
+        "exchange_id": lambda kind: _plain(asked["ordinal"][of], kind),
+        "_time_ns": lambda kind: _plain(message["time"][of], kind),
+        "api": lambda _: encoded(_numbered(asked["code"], lambda one: version_of(one).request.api, pa.string())),
+        "direction": lambda _: known(["request", "response"], ~is_request),
+        "topic": lambda _: encoded(_named(names, shared["topic"])),
+        "topic_id": unknown,
+        "partition": lambda kind: _plain(shared["partition"][of], kind),
+        "timestamp_type": lambda _: known(["CreateTime", "LogAppendTime"], shared["appended"]),
+        "compression": lambda _: known(CODECS[:1], zeros),
+        "magic": lambda kind: pa.repeat(pa.scalar(2, kind), len(of)),
+        "producer_id": lambda kind: _plain(shared["producer_id"][of], kind),
+        "producer_epoch": lambda kind: _plain(shared["producer_epoch"][of], kind),
+        "transactional": lambda kind: _plain(shared["transactional"][of] > 0, kind),
+        "_position": lambda kind: _plain(
+            np.arange(len(of)) - np.repeat(starts, np.diff(np.append(starts, len(of)))), kind
+        ),
+    }
+    arrays = [
+        records.own[field.name] if field.name in records.own else made[field.name](field.type) for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
