@@ -2,8 +2,7 @@
 
 from kafkasniff.kafka.connection.waits import Wait, answers_at_once, wait_of
 from kafkasniff.timing.exchanges import ExchangeTimes, Timed
-from kafkasniff.timing.link import Link
-from kafkasniff.timing.link_half import LinkHalf, Trouble
+from kafkasniff.timing.link import Link, LinkHalf, Trouble
 from kafkasniff.timing.phases import PARTS, Marks, TimeParts, split
 from kafkasniff.timing.watch import LinkWatch
 

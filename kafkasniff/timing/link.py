@@ -1,13 +1,56 @@
-"""The network of one TCP connection, judged by its packets: handshake, both senders, end. No payload is read."""
+"""The network of one TCP connection, judged by its packets: handshake, round trips, trouble. No payload is read.
+
+Theory of operation. Each `LinkHalf` is one sender. One segment of its data at a time is timed until the receiver has
+acknowledged it, as Jacobson's timer does, unless it was retransmitted meanwhile (Karn's algorithm; RFC 6298, section
+3). This measures the path from the capture point to the receiver and back, so the client's half shows the distance to
+the broker. Receivers delay acknowledgements (RFC 9293, 3.8.6.3), so only low values are meaningful: each half keeps the
+decreasing record of them. The kernel answers a handshake immediately, which makes it the best measure.
+
+All queries are by time (`between`), and data after the given span has no influence. So the answer about an exchange
+does not depend on how far the packets were read when it was asked.
+"""
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
 
-from kafkasniff.timing.link_half import Budget, LinkHalf
+from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
+from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
 
-__all__ = ["Link", "Opening", "Vantage"]
+__all__ = [
+    "MAX_HOLES",
+    "MAX_RECORDS",
+    "MAX_REMEMBERED",
+    "MAX_TROUBLE",
+    "Budget",
+    "Link",
+    "LinkHalf",
+    "Opening",
+    "Trouble",
+    "Vantage",
+]
 
+MAX_TROUBLE: Final = 65_536
+"""Maximum number of retransmissions, late segments and closed windows that each half of a connection remembers; further
+ones are only counted.
+"""
+MAX_RECORDS: Final = 256
+"""Maximum number of decreasing round trip times that a half remembers; a real one has some ten."""
+MAX_HOLES: Final = 64
+"""Maximum number of open holes that a half remembers, to distinguish late segments from retransmissions."""
+MAX_REMEMBERED: Final = 1 << 22
+"""The same for all connections of a run together, some 40 bytes each. Fewer with less than 1 GiB of memory."""
+MAX_FLYING: Final = 64
+"""Maximum number of unacknowledged segments per half whose first transmission time is known, the latest."""
+MAX_LOOKED: Final = 256
+"""Maximum number of lost segments within one exchange that are examined."""
+RECENT: Final = 8
+"""Number of segments per half that are remembered to distinguish a packet captured twice from a retransmission."""
+
+_MASK: Final = (1 << 32) - 1
+_HALF: Final = 1 << 31
 FAR: Final = 4
 """One path counts as the longer one from this ratio on."""
 NOWHERE_NS: Final = 100_000
@@ -19,6 +62,292 @@ no difference.
 """
 Opening = Literal["answered", "refused", "unanswered"]
 """The outcome of a handshake."""
+
+
+class Trouble(NamedTuple):
+    """Problems of one sender's packets in a time span."""
+
+    again: int = 0
+    """Retransmitted segments: lost after the capture point, or acknowledged too late."""
+    late: int = 0
+    """Segments that followed later ones: lost or reordered before the capture point."""
+    late_ns: int = 0
+    """For how long they were missing in total."""
+    closed: int = 0
+    """Windows of size 0: this end could accept no more data."""
+    closed_ns: int = 0
+    """How long they lasted within the span."""
+
+
+class Budget:
+    """How much all connections of a run together may still remember; `memory`: the process's budget in bytes."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
+        self.left = in_proportion(MAX_REMEMBERED, memory)
+
+
+class LinkHalf:
+    """One sender of a connection."""
+
+    __slots__ = (
+        "_closed_since",
+        "_flying",
+        "_holes",
+        "_next",
+        "_recent",
+        "_timed_end",
+        "_timed_since",
+        "again",
+        "closed",
+        "closed_sum",
+        "data",
+        "fin",
+        "isn",
+        "late",
+        "late_sum",
+        "link",
+        "lost",
+        "lost_count",
+        "opened",
+        "packets",
+        "peer",
+        "records",
+        "samples",
+        "spoke",
+        "total_ns",
+    )
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.peer: LinkHalf = self
+        self.isn: int | None = None
+        """Initial sequence number, if its SYN was captured."""
+        self.fin = False
+        self.packets = 0
+        self.data = 0
+        """Payload bytes, including retransmissions."""
+        self.spoke: int | None = None
+        """When it last sent payload."""
+        self.records: list[tuple[int, int]] = []
+        """(time, round trip to the receiver) of each new minimum; ns."""
+        self.samples = 0
+        self.total_ns = 0
+        """Number of round trips, and their sum."""
+        self.again: list[int] = []
+        """Times of retransmitted segments."""
+        self.lost: list[tuple[int, int]] = []
+        """Those of them that were not acknowledged before the retransmission: its time, and that of the first
+        transmission.
+        """
+        self.late: list[int] = []
+        """Times of late segments."""
+        self.late_sum: list[int] = [0]
+        """For how long the first 0, 1, 2 … of them were missing in total."""
+        self.closed: list[int] = []
+        """When its window was closed."""
+        self.opened: list[int] = []
+        """When it was opened again; the last one may still be closed."""
+        self.closed_sum: list[int] = [0]
+        """How long the first 0, 1, 2 … of them lasted in total."""
+        self.lost_count = 0
+        """Number of problems that are not remembered."""
+        self._next: int | None = None
+        self._timed_end: int | None = None
+        self._timed_since = 0
+        self._holes: list[tuple[int, int, int]] = []
+        self._closed_since: int | None = None
+        self._recent: list[int] = []
+        self._flying: list[tuple[int, int]] = []
+
+    def packet(  # noqa: PLR0917 (one row of a batch, in the hot path)
+        self, time: int, seq: int, ack: int, flags: int, window: int, wire: int, ident: int
+    ) -> None:
+        """Take a packet that it sent; `time` is known. Hot: once per packet."""
+        self.packets += 1
+        peer = self.peer
+        if flags & ACK:
+            end = peer._timed_end
+            if end is not None and (ack - end) & _MASK < _HALF:
+                peer._timed_end = None
+                peer._sample(time, time - peer._timed_since)
+            flying = peer._flying
+            while flying and (ack - flying[0][0]) & _MASK < _HALF:
+                del flying[0]
+        if flags & (SYN | FIN | RST):
+            self._flagged(time, seq, flags, wire, ident)
+            if flags & SYN:
+                seq = (seq + 1) & _MASK
+        else:
+            if window:
+                if self._closed_since is not None:
+                    self._opened(time)
+            elif self._closed_since is None:
+                self._closed_since = time
+                if self._remembers(self.closed):
+                    self.closed.append(time)
+            link = self.link
+            if link.acknowledged is None and link.answered is not None and self is link.client:
+                link.acknowledged = time
+        if wire:
+            self._data(time, seq, wire, ident)
+
+    def _data(self, time: int, seq: int, wire: int, ident: int) -> None:
+        end = (seq + wire) & _MASK
+        expected = self._next
+        self.data += wire
+        self.spoke = time
+        if expected is None:
+            self._next = end
+        else:
+            ahead = (end - expected) & _MASK
+            if not 0 < ahead < _HALF:
+                self._repeated(time, seq, end, wire, ident)
+                return
+            missing = (seq - expected) & _MASK
+            if 0 < missing < _HALF:
+                if len(self._holes) >= MAX_HOLES:
+                    del self._holes[0]
+                self._holes.append((expected, seq, time))
+            self._next = end
+        if self._timed_end is None:
+            self._timed_end, self._timed_since = end, time
+        self._is_known(seq, wire, ident)
+        flying = self._flying
+        flying.append((end, time))
+        if len(flying) > MAX_FLYING:
+            del flying[0]
+
+    def _repeated(self, time: int, seq: int, end: int, wire: int, ident: int) -> None:
+        """A segment that does not follow all others."""
+        if self._is_known(seq, wire, ident):
+            return  # one packet, captured twice
+        for place, (begin, until, since) in enumerate(self._holes):
+            if (end - begin) & _MASK in range(1, _HALF) and (until - seq) & _MASK in range(1, _HALF):
+                if self._remembers(self.late):
+                    self.late.append(time)
+                    self.late_sum.append(self.late_sum[-1] + max(time - since, 0))
+                rest = [(begin, seq, since), (end, until, since)]
+                self._holes[place : place + 1] = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
+                return
+        if wire == 1 and self._next is not None and end == self._next:
+            return  # a keep-alive (RFC 9293, 3.8.4)
+        self._timed_end = None
+        if self._remembers(self.again):
+            self.again.append(time)
+            sent = next((since for flown, since in self._flying if (flown - end) & _MASK < _HALF), None)
+            if sent is not None:
+                self.lost.append((time, sent))
+
+    def _flagged(self, time: int, seq: int, flags: int, wire: int, ident: int) -> None:
+        link = self.link
+        if flags & SYN:
+            copied = self._is_known(seq, 1 << 32, ident)
+            if self._next is None:
+                self._next = (seq + 1) & _MASK
+            self.isn = seq
+            if flags & ACK:
+                if link.answered is None:
+                    link.answered = time
+            elif not copied:
+                link.syns += 1
+                link.asked_last = time if link.answered is None else link.asked_last
+            return
+        if flags & RST:
+            if not link.closed:
+                link.reset_by = self
+            link.end_by(self, time, reset=True)
+            if link.asked is not None and link.answered is None and self is not link.client:
+                link.refused = time
+            link.closed = True
+        elif flags & FIN:
+            self.fin = True
+            link.end_by(self, time, reset=False)
+            link.closed = link.closed or self.peer.fin
+
+    def _opened(self, time: int) -> None:
+        assert self._closed_since is not None
+        if len(self.opened) < len(self.closed):
+            self.opened.append(time)
+            self.closed_sum.append(self.closed_sum[-1] + max(time - self._closed_since, 0))
+        self._closed_since = None
+
+    def _sample(self, time: int, taken: int) -> None:
+        """A round trip to the receiver was measured."""
+        if taken < 0:
+            return  # clocks of several captures disagree
+        self.samples += 1
+        self.total_ns += taken
+        records = self.records
+        if (not records or taken < records[-1][1]) and len(records) < MAX_RECORDS:
+            records.append((time, taken))
+
+    def _is_known(self, seq: int, wire: int, ident: int) -> bool:
+        """Note a packet; True if the same one is among the last. Hot: once per packet with data."""
+        # One integer costs a fraction of a tuple.
+        key = wire << 64 | seq << 32 | ident
+        recent = self._recent
+        if key in recent:
+            return True
+        recent.append(key)
+        if len(recent) > RECENT:
+            del recent[0]
+        return False
+
+    @property
+    def remembered(self) -> int:
+        """Number of problems that it keeps."""
+        return len(self.again) + len(self.late) + len(self.closed)
+
+    def _remembers(self, found: Sequence[object]) -> bool:
+        budget = self.link.budget
+        if len(found) < MAX_TROUBLE and budget.left > 0:
+            budget.left -= 1
+            return True
+        self.lost_count += 1
+        return False
+
+    def round_trip(self, until: int) -> int | None:
+        """The lowest round trip to the receiver according to acknowledgements so far, in ns; None: there were none."""
+        place = bisect_right(self.records, (until, 1 << 63))
+        return self.records[place - 1][1] if place else None
+
+    def sent_again(self, sent: int, until: int) -> int | None:
+        """When data sent by `sent` and lost after the capture point was last retransmitted by `until`.
+
+        None: none of it was lost in that time, as far as the capture shows.
+        """
+        place = bisect_right(self.lost, (until, 1 << 63))
+        for time, first in reversed(self.lost[max(place - MAX_LOOKED, 0) : place]):
+            if time <= sent:
+                return None
+            if first <= sent:
+                return time
+        return None
+
+    def between(self, first: int, last: int) -> Trouble:
+        """Problems from `first` to `last`, both included (ns since the epoch)."""
+        if not (self.again or self.late or self.closed):
+            return _NO_TROUBLE
+        again = bisect_right(self.again, last) - bisect_left(self.again, first)
+        low, high = bisect_left(self.late, first), bisect_right(self.late, last)
+        late, late_ns = max(high - low, 0), self.late_sum[max(high, low)] - self.late_sum[low]
+        # Windows reopened by `first` are over; those closed after `last` are not part of this span.
+        low, high = bisect_right(self.opened, first), bisect_right(self.closed, last)
+        if low >= high:
+            return Trouble(again, late, late_ns)
+        done = min(high, len(self.opened))
+        lasted = self.closed_sum[done] - self.closed_sum[low] if done > low else 0
+        if done < high:
+            lasted += last - self.closed[high - 1]
+        elif self.opened[high - 1] > last:
+            lasted -= self.opened[high - 1] - last
+        lasted -= max(first - self.closed[low], 0)
+        return Trouble(again, late, late_ns, high - low, max(lasted, 0))
+
+
+_NO_TROUBLE: Final = Trouble()
 
 
 class Link:

@@ -16,8 +16,7 @@ from kafkasniff.model import Endpoint
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
 from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
-from kafkasniff.timing.link import Link
-from kafkasniff.timing.link_half import Budget, LinkHalf
+from kafkasniff.timing.link import Budget, Link, LinkHalf
 
 __all__ = ["MAX_LINKS", "LinkWatch"]
 

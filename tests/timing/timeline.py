@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from kafkasniff.timing import Link, LinkWatch
-from tests.craft.batches import batch
 from tests.craft.conversation import START_NS, Conversation, Side
 from tests.craft.packet import ACK, SYN, Packet
 
@@ -52,21 +49,3 @@ class Timeline(Conversation):
 
     def in_order(self) -> list[Packet]:
         return sorted(self.packets, key=lambda packet: packet.time_ns)
-
-
-def watched(packets: Sequence[Packet], size: int | None = None, **options: object) -> tuple[LinkWatch, list[Link]]:
-    """A watch that has seen packets in batches of `size`, and all connections that it reported."""
-    ended: list[Link] = []
-    watch = LinkWatch(over=ended.append, **options)  # type: ignore[arg-type]
-    size = size or max(len(packets), 1)
-    for first in range(0, len(packets), size):
-        some = packets[first : first + size]
-        watch.feed(batch(some, range(first, first + len(some))))
-    return watch, ended
-
-
-def only(packets: Sequence[Packet]) -> Link:
-    watch, ended = watched(packets)
-    watch.close()
-    (link,) = ended
-    return link

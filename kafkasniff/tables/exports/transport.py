@@ -66,7 +66,7 @@ _END: Final = 1 << 63
 class TransportRows:
     """Follows the packets of captures and passes on rows; `ports` as for `Inspector`, `memory` as for `LinkWatch`.
 
-    Counts limited by `timing.link_half.MAX_TROUBLE` are never too low.
+    Counts limited by `timing.link.MAX_TROUBLE` are never too low.
     """
 
     def __init__(
