@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kafkasniff.capture.formats.reader import BROKEN_KINDS
-from kafkasniff.capture.timeline.locations import find_captures
+from kafkasniff.capture.timeline.locations import find_captures, is_remote
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.spark.failures import task_errors
@@ -81,7 +81,10 @@ def export(
             check_options(manifest, options, directory)
             check_no_stream(manifest, directory)
         files = {file.path: file for file in find_captures(captures, by_name=True)}
-        found = sort_out((look_at_file(file, file.path) for file in files.values()), on_bad, manifest)
+        remote = any(map(is_remote, files))
+        found = sort_out(
+            lambda file: look_at_file(file, file.path), list(files.values()), on_bad, manifest, remote=remote
+        )
         new = new_captures(found.good, [] if manifest is None else manifest.captures)
         if not new and manifest is not None:
             return nothing_new(manifest, found)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,8 +32,10 @@ __all__ = [
     "Location",
     "capture_at",
     "find_captures",
+    "for_each",
     "is_capture",
     "is_pattern",
+    "is_remote",
     "listed",
     "name_of",
     "open_capture",
@@ -41,6 +45,12 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _QUERY: Final = re.compile(r"\?(?=[A-Za-z_]+=)")
 _PATTERN: Final = re.compile(r"[*?\[]")
 _LOCAL: Final = ("file",)
+
+REQUESTS: Final = 64
+"""Requests to remote file systems at the same time: each takes some ten milliseconds, mostly of waiting."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 class CaptureFile(msgspec.Struct, frozen=True):
@@ -103,9 +113,23 @@ def name_of(path: str) -> str:
     return path if location.is_local else location.name
 
 
+def is_remote(path: str) -> bool:
+    """Whether a path is an address in a remote file system."""
+    return not Location.of(path).is_local
+
+
 def is_pattern(path: str) -> bool:
     """Whether a path has characters that stand for others (`*`, `?`, `[…]`)."""
     return _PATTERN.search(path) is not None
+
+
+def for_each(function: Callable[[_Item], _Result], items: Sequence[_Item], *, remote: bool) -> Iterator[_Result]:
+    """The results in the order of the items; the calls run at the same time if they are about `remote` files."""
+    if not remote or len(items) < 2:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(min(REQUESTS, len(items))) as pool:
+        yield from pool.map(function, items)
 
 
 def find_captures(paths: Sequence[str], *, by_name: bool = False) -> list[CaptureFile]:
@@ -151,7 +175,13 @@ def _find(location: Location, *, by_name: bool) -> list[CaptureFile]:
     size = store.size(location)
     if size is not None:
         return [CaptureFile(location.name, location.uri, size)]
-    files = [file for file in store.files(location) if (by_name and named_like_capture(file.name)) or _is_capture(file)]
+    listed_files = store.files(location)
+
+    def counts(file: CaptureFile) -> bool:
+        return (by_name and named_like_capture(file.name)) or _is_capture(file)
+
+    answers = for_each(counts, listed_files, remote=not location.is_local)
+    files = [file for file, answer in zip(listed_files, answers, strict=True) if answer]
     if not files:
         raise CaptureError(f"{location.name}: contains neither captures (pcap, pcapng) nor an export (manifest.json)")
     return files
@@ -224,6 +254,15 @@ def _read_remote(location: Location) -> ReadAt:
 
 
 def _file_system(location: Location) -> tuple[FileSystem, str]:
+    """The file system of a location, and the path in it."""
+    system, root = _connected(location.at("/"), os.getpid())
+    return system, root + location.path
+
+
+@lru_cache(maxsize=16)
+def _connected(location: Location, process: int) -> tuple[FileSystem, str]:
+    """A file system and the path of its root. Its threads and connections do not survive a fork, hence `process`."""
+    del process
     from pyarrow import fs
 
     try:
@@ -231,7 +270,8 @@ def _file_system(location: Location) -> tuple[FileSystem, str]:
     except (OSError, ValueError, ImportError, NotImplementedError) as error:
         # The last two are pyarrow's errors for a file system that it was built without (S3, GCS, Azure, HDFS).
         raise UnreachableError(f"{location.name}: cannot be reached ({_one_line(error)})") from None
-    return found
+    # pyarrow's paths begin with the bucket, if there is one.
+    return found[0], found[1].rstrip("/")
 
 
 def _one_line(error: BaseException) -> str:
@@ -246,9 +286,7 @@ class _Store:
         self._system: FileSystem | None = None
         self._root = ""
         if not location.is_local:
-            # pyarrow's paths begin with the bucket, if there is one.
-            self._system, inner = _file_system(location.at("/"))
-            self._root = inner.rstrip("/")
+            self._system, self._root = _file_system(location.at(""))
 
     def size(self, location: Location) -> int | None:
         """Size of the file in bytes; None for a folder. Raises CaptureError."""

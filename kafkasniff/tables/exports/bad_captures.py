@@ -6,9 +6,10 @@ far as it goes, and one that cannot be opened ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeVar, get_args
 
+from kafkasniff.capture.timeline.locations import for_each
 from kafkasniff.capture.timeline.splits import open_whole
 from kafkasniff.errors import CaptureError, UnreachableError
 from kafkasniff.model import Problem
@@ -36,8 +37,20 @@ class Sorted(NamedTuple):
     """One for each bad capture."""
 
 
-def sort_out(looks: Iterable[Look], policy: OnBadCapture, manifest: Manifest | None) -> Sorted:
-    """Sort bad captures out; those that are in the export are not looked at again.
+_Item = TypeVar("_Item")
+
+
+def sort_out(
+    look_at: Callable[[_Item], Look],
+    items: Sequence[_Item],
+    policy: OnBadCapture,
+    manifest: Manifest | None,
+    *,
+    remote: bool = False,
+) -> Sorted:
+    """Look at captures and sort bad ones out; those that are in the export are not read any further.
+
+    `remote`: they are in a remote file system, so that many are looked at at the same time.
 
     Raises CaptureError if one is bad and the policy is "fail", or if all are bad and there is no export yet.
     """
@@ -45,11 +58,16 @@ def sort_out(looks: Iterable[Look], policy: OnBadCapture, manifest: Manifest | N
     done = set() if manifest is None else {one.key for one in manifest.captures}
     quarantined = set() if manifest is None else {one.key for one in manifest.quarantined}
     seen: set[str] = set()
-    for look in looks:
+
+    def examined(item: _Item) -> tuple[Look, str | None]:
+        look = look_at(item)
+        key = look.capture.key
+        return look, None if key is None or key in done or key in quarantined else _flaw(look)
+
+    for look, reason in for_each(examined, items, remote=remote):
         key = look.capture.key
         if key is not None and key in quarantined:
             continue
-        reason = None if key is None or key in done else _flaw(look)
         if reason is None:
             found.good.append(look)
             continue

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.capture.timeline.locations import is_remote
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import Summary
 from kafkasniff.runtime.memory_limits import checked_memory
@@ -105,7 +106,8 @@ def export(
         if manifest is not None:
             check_options(manifest, options, directory)
             check_no_stream(manifest, directory)
-        found = sort_out(map(look_at, captures), on_bad, manifest)
+        remote = any(is_remote(path) for path in captures)
+        found = sort_out(look_at, captures, on_bad, manifest, remote=remote)
         new = new_captures(found.good, [] if manifest is None else manifest.captures)
         if not new and manifest is not None:
             return nothing_new(manifest, found)

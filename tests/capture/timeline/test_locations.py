@@ -5,16 +5,17 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
-from kafkasniff.capture.timeline.locations import Location, find_captures, listed, open_capture
+from kafkasniff.capture.timeline.locations import REQUESTS, Location, find_captures, for_each, listed, open_capture
 from kafkasniff.capture.timeline.parts import plan_captures, read_split
 from kafkasniff.errors import CaptureError, UsageError
 from tests.capture.reading import Row
 from tests.capture.segments import numbers
 from tests.capture.timelines import expected, placed_rows
-from tests.object_store import CAPTURE, bucket
+from tests.object_store import CAPTURE, boto3_client, bucket
 
 __all__ = ["bucket"]
 
@@ -170,3 +171,31 @@ def test_what_fails_far_away_is_not_taken_for_a_damaged_capture(bucket: str) -> 
     gone = open_capture(type(file)(file.name, file.path.replace("day-2/a", "day-2/gone"), file.size))
     with pytest.raises(CaptureError, match=r"day-2/gone\.pcap: cannot be read"):
         gone(0, 100)
+
+
+def test_remote_files_are_looked_at_at_the_same_time() -> None:
+    """Each call waits until all others have begun: one after the other, they would never end."""
+    begun = Barrier(REQUESTS, timeout=30)
+
+    def wait(number: int) -> int:
+        begun.wait()
+        return number * number
+
+    assert list(for_each(wait, range(REQUESTS), remote=True)) == [number * number for number in range(REQUESTS)]
+
+
+def test_local_files_are_looked_at_in_turn_and_no_further_than_needed() -> None:
+    seen: list[int] = []
+    results = for_each(seen.append, range(9), remote=False)
+    next(results)
+    next(results)
+    assert seen == [0, 1]
+
+
+def test_names_in_an_object_store_are_taken_as_they_are(bucket: str) -> None:
+    client = boto3_client(bucket)
+    for key in ("odd names/a b.pcap", "odd names/50%25.pcap"):
+        client.put_object(Bucket="captures", Key=key, Body=CAPTURE)
+    files = find_captures([bucket.format("odd names")])
+    assert [Path(file.name).name for file in files] == ["50%25.pcap", "a b.pcap"]
+    assert all(open_capture(file)(0, len(CAPTURE)) == CAPTURE for file in files)
