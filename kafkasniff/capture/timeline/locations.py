@@ -46,8 +46,8 @@ _QUERY: Final = re.compile(r"\?(?=[A-Za-z_]+=)")
 _PATTERN: Final = re.compile(r"[*?\[]")
 _LOCAL: Final = ("file",)
 
-REQUESTS: Final = 64
-"""Requests to remote file systems at the same time: each takes some ten milliseconds, mostly of waiting."""
+READ_AT_ONCE: Final = 64
+"""Remote files that are looked at at the same time: each takes some ten milliseconds, mostly of waiting."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -128,7 +128,7 @@ def for_each(function: Callable[[_Item], _Result], items: Sequence[_Item], *, re
     if not remote or len(items) < 2:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(min(REQUESTS, len(items))) as pool:
+    with ThreadPoolExecutor(min(READ_AT_ONCE, len(items))) as pool:
         yield from pool.map(function, items)
 
 

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from kafkasniff.capture.timeline.locations import REQUESTS, Location, find_captures, for_each, listed, open_capture
+from kafkasniff.capture.timeline.locations import READ_AT_ONCE, Location, find_captures, for_each, listed, open_capture
 from kafkasniff.capture.timeline.parts import plan_captures, read_split
 from kafkasniff.errors import CaptureError, UsageError
 from tests.capture.reading import Row
@@ -175,13 +175,13 @@ def test_what_fails_far_away_is_not_taken_for_a_damaged_capture(bucket: str) -> 
 
 def test_remote_files_are_looked_at_at_the_same_time() -> None:
     """Each call waits until all others have begun: one after the other, they would never end."""
-    begun = Barrier(REQUESTS, timeout=30)
+    begun = Barrier(READ_AT_ONCE, timeout=30)
 
     def wait(number: int) -> int:
         begun.wait()
         return number * number
 
-    assert list(for_each(wait, range(REQUESTS), remote=True)) == [number * number for number in range(REQUESTS)]
+    assert list(for_each(wait, range(READ_AT_ONCE), remote=True)) == [number * number for number in range(READ_AT_ONCE)]
 
 
 def test_local_files_are_looked_at_in_turn_and_no_further_than_needed() -> None:
