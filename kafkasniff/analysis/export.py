@@ -1,12 +1,12 @@
-"""Reads the rows of an export (the folder that `kafkasniff export` writes) that a question needs."""
+"""Reads the rows of an export that a question needs: of a folder, or of an object store."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
@@ -16,8 +16,11 @@ from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.table_file import TableFile
 from kafkasniff.errors import CaptureError, UsageError
+from kafkasniff.runtime.addresses import Location, name_of
 from kafkasniff.runtime.confined_files import open_any_folder
-from kafkasniff.runtime.export_manifest import FORMAT, MANIFEST, MAX_MANIFEST
+from kafkasniff.runtime.export_manifest import FORMAT, MANIFEST, read_manifest
+from kafkasniff.runtime.object_store import ObjectStore, is_object_store
+from kafkasniff.runtime.random_access import LocalFile, RandomFile
 from kafkasniff.tables.rows.file_names import is_table_file
 from kafkasniff.tables.rows.schemas import TABLES
 from kafkasniff.tables.rows.staged import UNDATED, day_of
@@ -36,8 +39,11 @@ _PAYLOAD: Final = frozenset({"key", "value", "headers"})
 class Export(msgspec.Struct, frozen=True):
     """An export: the files of each table."""
 
-    folder: Path
-    tables: Mapping[str, tuple[Path, ...]]
+    name: str
+    """Path of the folder, or address without secrets."""
+    tables: Mapping[str, tuple[str, ...]]
+    """Paths of their files in the export."""
+    location: Location
     has_payload: bool = True
     """False: nulls or hashes replace keys and values."""
     has_bodies: bool = True
@@ -47,33 +53,34 @@ class Export(msgspec.Struct, frozen=True):
 
     @classmethod
     def open(cls, folder: str) -> Self:
-        """The export in a folder. Raises CaptureError if there is none."""
-        path = Path(folder)
+        """The export in a folder, or at an address in an object store. Raises CaptureError if there is none."""
+        location = Location.of(folder)
+        name = name_of(folder)
         try:
-            with contextlib.closing(open_any_folder(path)) as opened:
-                text = (opened / MANIFEST).content(MAX_MANIFEST)
+            text = read_manifest(folder)
         except FileNotFoundError:
-            reason = f"it has no {MANIFEST}" if path.is_dir() else "there is no such folder"
-            raise CaptureError(f"{folder} is not an export: {reason} (kafkasniff export makes one)") from None
+            is_empty = is_object_store(folder) or os.path.isdir(location.path)
+            reason = f"it has no {MANIFEST}" if is_empty else "there is no such folder"
+            raise CaptureError(f"{name} is not an export: {reason} (kafkasniff export makes one)") from None
         except NotADirectoryError:
-            raise CaptureError(f"{folder} is a file, not an export (kafkasniff export makes one)") from None
+            raise CaptureError(f"{name} is a file, not an export (kafkasniff export makes one)") from None
         except OSError as error:
-            raise CaptureError(f"cannot read {folder}: {error.strerror or error}") from error
+            raise CaptureError(f"cannot read {name}: {error.strerror or error}") from error
         try:
             manifest = json.loads(text)
             if manifest["format"] != FORMAT:
                 raise ValueError("it belongs to another program")
             tables = {
-                name: tuple(_inside(path, file["path"], name) for file in table["files"])
-                for name, table in manifest["tables"].items()
+                table: tuple(_checked(file["path"], table) for file in entry["files"])
+                for table, entry in manifest["tables"].items()
             }
             options = manifest.get("options", {})
             has_payload = options.get("payload", {}).get("form", "shown") == "shown"
             has_bodies = not options.get("headers", False)
             has_json = has_bodies and bool(options.get("bodies", True))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CaptureError(f"{folder} is not an export: its {MANIFEST} is invalid ({error})") from None
-        return cls(path, tables, has_payload, has_bodies, has_json)
+            raise CaptureError(f"{name} is not an export: its {MANIFEST} is invalid ({error})") from None
+        return cls(name, tables, location, has_payload, has_bodies, has_json)
 
     def missing(self, question: Accumulator[Any]) -> list[str]:
         """The missing tables of a question, or those without the needed keys and values, that it can do without.
@@ -86,12 +93,12 @@ class Export(msgspec.Struct, frozen=True):
             return left_out
         if not reading.optional:
             raise UsageError(
-                f"{question.name} needs keys and values, which {self.folder} does not have "
+                f"{question.name} needs keys and values, which {self.name} does not have "
                 "(it was exported with --no-payload or --hash-payload)"
             )
         return [*left_out, "records"]
 
-    def files(self, table: str, since_ns: int | None = None, until_ns: int | None = None) -> list[Path]:
+    def files(self, table: str, since_ns: int | None = None, until_ns: int | None = None) -> list[str]:
         """The files of a table that may have rows within some times."""
         low, high = (None if one is None else _date(one) for one in (since_ns, until_ns))
         return [
@@ -105,31 +112,47 @@ class Export(msgspec.Struct, frozen=True):
     def start_ns(self) -> int | None:
         """Time of the first exchange, from the files' statistics; None if none has a time."""
         found: list[int] = []
-        for file in self._opened("exchanges", self.tables.get("exchanges", ())):
-            with _readable(file.path):
+        for path, file in self._opened("exchanges", self.tables.get("exchanges", ())):
+            with _readable(path):
                 least = file.minimum("time_ns")
             if least is not None:
                 found.append(least)
         return min(found, default=None)
 
-    def check_files(self, table: str, since_ns: int | None = None, until_ns: int | None = None) -> None:
-        """Raises CaptureError if one of the files of a table (`files`) may not be read or is not Parquet.
+    def elsewhere(self) -> Self:
+        """The export for another process, which may have another working directory; without its files (`only`)."""
+        location = self.location.at(os.path.abspath(self.location.path)) if self.location.is_local else self.location
+        return msgspec.structs.replace(self, location=location, tables={})
 
-        For callers that read them by path.
+    def only(self, table: str, file: str) -> Self:
+        """The export with one file of a table, and nothing else."""
+        return msgspec.structs.replace(self, tables={table: (file,)})
+
+    def path_of(self, file: str) -> str:
+        """The whole path of a file, or its address without secrets."""
+        return f"{self.name.rstrip('/')}/{file}"
+
+    def _opened(self, table: str, files: Sequence[str]) -> Iterator[tuple[str, TableFile]]:
+        """Files of a table and their whole paths, each open until the next is requested.
+
+        Raises CaptureError if one cannot be read.
         """
-        for _ in self._opened(table, self.files(table, since_ns, until_ns)):
-            pass
-
-    def _opened(self, table: str, files: Sequence[Path]) -> Iterator[TableFile]:
-        """Files of a table, each open until the next is requested. Raises CaptureError if one cannot be read."""
         with contextlib.ExitStack() as stack:
-            with _readable(self.folder):
-                folder = stack.enter_context(contextlib.closing(open_any_folder(self.folder)))
+            with _readable(self.name):
+                opened = self._opener(stack)
             for path in files:
-                with _readable(path):
-                    file = TableFile(folder.below(*path.relative_to(self.folder).parts), table)
+                whole = self.path_of(path)
+                with _readable(whole):
+                    file = TableFile(opened(path), table)
                 with contextlib.closing(file):
-                    yield file
+                    yield whole, file
+
+    def _opener(self, stack: contextlib.ExitStack) -> Callable[[str], RandomFile]:
+        """Opens files; `stack` closes what it needs."""
+        if not self.location.is_local:
+            return ObjectStore(self.location).open
+        folder = stack.enter_context(contextlib.closing(open_any_folder(self.location.path)))
+        return lambda path: LocalFile(folder.below(*path.split("/")).open_to_read())
 
     def batches(
         self, table: str, reading: TableReading, since_ns: int | None = None, until_ns: int | None = None
@@ -145,20 +168,20 @@ class Export(msgspec.Struct, frozen=True):
         schema: pa.Schema | None = None
         selection = RowSelection()
         later: list[str] = []
-        for file in self._opened(table, files):
+        for path, file in self._opened(table, files):
             if schema is None:
                 schema = file.schema
                 later = [name for name in LATER_COLUMNS.get(table, ()) if name not in schema.names]
                 missing = [name for name in reading.columns if name not in (*schema.names, *later)]
                 if missing:
                     raise UsageError(
-                        f"the table {table} of {self.folder} has no column {missing[0]}: another version wrote it"
+                        f"the table {table} of {self.name} has no column {missing[0]}: another version wrote it"
                     )
                 selection = RowSelection(reading.apis, since_ns, until_ns, "time_ns" in schema.names)
             there = [name for name in reading.columns if name not in later]
             rows = file.batches(there, selection, schema)
             while True:
-                with _readable(file.path):
+                with _readable(path):
                     batch = next(rows, None)
                 if batch is None:
                     break
@@ -195,7 +218,7 @@ def missing_tables(tables: Mapping[str, Any], question: Accumulator[Any]) -> lis
 class _readable:  # noqa: N801 - a context manager, used like a function
     """Turns exceptions for files that are missing, damaged or over their bounds into CaptureError."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
 
     def __enter__(self) -> None:
@@ -207,16 +230,16 @@ class _readable:  # noqa: N801 - a context manager, used like a function
             raise CaptureError(f"cannot read {self._path}: {reason}") from error
 
 
-def _inside(folder: Path, path: str, table: str) -> Path:
+def _checked(path: str, table: str) -> str:
     """A file that a manifest names; it must belong to the table."""
     if not is_table_file(path, table):
         raise ValueError(f"{path!r} is not a file of {table}")
-    return folder / path
+    return path
 
 
-def _partition(path: Path) -> str | None:
+def _partition(path: str) -> str | None:
     """The date in a file's path; None if it has none."""
-    return next((part.removeprefix("date=") for part in path.parts if part.startswith("date=")), None)
+    return next((part.removeprefix("date=") for part in path.split("/") if part.startswith("date=")), None)
 
 
 def _date(time_ns: int) -> str:

@@ -20,7 +20,7 @@ import os
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from kafkasniff.analysis.parquet_footer import BYTE_ARRAY, MAX_ELEMENTS, Footer, Leaf
 from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.thrift_compact import CompactReader, FieldKind, Shape
-from kafkasniff.runtime.confined_files import ConfinedPath
+from kafkasniff.runtime.random_access import RandomFile
 from kafkasniff.tables.rows import TABLES
 
 __all__ = [
@@ -101,7 +101,7 @@ class _Lent:
 class _WithFooter(io.RawIOBase):
     """A file up to the beginning of its footer, followed by another footer: what Arrow reads."""
 
-    def __init__(self, file: BinaryIO, data_end: int, footer: bytes, lent: _Lent) -> None:
+    def __init__(self, file: RandomFile, data_end: int, footer: bytes, lent: _Lent) -> None:
         super().__init__()
         self._lent = lent
         lent.add(self)
@@ -132,7 +132,7 @@ class _WithFooter(io.RawIOBase):
         filled = 0
         while filled < len(view):
             if self._at < self._data_end:
-                count = os.preadv(self._file.fileno(), [view[filled : filled + self._data_end - self._at]], self._at)
+                count = self._file.read_into(view[filled : filled + self._data_end - self._at], self._at)
             else:
                 place = self._at - self._data_end
                 part = self._end[place : place + len(view) - filled]
@@ -149,18 +149,17 @@ class _WithFooter(io.RawIOBase):
 
 
 class TableFile:
-    """An open file of a table.
+    """An open file of a table, which it closes.
 
     The constructor and `batches` raise OSError, ValueError or `pyarrow.ArrowException` if it cannot be read or exceeds
     the bounds, CaptureError if the file may not be read.
     """
 
-    def __init__(self, path: ConfinedPath, table: str) -> None:
-        self.path = path.path
+    def __init__(self, file: RandomFile, table: str) -> None:
         self._table = table
-        self._file = path.open_to_read()
+        self._file = file
         try:
-            self._size = os.fstat(self._file.fileno()).st_size
+            self._size = file.size
             self._data_end, data = self._footer()
             self.footer = Footer(data)
             self.schema = self._parquet(self.footer.rewritten()).schema_arrow
@@ -186,14 +185,14 @@ class TableFile:
 
     def _footer(self) -> tuple[int, bytes]:
         """Offset of the footer, and its bytes."""
-        end = os.pread(self._file.fileno(), END_BYTES, max(self._size - END_BYTES, 0))
+        end = self._file.read(END_BYTES, max(self._size - END_BYTES, 0))
         size = int.from_bytes(end[:4], "little")
         start = self._size - END_BYTES - size
         if end[4:] != MAGIC or start < len(MAGIC):
             raise ValueError("it is not a Parquet file")
         if size > MAX_FOOTER:
             raise ValueError(f"its footer has {size} bytes, more than {MAX_FOOTER}")
-        return start, os.pread(self._file.fileno(), size, start)
+        return start, self._file.read(size, start)
 
     def _check_schema(self) -> None:
         for field in TABLES[self._table]:
@@ -293,7 +292,7 @@ class TableFile:
     def _page(self, at: int, path: str) -> tuple[int, int, int, int, int]:
         """For the page at an offset: type, end of its header, size as stored and uncompressed, number of values."""
         for length in (HEADER_BYTES, MAX_HEADER):
-            data = os.pread(self._file.fileno(), min(length, max(self._data_end - at, 0)), at)
+            data = self._file.read(min(length, max(self._data_end - at, 0)), at)
             reader = CompactReader(data)
             try:
                 found = reader.read(_PAGE_HEADER)

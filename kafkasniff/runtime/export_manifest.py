@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import Final
 
 import msgspec
 
-from kafkasniff.errors import CaptureError
+from kafkasniff.errors import KafkasniffError, MissingPartError
+from kafkasniff.runtime.addresses import Location
 
-__all__ = ["FORMAT", "MANIFEST", "MAX_MANIFEST", "TABLES", "is_export"]
+__all__ = ["FORMAT", "MANIFEST", "MAX_MANIFEST", "TABLES", "is_export", "read_manifest"]
 
 MANIFEST: Final = "manifest.json"
 """Name of the manifest, at the top of the folder."""
@@ -22,6 +24,10 @@ TABLES: Final = ("exchanges", "records", "connections", "problems")
 """Folders of the tables."""
 
 
+_FILE: Final = re.compile(r"[*?\[]|\.(pcap|pcapng|cap|gz|zst|lz4|bz2|xz)$")
+"""Remote paths that are patterns or single captures: no request is needed to know that."""
+
+
 class _Manifest(msgspec.Struct):
     format: str = ""
 
@@ -29,17 +35,33 @@ class _Manifest(msgspec.Struct):
 def is_export(path: str | os.PathLike[str]) -> bool:
     """Whether a path is the folder of an export, complete or damaged, rather than of captures."""
     name = os.fspath(path)
-    if name == "-" or not os.path.isdir(name):
+    location = Location.of(name)
+    if location.is_local:
+        name = location.path
+        if name == "-" or not os.path.isdir(name):
+            return False
+    elif _FILE.search(location.path):
         return False
-    # Commands that read single captures do not need it.
-    from kafkasniff.runtime.confined_files import open_any_folder  # noqa: PLC0415
-
     try:
-        with contextlib.closing(open_any_folder(name)) as folder:
-            content = (folder / MANIFEST).content(MAX_MANIFEST)
-        return msgspec.json.decode(content, type=_Manifest).format == FORMAT
-    except FileNotFoundError:
+        return msgspec.json.decode(read_manifest(name), type=_Manifest).format == FORMAT
+    except (FileNotFoundError, MissingPartError):
         return False
-    except (OSError, CaptureError, msgspec.MsgspecError):
+    except (OSError, KafkasniffError, msgspec.MsgspecError):
         # Opening the export reports an invalid manifest; a folder of captures may have some other file of that name.
-        return any(os.path.isdir(os.path.join(name, table)) for table in TABLES)
+        return location.is_local and any(os.path.isdir(os.path.join(name, table)) for table in TABLES)
+
+
+def read_manifest(path: str) -> bytes:
+    """The manifest of a folder or an object store.
+
+    Raises OSError, CaptureError as `open_any_folder`, UsageError and MissingPartError as `ObjectStore`.
+    """
+    # Commands that read single captures need neither.
+    from kafkasniff.runtime.confined_files import open_any_folder  # noqa: PLC0415
+    from kafkasniff.runtime.object_store import ObjectStore  # noqa: PLC0415
+
+    location = Location.of(path)
+    if not location.is_local:
+        return ObjectStore(location).get(MANIFEST, MAX_MANIFEST).data
+    with contextlib.closing(open_any_folder(location.path)) as folder:
+        return (folder / MANIFEST).content(MAX_MANIFEST)

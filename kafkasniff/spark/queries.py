@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis import Accumulator, find_question, make_parameters
 from kafkasniff.analysis.export import Export, missing_tables
 from kafkasniff.errors import UsageError
+from kafkasniff.spark.failures import task_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +55,8 @@ __all__ = [
 
 REDUCERS: Final = 8
 """Tasks that merge partial answers before the driver does."""
+MAX_TASKS: Final = 4096
+"""Tasks that read the files of an export, at most."""
 _STATE: Final = "state binary"
 _STATE_SCHEMA: Final = pa.schema([("state", pa.binary())])
 
@@ -168,25 +171,47 @@ def answer_export(
     *,
     reducers: int = REDUCERS,
 ) -> Accumulator[Any]:
-    """Read the rows of an export with Spark into a question's accumulator; returns the accumulator."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+    """Read the rows of an export with Spark into a question's accumulator, file by file; returns the accumulator.
 
-    frames = {}
+    The executors need the folder under the same path, or access to the object store. Raises UsageError as
+    `Export.missing` does, and CaptureError if a file cannot be read.
+    """
     left_out = export.missing(accumulator)
-    for table in accumulator.reads():
-        export.check_files(table, since_ns, until_ns)
-        files = [str(path.absolute()) for path in export.files(table, since_ns, until_ns)]
-        if table in left_out or not files:
-            continue
-        frame = session.read.parquet(*files)
-        exact = "time_ns" in frame.columns
-        for bound, above in ((since_ns, True), (until_ns, False)):
-            if bound is not None:
-                time = F.col("time_ns") if exact else F.unix_micros(F.col("time"))
-                value = bound if exact else bound // 1000
-                frame = frame.where(time >= value if above else time <= value)
-        frames[table] = frame
-    return _answered(frames, accumulator, reducers) if frames else accumulator
+    named = [
+        (table, file)
+        for table in accumulator.reads()
+        if table not in left_out
+        for file in export.files(table, since_ns, until_ns)
+    ]
+    if not named:
+        return accumulator
+    tables, files = zip(*named, strict=True)
+    read = _ReadFiles(type(accumulator).name, accumulator.state(), export.elsewhere(), since_ns, until_ns)
+    given = session.createDataFrame(pa.table({"table": pa.array(tables), "file": pa.array(files)}))
+    with task_errors():
+        return _merged(given.repartition(min(len(named), MAX_TASKS)).mapInArrow(read, _STATE), accumulator, reducers)
+
+
+class _ReadFiles:
+    """Work of a task: aggregates the rows of files into one partial answer."""
+
+    def __init__(self, question: str, empty: bytes, export: Export, since_ns: int | None, until_ns: int | None) -> None:
+        self._question = question
+        self._empty = empty
+        self._export = export
+        self._bounds = since_ns, until_ns
+
+    def __call__(self, batches: Batches) -> Batches:
+        accumulator = find_question(self._question).from_state(self._empty)
+        reads = accumulator.reads()
+        seen = False
+        for batch in batches:
+            for table, file in zip(*(batch.column(name).to_pylist() for name in ("table", "file")), strict=True):
+                seen = True
+                for rows in self._export.only(table, file).batches(table, reads[table], *self._bounds):
+                    accumulator.update(rows, table)
+        if seen:
+            yield _state_batch(accumulator)
 
 
 def _check(tables: Mapping[str, DataFrame], accumulator: Accumulator[Any]) -> None:
@@ -213,10 +238,13 @@ def _answered(tables: Mapping[str, DataFrame], accumulator: Accumulator[Any], re
             frame = frame.where(F.col("api").isin(list(reading.apis)))  # noqa: PLW2901
         one = frame.select(*reading.columns).mapInArrow(_updates(question, empty, table), _STATE)
         states = one if states is None else states.unionByName(one)
-    if states is None:
-        return accumulator
-    merged = states.repartition(max(reducers, 1)).mapInArrow(_merges(question), _STATE)
-    found = type(accumulator).from_state(empty)
+    return accumulator if states is None else _merged(states, accumulator, reducers)
+
+
+def _merged(states: DataFrame, accumulator: Accumulator[Any], reducers: int) -> Accumulator[Any]:
+    """Partial answers of tasks as one."""
+    merged = states.repartition(max(reducers, 1)).mapInArrow(_merges(type(accumulator).name), _STATE)
+    found = type(accumulator).from_state(accumulator.state())
     for row in merged.collect():
         found.merge(type(accumulator).from_state(bytes(row["state"])))
     return found
@@ -233,9 +261,13 @@ def _updates(question: str, empty: bytes, table: str) -> Callable[[Batches], Bat
                 seen = True
                 accumulator.update(_plain(batch), table)
         if seen:
-            yield pa.RecordBatch.from_arrays([pa.array([accumulator.state()], pa.binary())], schema=_STATE_SCHEMA)
+            yield _state_batch(accumulator)
 
     return updated
+
+
+def _state_batch(accumulator: Accumulator[Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([accumulator.state()], pa.binary())], schema=_STATE_SCHEMA)
 
 
 def _merges(question: str) -> Callable[[Batches], Batches]:
@@ -251,7 +283,7 @@ def _merges(question: str) -> Callable[[Batches], Batches]:
                 else:
                     whole.merge(one)
         if whole is not None:
-            yield pa.RecordBatch.from_arrays([pa.array([whole.state()], pa.binary())], schema=_STATE_SCHEMA)
+            yield _state_batch(whole)
 
     return merged
 

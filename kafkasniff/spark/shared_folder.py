@@ -1,7 +1,7 @@
-"""Whether the executors reach the output folder of the driver.
+"""The output folder of the driver, which all executors have to share.
 
-Tasks write their files below it, and the driver moves them: a folder of the same name on another disk would be noticed
-only after the whole run. The driver therefore puts a file with a random name into `.partial`, and tasks look for it:
+Tasks write their files below `.partial`, each attempt in a folder of its own, and the driver moves them. A folder of
+the same name may be on another disk. So the driver puts a file with a random name into it, and tasks look for that:
 before the run as many as can run at once, and in the run each one before it writes, since executors may join later.
 """
 
@@ -9,40 +9,66 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-import pyarrow as pa
+from typing import Final
 
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
+from kafkasniff.tables.exports.manifest import WrittenFile
+from kafkasniff.tables.rows.file_names import is_table_file
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+__all__ = ["SharedFolder", "share"]
 
-__all__ = ["SharedFolder", "check_executors", "share"]
-
-ADVICE: Final = "the driver and all executors need the output folder under the same path, on a shared file system"
-HOSTS: Final = 3
-"""Hosts that a message names."""
+_ATTEMPT: Final = re.compile(r"attempt-\d{1,20}", re.ASCII)
 
 
 class SharedFolder:
-    """The folder `.partial` of a run, for tasks."""
+    """The folder `.partial` of a run, as a `TaskOutput`."""
+
+    advice = "the driver and all executors need the output folder under the same path, on a shared file system"
 
     def __init__(self, path: Path, marker: str) -> None:
         self.path = path
+        self.name = str(path.parent)
         self._marker = marker
 
-    def open(self) -> ConfinedPath:
-        """The folder, in a task. Raises OutputError if it is not that of the driver."""
+    def open(self, attempt: int, scratch: ConfinedPath) -> ConfinedPath:
+        """The folder of an attempt. Raises OutputError if `.partial` is not that of the driver."""
+        del scratch
         reason = self.refusal()
         if reason is not None:
-            raise OutputError(f"{self.path.parent}: {reason} on {socket.gethostname()}: {ADVICE}")
-        return open_own_folder(self.path)
+            raise OutputError(f"{self.name}: {reason} on {socket.gethostname()}: {self.advice}")
+        return open_own_folder(self.path) / f"attempt-{attempt}"
+
+    def file_name(self, run: int) -> str:
+        """What names of files begin with: all attempts use the same ones, in their own folders."""
+        return f"part-{run:05}"
+
+    def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:
+        """Nothing to do: the driver moves them."""
+
+    def path_of(self, into: ConfinedPath, file: WrittenFile) -> str:
+        """Below `.partial`, whose own path need not be UTF-8."""
+        return f"{into.name}/{file.path}"
+
+    def take(self, partial: ConfinedPath, path: str, table: str) -> str:
+        """Move a file out of its attempt; returns its path in the export. Raises OutputError, and OSError."""
+        attempt, _, name = path.partition("/")
+        if not _ATTEMPT.fullmatch(attempt) or not is_table_file(name, table):
+            raise OutputError(f"a task of Spark wrote {path}, which is not a file of {partial}")
+        parts = name.split("/")
+        partial.below(attempt, *parts).move_to(partial.below(*parts))
+        return name
+
+    def clear(self, partial: ConfinedPath) -> None:
+        """Remove the folders of all attempts."""
+        for left in partial.names():
+            if _ATTEMPT.fullmatch(left):
+                (partial / left).remove_tree()
 
     def refusal(self) -> str | None:
         """Why this process cannot write into the folder of the driver; None if it can."""
@@ -68,27 +94,3 @@ def share(partial: ConfinedPath) -> SharedFolder:
     (partial / marker).create().close()
     # Tasks may run on other machines, which have the folder under the same path.
     return SharedFolder(Path(os.path.abspath(partial.path)), marker)
-
-
-def check_executors(spark: SparkSession, folder: SharedFolder, tasks: int) -> None:
-    """Raises OutputError if an executor does not reach the folder. `tasks`: about as many as run at once."""
-    ids = spark.range(0, tasks, 1, tasks)
-    found = ids.mapInArrow(_Look(folder), "host string, reason string").where("reason is not null").collect()
-    if found:
-        reasons = sorted({f"{row['reason']} on {row['host']}" for row in found})
-        more = f" and {len(reasons) - HOSTS} more" if len(reasons) > HOSTS else ""
-        raise OutputError(f"{folder.path.parent}: {', '.join(reasons[:HOSTS])}{more}: {ADVICE}")
-
-
-class _Look:
-    """Looks for the folder, in a task."""
-
-    def __init__(self, folder: SharedFolder) -> None:
-        self._folder = folder
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reason = self._folder.refusal()
-        for _ in batches:
-            yield pa.RecordBatch.from_pydict(
-                {"host": pa.array([socket.gethostname()], pa.string()), "reason": pa.array([reason], pa.string())}
-            )

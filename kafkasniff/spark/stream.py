@@ -18,10 +18,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
-from kafkasniff.capture.timeline.locations import Location, is_capture, listed, open_capture
+from kafkasniff.capture.timeline.locations import is_capture, listed, open_capture
 from kafkasniff.capture.timeline.parts import CaptureFile, Place, PlacedNote
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.model import Problem
+from kafkasniff.runtime.addresses import Location
 from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, digest, read_between, split_between, whole
 from kafkasniff.spark.options import SourceOptions
 from kafkasniff.spark.packet_rows import note_rows, packet_rows, secret_rows

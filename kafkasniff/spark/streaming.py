@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark.export import share_folder, write_run
+from kafkasniff.spark.export import task_output, write_run
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.pipeline import make_options
 from kafkasniff.spark.run import SparkRun, parallelism, survey
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.exports.beginning import check_options, read_carried
 from kafkasniff.tables.exports.captures import CaptureFile
-from kafkasniff.tables.exports.folder import ExportFolder, local_folder
+from kafkasniff.tables.exports.folder import ExportFolder
+from kafkasniff.tables.exports.opening import local_folder
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import TABLE_NAMES
 
@@ -119,7 +120,7 @@ class _Batches:
             if manifest is not None:
                 if manifest.batch is None:
                     raise UsageError(f"{self.directory} is not the export of a stream; name a new folder")
-                check_options(manifest, self._options, self.directory)
+                check_options(manifest, self._options, folder.name)
                 if batch <= manifest.batch:
                     return
             folder.discard()
@@ -145,7 +146,7 @@ class _Batches:
         carried = read_carried(folder, discard=self.discard_state)
         is_first = not self._parallel
         self._parallel = self._parallel or parallelism(packets.sparkSession)
-        shared = share_folder(folder, packets.sparkSession, self._parallel, check=is_first)
+        output = task_output(folder, packets.sparkSession, self._parallel, check=is_first)
         with SparkRun(
             packets,
             self._options,
@@ -159,5 +160,5 @@ class _Batches:
             shards=self._shards or len(carried.shards) or self._parallel,
             parallel=self._parallel,
         ) as run:
-            write_run(folder, shared, run, new, batch=batch, goes_on=not self.discard_state)
+            write_run(folder, output, run, new, batch=batch, goes_on=not self.discard_state)
         self.discard_state = False

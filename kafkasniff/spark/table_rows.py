@@ -21,7 +21,7 @@ from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark.connections import CONNECTION, CONNECTION_VALUES, EXCHANGE, EXCHANGE_VALUES, PROBLEM_VALUES
 from kafkasniff.spark.fetch_sessions import HELD
-from kafkasniff.spark.shared_folder import SharedFolder
+from kafkasniff.spark.task_output import TaskOutput
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.exports.finalise import REST, final_rows, finalise
 from kafkasniff.tables.exports.options import ExportOptions
@@ -37,11 +37,12 @@ FILES: Final = {
     "table": "string",
     "path": "string",
     "rows": "bigint",
+    "bytes": "bigint",
     "open": "boolean",
     "part": "int",
     "days": "binary",
 }
-"""Result of writing files: `path` is below the folder of the tasks, whose own name need not be UTF-8; `open`: rows of
+"""Result of writing files: `path` is as `TaskOutput` has it; `open`: rows of
 connections that were still open when the captures ended.
 
 A row without a path has the `days` of a table in a `part`: rows by day (`exports.partitions`), as MessagePack.
@@ -51,6 +52,7 @@ _FILES: Final = pa.schema(
         pa.field("table", pa.string()),
         pa.field("path", pa.string()),
         pa.field("rows", pa.int64()),
+        pa.field("bytes", pa.int64()),
         pa.field("open", pa.bool_()),
         pa.field("part", pa.int32()),
         pa.field("days", pa.binary()),
@@ -161,7 +163,7 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class WriteFiles(_Staging):
-    """Exchanges to Parquet files in a folder of this attempt below `folder`, which all tasks have to reach.
+    """Exchanges to Parquet files in `output`, which all tasks have to reach.
 
     `decided`: by whether rows are `open`; without it each task decides on its own.
     """
@@ -171,12 +173,12 @@ class WriteFiles(_Staging):
         options: ExportOptions,
         learned_facts: LearnedFacts,
         given: Mapping[str, str],
-        folder: SharedFolder,
+        output: TaskOutput,
         run: int,
         decided: Mapping[bool, Decided] | None = None,
     ) -> None:
         super().__init__(options, learned_facts, given)
-        self._folder = folder
+        self._output = output
         self._run = run
         self._decided = decided
 
@@ -186,16 +188,16 @@ class WriteFiles(_Staging):
 
         context = TaskContext.get()
         assert context is not None
-        # Failed or concurrent attempts must not interfere.
-        into = self._folder.open() / f"attempt-{context.taskAttemptId()}"
-        yield from self.write(context.partitionId(), into, batches)
+        yield from self.write(context.partitionId(), context.taskAttemptId(), batches)
 
-    def write(self, part: int, into: ConfinedPath, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the files of a part of the run."""
+    def write(self, part: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the files of a part of the run. Failed and concurrent attempts do not interfere."""
         with own_folder() as folder:
+            into = self._output.open(attempt, folder)
+            first = self._output.file_name(self._run)
             names, held = self._stage(batches, folder)
             for number, (state, mark) in enumerate(((_DONE, ""), (_OPEN, "-open"))):
-                name = f"part-{self._run:05}{mark}-{part:05}"
+                name = f"{first}{mark}-{part:05}"
                 partitions = self._partitions(part, open_=bool(number))
                 written = finalise(
                     [folder / state],
@@ -206,10 +208,18 @@ class WriteFiles(_Staging):
                     sessions=held,
                     partitions=partitions,
                 )
+                self._output.deliver(into, [file for files in written.values() for file in files])
                 found: list[dict[str, Any]] = [
-                    {"table": table, "path": "/".join(path.parts), "rows": rows, "open": bool(number), "part": part}
+                    {
+                        "table": table,
+                        "path": self._output.path_of(into, file),
+                        "rows": file.rows,
+                        "bytes": file.bytes,
+                        "open": bool(number),
+                        "part": part,
+                    }
                     for table, files in written.items()
-                    for path, rows in files
+                    for file in files
                 ]
                 found += [
                     {"table": table, "open": bool(number), "part": part, "days": msgspec.msgpack.encode(days)}

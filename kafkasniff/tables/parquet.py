@@ -62,8 +62,8 @@ class TableWriter:
         self._writer: pq.ParquetWriter | None = None
         self._path = folder
         self._written = self._groups = 0
-        self.files: list[tuple[ConfinedPath, int]] = []
-        """Finished files, and their numbers of rows."""
+        self.files: list[tuple[ConfinedPath, int, int]] = []
+        """Finished files, their numbers of rows, and their sizes in bytes."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows in the table's schema."""
@@ -114,8 +114,8 @@ class TableWriter:
         writer.close()
         stream.flush()
         os.fsync(stream.fileno())
+        self.files.append((self._path, self._written, stream.tell()))
         stream.close()
-        self.files.append((self._path, self._written))
         self._written = self._groups = 0
 
     def close(self) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from kafkasniff.analysis import TableReading, find_question
 from kafkasniff.analysis.export import Export, answer, missing_tables
 from kafkasniff.errors import CaptureError, UsageError
+from kafkasniff.runtime.addresses import Location
 from tests.analysis.exports import write_export
 from tests.analysis.tables import SECOND, START_NS, exchange, record
 
@@ -54,7 +56,7 @@ def test_only_selected_rows(folder: Path) -> None:
 
 def test_files_of_other_dates_are_not_opened(folder: Path) -> None:
     export = Export.open(str(folder))
-    export.files("exchanges")[0].write_bytes(b"damaged")
+    (folder / export.files("exchanges")[0]).write_bytes(b"damaged")
     assert count(export, COLUMNS, START_NS + 2 * DAY * SECOND) == 101
     with pytest.raises(CaptureError, match="cannot read"):
         count(export)
@@ -62,13 +64,13 @@ def test_files_of_other_dates_are_not_opened(folder: Path) -> None:
 
 def test_files_missing_from_the_manifest_are_ignored(folder: Path) -> None:
     export = Export.open(str(folder))
-    (export.files("exchanges")[0].parent / "part-00001.parquet").write_bytes(b"half-written")
+    (folder / export.files("exchanges")[0]).with_name("part-00001.parquet").write_bytes(b"half-written")
     assert count(Export.open(str(folder))) == 103
 
 
 def test_a_missing_file(folder: Path) -> None:
     export = Export.open(str(folder))
-    export.files("exchanges")[1].unlink()
+    (folder / export.files("exchanges")[1]).unlink()
     with pytest.raises(CaptureError, match="cannot read"):
         count(export)
 
@@ -83,13 +85,14 @@ def test_columns_that_earlier_releases_did_not_write(tmp_path: Path) -> None:
     path = tmp_path / "exchanges" / "part-00000.parquet"
     path.parent.mkdir()
     pq.write_table(pa.table({"api": ["Fetch"], "time_ns": [1]}), path)
-    export = Export(tmp_path, {"exchanges": (path,)})
+    export = Export(str(tmp_path), {"exchanges": ("exchanges/part-00000.parquet",)}, Location.of(str(tmp_path)))
     (batch,) = export.batches("exchanges", TableReading(("api", "wait_us", "sender")))
     assert batch.to_pylist()[0] | {"api": "Fetch", "wait_us": None, "sender": None} == batch.to_pylist()[0]
 
 
 def test_missing_tables(folder: Path) -> None:
-    export = Export(folder, {"exchanges": Export.open(str(folder)).tables["exchanges"]})
+    whole = Export.open(str(folder))
+    export = msgspec.structs.replace(whole, tables={"exchanges": whole.tables["exchanges"]})
     assert answer(export, find_question("batching")()) == ["records"]
     assert missing_tables(export.tables, find_question("latency")()) == []
     with pytest.raises(UsageError, match="churn needs the table connections"):

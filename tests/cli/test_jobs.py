@@ -118,7 +118,7 @@ def test_an_exception_in_a_thread(large: Path, place: type, name: str, monkeypat
         return works(*arguments, **options)
 
     def run(task: Task[Any], number: int) -> bool:
-        # Whoever comes first does the work. On a busy machine that may be the main thread each time.
+        # The first thread to come does the work. On a busy machine that may be the main one each time.
         if threading.current_thread() is threading.main_thread():
             task._done.wait(1)
         return begins(task, number)

@@ -74,7 +74,7 @@ def by_stages(
     found.append(batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in told]))
     into = open_own_folder(folder, make=True)
     write = WriteFiles(options, learned_facts, {}, share(into), 1)
-    written = [row for batch in write.write(0, into, found) for row in batch.to_pylist()]
+    written = [row for batch in write.write(0, 0, found) for row in batch.to_pylist()]
     tables: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
     for row in written:
         if row["path"] is None:

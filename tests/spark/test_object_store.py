@@ -1,17 +1,24 @@
-"""Exports of captures in an object store, by either engine."""
+"""Exports of captures in an object store, and into one, by either engine."""
 
 from __future__ import annotations
 
 import gzip
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkasniff.errors import OutputError
+from kafkasniff.runtime.addresses import Location
+from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
+from kafkasniff.spark.stored_output import StoredOutput
+from kafkasniff.tables.exports.manifest import WrittenFile
 from tests.cli.console import kafkasniff
 from tests.object_store import boto3_client, bucket
-from tests.tables.exports.exported import CAPTURES, cut, manifest, run, tables
+from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, run, tables
+from tests.tables.exports.stored import fetched, objects
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,3 +88,70 @@ def test_captures_in_an_object_store_are_decoded_like_files(bucket: str, tmp_pat
     assert (remote.code, local.code) == (0, 0)
     assert remote.out.replace(b"s3://captures/decode/a.pcap.gz", str(capture).encode()) == local.out
     assert remote.err == local.err
+
+
+def test_an_export_into_an_object_store(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
+    """The rows of a folder, run by run; either engine continues what the other one has begun."""
+    from kafkasniff.spark.export import export
+    from kafkasniff.tables.exports.options import ExportOptions
+
+    parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.3, 0.6), tmp_path)
+    address = bucket.replace("s3a://", "s3://key:hidden@").format("spark")
+    for number in range(1, len(parts) + 1):
+        named = [str(part) for part in parts[:number]]
+        engine = run if number == 2 else lambda some, into: export(spark, some, into, ExportOptions())
+        result = engine(named, address)
+        assert result.new == 1
+        run(parts[:number], tmp_path / "local")
+        copy = fetched(bucket, "spark", tmp_path / f"copy-{number}")
+        assert by_partition(copy) == by_partition(tmp_path / "local")
+        assert files(copy) == named_files(copy)
+    assert manifest(copy)["engine"] == "spark"
+    assert b"hidden" not in b"".join(objects(bucket, "spark").values())
+    # Tasks read the files of an export, here as in a folder.
+    question = ("analyze", "latency", "--format", "json")
+    asked = kafkasniff(*question, "--engine", "spark", address)
+    assert asked.code == 0, asked.err
+    assert asked.out == kafkasniff(*question, tmp_path / "local").out != b""
+
+
+def test_attempts_that_fail_after_they_have_written(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
+    """Their objects are removed once the run is there, and are in no manifest before."""
+    from kafkasniff.spark import stored_output
+    from kafkasniff.spark.export import export
+    from kafkasniff.tables.exports.options import ExportOptions
+
+    address = bucket.replace("s3a://", "s3://key:hidden@").format("attempts")
+    with pytest.MonkeyPatch.context() as patch:
+        # The class goes to the tasks by its name, and what is patched here with it.
+        patch.setattr("kafkasniff.spark.export.StoredOutput", FailingOutput)
+        with pytest.raises(OutputError, match="no route to host"):
+            export(spark, [str(CAPTURES / "sarama.pcap")], address, ExportOptions())
+    left = objects(bucket, "attempts")
+    assert any(path.startswith("exchanges/") for path in left)
+    assert "manifest.json" not in left
+    assert stored_output.StoredOutput(Location.of(address), 1).refusal() is None
+    export(spark, [str(CAPTURES / "sarama.pcap")], address, ExportOptions())
+    copy = fetched(bucket, "attempts", tmp_path / "copy")
+    assert files(copy) == named_files(copy)
+    run([CAPTURES / "sarama.pcap"], tmp_path / "local")
+    assert tables(copy) == tables(tmp_path / "local")
+
+
+class FailingOutput(StoredOutput):
+    """Writes the files of a task, and fails then."""
+
+    def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:
+        super().deliver(into, files)
+        raise OutputError("no route to host")
+
+
+def test_executors_without_access(bucket: str) -> None:
+    output = StoredOutput(Location.of(bucket.replace("captures", "none").format("out")), 1)
+    refusal = output.refusal()
+    assert refusal is not None
+    assert refusal.startswith("it cannot be written (")
+    with pytest.raises(OutputError, match="is not a file of run 1 into s3://none/out"):
+        output.take(
+            open_own_folder("."), "exchanges/date=2026-11-21/part-00002-0123456789ab-00000.parquet", "exchanges"
+        )

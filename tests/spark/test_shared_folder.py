@@ -23,7 +23,7 @@ CAPTURE = CAPTURES / "java-group-share.pcap"
 def test_a_task_sees_the_folder_of_the_driver(tmp_path: Path) -> None:
     shared = share(open_own_folder(tmp_path / "out", make=True) / ".partial")
     assert shared.refusal() is None
-    assert shared.open() == open_own_folder(tmp_path / "out" / ".partial")
+    assert shared.open(7, open_own_folder(tmp_path)) == open_own_folder(tmp_path / "out" / ".partial") / "attempt-7"
     # Its attempt to write leaves nothing.
     assert len(list((tmp_path / "out" / ".partial").iterdir())) == 1
 
@@ -32,7 +32,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
     shared = share(open_own_folder(tmp_path / "out", make=True) / ".partial")
     (tmp_path / "out").rename(tmp_path / "elsewhere")
     with pytest.raises(OutputError, match=r"out: it does not exist on \S+: the driver and all executors need"):
-        shared.open()
+        shared.open(7, open_own_folder(tmp_path))
     assert not (tmp_path / "out").exists()
 
 
@@ -42,7 +42,7 @@ def test_a_folder_of_the_same_name_on_another_machine(tmp_path: Path) -> None:
     (tmp_path / "out").rename(tmp_path / "elsewhere")
     share(open_own_folder(tmp_path / "out", make=True) / ".partial")
     with pytest.raises(OutputError, match=r"out: it is another folder on "):
-        shared.open()
+        shared.open(7, open_own_folder(tmp_path))
 
 
 def test_a_folder_that_leads_elsewhere(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_folder_that_leads_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "out" / ".partial").rename(tmp_path / "elsewhere")
     (tmp_path / "out" / ".partial").write_text("")
     with pytest.raises(OutputError, match=r"out: it cannot be (written|used) \("):
-        shared.open()
+        shared.open(7, open_own_folder(tmp_path))
 
 
 @pytest.mark.root

@@ -31,7 +31,8 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
         writer.write(problems(3))
         writer.write(problems(0))
         writer.write_all([problems(2, 3), problems(1, 5)])
-    assert [(path.path, rows) for path, rows in writer.files] == [(tmp_path / "a" / "b" / "part-00000.parquet", 6)]
+    file = tmp_path / "a" / "b" / "part-00000.parquet"
+    assert [(path.path, rows, size) for path, rows, size in writer.files] == [(file, 6, file.stat().st_size)]
     assert read([tmp_path / "a" / "b" / "part-00000.parquet"]) == list(range(6))
 
 
@@ -48,12 +49,12 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with TableWriter("problems", open_own_folder(tmp_path), "part") as writer:
         for first in range(0, 25, 5):
             writer.write(problems(5, first))
-    assert [(path.name, rows) for path, rows in writer.files] == [
+    assert [(path.name, rows) for path, rows, _ in writer.files] == [
         ("part-00000.parquet", 10),
         ("part-00001.parquet", 10),
         ("part-00002.parquet", 5),
     ]
-    assert read([path.path for path, _ in writer.files]) == list(range(25))
+    assert read([path.path for path, _, _ in writer.files]) == list(range(25))
 
 
 def test_footers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +64,8 @@ def test_footers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with TableWriter("problems", open_own_folder(tmp_path), "part") as writer:
         for first in range(0, 14, 2):
             writer.write(problems(2, first))
-    assert [rows for _, rows in writer.files] == [6, 6, 2]
-    assert read([path.path for path, _ in writer.files]) == list(range(14))
+    assert [rows for _, rows, _ in writer.files] == [6, 6, 2]
+    assert read([path.path for path, _, _ in writer.files]) == list(range(14))
 
 
 def test_row_groups_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +76,7 @@ def test_row_groups_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     metadata = pq.ParquetFile(writer.files[0][0].path).metadata
     groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     assert groups == [10, 10, 10, 7]
-    assert read([path.path for path, _ in writer.files]) == list(range(37))
+    assert read([path.path for path, _, _ in writer.files]) == list(range(37))
 
 
 def test_row_groups_are_bounded_in_rows_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

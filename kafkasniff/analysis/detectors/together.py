@@ -103,12 +103,12 @@ class Detectors:
         wanted: dict[tuple[str, tuple[str, ...] | None], list[Accumulator[Any]]] = {}
         unread = [detector.name for detector in self.detectors if detector.bodies and not export.has_json]
         if unread:
-            self._notes[f"skipped: {', '.join(unread)}: {export.folder} was exported without bodies"] = None
+            self._notes[f"skipped: {', '.join(unread)}: {export.name} was exported without bodies"] = None
         if not export.has_bodies:
-            self._notes[f"{export.folder} has only headers (--no-bodies), which hide most other problems"] = None
+            self._notes[f"{export.name} has only headers (--no-bodies), which hide most other problems"] = None
         lacking: dict[str, list[str]] = {}
         if "connections" not in export.tables:
-            self._notes[f"{export.folder} has no table connections: how much of the traffic was decoded is unknown"] = (
+            self._notes[f"{export.name} has no table connections: how much of the traffic was decoded is unknown"] = (
                 None
             )
         for detector in self._all:
@@ -133,10 +133,10 @@ class Detectors:
             if one.not_in_exports and one.name not in unread:
                 self._of_exports[f"{one.name}: exports do not contain {one.not_in_exports}"] = None
         for table, names in lacking.items():
-            self._notes[f"skipped: {', '.join(names)}: {export.folder} has no table {table}"] = None
+            self._notes[f"skipped: {', '.join(names)}: {export.name} has no table {table}"] = None
         if self._clusters is not None and not export.has_json:
             self._notes[
-                f"{export.folder} was exported without bodies: its brokers are assumed to belong to one cluster"
+                f"{export.name} was exported without bodies: its brokers are assumed to belong to one cluster"
             ] = None
         elif self._clusters is not None:
             for table, reading in self._clusters.reads().items():

@@ -29,6 +29,7 @@ PARTS: Final = (
     "lz4",
     "msgspec",
     "numpy",
+    "obstore",
     "opentelemetry.proto",
     "orjson",
     "prometheus_client",

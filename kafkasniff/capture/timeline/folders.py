@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 
 from kafkasniff.capture.formats.heads import named_like_capture
-from kafkasniff.capture.timeline.locations import CaptureFile, Location, find_captures, is_pattern
+from kafkasniff.capture.timeline.locations import CaptureFile, find_captures, is_pattern
 from kafkasniff.errors import CaptureError
+from kafkasniff.runtime.addresses import Location, name_of
 from kafkasniff.runtime.export_manifest import is_export
 
 __all__ = ["captures_in", "divided", "with_folders"]
@@ -36,7 +37,7 @@ def with_folders(paths: Sequence[str], *, by_name: bool = False) -> list[str]:
     found: list[str] = []
     for path in paths:
         if is_export(path):
-            raise CaptureError(f"{path} is an export, not a folder of captures")
+            raise CaptureError(f"{name_of(path)} is an export, not a folder of captures")
         if _is_single(path):
             location = Location.of(path)
             # `file:///captures/a.pcap`

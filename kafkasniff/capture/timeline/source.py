@@ -23,9 +23,10 @@ from kafkasniff.capture.formats.reader import CaptureReader
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.timeline.cursor import Cursor
 from kafkasniff.capture.timeline.folders import with_folders
-from kafkasniff.capture.timeline.locations import Location, capture_at, open_capture
+from kafkasniff.capture.timeline.locations import capture_at, open_capture
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
+from kafkasniff.runtime.addresses import Location
 from kafkasniff.tcp.packets import Note, PacketBatch
 
 __all__ = ["CHUNK_SIZE", "CaptureSource", "noted", "open_captures", "with_pauses"]

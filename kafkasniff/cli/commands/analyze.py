@@ -13,6 +13,7 @@ from kafkasniff.cli.options.option_groups import framing_options, topic_ids_opti
 from kafkasniff.cli.running.asked_captures import exported
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
+from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +179,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
         raise UsageError("--engine spark needs an export: make one with `kafkasniff export --engine spark`")
     if not captures and any(value not in (None, ()) for value in framing.values()):
         named = "--port, --max-frame, --keylog, --memory and --topic-ids"
-        raise UsageError(f"{named} are for captures; {sources[0]} is an export")
+        raise UsageError(f"{named} are for captures; {name_of(sources[0])} is an export")
 
     if engine == "spark":
         from kafkasniff.cli.running.without_pandas import allow_pandas

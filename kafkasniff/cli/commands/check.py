@@ -17,6 +17,7 @@ from kafkasniff.cli.options.option_groups import (
     topic_ids_option,
 )
 from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.detectors import Detectors, Finding
@@ -80,6 +81,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     if not sources:
         raise click.UsageError("Missing argument 'CAPTURE|DIR...'.")
     captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+    sources = tuple(map(name_of, sources))
 
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.detectors.running import tables_for

@@ -18,6 +18,7 @@ from kafkasniff.cli.options.option_groups import (
 )
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
+from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,6 +113,7 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
             _read(environment, source, sources.captures, options, predicate, quiet=quiet)
             for source, sources in zip((before, after), both, strict=True)
         ]
+        names = (name_of(before), name_of(after))
         answer = compare(
             sides[0].side,
             sides[1].side,
@@ -122,13 +124,13 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
         broken = any(one.broken for one in sides)
         terminal = output.is_stdout and environment.stdout_tty
         if options["form"] == "json":
-            output.write(_json(answer, (before, after), thresholds, options["top"], broken=broken, terminal=terminal))
+            output.write(_json(answer, names, thresholds, options["top"], broken=broken, terminal=terminal))
         else:
             from kafkasniff.cli.render.diff_text import diff_text
 
             text = diff_text(
                 answer,
-                (before, after),
+                names,
                 top=options["top"] or TOP,
                 everything=options["everything"],
                 width=min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if output.is_stdout else FILE_WIDTH,
@@ -197,10 +199,10 @@ def _read(
 
         export = Export.open(source)
         if "exchanges" not in export.tables:
-            raise UsageError(f"{source} has no table exchanges, which diff compares")
+            raise UsageError(f"{export.name} has no table exchanges, which diff compares")
         for batch in export.batches("exchanges", side.reads()):
             side.update(batch)
-        return _Read(side, source, broken=False, bodies=export.has_bodies)
+        return _Read(side, export.name, broken=False, bodies=export.has_bodies)
     from kafkasniff.cli.running.counted_captures import CountedCaptures
 
     reading = CountedCaptures(environment, _Rows(side), options, predicate, quiet=quiet, tables=("exchanges",))
@@ -209,7 +211,7 @@ def _read(
         # Half a side would differ in everything: no result.
         raise reading.interrupt
     side.names = reading.names
-    return _Read(side, source, broken=reading.broken, bodies=True)
+    return _Read(side, name_of(source), broken=reading.broken, bodies=True)
 
 
 class _Rows:

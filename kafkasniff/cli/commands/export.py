@@ -45,7 +45,7 @@ SKIPPED_NAMED: Final = 10
 
 @click.command("export")
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@click.option("-o", "--output", required=True, metavar="DIR", help="Folder for the tables.")
+@click.option("-o", "--output", required=True, metavar="DIR", help="Folder or address for the tables.")
 @click.option(
     "--tables",
     default=",".join(TABLES),
@@ -105,9 +105,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         records=options["records"],
         payload=take_payload(options),
     )
-    from kafkasniff.tables.exports.folder import local_folder
+    from kafkasniff.tables.exports.opening import check_output
 
-    directory = local_folder(output)  # refuse an unwritable folder before Spark starts
+    check_output(output)  # before Spark starts
     jobs: int | None = options.pop("jobs")
     discard_state: bool = options.pop("discard_state")
     on_bad: OnBadCapture = options.pop("on_bad")
@@ -138,7 +138,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             result = spark_export.export(
                 spark,
                 captures,
-                directory,
+                output,
                 wanted,
                 given=given,
                 keys=keys,
@@ -185,7 +185,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     try:
         result = export(
             captures,
-            directory,
+            output,
             wanted,
             given=make_catalog(options).given,
             predicate=predicate,
@@ -205,10 +205,12 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
 
 def _report(environment: Environment, result: Result, output: str, *, quiet: bool) -> Exit:
     """Say what a run did; returns its exit code."""
+    from kafkasniff.runtime.addresses import name_of
+
     for notice in (*result.skipped[:SKIPPED_NAMED], *result.notices):
         environment.say(notice)
     if not quiet:
-        environment.say(_summary(result, output))
+        environment.say(_summary(result, name_of(output)))
     return Exit.BROKEN if result.broken else Exit.OK
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -48,6 +47,7 @@ from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
 from kafkasniff.errors import UsageError
+from kafkasniff.runtime.addresses import is_remote, name_of
 from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -135,7 +135,9 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     )
     if exporting is not None and len(interfaces) > 1:
         raise UsageError("--export takes one interface, or any")
-    folders = [] if exporting is None else [str(exporting["directory"])]
+    folders = []
+    if exporting is not None and not is_remote(exporting["directory"]):
+        folders.append(exporting["directory"])
     if writing is not None and writing.rotates:
         folders.append(writing.folder)
     rights.settle(environment, folders)
@@ -305,7 +307,7 @@ def _export_arguments(
             if given:
                 raise UsageError(f"{name} is for tables: it needs --export DIR")
         return None
-    arguments: dict[str, Any] = {"directory": Path(directory), "discard_state": discard_state}
+    arguments: dict[str, Any] = {"directory": directory, "discard_state": discard_state}
     seconds = _seconds(every)
     if seconds is not None:
         if seconds < MIN_EVERY_SECONDS:
@@ -349,11 +351,11 @@ def _finished(environment: Environment, tables: LiveExport) -> str:
         with environment.interrupts.stopping(lambda: None):
             result = tables.close()
     except Interrupted:
-        environment.say(f"stopped immediately: {tables.directory} lacks the last rows")
+        environment.say(f"stopped immediately: {name_of(tables.directory)} lacks the last rows")
         raise
     for notice in result.notices:
         environment.say(notice)
-    return rows_line(result.rows, str(tables.directory))
+    return rows_line(result.rows, name_of(tables.directory))
 
 
 def _output(environment: Environment, path: str | None, rights: Rights) -> Output:

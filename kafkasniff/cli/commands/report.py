@@ -18,6 +18,7 @@ from kafkasniff.cli.options.option_groups import (
 )
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.runtime.addresses import name_of
 
 __all__ = ["report_command"]
 
@@ -58,7 +59,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     exports = [Export.open(folder) for folder in folders]
     for export in exports:
         if "exchanges" not in export.tables:
-            raise UsageError(f"{export.folder} has no table exchanges, which the report needs")
+            raise UsageError(f"{export.name} has no table exchanges, which the report needs")
     file = None if output == "-" else WholeFile(output, inputs=captures)
     gathering = Gathering()
     numbers = Numbers()
@@ -70,7 +71,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     if captures:
         reading.read(captures)
     contents = gathering.contents(reading.names)
-    names = [capture_name(one) or "" for one in sources]
+    names = [capture_name(name_of(one)) or "" for one in sources]
     page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers)
     if file is not None:
         file.write(page)

@@ -20,6 +20,7 @@ from kafkasniff.cli.options.option_groups import (
 from kafkasniff.cli.running.counted_captures import CountedCaptures
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
+from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +67,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
     filters = split_options(FilterOptions, options)
     predicate = make_predicate(filters)
     captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+    sources = tuple(map(name_of, sources))
     hosts = take_hosts(options)
     form, top = options.pop("form"), options.pop("top")
     output, colour = options.pop("output"), options.pop("color")
@@ -139,7 +141,7 @@ def _read_export(overview: Overview, detectors: Detectors, folder: str, *, recor
 
     export = Export.open(folder)
     if "exchanges" not in export.tables:
-        raise UsageError(f"{folder} has no table exchanges, which stats needs")
+        raise UsageError(f"{export.name} has no table exchanges, which stats needs")
     for table, reading in overview.reads().items():
         # Without keys and values there are no sizes, and with hashes wrong ones.
         if table in export.tables and (table != "records" or (records and export.has_payload)):

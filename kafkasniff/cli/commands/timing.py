@@ -22,6 +22,7 @@ from kafkasniff.cli.options.option_groups import (
 )
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
+from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.timing import Timing
@@ -70,6 +71,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
     predicate = make_predicate(filters)
     each = options.pop("each") or bool(filters.exchange)
     captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+    sources = tuple(map(name_of, sources))
     if folders and each:
         raise UsageError(f"--each is for captures, and {folders[0]} is a folder")
     by = _dimensions(options.pop("by"))
@@ -119,7 +121,7 @@ def _read_export(timing: Timing, folder: str) -> bool:
 
     export = Export.open(folder)
     if "exchanges" not in export.tables:
-        raise UsageError(f"{folder} has no table exchanges, which timing needs")
+        raise UsageError(f"{export.name} has no table exchanges, which timing needs")
     has_bodies = rows = False
     for table, reading in timing.reads().items():
         for batch in export.batches(table, reading):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
+from kafkasniff.runtime.addresses import name_of
 from kafkasniff.runtime.export_manifest import is_export
 
 __all__ = ["Sources", "divide_sources", "take_captures"]
@@ -28,7 +29,7 @@ def divide_sources(environment: Environment, named: Sequence[str], *, filtered: 
     """
     folders = tuple(one for one in named if is_export(one))
     if filtered and folders:
-        raise UsageError(f"filters are for captures; {folders[0]} is an export: filter when exporting")
+        raise UsageError(f"filters are for captures; {name_of(folders[0])} is an export: filter when exporting")
     return Sources(tuple(_captures(environment, [one for one in named if one not in folders])), folders)
 
 
@@ -39,7 +40,7 @@ def take_captures(environment: Environment, named: Sequence[str], *, by_name: bo
     """
     for one in named:
         if is_export(one):
-            raise UsageError(f"{one} is an export, not a capture: `kafkasniff stats {one}` reads it")
+            raise UsageError(f"{name_of(one)} is an export, not a capture: `kafkasniff stats {name_of(one)}` reads it")
     return tuple(_captures(environment, named, by_name=by_name))
 
 

@@ -14,7 +14,7 @@ from kafkasniff.capture.timeline.splits import open_whole
 from kafkasniff.errors import CaptureError, UnreachableError
 from kafkasniff.model import Problem
 from kafkasniff.tables.exports.captures import CaptureFile, Look
-from kafkasniff.tables.exports.folder import Manifest
+from kafkasniff.tables.exports.manifest import Manifest
 
 __all__ = ["POLICIES", "OnBadCapture", "Sorted", "sort_out"]
 

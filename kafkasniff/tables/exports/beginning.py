@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.shards import number_from, reshard
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.learned_facts import LearnedFacts
-from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.errors import UsageError
 from kafkasniff.model import Summary
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tables.checkpoint import WAY_OUT, dump, load
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
-from kafkasniff.tables.exports.folder import ExportFolder, Manifest
+from kafkasniff.tables.exports.manifest import Manifest
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.target import ExportTarget
 from kafkasniff.tables.rows.sessions import Sessions
 
 __all__ = ["check_no_stream", "check_options", "first_states", "load_state", "new_state", "read_carried", "total"]
 
 
-def check_options(manifest: Manifest, options: ExportOptions, directory: Path) -> None:
-    """Raises UsageError if the folder was exported with other options."""
+def check_options(manifest: Manifest, options: ExportOptions, directory: str) -> None:
+    """Raises UsageError if the directory was exported with other options."""
     options = options.public
     if manifest.options.payload.form == options.payload.form != "shown" and manifest.options.payload != options.payload:
         raise UsageError(
@@ -33,25 +33,19 @@ def check_options(manifest: Manifest, options: ExportOptions, directory: Path) -
             raise UsageError(f"{directory} was exported with other options ({name}); name a new folder")
 
 
-def check_no_stream(manifest: Manifest, directory: Path) -> None:
-    """Raises UsageError if the folder is the output of a stream, which numbers its captures itself."""
+def check_no_stream(manifest: Manifest, directory: str) -> None:
+    """Raises UsageError if the directory is the output of a stream, which numbers its captures itself."""
     if manifest.batch is not None:
         raise UsageError(f"a stream writes into {directory}; name a new folder")
 
 
-def read_carried(folder: ExportFolder, *, discard: bool = False) -> Carried:
-    """The state that the last run into a folder left; with `discard` none.
+def read_carried(target: ExportTarget, *, discard: bool = False) -> Carried:
+    """The state that the last run left; with `discard` none.
 
     Raises OutputError, and UsageError as `kafkasniff.tables.checkpoint.load` does.
     """
-    manifest = folder.manifest
-    if discard or manifest is None or manifest.state is None:
-        return Carried([], Sessions(), LearnedFacts())
-    path = folder.root.below(*manifest.state.split("/"))
-    try:
-        return load(path.content(), Carried)
-    except OSError as error:
-        raise OutputError(f"cannot read {path}: {error.strerror or error}") from error
+    state = None if discard else target.state()
+    return Carried([], Sessions(), LearnedFacts()) if state is None else load(state, Carried)
 
 
 def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> ShardState:

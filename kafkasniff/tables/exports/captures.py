@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kafkasniff.capture.timeline.locations import CaptureFile as FoundFile
-from kafkasniff.capture.timeline.locations import Location, capture_at, open_capture
+from kafkasniff.capture.timeline.locations import capture_at, open_capture
 from kafkasniff.errors import UsageError
+from kafkasniff.runtime.addresses import Location
 from kafkasniff.tables.rows.exchanges import capture_name
 
 __all__ = ["CaptureFile", "Look", "identify", "look_at", "look_at_file", "new_captures"]

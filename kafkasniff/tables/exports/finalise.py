@@ -13,6 +13,7 @@ from kafkasniff.model import Body, Problem
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.sinks.jsonl import body_json
+from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.merge import WINDOW_BYTES, merged
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
@@ -46,13 +47,13 @@ def finalise(
     sessions: SessionSource,
     partitions: TablePartitions,
     memory: int = DEFAULT_MEMORY,
-) -> dict[str, list[tuple[ConfinedPath, int]]]:
+) -> dict[str, list[WrittenFile]]:
     """Write the tables of staged folders to `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
 
-    Returns the files of each table with their rows. These rows advance `sessions`. A row group and a window take at
+    Returns the files of each table. These rows advance `sessions`. A row group and a window take at
     most a sixteenth of `memory` each. Raises OSError.
     """
-    files: dict[str, list[tuple[ConfinedPath, int]]] = {table: [] for table in options.tables}
+    files: dict[str, list[WrittenFile]] = {table: [] for table in options.tables}
     rest = into / REST
     every = final_rows(staged, options, names=names, sessions=sessions, partitions=partitions, rest=rest, memory=memory)
     group = min(ROW_GROUP_BYTES, memory // MEMORY_PART)
@@ -65,10 +66,14 @@ def finalise(
                     continue
                 with TableWriter(table, _folder(into, table, day), name, group) as writer:
                     writer.write_all(batches)
-                files[table] += writer.files
-        files[table] += undated.files
+                files[table] += _written(writer, into)
+        files[table] += _written(undated, into)
     rest.remove_tree()
     return files
+
+
+def _written(writer: TableWriter, into: ConfinedPath) -> list[WrittenFile]:
+    return [WrittenFile(path.relative_to(into), rows, size) for path, rows, size in writer.files]
 
 
 def _folder(into: ConfinedPath, table: str, day: int) -> ConfinedPath:

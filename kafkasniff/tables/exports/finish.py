@@ -14,6 +14,7 @@ from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.finalise import finalise
+from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.shard import ShardResult
@@ -25,19 +26,24 @@ __all__ = ["Finished", "finish"]
 class Finished(msgspec.Struct):
     """A run that is ready to be committed."""
 
-    written: dict[str, list[tuple[ConfinedPath, int]]]
-    """The files of each table, and the number of rows of each file."""
-    unfinished: dict[str, list[tuple[ConfinedPath, int]]]
+    written: dict[str, list[WrittenFile]]
+    """The files of each table."""
+    unfinished: dict[str, list[WrittenFile]]
     """Files of rows that were not over at the end."""
     state: bytes
     """A dumped `Carried`."""
     problems: list[Problem] = []
     """Problems found when rows were put into partitions; they are rows of the tables, too."""
 
+    @property
+    def files(self) -> list[WrittenFile]:
+        """All files."""
+        return [file for part in (self.written, self.unfinished) for files in part.values() for file in files]
+
 
 def finish(
     into: ConfinedPath,
-    run: int,
+    name: str,
     options: ExportOptions,
     carried: Carried,
     results: Sequence[ShardResult],
@@ -47,8 +53,8 @@ def finish(
 ) -> Finished:
     """Write a run's tables to `into`.
 
-    `carried`: state of the run before, which is advanced; `given`: names by topic id; `memory`: the run's budget in
-    bytes. Raises OSError if a file cannot be written.
+    `name`: what the names of the files begin with; `carried`: state of the run before, which is advanced; `given`:
+    names by topic id; `memory`: the run's budget in bytes. Raises OSError if a file cannot be written.
     """
     # Return the memory of staging to the system; otherwise the peak would be the sum of both steps.
     gc.collect()
@@ -58,7 +64,6 @@ def finish(
     names = LearnedNames(carried.learned_facts, given)
     sessions = carried.sessions
     staged = [path for result in results for path in result.staged]
-    name = f"part-{run:05}"
     done, open_ = TablePartitions(), TablePartitions()
     written = finalise(staged, into, name, options, names=names, sessions=sessions, partitions=done, memory=memory)
     order = max(one.order for one in results)

@@ -12,11 +12,11 @@ the same time, because the kernel buffers no more than seconds of them.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -35,11 +35,12 @@ from kafkasniff.tables.checkpoint.carried import Carried, ShardState
 from kafkasniff.tables.exports.beginning import check_no_stream, check_options, load_state, new_state, read_carried
 from kafkasniff.tables.exports.captures import CaptureFile
 from kafkasniff.tables.exports.finish import Finished, finish
-from kafkasniff.tables.exports.folder import ExportFolder
+from kafkasniff.tables.exports.opening import open_export
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import ShardResult, parts
 from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.staging import inspected, new_stager, stage_rest, stage_unfinished, together_bytes
+from kafkasniff.tables.exports.target import Deliver
 from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tcp.packets import PacketBatch
 
@@ -80,7 +81,10 @@ class _Task(msgspec.Struct, frozen=True):
     carried: ConfinedPath
     """State that the run before left."""
     into: ConfinedPath
-    run: int
+    name: str
+    """What the names of the files begin with."""
+    deliver: Deliver | None
+    """Brings the files to where the tables are, if that is not here."""
     options: ExportOptions
     predicate: Predicate | None
     order: int
@@ -105,7 +109,7 @@ class LiveExport:
 
     def __init__(
         self,
-        directory: Path,
+        directory: str | os.PathLike[str],
         options: ExportOptions,
         interface: str,
         *,
@@ -117,7 +121,7 @@ class LiveExport:
         memory: int = DEFAULT_MEMORY,
         whole: int | None = None,
     ) -> None:
-        self.directory = directory
+        self.directory = os.fspath(directory)
         self._options = options
         self._predicate = predicate
         self._every = every_seconds
@@ -137,7 +141,7 @@ class LiveExport:
         """There are packets since the last commit began."""
         self.torn = False
         """Feeding was interrupted or failed: rows since the last commit are incomplete and will not be committed."""
-        self._folder = ExportFolder(directory)
+        self._target = open_export(directory)
         try:
             self._begin(given or {}, interface, discard_state=discard_state, memory=memory, whole=whole or memory)
         except BaseException:
@@ -145,24 +149,24 @@ class LiveExport:
             raise
 
     def _begin(self, given: Mapping[str, str], interface: str, *, discard_state: bool, memory: int, whole: int) -> None:
-        folder, options = self._folder, self._options
-        if folder.manifest is not None:
-            check_no_stream(folder.manifest, folder.directory)
-            check_options(folder.manifest, options, folder.directory)
-        before = () if folder.manifest is None else tuple(one.name for one in folder.manifest.captures)
+        target, options = self._target, self._options
+        if target.manifest is not None:
+            check_no_stream(target.manifest, target.name)
+            check_options(target.manifest, options, target.name)
+        before = () if target.manifest is None else tuple(one.name for one in target.manifest.captures)
         self._index = len(before)
         self._names = (*before, interface)
         self._capture = CaptureFile(interface, None, begun=datetime.now(UTC))
         # Names of topics and brokers from earlier runs stay valid.
-        learned_facts = read_carried(folder, discard=discard_state).learned_facts
+        learned_facts = read_carried(target, discard=discard_state).learned_facts
         names = {topic_id: name for topic_id, (_, name) in learned_facts.topics.items()}
         catalog = Catalog({**given, **names}, learned_facts=LearnedFacts())
         self._state = new_state(options, catalog, sessions=self._predicate is not None)
         self._budgets = memory, whole
         self._state.limit_memory(memory, whole=whole)
         self._result = LiveResult(rows=dict.fromkeys(options.tables, 0), summary=self._state.inspector.summary)
-        with folder.output():
-            self._carried = folder.staged / _CARRIED
+        with target.output():
+            self._carried = target.staged / _CARRIED
             self._carried.put(dump(Carried([], Sessions(), learned_facts)))
         self._stage_on()
 
@@ -179,10 +183,10 @@ class LiveExport:
             if self._making is not None:
                 self._making[0].close()
             if self._makes:
-                self._folder.discard()
+                self._target.discard()
             with contextlib.suppress(OSError):
-                self._folder.staged.remove_tree()
-            self._folder.__exit__(kind, error, traceback)
+                self._target.staged.remove_tree()
+            self._target.__exit__(kind, error, traceback)
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets, perhaps none: each call may start a commit. `batch` is changed."""
@@ -192,7 +196,7 @@ class LiveExport:
             batch.capture = batch.capture + self._index
             self._order = batch.end_order
             self._fresh = self._fresh or bool(batch.packets or batch.notes)
-            with self._folder.output():
+            with self._target.output():
                 for part in parts(batch):
                     for events in inspected(self._state, self._stager, part):
                         self._held += events
@@ -209,7 +213,7 @@ class LiveExport:
     def close(self) -> LiveResult:
         """Commit the rest after the end of the capture. An interruption leaves only committed rows."""
         self._closed = True
-        with self._folder.output():
+        with self._target.output():
             if self._making is not None:
                 self._commit_made(*self._making)
             self._make_rows()
@@ -219,8 +223,8 @@ class LiveExport:
             result = _shard_result(self._place, b"", self._state, self._order)
             given = self._state.enricher.catalog.given
             made = finish(
-                self._folder.partial,
-                self._folder.run,
+                self._target.partial,
+                self._target.file_name,
                 self._options,
                 carried,
                 [result],
@@ -246,14 +250,14 @@ class LiveExport:
     def _stage_on(self) -> None:
         """Stage further rows into a new folder."""
         self._segment += 1
-        self._place = self._folder.staged / f"{self._segment:05}"
+        self._place = self._target.staged / f"{self._segment:05}"
         self._files = StagedFiles(self._place)
         self._stager = new_stager(self._state, self._options, self._predicate, self._files)
 
     def _begin_run(self) -> None:
         self._makes = True
-        self._folder.discard()
-        self._folder.partial.make_folder()
+        self._target.discard()
+        self._target.partial.make_folder()
 
     def _commit_in_time(self) -> None:
         if self._making is not None:
@@ -271,14 +275,15 @@ class LiveExport:
         self._stager.flush()
         self._files.close()
         self._state.selected = self._stager.selected
-        place, folder = self._place, self._folder
+        place, target = self._place, self._target
         (place / _STATE).put(dump(self._state))
         self._begin_run()
         task = _Task(
             place,
             self._carried,
-            folder.partial,
-            folder.run,
+            target.partial,
+            target.file_name,
+            target.deliver,
             self._options,
             self._predicate,
             self._order,
@@ -304,13 +309,12 @@ class LiveExport:
         first = not self._result.commits
         new = [self._capture] if first else []
         # Unfinished rows of runs before the capture stay as they are.
-        manifest = self._folder.commit(self._options, new, made.written, made.unfinished, made.state, goes_on=not first)
-        assert manifest.state is not None
-        self._carried = self._folder.root.below(*manifest.state.split("/"))
+        self._target.commit(self._options, new, made.written, made.unfinished, made.state, goes_on=not first)
+        self._carried.put(made.state)
         self._result.commits += 1
         self._result.notices += tuple(problem.detail for problem in made.problems)
         for table, files in made.written.items():
-            self._result.rows[table] += sum(rows for _, rows in files)
+            self._result.rows[table] += sum(file.rows for file in files)
 
 
 def _make(task: _Task) -> Finished:
@@ -322,7 +326,10 @@ def _make(task: _Task) -> Finished:
     carried = load(task.carried.content(), Carried)
     result = _shard_result(task.folder, dumped, state, task.order)
     given = state.enricher.catalog.given
-    return finish(task.into, task.run, task.options, carried, [result], given=given, memory=task.memory)
+    made = finish(task.into, task.name, task.options, carried, [result], given=given, memory=task.memory)
+    if task.deliver is not None:
+        task.deliver(task.into, made.files)
+    return made
 
 
 def _shard_result(folder: ConfinedPath, dumped: bytes, state: ShardState, order: int) -> ShardResult:

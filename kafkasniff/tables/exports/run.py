@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.capture.timeline.locations import is_remote
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import Summary
+from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
@@ -20,7 +20,9 @@ from kafkasniff.tables.exports.beginning import check_no_stream, check_options, 
 from kafkasniff.tables.exports.captures import CaptureFile, look_at, new_captures
 from kafkasniff.tables.exports.distrust import DamagedRunError
 from kafkasniff.tables.exports.finish import finish
-from kafkasniff.tables.exports.folder import MAX_MANIFEST, MAX_RUNS, RUN, ExportFolder, Manifest
+from kafkasniff.tables.exports.folder import RUN
+from kafkasniff.tables.exports.manifest import MAX_MANIFEST, MAX_RUNS, Manifest
+from kafkasniff.tables.exports.opening import open_export
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import (
     CHECKPOINT,
@@ -33,6 +35,7 @@ from kafkasniff.tables.exports.shard import (
     run_shard,
     shard_name,
 )
+from kafkasniff.tables.exports.target import ExportTarget
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
@@ -74,7 +77,7 @@ class _Plan(msgspec.Struct):
 
 def export(
     captures: Sequence[str],
-    directory: Path,
+    directory: str | os.PathLike[str],
     options: ExportOptions,
     *,
     given: Mapping[str, str] | None = None,
@@ -88,24 +91,25 @@ def export(
     memory: int | None = None,
     on_bad: OnBadCapture = "fail",
 ) -> Result:
-    """Export the captures that are not in the folder yet.
+    """Export the captures that are not in the export yet.
 
-    `given`: names by topic id. `predicate`: selects exchanges; `learn` may fill the catalog for it before. `jobs`:
-    processes; each reads all captures and keeps its share of the connections (one process if a filter has to know all
-    connections, or a capture can be read only once). `keylog`: a file with secrets of TLS, which are not stored in the
-    folder. `memory`: budget in bytes, which the processes share. `hooks` are called here. `discard_state`: do not
-    resume from the last run, nor a killed run that did: rows of connections that were open then stay as they are.
-    `on_bad`: what to do about captures that are empty or no captures (`bad_captures`).
+    `directory`: a folder, or an address in an object store (`opening.open_export`). `given`: names by topic id.
+    `predicate`: selects exchanges; `learn` may fill the catalog for it before. `jobs`: processes; each reads all
+    captures and keeps its share of the connections (one process if a filter has to know all connections, or a capture
+    can be read only once). `keylog`: a file with secrets of TLS, which are not stored in the folder. `memory`: budget
+    in bytes, which the processes share. `hooks` are called here. `discard_state`: do not resume from the last run, nor
+    a killed run that did: rows of connections that were open then stay as they are. `on_bad`: what to do about captures
+    that are empty or no captures (`bad_captures`).
 
-    Raises CaptureError, OutputError, and UsageError if the folder holds an export of another kind, with other options,
-    or with a capture that has grown.
+    Raises CaptureError, OutputError, and UsageError if it holds an export of another kind, with other options, or with
+    a capture that has grown.
     """
     hooks = Hooks() if hooks is None else hooks
-    with ExportFolder(directory) as folder:
-        manifest = folder.manifest
+    with open_export(directory) as target:
+        manifest = target.manifest
         if manifest is not None:
-            check_options(manifest, options, directory)
-            check_no_stream(manifest, directory)
+            check_options(manifest, options, target.name)
+            check_no_stream(manifest, target.name)
         remote = any(is_remote(path) for path in captures)
         found = sort_out(look_at, captures, on_bad, manifest, remote=remote)
         new = new_captures(found.good, [] if manifest is None else manifest.captures)
@@ -115,7 +119,7 @@ def export(
             if predicate is not None or any(capture.size is None for _, capture in new):
                 jobs = 1
             making = _Making(
-                folder,
+                target,
                 options,
                 new,
                 hooks,
@@ -128,8 +132,8 @@ def export(
             )
             return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
-            if not _has_checkpoint(folder):
-                folder.discard()
+            if not _has_checkpoint(target):
+                target.discard()
             raise
 
 
@@ -138,9 +142,9 @@ def nothing_new(manifest: Manifest, found: Sorted) -> Result:
     return Result(manifest, broken=bool(found.bad), skipped=tuple(problem.detail for problem in found.problems))
 
 
-def _has_checkpoint(folder: ExportFolder) -> bool:
+def _has_checkpoint(target: ExportTarget) -> bool:
     """Whether there is a state from which a run may be resumed."""
-    return any((folder.partial / name / CHECKPOINT).exists() for name in folder.partial.names() if is_shard(name))
+    return any((target.partial / name / CHECKPOINT).exists() for name in target.partial.names() if is_shard(name))
 
 
 class _Making:
@@ -148,7 +152,7 @@ class _Making:
 
     def __init__(
         self,
-        folder: ExportFolder,
+        target: ExportTarget,
         options: ExportOptions,
         new: list[tuple[str, CaptureFile]],
         hooks: Hooks,
@@ -160,7 +164,7 @@ class _Making:
         bad: Sorted,
         quarantines: bool,
     ) -> None:
-        self._folder = folder
+        self._target = target
         self._options = options
         self._new = new
         self._hooks = hooks
@@ -186,8 +190,8 @@ class _Making:
                 raise
             reason = str(error) if isinstance(error, DamagedRunError) else f"its rows are invalid ({error!r})"
         # Output of an earlier process is used only as far as it can be validated.
-        with self._folder.output():
-            self._folder.partial.remove_tree()
+        with self._target.output():
+            self._target.partial.remove_tree()
         result = self._run(given, predicate, learn, shards)
         again = f"the interrupted run cannot be resumed and was made again: {reason}"
         result.notices = (again, *result.notices)
@@ -200,8 +204,8 @@ class _Making:
         learn: Callable[[Catalog, Sequence[str]], None] | None,
         shards: int,
     ) -> Result:
-        folder, manifest = self._folder, self._folder.manifest
-        carried = read_carried(folder, discard=self._discard_state)
+        target, manifest = self._target, self._target.manifest
+        carried = read_carried(target, discard=self._discard_state)
         plan, resumed = self._plan(shards)
         self._resumed = resumed
         states = first_states(carried, plan.shards, self._options, given, sessions=predicate is not None)
@@ -213,7 +217,7 @@ class _Making:
         names = tuple(one.name for one in ([] if manifest is None else manifest.captures))
         tasks = [
             ShardTask(
-                folder.partial / shard_name(number),
+                target.partial / shard_name(number),
                 self._options,
                 tuple(path for path, _ in self._new),
                 names,
@@ -229,17 +233,17 @@ class _Making:
             )
             for number, state in enumerate(states)
         ]
-        with folder.output():
+        with target.output():
             results = [run_shard(tasks[0], self._hooks)] if len(tasks) == 1 else _at_once(tasks, self._hooks)
         return self._finish(carried, results, given, resumed)
 
     def _plan(self, shards: int) -> tuple[_Plan, bool]:
         """The plan of this run, and whether a killed run had the same plan."""
-        folder = self._folder
-        path = folder.partial / RUN
+        target = self._target
+        path = target.partial / RUN
         new = [capture for _, capture in self._new]
-        plan = _Plan(self._options.public, new, shards, folder.run, self._discard_state)
-        with folder.output():
+        plan = _Plan(self._options.public, new, shards, target.run, self._discard_state)
+        with target.output():
             if path.exists():
                 try:
                     old = msgspec.json.decode(path.content(MAX_MANIFEST), type=_Plan)
@@ -248,8 +252,8 @@ class _Making:
                 if old is not None and self._continues(old, plan):
                     plan.shards = old.shards
                     path.put(msgspec.json.encode(plan))
-                    return plan, _has_checkpoint(folder)
-            folder.partial.remove_tree()
+                    return plan, _has_checkpoint(target)
+            target.partial.remove_tree()
             path.put(msgspec.json.encode(plan))
         return plan, False
 
@@ -262,13 +266,13 @@ class _Making:
         return same and None not in keys and alike
 
     def _finish(self, carried: Carried, results: list[ShardResult], given: Mapping[str, str], resumed: bool) -> Result:
-        folder, options = self._folder, self._options
-        with folder.output():
+        target, options = self._target, self._options
+        with target.output():
             for table in options.tables:
-                (folder.partial / table).remove_tree()
-            made = finish(folder.partial, folder.run, options, carried, results, given=given, memory=self._memory)
+                (target.partial / table).remove_tree()
+            made = finish(target.partial, target.file_name, options, carried, results, given=given, memory=self._memory)
             new = [capture for _, capture in self._new]
-            manifest = folder.commit(
+            manifest = target.commit(
                 options,
                 new,
                 made.written,
@@ -278,7 +282,7 @@ class _Making:
                 quarantined=self._quarantined,
             )
         rows = {
-            table: sum(count for found in (made.written, made.unfinished) for _, count in found[table])
+            table: sum(file.rows for found in (made.written, made.unfinished) for file in found[table])
             for table in options.tables
         }
         skipped = tuple(problem.detail for problem in self._bad.problems)

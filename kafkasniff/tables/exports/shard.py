@@ -16,19 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
-from kafkasniff.capture.timeline.locations import name_of
 from kafkasniff.capture.timeline.source import CaptureSource, noted, open_captures, with_pauses
 from kafkasniff.engine.shards import share
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem, Summary
+from kafkasniff.runtime.addresses import name_of
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.exports.beginning import load_state
 from kafkasniff.tables.exports.distrust import DamagedRunError, check_staged
-from kafkasniff.tables.exports.folder import MAX_COUNT
+from kafkasniff.tables.exports.manifest import MAX_COUNT
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.staging import new_stager, settle, stage, stage_unfinished

@@ -7,14 +7,19 @@ from typing import Final
 
 from kafkasniff.tables.rows.schemas import TABLE_NAMES
 
-__all__ = ["is_date", "is_state_file", "is_table_file"]
+__all__ = ["STATES", "is_date", "is_state_file", "is_table_file", "run_of"]
+
+STATES: Final = "state"
+"""Folder of the states."""
 
 _DATE: Final = r"\d{4}-\d{2}-\d{2}"
 _IS_DATE: Final = re.compile(_DATE, re.ASCII)
 _TABLE_FILE: Final = re.compile(
     rf"({'|'.join(TABLE_NAMES)})/date={_DATE}/part-[A-Za-z0-9_-]{{1,200}}\.parquet", re.ASCII
 )
-_STATE_FILE: Final = re.compile(r"state/run-\d{5,12}\.state", re.ASCII)
+_STATE_FILE: Final = re.compile(rf"{STATES}/run-(\d{{5,12}})(-[0-9a-f]{{12}})?\.state", re.ASCII)
+_OWN_FILE: Final = re.compile(r"part-(\d{5,12})(-[0-9a-f]{12})?(-open)?(-\d{5,7}){1,2}\.parquet", re.ASCII)
+"""The run, in object stores a random number, and numbers of the task and the file."""
 
 
 def is_date(name: str) -> bool:
@@ -31,3 +36,12 @@ def is_table_file(path: str, table: str) -> bool:
 def is_state_file(path: str) -> bool:
     """Whether this is `state/run-NNNNN.state`."""
     return _STATE_FILE.fullmatch(path) is not None
+
+
+def run_of(path: str) -> int | None:
+    """The run that a file of a table, or a state, belongs to; None if the name is not one that only exports use.
+
+    `path`: of a state in the export; of other files the name is enough.
+    """
+    found = _STATE_FILE.fullmatch(path) or _OWN_FILE.fullmatch(path.rpartition("/")[2])
+    return None if found is None else int(found[1])

@@ -32,7 +32,9 @@ def logged(name: str) -> dict[str, Rows]:
     return kinds
 
 
-def run(captures: Sequence[Path | str], folder: Path, options: ExportOptions | None = None, **more: Any) -> Result:
+def run(
+    captures: Sequence[Path | str], folder: Path | str, options: ExportOptions | None = None, **more: Any
+) -> Result:
     return export([str(path) for path in captures], folder, options or ExportOptions(), **more)
 
 

@@ -199,7 +199,7 @@ def test_open_rows_of_a_killed_capture_are_kept(tmp_path: Path) -> None:
     fed(export, packets, 50, 60)
     wait(export)
     fed(export, packets, 60, 61)
-    os.close(export._folder._lock)  # as if killed: no cleanup
+    os.close(export._target._lock)  # as if killed: no cleanup
     opened = [one for one in manifest(tmp_path / "out")["tables"]["connections"]["files"] if one.get("open")]
     assert opened
     before = tables(tmp_path / "out")
