@@ -38,8 +38,12 @@ _S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT
 PROBES: Final = ".probe"
 PROBE_AGE: Final = timedelta(days=1)
 
-AT_ONCE: Final = 16
-"""Objects that are written or removed at the same time."""
+REMOVED_AT_ONCE: Final = 16
+WRITTEN_AT_ONCE: Final = 4
+"""Objects that are removed or written at the same time."""
+PART_BYTES: Final = 8 << 20
+PARTS_AT_ONCE: Final = 4
+"""Large objects are written in parts. All parts of all objects that are being written take 128 MiB of memory."""
 RETRY_SECONDS: Final = 60
 REQUEST_SECONDS: Final = 120
 CONNECT_SECONDS: Final = 10
@@ -112,7 +116,11 @@ class ObjectStore:
 
     def put(self, path: str, content: bytes | Path | BinaryIO) -> None:
         """Write an object, whatever was there before; large ones in several parts."""
-        _translated(lambda: self._api.put(self._client, self._base + path, content))
+        _translated(
+            lambda: self._api.put(
+                self._client, self._base + path, content, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+            )
+        )
 
     def put_if(self, path: str, data: bytes, version: Version | None) -> Version:
         """Write an object if it still has this version, or None if there is none yet; returns the new version.
@@ -138,7 +146,7 @@ class ObjectStore:
             with opened() as content:
                 self.put(path, content)
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(WRITTEN_AT_ONCE) as pool:
             list(pool.map(put, files))
 
     def remove(self, paths: Sequence[str]) -> None:
@@ -150,7 +158,7 @@ class ObjectStore:
             except FileNotFoundError:
                 return
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(REMOVED_AT_ONCE) as pool:
             list(pool.map(remove, paths))
 
     def names(self, folder: str) -> Iterator[str]:

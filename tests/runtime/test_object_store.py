@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.runtime import object_store
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore, is_object_store
-from tests.object_store import bucket
+from tests.object_store import boto3_client, bucket
 
 __all__ = ["bucket"]
 
@@ -42,6 +44,17 @@ def test_old_probes_are_removed(bucket: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(object_store, "PROBE_AGE", timedelta(0))
     store.remove_old_probes()
     assert list(store.names("")) == ["other"]
+
+
+def test_a_large_object_is_written_in_parts(bucket: str, tmp_path: Path) -> None:
+    content = random.Random(1).randbytes((2 * object_store.PART_BYTES) + 5)
+    (tmp_path / "large").write_bytes(content)
+    store = ObjectStore(Location.of(bucket.format("large")))
+    store.put_all([("a", lambda: (tmp_path / "large").open("rb"))])
+    assert store.get("a").data == content
+    key = boto3_client(bucket).head_object(Bucket="captures", Key="large/a")
+    # The ETag of S3 says how many parts there were.
+    assert key["ETag"].endswith('-3"')
 
 
 def test_parts_of_an_object(bucket: str) -> None:
