@@ -203,8 +203,11 @@ def _file_system(location: Location) -> tuple[FileSystem, str]:
 def _connected(location: Location, process: int) -> tuple[FileSystem, str]:
     """A file system and the path of its root. Its threads and connections do not survive a fork, hence `process`."""
     del process
+    import pyarrow as pa
     from pyarrow import fs
 
+    # S3's client keeps as many connections as there are threads for it; the others would wait.
+    pa.set_io_thread_count(max(pa.io_thread_count(), READ_AT_ONCE))
     try:
         found: tuple[FileSystem, str] = fs.FileSystem.from_uri(location.uri)
     except (OSError, ValueError, ImportError, NotImplementedError) as error:

@@ -13,7 +13,7 @@ from kafkasniff.capture.timeline.locations import for_each
 from kafkasniff.capture.timeline.splits import open_whole
 from kafkasniff.errors import CaptureError, UnreachableError
 from kafkasniff.model import Problem
-from kafkasniff.tables.exports.captures import CaptureFile, Look
+from kafkasniff.tables.exports.captures import CaptureFile, KeptHead, Look
 from kafkasniff.tables.exports.manifest import Manifest
 
 __all__ = ["POLICIES", "OnBadCapture", "Sorted", "sort_out"]
@@ -62,7 +62,10 @@ def sort_out(
     def examined(item: _Item) -> tuple[Look, str | None]:
         look = look_at(item)
         key = look.capture.key
-        return look, None if key is None or key in done or key in quarantined else _flaw(look)
+        flaw = None if key is None or key in done or key in quarantined else _flaw(look)
+        if isinstance(look.read_at, KeptHead):
+            look.read_at.forget()
+        return look, flaw
 
     for look, reason in for_each(examined, items, remote=remote):
         key = look.capture.key

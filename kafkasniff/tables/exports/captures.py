@@ -20,7 +20,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.tables.rows.exchanges import capture_name
 
-__all__ = ["CaptureFile", "Look", "identify", "look_at", "look_at_file", "new_captures"]
+__all__ = ["CaptureFile", "KeptHead", "Look", "identify", "look_at", "look_at_file", "new_captures"]
 
 SAMPLE: Final = 64 << 10
 """Bytes compared at the beginning and at the end of a capture. The first ones hold the times of its first packets,
@@ -82,8 +82,31 @@ def look_at(path: str) -> Look:
 
 def look_at_file(file: FoundFile, path: str) -> Look:
     """Look at a file that was found; `path`: to open it. Raises CaptureError and OSError if it cannot be read."""
-    read_at = open_capture(file)
+    read_at = KeptHead(open_capture(file))
     return Look(path, identify(capture_name(file.name) or "", file.size, read_at), read_at)
+
+
+class KeptHead:
+    """Random access to a file whose first bytes are read several times, and kept until `forget`.
+
+    A request to a remote file system takes some ten milliseconds, whatever its size.
+    """
+
+    def __init__(self, read_at: Callable[[int, int], bytes]) -> None:
+        self._read_at = read_at
+        self._head = b""
+
+    def __call__(self, offset: int, size: int, /) -> bytes:
+        """Bytes from an offset."""
+        if not offset and len(self._head) < size <= SAMPLE:
+            self._head = self._read_at(0, size)
+        if offset + size <= len(self._head):
+            return self._head[offset : offset + size]
+        return self._read_at(offset, size)
+
+    def forget(self) -> None:
+        """Release the first bytes: a run may look at a hundred thousand captures."""
+        self._head = b""
 
 
 def identify(name: str, size: int, read_at: Callable[[int, int], bytes]) -> CaptureFile:

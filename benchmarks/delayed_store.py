@@ -1,0 +1,163 @@
+"""An object store that takes its time: how long the driver of a run looks at many captures.
+
+    python -m benchmarks.delayed_store --objects 2000 --delay 20
+
+A server on this machine lists that many objects, which all hold the same small capture, and waits before each answer.
+Printed are the seconds of listing and of looking at all captures, CPU time, and requests by kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from kafkasniff.capture.timeline.locations import find_captures
+from kafkasniff.tables.exports.bad_captures import sort_out
+from kafkasniff.tables.exports.captures import look_at_file, new_captures
+
+CAPTURE = Path(__file__).resolve().parent.parent / "captures" / "sarama.pcap"
+PAGE = 1000
+
+
+class Store(ThreadingHTTPServer):
+    """Plays the part of S3 that captures are read with: listings, HEAD, and GET of ranges."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, objects: int, delay: float, content: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.objects, self.delay, self.content = objects, delay, content
+        self.requests: Counter[str] = Counter()
+        self.lock = threading.Lock()
+
+    def count(self, kind: str) -> None:
+        """Count a request, and wait."""
+        with self.lock:
+            self.requests[kind] += 1
+        time.sleep(self.delay)
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers of `Store`."""
+
+    protocol_version = "HTTP/1.1"
+    server: Store
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+    def do_HEAD(self) -> None:
+        """The size of an object; no folder exists."""
+        self.server.count("HEAD")
+        found = urlsplit(self.path).path.endswith(".pcap")
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Length", str(len(self.server.content)) if found else "0")
+        self.send_header("ETag", '"1"')
+        self.send_header("Last-Modified", "Sat, 21 Nov 2026 00:00:00 GMT")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        """A listing, or a range of an object."""
+        url = urlsplit(self.path)
+        query = parse_qs(url.query)
+        if "list-type" in query:
+            self.server.count("list")
+            self._answer(200, self._listing(query), {"Content-Type": "application/xml"})
+            return
+        self.server.count("GET")
+        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        part = self.server.content[int(first) : int(last) + 1 if last else None]
+        total = len(self.server.content)
+        self._answer(206, part, {"Content-Range": f"bytes {first}-{int(first) + len(part) - 1}/{total}"})
+
+    def _listing(self, query: dict[str, list[str]]) -> bytes:
+        start = int(query.get("continuation-token", ["0"])[0])
+        end = min(start + int(query.get("max-keys", [str(PAGE)])[0]), self.server.objects)
+        entries = "".join(
+            f"<Contents><Key>day/{number:07}.pcap</Key><Size>{len(self.server.content)}</Size><ETag>&quot;1&quot;</ETag>"
+            "<LastModified>2026-11-21T00:00:00.000Z</LastModified></Contents>"
+            for number in range(start, end)
+        )
+        more = end < self.server.objects
+        token = f"<NextContinuationToken>{end}</NextContinuationToken>" if more else ""
+        return (
+            '<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>b</Name>'
+            f"<Prefix>day/</Prefix><KeyCount>{end - start}</KeyCount><IsTruncated>{str(more).lower()}</IsTruncated>"
+            f"{entries}{token}</ListBucketResult>"
+        ).encode()
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _serve(pipe: Connection, objects: int, delay: float, content: bytes) -> None:
+    store = Store(objects, delay, content)
+    thread = threading.Thread(target=store.serve_forever, daemon=True)
+    thread.start()
+    pipe.send(store.server_port)
+    pipe.recv()
+    pipe.send(dict(store.requests))
+
+
+@contextmanager
+def delayed_store(objects: int, delay: float, content: bytes) -> Iterator[tuple[int, Callable[[], dict[str, int]]]]:
+    """A server in a process of its own: its port, and a function that ends it and returns its requests by kind."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(there, objects, delay, content), daemon=True)
+    process.start()
+
+    def stopped() -> dict[str, int]:
+        here.send(None)
+        found: dict[str, int] = here.recv()
+        return found
+
+    try:
+        yield here.recv(), stopped
+    finally:
+        process.terminate()
+        process.join()
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--objects", type=int, default=2000)
+    parser.add_argument("--delay", type=float, default=20.0, help="milliseconds before each answer")
+    options = parser.parse_args()
+    os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
+    with delayed_store(options.objects, options.delay / 1000, CAPTURE.read_bytes()) as (port, stopped):
+        address = f"s3://b/day?scheme=http&endpoint_override=127.0.0.1:{port}&region=us-east-1"
+        begun, cpu = time.monotonic(), time.process_time()
+        files = find_captures([address], by_name=True)
+        listed = time.monotonic()
+        found = sort_out(lambda file: look_at_file(file, file.path), files, "fail", None, remote=True)
+        new_captures(found.good, [])
+        looked = time.monotonic()
+        print(f"objects       {len(files):,}")
+        print(f"listing       {listed - begun:.2f} s")
+        print(f"looking       {looked - listed:.2f} s, {(looked - listed) / len(files) * 1000:.2f} ms an object")
+        print(f"CPU           {time.process_time() - cpu:.2f} s of the driver")
+        print(f"peak memory   {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+        print(f"requests      {stopped()}")
+
+
+if __name__ == "__main__":
+    main()
