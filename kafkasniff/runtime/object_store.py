@@ -192,21 +192,21 @@ class ObjectStore:
         Raises UsageError if it does not: stores that speak the protocol of S3 may ignore what they do not know.
         """
         path = _probe()
-        first = self.put_if(path, b"1", None)
         try:
-            self.put_if(path, b"2", first)
-            if self._ignores(path, None) or self._ignores(path, first):
-                raise UsageError(
-                    f"{self.location.name}: this store ignores conditions of writes (If-Match, If-None-Match),"
-                    " so that two runs could overwrite each other: write to a folder and copy it"
-                )
+            first = self.put_if(path, b"1", None)
+            honoured = self._writes(path, first) and not self._writes(path, None) and not self._writes(path, first)
         finally:
             self.remove([path])
+        if not honoured:
+            raise UsageError(
+                f"{self.location.name}: this store does not honour conditions of writes (If-Match, If-None-Match),"
+                " so that two runs could overwrite each other: write to a folder and copy it"
+            )
 
-    def _ignores(self, path: str, version: Version | None) -> bool:
-        """Whether a write succeeds though the object has another version."""
+    def _writes(self, path: str, version: Version | None) -> bool:
+        """Whether a write on this condition succeeds."""
         try:
-            self.put_if(path, b"3", version)
+            self.put_if(path, b"2", version)
         except ChangedObjectError:
             return False
         return True

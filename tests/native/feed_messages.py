@@ -278,8 +278,8 @@ def named_by(enricher: Enricher, message: Message) -> Message | None:
         return message
     body = deepcopy(message.body)
     problems = enricher.name_body(message.api_key, message.api_version, message.type, body)
-    told = bool(enricher.catalog.topics_learned or problems)
-    return None if told else msgspec.structs.replace(message, body=body)
+    used = bool(enricher.catalog.topics_learned or problems)
+    return None if used else msgspec.structs.replace(message, body=body)
 
 
 def by_sink(batch: Batch, form: BytesForm = "auto", payload: Payload = SHOWN, **more: Any) -> list[bytes]:

@@ -143,8 +143,12 @@ class ExportStore(ExportTarget):
         self.manifest = manifest
         # For the next run of this process.
         self._token = random_part()
-        self._sweep(manifest)
         self.partial.remove_tree()
+        try:
+            self._sweep(manifest)
+        except OSError as error:
+            reason = "the run was added, but files that it replaces are left, which the next run removes"
+            raise OSError(error.errno, f"{error.strerror}; {reason}") from error
 
     def _replace(self, encoded: bytes) -> Version:
         """Write the manifest; returns its version. Raises ChangedObjectError, and OSError if the outcome is unknown."""
@@ -168,6 +172,6 @@ class ExportStore(ExportTarget):
     def _sweep(self, manifest: Manifest) -> None:
         """Remove objects that the manifest does not name, of this run and of those before."""
         named = {entry.path for table in manifest.tables.values() for entry in table.files} | {manifest.state}
-        left = [path for path in self._objects() if path not in named and (run_of(path) or self.run) < self.run]
-        self._store.remove(left)
+        runs = ((path, run_of(path)) for path in self._objects() if path not in named)
+        self._store.remove([path for path, run in runs if run is not None and run <= manifest.runs])
         self._store.remove_old_probes()

@@ -210,7 +210,7 @@ def test_any_text_parses_or_is_reported(text: str) -> None:
         try:
             parsed = parse_api(PATH, content)
         except DefinitionError as error:
-            told = str(error)
+            message = str(error)
         else:
-            told = f"900_sample.txt: {parsed.name}"
-        assert told.startswith("900_sample.txt:")
+            message = f"900_sample.txt: {parsed.name}"
+        assert message.startswith("900_sample.txt:")

@@ -174,6 +174,25 @@ def test_an_unknown_outcome(bucket: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert files(copy) == named_files(copy)
 
 
+def test_leftovers_that_cannot_be_removed(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is there, and the message says so."""
+    parts = cut(CAPTURE, (0.5,), tmp_path)
+    address = bucket.format("kept")
+    run(parts[:1], address)
+
+    def refuses(self: ObjectStore, path: str) -> None:
+        raise PermissionError(13, "Forbidden")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "names", refuses)
+        with pytest.raises(OutputError, match="Forbidden; the run was added, but files that it replaces are left"):
+            run(parts, address)
+    assert run(parts, address).new == 0
+    run([*parts, CAPTURES / "sarama.pcap"], address)
+    copy = fetched(bucket, "kept", tmp_path / "copy")
+    assert files(copy) == named_files(copy)
+
+
 @pytest.mark.parametrize("ignored", ["create", "replace"])
 def test_a_store_that_ignores_conditions(bucket: str, ignored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = ObjectStore.put_if
@@ -185,7 +204,7 @@ def test_a_store_that_ignores_conditions(bucket: str, ignored: str, monkeypatch:
         return real(self, path, data, version)
 
     monkeypatch.setattr(ObjectStore, "put_if", put_if)
-    with pytest.raises(UsageError, match="this store ignores conditions of writes"):
+    with pytest.raises(UsageError, match="this store does not honour conditions of writes"):
         run([CAPTURE], bucket.format(f"ignores-{ignored}"))
     assert objects(bucket, f"ignores-{ignored}") == {}
 
@@ -277,7 +296,7 @@ def test_without_the_package(bucket: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "told"),
+    ("change", "code", "message"),
     [
         (lambda address: address + "&speed=9", Exit.USAGE, "speed is not an option of such an address"),
         (
@@ -287,10 +306,10 @@ def test_without_the_package(bucket: str, monkeypatch: pytest.MonkeyPatch) -> No
         ),
     ],
 )
-def test_addresses_that_do_not_work(bucket: str, change: Callable[[str], str], code: int, told: str) -> None:
+def test_addresses_that_do_not_work(bucket: str, change: Callable[[str], str], code: int, message: str) -> None:
     done = kafkasniff("export", CAPTURE, "-o", change(bucket.format("wrong")))
     assert (done.code, done.err.count("\n")) == (code, 1), done.err
-    assert told in done.err
+    assert message in done.err
 
 
 def test_what_is_removed_is_its_own(bucket: str) -> None:

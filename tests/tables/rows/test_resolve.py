@@ -24,7 +24,7 @@ from kafkasniff.tables.rows.staged import STAGED, StagedParts
 IDS = ["AAECAwQFBgcICQoLDA0ODw", "_____________________w"]
 
 
-def told() -> LearnedFacts:
+def facts() -> LearnedFacts:
     found = LearnedFacts()
     found.topic(IDS[0], "orders", 9)
     found.broker(("10.0.0.9", 9092), 3, 100)
@@ -35,7 +35,7 @@ def told() -> LearnedFacts:
 
 
 def resolved(table: str, rows: list[dict[str, Any]], sessions: Sessions | None = None) -> list[dict[str, Any]]:
-    resolver = Resolver(LearnedNames(told(), {IDS[1]: "given"}), sessions or Sessions(), body_json)
+    resolver = Resolver(LearnedNames(facts(), {IDS[1]: "given"}), sessions or Sessions(), body_json)
     batch = pa.RecordBatch.from_pylist(rows, schema=STAGED[table])
     parts = list(resolver.rows(table, batch))
     assert all(part.schema.equals(TABLES[table]) for part in parts)
@@ -138,7 +138,7 @@ def test_sessions_with_many_topics_come_in_several_batches(monkeypatch: pytest.M
     many = {f"topic-{number}": [0] for number in range(50)}
     rows = [staged(time_ns=1, pending=step(0, 0, many, 17, answer_ns=1, by_id=False))]
     rows += [staged(time_ns=2, exchange_id=place, pending=step(17, 1, {}, 17)) for place in range(20)]
-    resolver = Resolver(LearnedNames(told()), Sessions(), body_json)
+    resolver = Resolver(LearnedNames(facts()), Sessions(), body_json)
     parts = list(resolver.rows("exchanges", pa.RecordBatch.from_pylist(rows, schema=STAGED["exchanges"])))
     assert len(parts) > 3
     found = [row for part in parts for row in part.to_pylist()]
