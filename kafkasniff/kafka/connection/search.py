@@ -115,7 +115,7 @@ class Searcher(SegmentedBytes):
     def __init__(self, *, aligned: bool, max_size: int, forced: bool = False) -> None:
         super().__init__()
         self.aligned = aligned
-        """The first byte is the stream's first: nothing but position 0 is a candidate."""
+        """The first byte is the stream's first: only position 0 is a candidate."""
         self.accepted_requests = False
         """The last accepted chain was one of requests."""
         self._forced = forced
