@@ -38,7 +38,7 @@ TOPICS = {
         analysis/detectors/test_docs_page analysis/detectors/test_quoted_causes""",
     "a definition that Kafka does not have, through all modules": "test_invented_api test_invented_flags",
     "options and promises of several commands": """
-        cli/commands/test_analyze_captures cli/test_filter_option cli/test_full_disk cli/test_jobs
+        cli/commands/test_analyze_captures cli/test_full_disk cli/test_jobs
         cli/commands/test_live_files cli/test_names cli/test_numbers cli/test_remote cli/test_trace_ids
         cli/test_user sinks/test_rate tls/test_commands""",
     "one kind of input for several modules": """

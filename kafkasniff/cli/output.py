@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import OutputError, UsageError
@@ -15,6 +15,11 @@ __all__ = ["FILE_MODE", "Output", "WholeFile"]
 
 FILE_MODE: Final = 0o600
 """Mode of created files: they contain wire traffic, which only their owner should read."""
+FILE_WIDTH: Final = 120
+"""Width of text in columns if the output is a file."""
+MIN_WIDTH: Final = 60
+MAX_WIDTH: Final = 160
+"""Bounds of the width on a terminal."""
 
 
 class Output:
@@ -56,6 +61,40 @@ class Output:
             raise
         except OSError as error:
             raise self._failed(error) from error
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the output is a terminal."""
+        return self.is_stdout and self._environment.stdout_tty
+
+    def width(self, most: int = MAX_WIDTH) -> int:
+        """Columns of a text: those of the terminal within bounds, or FILE_WIDTH."""
+        return min(max(self._environment.width, MIN_WIDTH), most) if self.is_stdout else FILE_WIDTH
+
+    def coloured(self, wanted: str) -> bool:
+        """Whether to use colour; `wanted`: the option --color."""
+        return self._environment.colour(wanted, to_stdout=self.is_stdout)
+
+    @property
+    def encoding(self) -> str:
+        """Encoding of text."""
+        return self._environment.encoding if self.is_stdout else "utf-8"
+
+    def write_text(self, text: str, errors: str = "replace") -> None:
+        """Write text; `errors`: what to do with characters that the encoding lacks."""
+        self.write(text.encode(self.encoding, errors))
+
+    def write_json(self, value: Any) -> None:
+        """Write a value as a line of JSON."""
+        import orjson
+
+        self.write_json_lines(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
+
+    def write_json_lines(self, lines: bytes) -> None:
+        """Write lines of JSON; invisible characters are escaped on a terminal."""
+        from kafkasniff.text.printable import visible_json
+
+        self.write(visible_json(lines) if self.is_terminal else lines)
 
     def flush(self) -> None:
         """Flush what was written."""

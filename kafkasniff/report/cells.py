@@ -22,12 +22,14 @@ from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
 __all__ = [
+    "ALWAYS",
     "CLUSTER",
     "ERRORS",
     "GENERATIONS",
     "MAX_DETAIL",
     "MEMBERS",
     "REQUESTS",
+    "Cell",
     "ReportColumn",
     "address",
     "bytes_of",
@@ -48,6 +50,9 @@ __all__ = [
 MAX_DETAIL: Final = 160
 """Maximum length of a sentence from the wire, in characters."""
 
+ALWAYS: Final = 1 << 16
+"""Wider than any screen."""
+
 Cell = Callable[[Any], str]
 
 
@@ -59,7 +64,7 @@ class ReportColumn(NamedTuple):
     number: bool = False
     least: int = 0
     """Minimum width of the screen for this column."""
-    most: int = 1 << 16
+    most: int = ALWAYS
     """Width from which other columns replace this one."""
 
 

@@ -10,29 +10,18 @@ import msgspec
 from kafkasniff.analysis.overview.answer import ErrorStats, TopicStats
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.report.cells import (
-    CLUSTER,
-    ERRORS,
-    GENERATIONS,
     MAX_DETAIL,
-    MEMBERS,
-    REQUESTS,
     ReportColumn,
-    address,
     bytes_of,
     count_of,
     first_exchange,
-    first_problem,
-    latency_of,
     moment,
     named,
-    rate_of,
-    records_of,
-    software,
-    some_of,
     spans,
     spans_days,
 )
 from kafkasniff.report.contents import Contents
+from kafkasniff.report.overview_columns import APIS, BROKERS, CLIENTS, GROUPS, TOPICS, on_page, problem_columns
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
 
@@ -72,7 +61,7 @@ def tables_of(contents: Contents, hosts: Hosts | None = None) -> dict[str, Repor
         ("topics", "Topics", answer.topics, _TOPICS),
         ("groups", "Groups", answer.groups, _GROUPS),
         ("errors", "Error codes", answer.errors, _errors(days)),
-        ("problems", "Problems of the capture", answer.problems or [], _problems(days)),
+        ("problems", "Problems of the capture", answer.problems or [], problem_columns(days)),
         ("rebalances", "Rebalances", contents.generations, _rebalances(days)),
     ]
     more = {**answer.more, "rebalances": contents.more_generations}
@@ -104,66 +93,23 @@ def _compression(row: TopicStats) -> str:
     return f"{codecs} ({row.compression_ratio:.1f} to 1)" if saved else codecs
 
 
-_UNANSWERED: Final = ReportColumn("no response", some_of("unanswered"), number=True)
-_BROKERS: Final = [
-    ReportColumn("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
-    ReportColumn("address", lambda row: address(row.address, row.port)),
-    CLUSTER,
-    ReportColumn("connections", some_of("connections"), number=True),
-    REQUESTS,
-    ERRORS,
-    _UNANSWERED,
-    ReportColumn("received", bytes_of("request_bytes"), number=True),
-    ReportColumn("sent", bytes_of("response_bytes"), number=True),
-]
-_CLIENTS: Final = [
-    ReportColumn("client id", _name("client_id")),
-    ReportColumn("address", lambda row: "" if row.address is None else printable(row.address)),
-    ReportColumn("software", software),
-    REQUESTS,
-    ERRORS,
-    _UNANSWERED,
-    ReportColumn("sent", bytes_of("request_bytes"), number=True),
-    ReportColumn("received", bytes_of("response_bytes"), number=True),
-]
-_APIS: Final = [
-    ReportColumn("API", lambda row: "(request not seen)" if row.api is None else word(row.api)),
-    ReportColumn("versions", lambda row: spans(row.versions, MAX_SPANS)),
-    ReportColumn("count", count_of("exchanges"), number=True),
-    ERRORS,
-    _UNANSWERED,
-    *(
-        ReportColumn(heading, latency_of(f"{name}_us"), number=True)
-        for name, heading in (("p50", "median"), ("p90", "90%"), ("p99", "99%"), ("max", "longest"))
-    ),
-    ReportColumn("sent", bytes_of("request_bytes"), number=True),
-    ReportColumn("received", bytes_of("response_bytes"), number=True),
-]
-_TOPICS: Final = [
-    ReportColumn("topic", lambda row: "(not known)" if row.topic is None else word(row.topic)),
-    CLUSTER,
-    ReportColumn("partitions", count_of("partitions"), number=True),
-    ReportColumn("produced", records_of("produced"), number=True),
-    ReportColumn("rate", rate_of("produced"), number=True),
-    ReportColumn("fetched", records_of("fetched"), number=True),
-    ReportColumn("rate", rate_of("fetched"), number=True),
-    ReportColumn("replicated", records_of("replicated"), number=True),
-    ReportColumn("record, median", bytes_of("record_bytes_p50"), number=True),
-    ReportColumn("99%", bytes_of("record_bytes_p99"), number=True),
-    ReportColumn("largest", bytes_of("record_bytes_max"), number=True),
-    ReportColumn("compression", _compression),
-]
-_GROUPS: Final = [
-    ReportColumn("group", lambda row: word(row.group_id)),
-    CLUSTER,
-    ReportColumn("protocol", lambda row: ", ".join(row.protocols)),
-    GENERATIONS,
-    ReportColumn("rebalances", some_of("rebalances"), number=True),
-    ReportColumn("clients", count_of("clients"), number=True),
-    MEMBERS,
-    REQUESTS,
-    ERRORS,
-]
+_BROKERS: Final = on_page(BROKERS)
+_CLIENTS: Final = on_page(CLIENTS, client_id=_name("client_id"))
+_APIS: Final = on_page(
+    APIS,
+    {"p50": "median", "p90": "90%", "p99": "99%", "max": "longest"},
+    versions=lambda row: spans(row.versions, MAX_SPANS),
+)
+_TOPICS: Final = on_page(
+    TOPICS,
+    {"record p50": "record, median", "p99": "99%", "max": "largest"},
+    topic=lambda row: "(not known)" if row.topic is None else word(row.topic),
+    record_p50=bytes_of("record_bytes_p50"),
+    p99=bytes_of("record_bytes_p99"),
+    max=bytes_of("record_bytes_max"),
+    compression=_compression,
+)
+_GROUPS: Final = on_page(GROUPS)
 
 
 def _errors(days: bool) -> list[ReportColumn]:
@@ -179,15 +125,6 @@ def _errors(days: bool) -> list[ReportColumn]:
         ReportColumn("meaning", meaning),
         ReportColumn("in", lambda row: ", ".join(word(one) for one in row.apis)),
         ReportColumn("first", lambda row: first_exchange(row, days=days)),
-    ]
-
-
-def _problems(days: bool) -> list[ReportColumn]:
-    return [
-        ReportColumn("problem", lambda row: row.kind),
-        ReportColumn("count", count_of("count"), number=True),
-        ReportColumn("bytes", bytes_of("bytes"), number=True),
-        ReportColumn("first", lambda row: first_problem(row, days=days)),
     ]
 
 

@@ -2,8 +2,9 @@
 
 from kafkasniff.kafka.connection.waits import Wait, answers_at_once, wait_of
 from kafkasniff.timing.exchanges import ExchangeTimes, Timed
-from kafkasniff.timing.link import Link, LinkHalf, Trouble
+from kafkasniff.timing.link import Link, LinkHalf
 from kafkasniff.timing.phases import PARTS, Marks, TimeParts, split
+from kafkasniff.timing.trouble import Trouble
 from kafkasniff.timing.watch import LinkWatch
 
 __all__ = [

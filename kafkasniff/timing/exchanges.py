@@ -12,8 +12,9 @@ from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.kafka.connection.waits import Turns, Wait, answers_at_once, throttle_ns, wait_of, wait_plan
 from kafkasniff.model import Connection, Exchange, Message, SaslToken
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.timing.link import Link, Trouble
+from kafkasniff.timing.link import Link
 from kafkasniff.timing.phases import Marks, TimeParts, split
+from kafkasniff.timing.trouble import Trouble
 from kafkasniff.timing.watch import LinkWatch
 
 __all__ = ["ExchangeTimes", "Timed"]

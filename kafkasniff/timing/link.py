@@ -14,21 +14,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
-from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
+from kafkasniff.timing.trouble import NO_TROUBLE, Budget, Trouble
 
 __all__ = [
     "MAX_HOLES",
     "MAX_RECORDS",
-    "MAX_REMEMBERED",
     "MAX_TROUBLE",
-    "Budget",
     "Link",
     "LinkHalf",
     "Opening",
-    "Trouble",
     "Vantage",
 ]
 
@@ -40,8 +37,6 @@ MAX_RECORDS: Final = 256
 """Maximum number of decreasing round trip times that a half remembers; a real one has some ten."""
 MAX_HOLES: Final = 64
 """Maximum number of open holes that a half remembers, to distinguish late segments from retransmissions."""
-MAX_REMEMBERED: Final = 1 << 22
-"""The same for all connections of a run together, some 40 bytes each. Fewer with less than 1 GiB of memory."""
 MAX_FLYING: Final = 64
 """Maximum number of unacknowledged segments per half whose first transmission time is known, the latest."""
 MAX_LOOKED: Final = 256
@@ -62,30 +57,6 @@ no difference.
 """
 Opening = Literal["answered", "refused", "unanswered"]
 """The outcome of a handshake."""
-
-
-class Trouble(NamedTuple):
-    """Problems of one sender's packets in a time span."""
-
-    again: int = 0
-    """Retransmitted segments: lost after the capture point, or acknowledged too late."""
-    late: int = 0
-    """Segments that followed later ones: lost or reordered before the capture point."""
-    late_ns: int = 0
-    """For how long they were missing in total."""
-    closed: int = 0
-    """Windows of size 0: this end could accept no more data."""
-    closed_ns: int = 0
-    """How long they lasted within the span."""
-
-
-class Budget:
-    """How much all connections of a run together may still remember; `memory`: the process's budget in bytes."""
-
-    __slots__ = ("left",)
-
-    def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
-        self.left = in_proportion(MAX_REMEMBERED, memory)
 
 
 class LinkHalf:
@@ -329,7 +300,7 @@ class LinkHalf:
     def between(self, first: int, last: int) -> Trouble:
         """Problems from `first` to `last`, both included (ns since the epoch)."""
         if not (self.again or self.late or self.closed):
-            return _NO_TROUBLE
+            return NO_TROUBLE
         again = bisect_right(self.again, last) - bisect_left(self.again, first)
         low, high = bisect_left(self.late, first), bisect_right(self.late, last)
         late, late_ns = max(high - low, 0), self.late_sum[max(high, low)] - self.late_sum[low]
@@ -345,9 +316,6 @@ class LinkHalf:
             lasted -= self.opened[high - 1] - last
         lasted -= max(first - self.closed[low], 0)
         return Trouble(again, late, late_ns, high - low, max(lasted, 0))
-
-
-_NO_TROUBLE: Final = Trouble()
 
 
 class Link:

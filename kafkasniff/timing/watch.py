@@ -16,7 +16,8 @@ from kafkasniff.model import Endpoint
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
 from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
-from kafkasniff.timing.link import Budget, Link, LinkHalf
+from kafkasniff.timing.link import Link, LinkHalf
+from kafkasniff.timing.trouble import Budget
 
 __all__ = ["MAX_LINKS", "LinkWatch"]
 

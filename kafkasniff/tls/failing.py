@@ -11,18 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kafkasniff.tcp.segments import Closed
 from kafkasniff.tls.half import Half
+from kafkasniff.tls.negotiation import Negotiation
 from kafkasniff.tls.record import APPLICATION_DATA, Record
 from kafkasniff.tls.wording import (
     CLIENT_LEFT,
     CLIENT_REFUSED,
     LEFT_AT_ONCE,
+    NO_ANSWER,
     NO_CLIENT_CERTIFICATE,
+    NO_KEYS,
+    OTHER_KEYS,
     SERVER_LEFT,
     SERVER_REFUSED,
 )
 
-__all__ = ["is_settled", "why_failed"]
+__all__ = ["INCOMPLETE", "is_settled", "may_say_more", "why_failed", "why_incomplete", "why_without_keys"]
+
+INCOMPLETE: Final = "it ended before its handshake was complete"
 
 _TAGS: Final = (16, 8)
 """Bytes of the tags of cipher suites of TLS 1.3 (RFC 8446, B.4); CCM_8 has the short one."""
@@ -43,11 +50,48 @@ def is_settled(client: Half, server: Half) -> bool:
     return first is not None and any(len(one.data) not in _ALERT for one in _behind(server, first))
 
 
-def why_failed(client: Half, server: Half, *, is_13: bool, by_client: bool, closed_ns: int) -> str | None:
-    """Why a handshake ended early; None if it may have completed, or nothing shows the reason.
+def may_say_more(talk: Negotiation, halves: tuple[Half, Half]) -> bool:
+    """Whether the next records may show why a connection ends: a stream has sent nothing under its keys yet.
 
-    `by_client`: the client's FIN or RST came first; `closed_ns`: when the first one came.
+    A client that does not trust a certificate may send a cleartext alert after the ServerHello, even in TLS 1.3; a
+    server of TLS 1.2 that requires another client certificate does so after the client's ChangeCipherSpec. In TLS
+    1.3 the handshake succeeded once the server has continued after the client's part of it.
     """
+    if any(half.epoch.phase != "tls12" and not (half.queue or half.cutter.lost or half.dead) for half in halves):
+        return True
+    if talk.client is None or not talk.is_13 or not all(half.whole for half in halves):
+        return False
+    return not is_settled(halves[talk.client], halves[1 - talk.client])
+
+
+def why_without_keys(talk: Negotiation, *, given: bool) -> str:
+    """Why a connection cannot be decrypted that has the hellos it needs; `given`: there are keys, but not for it."""
+    if not given:
+        return f"{NO_KEYS} (--keylog FILE)"
+    if talk.resumed:
+        return (
+            f"{OTHER_KEYS}: it resumes a session of TLS 1.2, whose secret some clients log only with the first "
+            "connection"
+        )
+    return OTHER_KEYS
+
+
+def why_incomplete(talk: Negotiation) -> str | None:
+    """Which hello a connection lacks at its end; None: it has both."""
+    if talk.hello is None:
+        return "its ClientHello was not captured"
+    return None if talk.server is not None else f"{NO_ANSWER}: a listener without TLS just closes the connection"
+
+
+def why_failed(talk: Negotiation, halves: tuple[Half, Half], close: Closed) -> str | None:
+    """Why a handshake ended early, for a connection that was closed on the wire.
+
+    None if it may have completed, or nothing shows the reason.
+    """
+    if close.reason not in {"fin", "rst"} or talk.client is None or talk.agreed is None:
+        return None
+    client, server = halves[talk.client], halves[1 - talk.client]
+    is_13, by_client, closed_ns = talk.is_13, close.by == talk.client, close.by_ns
     if not (client.whole and server.whole):
         return None
     if not is_13:

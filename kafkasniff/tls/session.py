@@ -34,13 +34,13 @@ from kafkasniff.tcp.segments import (
 )
 from kafkasniff.tls.clear import ClearBytes
 from kafkasniff.tls.descriptions import alert_name
-from kafkasniff.tls.failing import is_settled, why_failed
+from kafkasniff.tls.failing import INCOMPLETE, may_say_more, why_failed, why_incomplete, why_without_keys
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.negotiation import MAX_FOREIGN, Negotiation
 from kafkasniff.tls.protection import Epoch
 from kafkasniff.tls.record import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record
-from kafkasniff.tls.wording import NAMED, NO_ANSWER, NO_CLIENT_CERTIFICATE, NO_KEYS, OTHER_KEYS, ended_with_alert
+from kafkasniff.tls.wording import NAMED, NO_CLIENT_CERTIFICATE, ended_with_alert
 
 __all__ = ["MAX_DAMAGED", "MAX_FLIGHT", "MAX_WAITING", "MAX_WAITING_RECORDS", "TlsSession"]
 
@@ -53,9 +53,7 @@ RECORD_BYTES: Final = 500
 MAX_WAITING_RECORDS: Final = 16_384
 """Maximum number of waiting records and losses: empty ones take five bytes on the wire and some hundreds in memory."""
 MAX_FLIGHT: Final = 1 << 16
-"""Maximum number of bytes that wait without keys for the other side's part of the handshake: a server's part including
-the chain.
-"""
+"""Maximum number of bytes that wait without keys for the other side's part of the handshake, its chain included."""
 MAX_DAMAGED: Final = 8
 """Number of consecutive records that cannot be opened before a stream is given up."""
 MAX_PROBLEMS: Final = 20
@@ -181,7 +179,7 @@ class TlsSession:
             self._drain(ended=True)
         if not self._over:
             if not any(half.opened for half in self._halves):
-                self._reject(reason or self._why_failed(item) or self._reason_at_end())
+                self._reject(reason or why_failed(self._talk, self._halves, item) or self._reason_at_end())
             for half in self._halves:
                 if half.waiting:
                     detail = f"the stream ended with {half.waiting} bytes of TLS records that could not be decrypted"
@@ -319,10 +317,7 @@ class TlsSession:
             half.whole = False
         if loss.in_step:
             half.slack += half.epoch.phase != "clear"
-        gap = msgspec.structs.replace(loss.gap, exact=False)
-        if gap.order < self._order:
-            gap = msgspec.structs.replace(gap, order=self._order)
-        self._put(gap)
+        self._put(msgspec.structs.replace(loss.gap, exact=False, order=max(loss.gap.order, self._order)))
 
     def _fail(self, half: Half) -> None:
         """A record could not be opened."""
@@ -389,7 +384,9 @@ class TlsSession:
             if refused is not None:
                 self._reject(refused)
                 return
-            if self._skips(half) or ended or self._keys.may_come(self._order) or self._may_say_more():
+            if self._skips(half) or ended or self._keys.may_come(self._order):
+                continue
+            if self.waiting <= MAX_FLIGHT and may_say_more(self._talk, self._halves):
                 continue
             self._reject(self._no_keys())
             return
@@ -410,50 +407,11 @@ class TlsSession:
             half.skippable = MAX_FOREIGN
         return True
 
-    def _may_say_more(self) -> bool:
-        """Whether the next records may show why the connection ends: a stream has sent nothing under its keys yet.
-
-        A client that does not trust a certificate may send a cleartext alert after the ServerHello, even in TLS 1.3; a
-        server of TLS 1.2 that requires another client certificate does so after the client's ChangeCipherSpec. In TLS
-        1.3 the handshake succeeded once the server has continued after the client's part of it.
-        """
-        if self.waiting > MAX_FLIGHT:
-            return False
-        if any(
-            half.epoch.phase != "tls12" and not (half.queue or half.cutter.lost or half.dead) for half in self._halves
-        ):
-            return True
-        client = self._talk.client
-        if client is None or not self._talk.is_13 or not all(half.whole for half in self._halves):
-            return False
-        return not is_settled(self._halves[client], self._halves[1 - client])
-
-    def _why_failed(self, item: Closed) -> str | None:
-        """Why the handshake ended early, for a connection that was closed on the wire."""
-        client = self._talk.client
-        if item.reason not in ("fin", "rst") or client is None or self._talk.agreed is None:
-            return None
-        sides = self._halves[client], self._halves[1 - client]
-        return why_failed(*sides, is_13=self._talk.is_13, by_client=item.by == client, closed_ns=item.by_ns)
-
     def _no_keys(self) -> str:
-        if self._keys.given(self._order):
-            if self._talk.resumed:
-                return (
-                    f"{OTHER_KEYS}: it resumes a session of TLS 1.2, whose secret some clients log only with the first "
-                    "connection"
-                )
-            return OTHER_KEYS
-        return f"{NO_KEYS} (--keylog FILE)"
+        return why_without_keys(self._talk, given=self._keys.given(self._order))
 
     def _reason_at_end(self) -> str:
-        if self._talk.hello is None:
-            return "its ClientHello was not captured"
-        if self._talk.server is None:
-            return f"{NO_ANSWER}: a listener without TLS just closes the connection"
-        if any(half.waiting for half in self._halves):
-            return self._no_keys()
-        return "it ended before its handshake was complete"
+        return why_incomplete(self._talk) or (self._no_keys() if self.waiting else INCOMPLETE)
 
     def _reject(self, reason: str) -> None:
         """Nothing of it can be decrypted."""

@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from kafkasniff.model import Endpoint
-from kafkasniff.timing import Link, LinkWatch, Trouble
-from kafkasniff.timing import link as linking
+from kafkasniff.timing import Link, LinkWatch, Trouble, trouble
 from kafkasniff.timing import watch as watching
 from tests.conftest import ROOT
 from tests.craft.batches import batch
@@ -224,7 +223,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_went_wrong_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgotten segments are counted; state that nobody needs any more makes room."""
-    monkeypatch.setattr(linking, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(trouble, "MAX_REMEMBERED", 3)
     one, other = Timeline(), Timeline(isn=(5_000, 6_000))
     for line, begin in ((one, 0), (other, 100)):
         line.open(1, 1, begin=begin)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from kafkasniff.analysis.detectors.attempts import ATTEMPT_COLUMNS, Attempts, ad
 from kafkasniff.analysis.detectors.detector import Detector, united
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.analysis.detectors.wording import client, plural, subject
+from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.sinks.summaries.phrases import amount
@@ -68,8 +68,7 @@ class SmallBatches(Detector[SmallBatchThresholds]):
         measures = {"batches": column(parts, "batch_count"), "records": column(parts, "record_count")}
         self._batches.add(self, parts, _keys(parts), **measures, bytes=integers(column(parts, "bytes")))
 
-    def findings(self) -> list[Finding]:
-        found = []
+    def findings(self) -> Iterator[Finding]:
         limits = self.thresholds
         for row, evidence in self._batches.rows(self):
             batches, records = row["batches"], row["records"]
@@ -77,33 +76,28 @@ class SmallBatches(Detector[SmallBatchThresholds]):
             rate = batches * 1e9 / lasted if lasted > 0 else 0.0
             if batches < limits.at_least or records > limits.records * batches or rate < limits.per_second:
                 continue
-            found.append(
-                self.finding(
-                    "warning",
-                    f"{client(row)} sent {plural(records, 'record')} to topic {word(row['topic'])} in "
-                    f"{plural(batches, 'batch', 'batches')}, {rate:,.0f} batches/s",
-                    meaning=(
-                        "Each batch has a 61-byte header, costs the broker and its replicas one request, and "
-                        "compresses poorly when it is small. Throughput is a fraction of what it could be."
-                    ),
-                    advice=(
-                        "Let the producer collect records: set linger.ms to 5-20 (and check batch.size), and do not "
-                        "wait for each record (no flush or get() after every send)."
-                    ),
-                    subject=subject(row, "client_id", "client_ip", "topic"),
-                    count=row["count"],
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={
-                        "batches": batches,
-                        "records_per_batch": records / batches,
-                        "bytes_per_batch": row["bytes"] / batches,
-                        "batches_per_second": rate,
-                    },
-                )
+            yield self.row_finding(
+                row,
+                evidence,
+                "warning",
+                f"{client(row)} sent {plural(records, 'record')} to topic {word(row['topic'])} in "
+                f"{plural(batches, 'batch', 'batches')}, {rate:,.0f} batches/s",
+                meaning=(
+                    "Each batch has a 61-byte header, costs the broker and its replicas one request, and "
+                    "compresses poorly when it is small. Throughput is a fraction of what it could be."
+                ),
+                advice=(
+                    "Let the producer collect records: set linger.ms to 5-20 (and check batch.size), and do not "
+                    "wait for each record (no flush or get() after every send)."
+                ),
+                subject=("client_id", "client_ip", "topic"),
+                values={
+                    "batches": batches,
+                    "records_per_batch": records / batches,
+                    "bytes_per_batch": row["bytes"] / batches,
+                    "batches_per_second": rate,
+                },
             )
-        return found
 
 
 class UncompressedThresholds(Parameters, frozen=True, kw_only=True):
@@ -135,30 +129,24 @@ class UncompressedBatches(Detector[UncompressedThresholds]):
         batches, size = (integers(column(parts, name)) for name in ("batch_count", "bytes"))
         self._batches.add(self, parts, _keys(parts), batches=batches, bytes=size)
 
-    def findings(self) -> list[Finding]:
-        found = []
+    def findings(self) -> Iterator[Finding]:
         for row, evidence in self._batches.rows(self):
             size, batches = row["bytes"], row["batches"]
             if size < self.thresholds.size or not batches or size / batches < self.thresholds.batch:
                 continue
-            found.append(
-                self.finding(
-                    "note",
-                    f"{client(row)} sent {amount(size)} to topic {word(row['topic'])} without compression",
-                    meaning="All of it is sent over the network, stored and replicated at its full size.",
-                    advice=(
-                        "Try compression.type=lz4 or zstd on the producer, unless the records are already compressed "
-                        "or encrypted."
-                    ),
-                    subject=subject(row, "client_id", "client_ip", "topic"),
-                    count=row["count"],
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={"bytes": size, "bytes_per_batch": size / batches},
-                )
+            yield self.row_finding(
+                row,
+                evidence,
+                "note",
+                f"{client(row)} sent {amount(size)} to topic {word(row['topic'])} without compression",
+                meaning="All of it is sent over the network, stored and replicated at its full size.",
+                advice=(
+                    "Try compression.type=lz4 or zstd on the producer, unless the records are already compressed "
+                    "or encrypted."
+                ),
+                subject=("client_id", "client_ip", "topic"),
+                values={"bytes": size, "bytes_per_batch": size / batches},
             )
-        return found
 
 
 _TOO_LARGE: Final = (10, 18)
@@ -210,31 +198,25 @@ class OversizedMessages(Detector[OversizedThresholds]):
         sizes = column(parts, "bytes").to_pylist()
         return pa.array(["" if size is None else amount(size) for size in sizes], pa.string())
 
-    def findings(self) -> list[Finding]:
-        found = [self._refused_finding(row, evidence) for row, evidence in self._refused.rows(self)]
+    def findings(self) -> Iterator[Finding]:
+        for row, evidence in self._refused.rows(self):
+            yield self._refused_finding(row, evidence)
         for row, evidence in self._near.rows(self):
             count = plural(row["count"], "batch", "batches")
-            found.append(
-                self.finding(
-                    "note",
-                    f"{count} of {client(row)} for topic {word(row['topic'])} near the size limit of brokers, the "
-                    f"largest {amount(row['bytes'])}",
-                    meaning=(
-                        f"By default brokers accept batches of up to {amount(self.thresholds.limit)} "
-                        "(message.max.bytes). Slightly larger ones would be refused."
-                    ),
-                    advice=(
-                        "Find out why the batches are so large: a few large records, or a batch.size near the limit."
-                    ),
-                    subject=subject(row, "client_id", "client_ip", "topic"),
-                    count=row["count"],
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={"bytes": row["bytes"]},
-                )
+            yield self.row_finding(
+                row,
+                evidence,
+                "note",
+                f"{count} of {client(row)} for topic {word(row['topic'])} near the size limit of brokers, the "
+                f"largest {amount(row['bytes'])}",
+                meaning=(
+                    f"By default brokers accept batches of up to {amount(self.thresholds.limit)} "
+                    "(message.max.bytes). Slightly larger ones would be refused."
+                ),
+                advice=("Find out why the batches are so large: a few large records, or a batch.size near the limit."),
+                subject=("client_id", "client_ip", "topic"),
+                values={"bytes": row["bytes"]},
             )
-        return found
 
     def _refused_finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...]) -> Finding:
         attempts = Attempts(self)
@@ -262,7 +244,9 @@ class OversizedMessages(Detector[OversizedThresholds]):
                 f"The records of {lost:,} of these batches were not accepted later; the others were, or it is unknown."
             )
         count = plural(row["count"], "batch", "batches")
-        return self.finding(
+        return self.row_finding(
+            row,
+            evidence,
             severity,
             f"{count} of {client(row)} for topic {word(row['topic'])} refused with {error_name(row['error_code'])}, "
             f"the largest {amount(row['bytes'])}" + (f"; {effect}" if effect else ""),
@@ -273,10 +257,6 @@ class OversizedMessages(Detector[OversizedThresholds]):
                 "Send smaller records, or store large payloads elsewhere and send references to them. Otherwise raise "
                 "max.message.bytes of the topic together with the limits of producers, consumers and replicas."
             ),
-            subject=subject(row, "client_id", "client_ip", "topic", "error_code"),
-            count=row["count"],
-            first=row["first"],
-            last=row["last"],
-            evidence=evidence,
+            subject=("client_id", "client_ip", "topic", "error_code"),
             values={"bytes": row["bytes"], "stored": stored, "unknown": unknown},
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
@@ -66,38 +66,34 @@ class FrequentCommits(Detector[FrequentCommitThresholds]):
         span = floor_divided(column(batch, "time_ns"), self.thresholds.every)
         self._commits.add(self, batch, {**_keys(batch), "span": span})
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         by_client: dict[tuple[Any, ...], list[tuple[dict[str, Any], Any]]] = {}
         for row, evidence in self._commits.rows(self):
             if row["count"] >= self.thresholds.at_least:
                 key = (row["client_id"], row["client_ip"], row["cluster"], row["group_id"])
                 by_client.setdefault(key, []).append((row, evidence))
-        found = []
         for rows in by_client.values():
             worst, evidence = max(rows, key=lambda one: (one[0]["count"], -(one[0]["span"] or 0)))
             every = elapsed(self.thresholds.every)
             where = in_cluster(self.clusters, worst["cluster"])
-            found.append(
-                self.finding(
-                    "warning",
-                    f"{client(worst)} committed offsets of group {word(worst['group_id'])}{where} "
-                    f"{plural(worst['count'], 'time')} within {every}",
-                    meaning=(
-                        "Each commit is written to __consumer_offsets and replicated. Committing after every record "
-                        "slows the consumer down and loads the group's coordinator."
-                    ),
-                    advice=(
-                        "Commit once per poll or every few seconds, asynchronously, and synchronously before shutdown."
-                    ),
-                    subject=subject(worst, "client_id", "client_ip", "group_id"),
-                    count=sum(row["count"] for row, _ in rows),
-                    first=min((row["first"] for row, _ in rows if row["first"] is not None), default=None),
-                    last=max((row["last"] for row, _ in rows if row["last"] is not None), default=None),
-                    evidence=evidence,
-                    values={"commits": worst["count"], "spans": len(rows)},
-                )
+            yield self.finding(
+                "warning",
+                f"{client(worst)} committed offsets of group {word(worst['group_id'])}{where} "
+                f"{plural(worst['count'], 'time')} within {every}",
+                meaning=(
+                    "Each commit is written to __consumer_offsets and replicated. Committing after every record "
+                    "slows the consumer down and loads the group's coordinator."
+                ),
+                advice=(
+                    "Commit once per poll or every few seconds, asynchronously, and synchronously before shutdown."
+                ),
+                subject=subject(worst, "client_id", "client_ip", "group_id"),
+                count=sum(row["count"] for row, _ in rows),
+                first=min((row["first"] for row, _ in rows if row["first"] is not None), default=None),
+                last=max((row["last"] for row, _ in rows if row["last"] is not None), default=None),
+                evidence=evidence,
+                values={"commits": worst["count"], "spans": len(rows)},
             )
-        return found
 
 
 REBALANCE_IN_PROGRESS: Final = 27
@@ -146,39 +142,33 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
         }
         self._refused.add(self, batch, keys, partitions=counts)
 
-    def findings(self) -> list[Finding]:
-        found = []
+    def findings(self) -> Iterator[Finding]:
         for row, evidence in self._refused.rows(self):
             if row["count"] < self.thresholds.at_least:
                 continue
             name, passing = error_name(row["error_code"]), row["error_code"] == REBALANCE_IN_PROGRESS
-            found.append(
-                self.finding(
-                    "note" if passing else "warning",
-                    f"{plural(row['count'], 'commit')} of {client(row)} to group {word(row['group_id'])}"
-                    f"{in_cluster(self.clusters, row['cluster'])} refused with {name}",
-                    meaning=(
-                        "The group was rebalancing. The member can commit after it has rejoined."
-                        if passing
-                        else (
-                            "The group had moved on without this member. The new owner of its partitions reads and "
-                            "processes everything since its last commit again."
-                        )
-                    ),
-                    advice=(
-                        "Nothing if it is rare; otherwise find out why the group rebalances (rebalance-storms)."
-                        if passing
-                        else (
-                            "Do less work between polls, or raise max.poll.interval.ms; commit when partitions are "
-                            "revoked; make processing idempotent."
-                        )
-                    ),
-                    subject=subject(row, "client_id", "client_ip", "group_id", "error_code"),
-                    count=row["count"],
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={"commits": row["count"], "partitions": row["partitions"]},
-                )
+            yield self.row_finding(
+                row,
+                evidence,
+                "note" if passing else "warning",
+                f"{plural(row['count'], 'commit')} of {client(row)} to group {word(row['group_id'])}"
+                f"{in_cluster(self.clusters, row['cluster'])} refused with {name}",
+                meaning=(
+                    "The group was rebalancing. The member can commit after it has rejoined."
+                    if passing
+                    else (
+                        "The group had moved on without this member. The new owner of its partitions reads and "
+                        "processes everything since its last commit again."
+                    )
+                ),
+                advice=(
+                    "Nothing if it is rare; otherwise find out why the group rebalances (rebalance-storms)."
+                    if passing
+                    else (
+                        "Do less work between polls, or raise max.poll.interval.ms; commit when partitions are "
+                        "revoked; make processing idempotent."
+                    )
+                ),
+                subject=("client_id", "client_ip", "group_id", "error_code"),
+                values={"commits": row["count"], "partitions": row["partitions"]},
             )
-        return found

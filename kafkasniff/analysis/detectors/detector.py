@@ -23,7 +23,7 @@ needed; their partial answers travel with the detector's own.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
+from kafkasniff.analysis.detectors.wording import subject as subject_of
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.model import Direction, Message
 from kafkasniff.tables.rows.resolve import LearnedNames
@@ -92,8 +93,8 @@ class Detector(Accumulator[P]):
         return {name: shape for tally in self.tallies for name, shape in tally.shapes().items()}
 
     @abstractmethod
-    def findings(self) -> list[Finding]:
-        """Takes rows in any order."""
+    def findings(self) -> Iterable[Finding]:
+        """What the rows so far show, in any order."""
 
     def result(self) -> pa.Table:
         """The findings as a table, worst first; the column `finding` has each in full as JSON."""
@@ -168,6 +169,20 @@ class Detector(Accumulator[P]):
             evidence=evidence,
             values=values or {},
         )
+
+    def row_finding(
+        self,
+        row: Mapping[str, Any],
+        evidence: tuple[Evidence, ...],
+        severity: Severity,
+        title: str,
+        *,
+        subject: tuple[str, ...],
+        **details: Any,
+    ) -> Finding:
+        """A finding about one row of a `Tally`; `subject`: the columns that identify it; `details`: as in `finding`."""
+        times = {name: row[name] for name in ("count", "first", "last")}
+        return self.finding(severity, title, subject=subject_of(row, *subject), evidence=evidence, **times, **details)
 
 
 def united(*readings: Mapping[str, TableReading]) -> dict[str, TableReading]:

@@ -163,10 +163,9 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             }
         )
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         topics = self._by_cause("topics")
         says = self._by_cause("says")
-        found = []
         for row, evidence in self._errors.rows(self):
             _, retriable = _name_of(row["error_code"])
             if not retriable or row["api"] in _DATA_APIS or row["count"] >= self.thresholds.at_least:
@@ -175,8 +174,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                 about = [(_TOPIC, one["topic"]) for one in topics.get(place, [])]
                 about += [(one["kind"], one["text"]) for one in words if one["kind"] != _MESSAGE]
                 messages = [one["text"] for one in words if one["kind"] == _MESSAGE]
-                found.append(self._finding(row, evidence, about, messages))
-        return found
+                yield self._finding(row, evidence, about, messages)
 
     def _by_cause(self, part: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
         """Rows by cause, the most frequent first, then the earliest."""

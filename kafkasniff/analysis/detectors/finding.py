@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -56,7 +57,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The figures that were compared with thresholds, by name."""
 
 
-def worst_first(findings: list[Finding]) -> list[Finding]:
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """Sort key: by severity, then the most frequent first; ties in a deterministic order."""
     return sorted(
         findings,

@@ -24,7 +24,7 @@ from kafkasniff.analysis.detectors.tally import (
     clients,
     clusters,
 )
-from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, some, subject
+from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, some
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.schema.errors import error_name
@@ -110,7 +110,7 @@ class NotLeader(Detector[NotLeaderThresholds]):
             }
         )
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         topics: dict[tuple[Any, ...], list[str]] = {}
         for row in self.resolved("topics").to_pylist():
             topics.setdefault(_place(row), []).append(row["topic"] or "")
@@ -118,13 +118,11 @@ class NotLeader(Detector[NotLeaderThresholds]):
         for row in self.resolved("seconds").sort_by("second").to_pylist():
             if row["second"] is not None:
                 seconds.setdefault(_place(row), []).append((row["second"], row["refused"], row["metadata"]))
-        found = []
         for row, evidence in self._refused.rows(self):
             place = _place(row)
             loop = max(_loops(seconds.get(place, ()), self.thresholds.pause // _SECOND), default=(0, 0, 0))
             names = sorted(topics.get(place, []))
-            found.append(self._finding(row, evidence, names, loop))
-        return found
+            yield self._finding(row, evidence, names, loop)
 
     def _finding(self, row: dict[str, Any], evidence: Any, topics: list[str], loop: tuple[int, int, int]) -> Finding:
         lasted, refused, asked = loop
@@ -166,16 +164,14 @@ class NotLeader(Detector[NotLeaderThresholds]):
                 "It then finds the new one." if inside else "It then refreshes its metadata."
             )
             advice = "Nothing if leaders moved on purpose; otherwise find out why (broker restarts, lost sessions)."
-        return self.finding(
+        return self.row_finding(
+            row,
+            evidence,
             severity,
             title,
             meaning=meaning,
             advice=advice,
-            subject=subject(row, "client_id", "client_ip"),
-            count=row["count"],
-            first=row["first"],
-            last=row["last"],
-            evidence=evidence,
+            subject=("client_id", "client_ip"),
             values={"topics": topics[:MAX_TOPICS], "lasted_s": lasted, "in_a_row": refused, "metadata_requests": asked},
         )
 

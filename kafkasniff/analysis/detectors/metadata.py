@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
@@ -61,50 +61,45 @@ class FrequentMetadata(Detector[StormThresholds]):
         span = floor_divided(column(batch, "time_ns"), self.thresholds.every)
         self.parts["evidence"].add(evidence_columns(batch, {"span": span, **clients(batch)}))
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         evidence = self.evidence("evidence")
         by_client: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.parts["storms.spans"].table().to_pylist():
             if row["requests"] >= self.thresholds.at_least:
                 by_client.setdefault((row["client_id"], row["client_ip"]), []).append(row)
-        found = []
         every = self.thresholds.every
         for key, rows in by_client.items():
             worst = max(rows, key=lambda row: (row["requests"], -(row["span"] or 0)))
             spans = [row["span"] for row in rows if row["span"] is not None]
             who = client(worst)
-            found.append(
-                self.finding(
-                    "warning",
-                    f"{who} asked for metadata {plural(worst['requests'], 'time')} within {elapsed(every)}"
-                    + (
-                        f", and at least {self.thresholds.at_least:,} times in "
-                        f"{plural(len(rows) - 1, 'other such span')}"
-                        if rows[1:]
-                        else ""
-                    ),
-                    meaning=(
-                        "Clients request metadata at start, every few minutes, and when a leader has moved. More "
-                        "requests load the brokers, especially in clusters with many topics."
-                    ),
-                    advice=(
-                        "Look at the responses: clients repeat requests for a topic that does not exist or has no "
-                        "leader. Otherwise look for programs that create a client for each message."
-                    ),
-                    subject=subject(worst, "client_id", "client_ip"),
-                    count=sum(row["requests"] for row in rows),
-                    first=min(spans) * every if spans else None,
-                    last=(max(spans) + 1) * every if spans else None,
-                    evidence=evidence.get((worst["span"], *key), ()),
-                    values={
-                        "requests": worst["requests"],
-                        "spans": len(rows),
-                        "errors": worst["errors"],
-                        "response_bytes": worst["response_bytes"],
-                    },
-                )
+            yield self.finding(
+                "warning",
+                f"{who} asked for metadata {plural(worst['requests'], 'time')} within {elapsed(every)}"
+                + (
+                    f", and at least {self.thresholds.at_least:,} times in {plural(len(rows) - 1, 'other such span')}"
+                    if rows[1:]
+                    else ""
+                ),
+                meaning=(
+                    "Clients request metadata at start, every few minutes, and when a leader has moved. More "
+                    "requests load the brokers, especially in clusters with many topics."
+                ),
+                advice=(
+                    "Look at the responses: clients repeat requests for a topic that does not exist or has no "
+                    "leader. Otherwise look for programs that create a client for each message."
+                ),
+                subject=subject(worst, "client_id", "client_ip"),
+                count=sum(row["requests"] for row in rows),
+                first=min(spans) * every if spans else None,
+                last=(max(spans) + 1) * every if spans else None,
+                evidence=evidence.get((worst["span"], *key), ()),
+                values={
+                    "requests": worst["requests"],
+                    "spans": len(rows),
+                    "errors": worst["errors"],
+                    "response_bytes": worst["response_bytes"],
+                },
             )
-        return found
 
 
 class AllTopicsThresholds(Parameters, frozen=True, kw_only=True):
@@ -138,28 +133,22 @@ class AllTopics(Detector[AllTopicsThresholds]):
         batch = only(batch, pc.or_(pc.starts_with(body, '{"topics":null'), none))
         self._all.add(self, batch, clients(batch), response_bytes=integers(column(batch, "response_size")))
 
-    def findings(self) -> list[Finding]:
-        found = []
+    def findings(self) -> Iterator[Finding]:
         for row, evidence in self._all.rows(self):
             if row["count"] < self.thresholds.at_least:
                 continue
             size = row["response_bytes"]
-            found.append(
-                self.finding(
-                    "warning" if size >= self.thresholds.size else "note",
-                    f"{client(row)} asked for the metadata of all topics {plural(row['count'], 'time')}, "
-                    f"{amount(size)} of responses",
-                    meaning="Such responses grow with the cluster, and brokers build each of them from scratch.",
-                    advice=(
-                        "Let the client ask only for its own topics: subscribe by name rather than by pattern, and "
-                        "check its settings for full metadata (Sarama: Metadata.Full)."
-                    ),
-                    subject=subject(row, "client_id", "client_ip"),
-                    count=row["count"],
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={"requests": row["count"], "response_bytes": size},
-                )
+            yield self.row_finding(
+                row,
+                evidence,
+                "warning" if size >= self.thresholds.size else "note",
+                f"{client(row)} asked for the metadata of all topics {plural(row['count'], 'time')}, "
+                f"{amount(size)} of responses",
+                meaning="Such responses grow with the cluster, and brokers build each of them from scratch.",
+                advice=(
+                    "Let the client ask only for its own topics: subscribe by name rather than by pattern, and "
+                    "check its settings for full metadata (Sarama: Metadata.Full)."
+                ),
+                subject=("client_id", "client_ip"),
+                values={"requests": row["count"], "response_bytes": size},
             )
-        return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -184,34 +184,28 @@ class AcksZero(Detector[AcksZeroThresholds]):
         parts = named(exploded(batch, "partitions", list(CLIENT_COLUMNS)))
         self.parts["topics"].add({**clients(parts), "topic": column(parts, "topic")})
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         topics: dict[tuple[Any, ...], list[str]] = {}
         for row in self.resolved("topics").to_pylist():
             topics.setdefault((row["client_id"], row["client_ip"]), []).append(row["topic"] or "")
-        found = []
         for row, evidence in self._requests.rows(self):
             if row["count"] < self.thresholds.at_least:
                 continue
             names = sorted(topics.get((row["client_id"], row["client_ip"]), []))
-            found.append(
-                self.finding(
-                    "note",
-                    f"{client(row)} sent {plural(row['count'], 'Produce request')} with acks=0"
-                    + (f" for {some(names)}" if names else ""),
-                    meaning=(
-                        "The broker does not respond: the producer never learns that a record was refused, and "
-                        "records in flight are silently lost when a connection breaks or a leader moves."
-                    ),
-                    advice="Unless losing records is acceptable, use acks=1, or acks=all with an idempotent producer.",
-                    subject=subject(row, "client_id", "client_ip"),
-                    count=row["count"],
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={"requests": row["count"], "records": row["records"], "topics": names[:MAX_TOPICS]},
-                )
+            yield self.row_finding(
+                row,
+                evidence,
+                "note",
+                f"{client(row)} sent {plural(row['count'], 'Produce request')} with acks=0"
+                + (f" for {some(names)}" if names else ""),
+                meaning=(
+                    "The broker does not respond: the producer never learns that a record was refused, and "
+                    "records in flight are silently lost when a connection breaks or a leader moves."
+                ),
+                advice="Unless losing records is acceptable, use acks=1, or acks=all with an idempotent producer.",
+                subject=("client_id", "client_ip"),
+                values={"requests": row["count"], "records": row["records"], "topics": names[:MAX_TOPICS]},
             )
-        return found
 
 
 MAX_TOPICS: Final = 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -134,9 +134,8 @@ class RebalanceStorms(_Groups):
     summary: ClassVar[str] = "Groups that rebalance over and over: who left, and why."
     parameters_type = RebalanceStormThresholds
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         events = self._events()
-        found = []
         for group, rows in self._rebalances().items():
             counted = [
                 row
@@ -149,9 +148,8 @@ class RebalanceStorms(_Groups):
             for some_rows, enough in ((counted, self.thresholds.rejoins), (gone, self.thresholds.at_least)):
                 first, after = _densest([row["time_ns"] for row in some_rows], self.thresholds.every)
                 if after - first >= enough:
-                    found.append(self._finding(group, some_rows[first:after], events.get(group, [])))
+                    yield self._finding(group, some_rows[first:after], events.get(group, []))
                     break
-        return found
 
     def _finding(self, group: _Group, rows: list[Row], events: list[Row]) -> Finding:
         names = _names(events)
@@ -221,15 +219,13 @@ class LostMembers(_Groups):
     summary: ClassVar[str] = "Members of groups that timed out: session or poll interval."
     parameters_type = LostMemberThresholds
 
-    def findings(self) -> list[Finding]:
-        found = []
+    def findings(self) -> Iterator[Finding]:
         rebalances = self._rebalances()
         for group, events in self._events().items():
             late = [event for event in events if _leaves(event) and POLL_TIMEOUT in (event["reason"] or "")]
             lost = [(row, member) for row in rebalances.get(group, ()) for member in row["lost"]]
             if len(lost) + len(late) >= self.thresholds.at_least:
-                found.append(self._finding(group, lost, late, events))
-        return found
+                yield self._finding(group, lost, late, events)
 
     def _finding(self, group: _Group, lost: list[tuple[Row, str]], late: list[Row], events: list[Row]) -> Finding:
         names = _names(events)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
@@ -81,12 +81,11 @@ class SkewedPartitions(Detector[SkewThresholds]):
         produced_rows = only(rows, pa.array(produced))
         self.parts["evidence"].add(evidence_columns(produced_rows, _keys(produced_rows)))
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         topics: dict[tuple[str | None, str], list[dict[str, Any]]] = {}
         for row in self.resolved("partitions").to_pylist():
             topics.setdefault((row["cluster"], row["topic"]), []).append(row)
         evidence = self.evidence("evidence")
-        found = []
         for (cluster, topic), rows in topics.items():
             records = sum(row["records"] for row in rows)
             hottest = max(rows, key=lambda row: (row["records"], -row["partition"]))
@@ -95,36 +94,33 @@ class SkewedPartitions(Detector[SkewThresholds]):
             share, fair = hottest["records"] / records, 1 / len(rows)
             idle = sum(not row["records"] for row in rows)
             silent = f"; {plural(idle, 'partition')} got none" if idle else ""
-            found.append(
-                self.finding(
-                    "warning",
-                    f"partition {hottest['partition']} of {word(topic)}{in_cluster(self.clusters, cluster)} got "
-                    f"{percent(share)} of {plural(records, 'record')} ({amount(hottest['bytes'])}), "
-                    f"{times_as_much(share / fair)} its fair share among {plural(len(rows), 'partition')}{silent}",
-                    meaning=(
-                        "One broker and one consumer of a group do most of the work; more partitions or consumers do "
-                        "not help. The usual causes are few keys, or one key that is much more frequent than others."
-                    ),
-                    advice=(
-                        "Look at the keys (`analyze topic`, `decode -vv --topic`): spread a hot key by adding a "
-                        "suffix, send no key where order does not matter, and check for a custom partitioner."
-                    ),
-                    subject=subject(hottest, "topic", "partition"),
-                    count=hottest["records"],
-                    first=hottest["first"],
-                    last=hottest["last"],
-                    evidence=evidence.get((cluster, topic, hottest["partition"]), ()),
-                    values={
-                        "share": share,
-                        "factor": share / fair,
-                        "partitions": len(rows),
-                        "idle": idle,
-                        "records": records,
-                        "bytes": sum(row["bytes"] for row in rows),
-                    },
-                )
+            yield self.finding(
+                "warning",
+                f"partition {hottest['partition']} of {word(topic)}{in_cluster(self.clusters, cluster)} got "
+                f"{percent(share)} of {plural(records, 'record')} ({amount(hottest['bytes'])}), "
+                f"{times_as_much(share / fair)} its fair share among {plural(len(rows), 'partition')}{silent}",
+                meaning=(
+                    "One broker and one consumer of a group do most of the work; more partitions or consumers do "
+                    "not help. The usual causes are few keys, or one key that is much more frequent than others."
+                ),
+                advice=(
+                    "Look at the keys (`analyze topic`, `decode -vv --topic`): spread a hot key by adding a "
+                    "suffix, send no key where order does not matter, and check for a custom partitioner."
+                ),
+                subject=subject(hottest, "topic", "partition"),
+                count=hottest["records"],
+                first=hottest["first"],
+                last=hottest["last"],
+                evidence=evidence.get((cluster, topic, hottest["partition"]), ()),
+                values={
+                    "share": share,
+                    "factor": share / fair,
+                    "partitions": len(rows),
+                    "idle": idle,
+                    "records": records,
+                    "bytes": sum(row["bytes"] for row in rows),
+                },
             )
-        return found
 
 
 def _keys(rows: pa.RecordBatch) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from kafkasniff.analysis.columns import ORDER, column, integers, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.analysis.detectors.wording import client, elapsed, plural, subject
+from kafkasniff.analysis.detectors.wording import client, elapsed, plural
 from kafkasniff.analysis.parameters import Duration
 
 __all__ = ["ThrottledClients"]
@@ -51,30 +51,24 @@ class ThrottledClients(Detector[ThrottledThresholds]):
         notes = pa.array([f"throttled for {elapsed(int(one) * 1_000_000)}" for one in throttle], pa.string())
         self._throttled.add(self, batch, keys, notes, throttle_ms=throttle, worst_ms=throttle)
 
-    def findings(self) -> list[Finding]:
-        found = []
+    def findings(self) -> Iterator[Finding]:
         for row, evidence in self._throttled.rows(self):
             total = row["throttle_ms"] * 1_000_000
-            found.append(
-                self.finding(
-                    "warning" if total >= self.thresholds.total else "note",
-                    f"{client(row)} throttled by {row['broker']} for {elapsed(total)}, in "
-                    f"{plural(row['count'], 'response')} to {row['api'] or 'requests that were not captured'}",
-                    meaning=(
-                        "The client exceeded a quota for bytes, broker time, or changes to the cluster. After a "
-                        "throttled response the broker reads nothing from the connection for that time (KIP-219), so "
-                        "late responses and closed windows within it are caused by the quota."
-                    ),
-                    advice=(
-                        "Check the quotas of this user or client id (kafka-configs.sh --describe --entity-type users, "
-                        "clients), and whether the client's rate is as intended."
-                    ),
-                    subject=subject(row, "client_id", "client_ip", "broker", "api"),
-                    count=row["count"],
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={"throttle_ms": row["throttle_ms"], "worst_ms": row["worst_ms"]},
-                )
+            yield self.row_finding(
+                row,
+                evidence,
+                "warning" if total >= self.thresholds.total else "note",
+                f"{client(row)} throttled by {row['broker']} for {elapsed(total)}, in "
+                f"{plural(row['count'], 'response')} to {row['api'] or 'requests that were not captured'}",
+                meaning=(
+                    "The client exceeded a quota for bytes, broker time, or changes to the cluster. After a "
+                    "throttled response the broker reads nothing from the connection for that time (KIP-219), so "
+                    "late responses and closed windows within it are caused by the quota."
+                ),
+                advice=(
+                    "Check the quotas of this user or client id (kafka-configs.sh --describe --entity-type users, "
+                    "clients), and whether the client's rate is as intended."
+                ),
+                subject=("client_id", "client_ip", "broker", "api"),
+                values={"throttle_ms": row["throttle_ms"], "worst_ms": row["worst_ms"]},
             )
-        return found

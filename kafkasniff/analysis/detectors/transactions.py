@@ -112,7 +112,7 @@ class HangingTransactions(Detector[HangingThresholds]):
         self.parts["firsts"].add({**keys, **rest})
         self.parts["lasts"].add({**keys, **rest, "before": pa.array(-integers(rest.pop("time_ns")))})
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         timeouts = {
             (row["cluster"], row["transactional_id"]): row["timeout_ms"]
             for row in self.resolved("timeouts").to_pylist()
@@ -123,14 +123,12 @@ class HangingTransactions(Detector[HangingThresholds]):
             if "before" in row:
                 row["time_ns"] = -row["before"]
             by_name.setdefault((row["cluster"], row["transactional_id"]), []).append(row)
-        found = []
         for place, rows in by_name.items():
             known = timeouts.get(place)
             timeout = self.thresholds.timeout if known is None else known * 1_000_000
             long = [one for one in _spans(rows, end) if one[1] - one[0]["time_ns"] > timeout]
             if long:
-                found.append(self._finding(place, long, timeout, known is not None))
-        return found
+                yield self._finding(place, long, timeout, known is not None)
 
     def _finding(
         self, place: tuple[str | None, str], long: list[tuple[dict[str, Any], int, bool]], timeout: int, known: bool
@@ -229,29 +227,23 @@ class FencedProducers(Detector[FencedThresholds]):
         }
         self._fenced.add(self, batch, keys, column(batch, "api"))
 
-    def findings(self) -> list[Finding]:
-        found = []
+    def findings(self) -> Iterator[Finding]:
         for row, evidence in self._fenced.rows(self):
             name = "" if row["transactional_id"] is None else f" ({word(row['transactional_id'])})"
-            found.append(
-                self.finding(
-                    "warning" if row["count"] >= self.thresholds.at_least else "note",
-                    f"{plural(row['count'], 'request')} of {client(row)}{name} refused with "
-                    f"{error_name(row['error_code'])}",
-                    meaning=(
-                        "Another producer started with the same transactional id, or the coordinator aborted a "
-                        "transaction that timed out. This producer can no longer write."
-                    ),
-                    advice=(
-                        "Nothing if an instance replaced one that was assumed dead. Otherwise two programs share a "
-                        "transactional.id, or transactions last longer than transaction.timeout.ms."
-                    ),
-                    subject=subject(row, "client_id", "client_ip", "transactional_id", "error_code"),
-                    count=row["count"],
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={"requests": row["count"]},
-                )
+            yield self.row_finding(
+                row,
+                evidence,
+                "warning" if row["count"] >= self.thresholds.at_least else "note",
+                f"{plural(row['count'], 'request')} of {client(row)}{name} refused with "
+                f"{error_name(row['error_code'])}",
+                meaning=(
+                    "Another producer started with the same transactional id, or the coordinator aborted a "
+                    "transaction that timed out. This producer can no longer write."
+                ),
+                advice=(
+                    "Nothing if an instance replaced one that was assumed dead. Otherwise two programs share a "
+                    "transactional.id, or transactions last longer than transaction.timeout.ms."
+                ),
+                subject=("client_id", "client_ip", "transactional_id", "error_code"),
+                values={"requests": row["count"]},
             )
-        return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -254,8 +254,7 @@ class LateAnswers(Detector[LateThresholds]):
         note = pa.array([f"{elapsed(int(one) * 1000)} late" for one in late], pa.string())
         self._late.add(self, batch, keys, note, total_us=late, worst_us=late)
 
-    def findings(self) -> list[Finding]:
-        found = []
+    def findings(self) -> Iterator[Finding]:
         for row, evidence in self._late.rows(self):
             worst, count = row["worst_us"], row["count"]
             severity: Severity = "note"
@@ -264,27 +263,24 @@ class LateAnswers(Detector[LateThresholds]):
             elif count >= self.thresholds.at_least:
                 severity = "warning"
             requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
-            found.append(
-                self.finding(
-                    severity,
-                    f"{requests} of {client(row)} answered late by {row['broker']}, by up to {elapsed(worst * 1000)}",
-                    meaning=(
-                        "The broker was slow to process the requests, or to start on them; with acks=all a replica "
-                        "may be the slow one. Waits that the requests allow, earlier requests of the connection and "
-                        "quotas are not included in these times. After request.timeout.ms (30 s by default) clients "
-                        "give up and retry. Packets do not show the cause."
-                    ),
-                    advice=(
-                        "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
-                        "broker, check for full request queues, slow disks, long garbage collections, and with "
-                        "acks=all for lagging replicas."
-                    ),
-                    subject=subject(row, "client_id", "client_ip", "broker", "api"),
-                    count=count,
-                    first=row["first"],
-                    last=row["last"],
-                    evidence=evidence,
-                    values={"worst_ms": worst / 1000, "mean_ms": row["total_us"] / count / 1000},
-                )
+            yield self.finding(
+                severity,
+                f"{requests} of {client(row)} answered late by {row['broker']}, by up to {elapsed(worst * 1000)}",
+                meaning=(
+                    "The broker was slow to process the requests, or to start on them; with acks=all a replica "
+                    "may be the slow one. Waits that the requests allow, earlier requests of the connection and "
+                    "quotas are not included in these times. After request.timeout.ms (30 s by default) clients "
+                    "give up and retry. Packets do not show the cause."
+                ),
+                advice=(
+                    "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
+                    "broker, check for full request queues, slow disks, long garbage collections, and with "
+                    "acks=all for lagging replicas."
+                ),
+                subject=subject(row, "client_id", "client_ip", "broker", "api"),
+                count=count,
+                first=row["first"],
+                last=row["last"],
+                evidence=evidence,
+                values={"worst_ms": worst / 1000, "mean_ms": row["total_us"] / count / 1000},
             )
-        return found

@@ -165,7 +165,7 @@ class ProblemStats(msgspec.Struct):
     kind: str
     count: int
     bytes: int
-    """Number of connections concerned."""
+    """Total bytes affected."""
     first: int | None
     first_detail: str
     first_packet: int | None

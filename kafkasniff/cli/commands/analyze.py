@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis import Accumulator
     from kafkasniff.analysis.export import Export
     from kafkasniff.analysis.parameters import Parameter
+    from kafkasniff.cli.output import Output
 
 __all__ = ["analyze_command"]
 
@@ -214,8 +215,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
 
         result = with_numbers(environment, result, captures, framing, text=form == "text")
     with Output(environment, output, inputs=captures) as stream:
-        for data in _rendered(environment, result, form, colour, to_stdout=stream.is_stdout):
-            stream.write(data)
+        _write(environment, stream, result, form, colour)
     if not quiet:
         for table in left_out:
             what = "keys and values" if table in export.tables else f"table {table}"
@@ -254,21 +254,14 @@ def _moment(text: str | None, export: Export) -> int | None:
     return found
 
 
-def _rendered(environment: Environment, result: pa.Table, form: str, colour: str, *, to_stdout: bool) -> Any:
+def _write(environment: Environment, stream: Output, result: pa.Table, form: str, colour: str) -> None:
     from kafkasniff.cli.render.result_table import json_lines, parquet_bytes, text_table
 
-    terminal = to_stdout and environment.stdout_tty
     if form == "json":
-        from kafkasniff.text.printable import visible_json
-
-        lines = json_lines(result)
-        yield from map(visible_json, lines) if terminal else lines
+        for lines in json_lines(result):
+            stream.write_json_lines(lines)
     elif form == "parquet":
-        yield parquet_bytes(result)
+        stream.write(parquet_bytes(result))
     elif result.num_rows:
-        text = text_table(
-            result,
-            width=max(environment.width, 40) if terminal else DEFAULT_WIDTH,
-            coloured=environment.colour(colour, to_stdout=to_stdout),
-        )
-        yield text.encode(environment.encoding if to_stdout else "utf-8", "replace")
+        width = max(environment.width, 40) if stream.is_terminal else DEFAULT_WIDTH
+        stream.write_text(text_table(result, width=width, coloured=stream.coloured(colour)))

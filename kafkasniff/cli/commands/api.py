@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.answer_options import color_option, format_option
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.coverage import Proof, count_by_release, defined_data, proven
 from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case
@@ -33,8 +34,8 @@ __all__ = ["api_command"]
 @click.option(
     "--coverage", is_flag=True, help="Print which versions of APIs are defined and which are proven by tests."
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@format_option("JSON")
+@color_option
 @click.pass_obj
 def api_command(
     environment: Environment,

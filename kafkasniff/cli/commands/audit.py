@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.answer_options import color_option, format_option, output_option, traceback_option
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.memory_option import MEMORY
 from kafkasniff.cli.running.sources import divide_sources
@@ -29,9 +30,9 @@ __all__ = ["audit_command"]
     metavar="RELEASE",
     help="Also list what the target adds since this release and no client uses yet.",
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@format_option()
+@output_option
+@color_option
 @click.option(
     "--port",
     "ports",
@@ -43,7 +44,7 @@ __all__ = ["audit_command"]
 @click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE format).")
 @MEMORY
 @hosts_option
-@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
+@traceback_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress, summary or notes on stderr.")
 @click.pass_obj
 def audit_command(environment: Environment, /, paths: tuple[str, ...], **options: Any) -> int:
@@ -77,13 +78,10 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     new = None if older is None else new_versions(versions.release, older, found.used)
     audited = Audited(versions.release, older, found, new)
     with Output(environment, options["output"], inputs=captures) as output:
-        terminal = output.is_stdout and environment.stdout_tty
         if options["form"] == "json":
-            output.write(json_line(audited, visible=terminal))
+            output.write_json_lines(json_line(audited))
         else:
-            coloured = environment.colour(options["color"], to_stdout=output.is_stdout)
-            encoding = environment.encoding if output.is_stdout else "utf-8"
-            output.write(text(audited, coloured=coloured, hosts=hosts).encode(encoding, "replace"))
+            output.write_text(text(audited, coloured=output.coloured(options["color"]), hosts=hosts))
     if not quiet:
         for note in (*versions.notes(), *offers.notes()):
             environment.say(note)

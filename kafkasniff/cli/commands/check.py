@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.option_groups import (
-    FilterOptions,
-    filter_options,
-    framing_options,
-    make_predicate,
-    split_options,
-    topic_ids_option,
-)
+from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.filter_options import take_predicate
+from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.runtime.addresses import name_of
 
@@ -25,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_command"]
 
-FILE_WIDTH: Final = 120
-"""Width in columns if the output is a file."""
-MIN_WIDTH: Final = 60
 MAX_WIDTH: Final = 120
 """Maximum width: longer lines are hard to read."""
 FAIL_ON: Final = ("error", "warning", "note", "never")
@@ -36,8 +28,8 @@ FAIL_ON: Final = ("error", "warning", "note", "never")
 
 @click.command("check")
 @click.argument("sources", nargs=-1, metavar="CAPTURE|DIR...")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@format_option()
+@output_option
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
@@ -55,12 +47,8 @@ FAIL_ON: Final = ("error", "warning", "note", "never")
     help="Change a threshold, such as late-answers.late=5s (repeatable); --list shows all.",
 )
 @click.option("--list", "listed", is_flag=True, help="List the detectors and their thresholds.")
-@framing_options
-@filter_options
-@topic_ids_option
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
-@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@reading_options
+@presentation_options
 @click.pass_obj
 def check_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
     """Find problems in captures or exports (folders): findings by severity, with evidence and advice.
@@ -69,7 +57,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     is at least as severe as --fail-on.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
-    predicate = make_predicate(split_options(FilterOptions, options))
+    predicate = take_predicate(options)
     names = {key: [name for one in options.pop(key) for name in one.split(",")] for key in ("only", "skip")}
 
     from kafkasniff.analysis.detectors import SEVERITIES, Detectors
@@ -86,7 +74,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.detectors.running import tables_for
     from kafkasniff.analysis.export import Export
-    from kafkasniff.cli.running.counted_captures import CountedCaptures
+    from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
     from kafkasniff.tables.exports.transport import TABLE as TRANSPORT_TABLE
 
     numbers = Numbers()
@@ -107,29 +95,23 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
             reading.read(captures)
         findings = numbers.numbered(detectors.findings(reading.names))
         notes, visible = detectors.notes(), detectors.visible()
-        terminal = stream.is_stdout and environment.stdout_tty
         if options["form"] == "json":
-            stream.write(_json(findings, notes, sources, visible, broken=reading.broken, terminal=terminal))
+            stream.write_json(_json(findings, notes, sources, visible, broken=reading.broken))
         else:
             from kafkasniff.cli.render.check_text import check_text
 
-            width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
-            coloured = environment.colour(options["color"], to_stdout=stream.is_stdout)
             text = check_text(
                 findings,
                 sources,
                 visible,
                 captures=bool(captures),
                 filtered=predicate is not None,
-                width=width,
-                coloured=coloured,
+                width=stream.width(MAX_WIDTH),
+                coloured=stream.coloured(options["color"]),
             )
-            stream.write(text.encode(environment.encoding if stream.is_stdout else "utf-8", "replace"))
+            stream.write_text(text)
     if not quiet:
-        from kafkasniff.analysis.detectors.visible_wording import undecoded_line
-
-        for note in (*notes, *map(undecoded_line, visible.unmeasured)):
-            environment.say(note)
+        say_notes(environment, notes, visible)
     reading.end()
     failing = SEVERITIES[: FAIL_ON.index(options["fail_on"]) + 1] if options["fail_on"] != "never" else ()
     if any(finding.severity in failing for finding in findings):
@@ -140,15 +122,14 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
 def _list(environment: Environment, detectors: Detectors, options: dict[str, Any]) -> int:
     """`--list`: the selected detectors, with their current thresholds."""
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.render.check_text import list_json, list_text
+    from kafkasniff.cli.render.check_text import list_objects, list_text
 
     with Output(environment, options["output"]) as stream:
         if options["form"] == "json":
-            stream.write(list_json(detectors))
+            stream.write_json(list_objects(detectors))
         else:
-            width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
-            coloured = environment.colour(options["color"], to_stdout=stream.is_stdout)
-            stream.write(list_text(detectors, width=width, coloured=coloured).encode(environment.encoding, "replace"))
+            coloured = stream.coloured(options["color"])
+            stream.write_text(list_text(detectors, width=stream.width(MAX_WIDTH), coloured=coloured))
     return Exit.OK
 
 
@@ -159,17 +140,14 @@ def _json(
     visible: VisibleTraffic,
     *,
     broken: bool,
-    terminal: bool,
-) -> bytes:
+) -> dict[str, Any]:
     import msgspec
-    import orjson
 
     from kafkasniff.analysis.detectors import SEVERITIES
     from kafkasniff.cli.render.check_text import finding_object
     from kafkasniff.tables.rows.exchanges import capture_name
-    from kafkasniff.text.printable import visible_json
 
-    result = {
+    return {
         "sources": [capture_name(one) for one in sources],
         "broken": broken,
         "counts": {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES},
@@ -177,5 +155,3 @@ def _json(
         "notes": list(notes),
         "visibility": msgspec.to_builtins(visible),
     }
-    data = orjson.dumps(result, option=orjson.OPT_APPEND_NEWLINE)
-    return visible_json(data) if terminal else data

@@ -11,24 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.options.filter_options import filter_options, make_predicate, make_selector, take_filters
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import (
-    FilterOptions,
-    OutputOptions,
-    filter_options,
     framing_arguments,
     inspector_arguments,
     inspector_options,
     key_arguments,
     make_catalog,
-    make_predicate,
     make_renderer,
-    make_selector,
     make_settings,
     output_options,
     reads_twice,
     records_wanted,
-    split_options,
+    take_output,
     topic_ids_option,
     verbosity_options,
 )
@@ -87,8 +83,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     environment.verbosity = options["verbose"]
     captures = take_captures(environment, captures)
     payload = take_payload(options)
-    wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
-    filters = split_options(FilterOptions, options)
+    wanted, quiet = take_output(options), options.pop("quiet")
+    filters = take_filters(options)
     predicate = make_predicate(filters)
     limit, two_pass, jobs = options.pop("count"), options.pop("two_pass"), options.pop("jobs")
     writing = options.pop("write_matching")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.answer_options import color_option, format_option, output_option
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ __all__ = ["decode_bytes_command"]
 @click.option("--response", is_flag=True, help="Decode a response, which needs --api and --version.")
 @click.option("--api", "api_name", metavar="NAME|KEY", help="API of the response.")
 @click.option("--version", type=click.IntRange(0, 0x7FFF), metavar="N", help="Version of the response.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
+@format_option("JSON")
 @click.option(
     "--bytes",
     "bytes_form",
@@ -31,8 +32,8 @@ __all__ = ["decode_bytes_command"]
     help="How JSON shows bytes; auto: as text if they are UTF-8, else base64.",
 )
 @click.option("--show-secrets", is_flag=True, help="Show passwords, SASL tokens and other secrets.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
+@output_option
+@color_option
 @click.option("-v", "--verbose", count=True, help="Also show the body as a tree.")
 @click.pass_obj
 def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **options: Any) -> int:
@@ -56,18 +57,14 @@ def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **o
     spans = spans_of(message, content, options["show_secrets"])
     with Output(environment, options["output"]) as output:
         if options["form"] == "json":
-            from kafkasniff.text.printable import visible_json
-
-            line = _json(message, spans, options["bytes_form"])
-            output.write(visible_json(line) if output.is_stdout and environment.stdout_tty else line)
+            output.write_json(_json(message, spans, options["bytes_form"]))
         else:
-            paint = COLOUR if environment.colour(options["color"], to_stdout=output.is_stdout) else PLAIN
+            paint = COLOUR if output.coloured(options["color"]) else PLAIN
             lines = _head(message, paint, " after the length prefix" if prefixed else "")
             lines += ["", *dump_lines(message, spans, content, paint)]
             if options["verbose"]:
                 lines += ["", *body_tree(message, paint, records=True, width=environment.width)]
-            encoding = environment.encoding if output.is_stdout else "utf-8"
-            output.write("".join(f"{line}\n" for line in lines).encode(encoding, "backslashreplace"))
+            output.write_text("".join(f"{line}\n" for line in lines), "backslashreplace")
     return Exit.OK
 
 
@@ -118,15 +115,13 @@ def _decode(
     )
 
 
-def _json(message: Message, spans: list[Span], form: Literal["auto", "base64", "hex"]) -> bytes:
-    import orjson
-
+def _json(message: Message, spans: list[Span], form: Literal["auto", "base64", "hex"]) -> dict[str, Any]:
     from kafkasniff.sinks.jsonl import message_object
 
     item = message_object(message, form=form)
     # Offsets count from the first byte of the message, as in problems.
     item["spans"] = [{"start": one.start, "end": one.end, "type": one.type, "path": one.path} for one in spans]
-    return orjson.dumps(item, option=orjson.OPT_APPEND_NEWLINE)
+    return item
 
 
 def _head(message: Message, paint: Paint, prefixed: str) -> list[str]:

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.option_groups import (
-    FilterOptions,
-    filter_options,
-    framing_options,
-    make_predicate,
-    split_options,
-    topic_ids_option,
-)
-from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.filter_options import take_predicate
+from kafkasniff.cli.options.option_groups import reading_options
+from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 
@@ -32,18 +27,14 @@ __all__ = ["diff_command"]
 
 TOP: Final = 20
 """Rows per list on the screen."""
-FILE_WIDTH: Final = 120
-"""Width in columns if the output is a file."""
-MIN_WIDTH: Final = 60
-MAX_WIDTH: Final = 160
 _TIMES: Final = ("first", "last")
 
 
 @click.command("diff")
 @click.argument("before", metavar="CAPTURE|DIR")
 @click.argument("after", metavar="CAPTURE|DIR")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@format_option()
+@output_option
 @click.option(
     "--only",
     multiple=True,
@@ -77,12 +68,8 @@ _TIMES: Final = ("first", "last")
 )
 @click.option("--all", "everything", is_flag=True, help="Also show what did not change (json always does).")
 @click.option("--top", type=click.IntRange(1), metavar="N", help=f"Rows per list [default: {TOP}; with json, all].")
-@framing_options
-@filter_options
-@topic_ids_option
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
-@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@reading_options
+@presentation_options
 @click.pass_obj
 def diff_command(environment: Environment, /, before: str, after: str, **options: Any) -> int:
     """Compare two captures or exports (folders), such as before and after a change.
@@ -92,7 +79,7 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
     only.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
-    predicate = make_predicate(split_options(FilterOptions, options))
+    predicate = take_predicate(options)
     both = [divide_sources(environment, (source,), filtered=predicate is not None) for source in (before, after)]
     if before == after == "-":
         raise UsageError("stdin can be read only once: name one capture")
@@ -122,9 +109,8 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
             [note for one in sides for note in one.notes(sections)],
         )
         broken = any(one.broken for one in sides)
-        terminal = output.is_stdout and environment.stdout_tty
         if options["form"] == "json":
-            output.write(_json(answer, names, thresholds, options["top"], broken=broken, terminal=terminal))
+            output.write_json(_json(answer, names, thresholds, options["top"], broken=broken))
         else:
             from kafkasniff.cli.render.diff_text import diff_text
 
@@ -133,10 +119,10 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
                 names,
                 top=options["top"] or TOP,
                 everything=options["everything"],
-                width=min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if output.is_stdout else FILE_WIDTH,
-                coloured=environment.colour(options["color"], to_stdout=output.is_stdout),
+                width=output.width(),
+                coloured=output.coloured(options["color"]),
             )
-            output.write(text.encode(environment.encoding if output.is_stdout else "utf-8", "replace"))
+            output.write_text(text)
     if not quiet:
         for note in answer.notes:
             environment.say(note)
@@ -195,11 +181,7 @@ def _read(
 
     side = Side()
     if not captures:
-        from kafkasniff.analysis.export import Export
-
-        export = Export.open(source)
-        if "exchanges" not in export.tables:
-            raise UsageError(f"{export.name} has no table exchanges, which diff compares")
+        export = open_export(source, "diff compares")
         for batch in export.batches("exchanges", side.reads()):
             side.update(batch)
         return _Read(side, export.name, broken=False, bodies=export.has_bodies)
@@ -233,13 +215,11 @@ class _SideFeed:
 
 
 def _json(
-    answer: ComparisonAnswer, sources: Sequence[str], thresholds: Any, top: int | None, *, broken: bool, terminal: bool
-) -> bytes:
+    answer: ComparisonAnswer, sources: Sequence[str], thresholds: Any, top: int | None, *, broken: bool
+) -> dict[str, Any]:
     import msgspec
-    import orjson
 
     from kafkasniff.tables.rows.exchanges import capture_name
-    from kafkasniff.text.printable import visible_json
     from kafkasniff.text.times import rfc3339
 
     result: dict[str, Any] = msgspec.to_builtins(answer)
@@ -250,6 +230,4 @@ def _json(
         result = {
             key: value[:top] if isinstance(value, list) and key != "notes" else value for key, value in result.items()
         }
-    result = {"broken": broken, **msgspec.to_builtins(thresholds), **result}
-    data = orjson.dumps(result, option=orjson.OPT_APPEND_NEWLINE)
-    return visible_json(data) if terminal else data
+    return {"broken": broken, **msgspec.to_builtins(thresholds), **result}

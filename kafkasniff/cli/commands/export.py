@@ -10,17 +10,14 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.export_options import TABLES, make_export_options, rows_line
+from kafkasniff.cli.options.filter_options import filter_options, make_predicate, take_filters
 from kafkasniff.cli.options.option_groups import (
-    FilterOptions,
     discard_state_option,
-    filter_options,
     framing_arguments,
     inspector_options,
     key_arguments,
     make_catalog,
-    make_predicate,
     reads_twice,
-    split_options,
     topic_ids_option,
     verbosity_options,
 )
@@ -93,7 +90,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     connections. An interrupted run resumes where it stopped.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
-    filters = split_options(FilterOptions, options)
+    filters = take_filters(options)
     predicate = make_predicate(filters)
     wanted = make_export_options(
         options["tables"],

@@ -22,23 +22,25 @@ from kafkasniff.cli.options.capture_options import (
     write_options,
 )
 from kafkasniff.cli.options.export_options import TABLES, make_export_options, rows_line
+from kafkasniff.cli.options.filter_options import (
+    FilterOptions,
+    filter_options,
+    make_predicate,
+    make_selector,
+    take_filters,
+)
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import (
-    FilterOptions,
-    OutputOptions,
     discard_state_option,
-    filter_options,
     inspector_options,
     key_arguments,
     make_catalog,
     make_inspector,
-    make_predicate,
     make_renderer,
-    make_selector,
     make_settings,
     output_options,
     records_wanted,
-    split_options,
+    take_output,
     topic_ids_option,
     verbosity_options,
 )
@@ -110,9 +112,9 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     interfaces, capturing = take_interfaces(options), take_capturing(options)
     rights = take_rights(options, environment)
     writing, expression = take_writing(options, _seconds), " ".join(bpf) or None
-    wanted, quiet = split_options(OutputOptions, options), options.pop("quiet")
+    wanted, quiet = take_output(options), options.pop("quiet")
     payload = take_payload(options)
-    filters = split_options(FilterOptions, options)
+    filters = take_filters(options)
     predicate = make_predicate(filters)
     limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
     exporting = _export_arguments(options, filters, predicate, records=bool(wanted.records), payload=payload)

@@ -7,16 +7,11 @@ from typing import Any
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.answer_options import quiet_option, traceback_option
+from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.option_groups import (
-    FilterOptions,
-    filter_options,
-    framing_options,
-    make_predicate,
-    split_options,
-    topic_ids_option,
-)
-from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.cli.options.option_groups import reading_options
+from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.runtime.addresses import name_of
 
@@ -26,12 +21,10 @@ __all__ = ["report_command"]
 @click.command("report")
 @click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
 @click.option("-o", "--output", required=True, metavar="FILE", help="Write the page to FILE; `-` is stdout.")
-@framing_options
-@filter_options
-@topic_ids_option
+@reading_options
 @hosts_option
-@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@traceback_option
+@quiet_option
 @click.pass_obj
 def report_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
     """Write an HTML report of captures or exports (folders).
@@ -41,7 +34,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     Filters apply to captures only.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
-    predicate = make_predicate(split_options(FilterOptions, options))
+    predicate = take_predicate(options)
     captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
     output, hosts = options.pop("output"), take_hosts(options)
     if output == "-" and environment.stdout_tty:
@@ -49,17 +42,13 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     _need_parts()
 
     from kafkasniff.analysis.detectors.numbers import Numbers
-    from kafkasniff.analysis.export import Export
     from kafkasniff.cli.output import Output, WholeFile
-    from kafkasniff.cli.running.counted_captures import CountedCaptures
+    from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
     from kafkasniff.report.contents import Gathering
     from kafkasniff.report.page import page_of
     from kafkasniff.tables.rows.exchanges import capture_name
 
-    exports = [Export.open(folder) for folder in folders]
-    for export in exports:
-        if "exchanges" not in export.tables:
-            raise UsageError(f"{export.name} has no table exchanges, which the report needs")
+    exports = [open_export(folder, "the report needs") for folder in folders]
     file = None if output == "-" else WholeFile(output, inputs=captures)
     gathering = Gathering()
     numbers = Numbers()
@@ -79,10 +68,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
         with Output(environment) as stream:
             stream.write(page)
     if not quiet:
-        from kafkasniff.analysis.detectors.visible_wording import undecoded_line
-
-        for note in (*contents.notes, *map(undecoded_line, contents.answer.visibility.unmeasured)):
-            environment.say(note)
+        say_notes(environment, contents.notes, contents.answer.visibility)
     reading.end()
     return Exit.BROKEN if reading.broken else Exit.OK
 

@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.option_groups import (
-    FilterOptions,
-    filter_options,
-    framing_options,
-    make_predicate,
-    split_options,
-    topic_ids_option,
-)
-from kafkasniff.cli.running.counted_captures import CountedCaptures
-from kafkasniff.cli.running.sources import divide_sources
-from kafkasniff.errors import UsageError
+from kafkasniff.cli.options.option_groups import reading_options
+from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
+from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
@@ -33,11 +27,6 @@ __all__ = ["stats_command"]
 
 TOP: Final = 10
 """Rows per list on the screen."""
-FILE_WIDTH: Final = 120
-"""Width in columns if the output is a file."""
-MIN_WIDTH: Final = 60
-MAX_WIDTH: Final = 160
-
 _TIMES: Final = ("first", "last")
 _FINDING_FIELDS: Final = ("severity", "detector", "title", "subject", "count", "first", "last")
 """Fields of a finding that are shown; `check` shows the rest."""
@@ -45,17 +34,13 @@ _FINDING_FIELDS: Final = ("severity", "detector", "title", "subject", "count", "
 
 @click.command("stats")
 @click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or one JSON object.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@format_option()
+@output_option
 @click.option("--top", type=click.IntRange(1), metavar="N", help=f"Rows per list [default: {TOP}; with json, all].")
 @click.option("--no-records", is_flag=True, help="Do not decode records: faster, but without record sizes.")
-@framing_options
-@filter_options
-@topic_ids_option
+@reading_options
 @hosts_option
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
-@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@presentation_options
 @click.pass_obj
 def stats_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
     """Summarize captures or exports (folders): brokers, clients, APIs, topics, groups, errors, problems.
@@ -64,8 +49,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
     `check` explains them.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
-    filters = split_options(FilterOptions, options)
-    predicate = make_predicate(filters)
+    predicate = take_predicate(options)
     captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
     sources = tuple(map(name_of, sources))
     hosts = take_hosts(options)
@@ -91,21 +75,15 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         shown = _rows(form, top).get("top", len(findings))
         answer.more["findings"] = max(len(findings) - shown, 0)
         findings = findings[:shown]
-        terminal = stream.is_stdout and environment.stdout_tty
         if form == "json":
-            stream.write(_json(answer, findings, sources, broken=reading.broken, terminal=terminal))
+            stream.write_json(_json(answer, findings, sources, broken=reading.broken))
         else:
             from kafkasniff.cli.render.stats_text import stats_text
 
-            width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
-            coloured = environment.colour(colour, to_stdout=stream.is_stdout)
-            text = stats_text(answer, findings, sources, width=width, coloured=coloured, hosts=hosts)
-            stream.write(text.encode(environment.encoding if stream.is_stdout else "utf-8", "replace"))
+            width, coloured = stream.width(), stream.coloured(colour)
+            stream.write_text(stats_text(answer, findings, sources, width=width, coloured=coloured, hosts=hosts))
         if not quiet:
-            from kafkasniff.analysis.detectors.visible_wording import undecoded_line
-
-            for note in (*answer.notes, *map(undecoded_line, answer.visibility.unmeasured)):
-                environment.say(note)
+            say_notes(environment, answer.notes, answer.visibility)
     reading.end()
     return Exit.BROKEN if reading.broken else Exit.OK
 
@@ -137,11 +115,7 @@ class _Both:
 
 def _read_export(overview: Overview, detectors: Detectors, folder: str, *, records: bool) -> None:
     """Pass the rows of an export to an overview and detectors. Raises CaptureError, UsageError."""
-    from kafkasniff.analysis.export import Export
-
-    export = Export.open(folder)
-    if "exchanges" not in export.tables:
-        raise UsageError(f"{export.name} has no table exchanges, which stats needs")
+    export = open_export(folder, "stats needs")
     for table, reading in overview.reads().items():
         # Without keys and values there are no sizes, and with hashes wrong ones.
         if table in export.tables and (table != "records" or (records and export.has_payload)):
@@ -151,19 +125,14 @@ def _read_export(overview: Overview, detectors: Detectors, folder: str, *, recor
     detectors.read(export)
 
 
-def _json(
-    answer: OverviewAnswer, findings: Sequence[Finding], sources: Sequence[str], *, broken: bool, terminal: bool
-) -> bytes:
+def _json(answer: OverviewAnswer, findings: Sequence[Finding], sources: Sequence[str], *, broken: bool) -> Any:
     import msgspec
-    import orjson
 
     from kafkasniff.tables.rows.exchanges import capture_name
-    from kafkasniff.text.printable import visible_json
 
     result = {"sources": [capture_name(one) for one in sources], "broken": broken, **msgspec.to_builtins(answer)}
     result["findings"] = [{name: getattr(one, name) for name in _FINDING_FIELDS} for one in findings]
-    data = orjson.dumps(_with_times(result), option=orjson.OPT_APPEND_NEWLINE)
-    return visible_json(data) if terminal else data
+    return _with_times(result)
 
 
 def _with_times(value: Any) -> Any:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
+from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.filter_options import make_predicate, take_filters
 from kafkasniff.cli.options.option_groups import (
-    FilterOptions,
-    filter_options,
     framing_arguments,
-    framing_options,
     key_arguments,
     make_catalog,
-    make_predicate,
+    reading_options,
     reads_twice,
-    split_options,
-    topic_ids_option,
 )
-from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 
@@ -36,9 +33,6 @@ __all__ = ["BY", "timing_command"]
 SLOWEST: Final = 5
 """Exchanges listed in the text, without --slowest."""
 MAX_SLOWEST: Final = 1000
-MIN_WIDTH: Final = 60
-MAX_WIDTH: Final = 160
-FILE_WIDTH: Final = 120
 BY: Final = ("api", "version", "broker", "client", "address", "topic", "connection")
 
 
@@ -51,14 +45,10 @@ BY: Final = ("api", "version", "broker", "client", "address", "topic", "connecti
 @click.option(
     "--slowest", type=click.IntRange(0, MAX_SLOWEST), default=SLOWEST, metavar="N", help="List the N slowest exchanges."
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Text, or JSON.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
-@framing_options
-@filter_options
-@topic_ids_option
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
-@click.option("-v", "--verbose", count=True, help="Show the traceback of an internal error.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@format_option("JSON")
+@output_option
+@reading_options
+@presentation_options
 @click.pass_obj
 def timing_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
     """Show where time went: client, network, broker, throttling, and waits that requests ask for.
@@ -67,7 +57,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
     captures. Filters apply to captures only.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
-    filters = split_options(FilterOptions, options)
+    filters = take_filters(options)
     predicate = make_predicate(filters)
     each = options.pop("each") or bool(filters.exchange)
     captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
@@ -88,7 +78,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
             answer.exports += 1
             answer.no_bodies += not _read_export(timing, folder)
         reading = _Captures(environment, answer, options, predicate, quiet=quiet)
-        page = _TimingOutput(environment, stream, form, colour)
+        page = _TimingOutput(stream, form, colour)
         if captures:
             reading.read(captures, page.each if each else None)
         if not each:
@@ -117,11 +107,8 @@ def _dimensions(given: Iterable[str]) -> Any:
 def _read_export(timing: Timing, folder: str) -> bool:
     """Read the rows of an export; returns whether they have bodies. Raises CaptureError, UsageError."""
     from kafkasniff.analysis.columns import column
-    from kafkasniff.analysis.export import Export
 
-    export = Export.open(folder)
-    if "exchanges" not in export.tables:
-        raise UsageError(f"{export.name} has no table exchanges, which timing needs")
+    export = open_export(folder, "timing needs")
     has_bodies = rows = False
     for table, reading in timing.reads().items():
         for batch in export.batches(table, reading):
@@ -135,13 +122,11 @@ def _read_export(timing: Timing, folder: str) -> bool:
 class _TimingOutput:
     """The output, as text or JSON."""
 
-    def __init__(self, environment: Environment, stream: Output, form: str, colour: str) -> None:
-        self._environment = environment
+    def __init__(self, stream: Output, form: str, colour: str) -> None:
         self._stream = stream
         self._json = form == "json"
-        self._coloured = environment.colour(colour, to_stdout=stream.is_stdout)
-        self._width = min(max(environment.width, MIN_WIDTH), MAX_WIDTH) if stream.is_stdout else FILE_WIDTH
-        self._terminal = stream.is_stdout and environment.stdout_tty
+        self._coloured = stream.coloured(colour)
+        self._width = stream.width()
         self.shown = 0
         """Number of exchanges written individually."""
 
@@ -150,9 +135,11 @@ class _TimingOutput:
         from kafkasniff.cli.render.waterfall import exchange_object, waterfall
 
         if self._json:
-            self._write_object(exchange_object(timed))
+            self._stream.write_json(exchange_object(timed))
         else:
-            self._write_text(("\n" if self.shown else "") + waterfall(timed, self._width, coloured=self._coloured))
+            self._stream.write_text(
+                ("\n" if self.shown else "") + waterfall(timed, self._width, coloured=self._coloured)
+            )
         self.shown += 1
 
     def whole(self, answer: TimingAnswer, sources: tuple[str, ...], *, broken: bool) -> None:
@@ -161,23 +148,11 @@ class _TimingOutput:
             from kafkasniff.tables.rows.exchanges import capture_name
 
             names = [capture_name(one) for one in sources]
-            self._write_object({"sources": names, "broken": broken, **answer.json()})
+            self._stream.write_json({"sources": names, "broken": broken, **answer.json()})
             return
         from kafkasniff.cli.render.timing_text import timing_text
 
-        self._write_text(timing_text(answer, sources, width=self._width, coloured=self._coloured))
-
-    def _write_object(self, value: Mapping[str, Any]) -> None:
-        import orjson
-
-        from kafkasniff.text.printable import visible_json
-
-        data = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
-        self._stream.write(visible_json(data) if self._terminal else data)
-
-    def _write_text(self, text: str) -> None:
-        encoding = self._environment.encoding if self._stream.is_stdout else "utf-8"
-        self._stream.write(text.encode(encoding, "replace"))
+        self._stream.write_text(timing_text(answer, sources, width=self._width, coloured=self._coloured))
 
 
 class _Captures:

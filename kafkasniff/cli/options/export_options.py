@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkasniff.cli.options.option_groups import FilterOptions, framing_arguments
+from kafkasniff.cli.options.filter_options import FilterOptions
+from kafkasniff.cli.options.option_groups import framing_arguments
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:

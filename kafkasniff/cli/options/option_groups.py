@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 import msgspec
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.answer_options import color_option, output_option
+from kafkasniff.cli.options.filter_options import filter_options
 from kafkasniff.cli.options.memory_option import MEMORY
+from kafkasniff.cli.options.stacked import Command, stacked
 from kafkasniff.errors import UsageError
 from kafkasniff.sinks.formats import FORMATS, SinkSettings
 
@@ -19,15 +21,13 @@ if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Catalog
-    from kafkasniff.filters import Predicate, Selector
+    from kafkasniff.filters import Predicate
     from kafkasniff.kafka.messages.rendered import Renderer
     from kafkasniff.redact.payload import Payload
 
 __all__ = [
-    "FilterOptions",
     "OutputOptions",
     "discard_state_option",
-    "filter_options",
     "framing_arguments",
     "framing_options",
     "inspector_arguments",
@@ -35,13 +35,12 @@ __all__ = [
     "key_arguments",
     "make_catalog",
     "make_inspector",
-    "make_predicate",
     "make_renderer",
-    "make_selector",
     "make_settings",
     "output_options",
+    "reading_options",
     "reads_twice",
-    "split_options",
+    "take_output",
     "topic_ids_option",
     "verbosity_options",
 ]
@@ -53,25 +52,6 @@ MAX_FRAME_LIMIT: Final = 2**31 - 1
 
 MAX_TOPIC_IDS: Final = 64 << 20
 """Maximum size of a file with topic ids: some 80 bytes per kept id, and as much again for text that is ignored."""
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-class FilterOptions(msgspec.Struct, frozen=True):
-    """Filters as given: expressions and short forms."""
-
-    filter: tuple[str, ...] = ()
-    api: tuple[str, ...] = ()
-    topic: tuple[str, ...] = ()
-    client_id: tuple[str, ...] = ()
-    host: tuple[str, ...] = ()
-    errors: bool = False
-    slower_than: str | None = None
-    connection: tuple[int, ...] = ()
-    exchange: tuple[int, ...] = ()
-    correlation_id: tuple[int, ...] = ()
-    since: str | None = None
-    until: str | None = None
 
 
 class OutputOptions(msgspec.Struct, frozen=True):
@@ -85,72 +65,6 @@ class OutputOptions(msgspec.Struct, frozen=True):
     bytes_form: Literal["auto", "base64", "hex"] = "auto"
     color: Literal["auto", "always", "never"] = "auto"
     verbose: int = 0
-
-
-def _stack(command: _Command, options: list[Callable[[_Command], _Command]]) -> _Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def _numbers(name: str, text: str) -> Callable[[_Command], _Command]:
-    """An option for a comma list of numbers, also in the notation of text output: `9,12`, `#9`."""
-
-    def parsed(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[int, ...]:
-        words = [word.strip().removeprefix("#") for one in given for word in one.split(",")]
-        wrong = next((word for word in words if not re.fullmatch(r"-?[0-9]{1,19}", word)), None)
-        if wrong is not None:
-            raise click.BadParameter(f"{wrong!r} is not a number")
-        return tuple(map(int, words))
-
-    return click.option(name, multiple=True, metavar="N", callback=parsed, help=text)
-
-
-def filter_options(command: _Command) -> _Command:
-    """Expressions and short forms: a repeated short form is ORed, everything else is ANDed."""
-    return _stack(
-        command,
-        [
-            click.option(
-                "--filter",
-                multiple=True,
-                metavar="EXPR",
-                help="Only exchanges that match, such as 'api == \"Fetch\" and latency_ms > 100' (docs/filters.md).",
-            ),
-            click.option("--api", multiple=True, metavar="NAME|KEY", help="Only these APIs (repeatable, comma lists)."),
-            click.option(
-                "--topic",
-                multiple=True,
-                metavar="NAME",
-                help="Only exchanges that name this topic; *, ? and [] are wildcards.",
-            ),
-            click.option(
-                "--client-id",
-                multiple=True,
-                metavar="ID",
-                help="Only exchanges of this client; *, ? and [] are wildcards.",
-            ),
-            click.option(
-                "--host",
-                multiple=True,
-                metavar="ADDRESS[:PORT]",
-                help="Only exchanges of the client or broker at this address.",
-            ),
-            click.option("--errors", is_flag=True, help="Only exchanges whose response has an error code."),
-            click.option(
-                "--slower-than", metavar="DURATION", help="Only exchanges slower than this: 10ms, 1.5s (no unit: ms)."
-            ),
-            _numbers("--connection", "Only connection N, shown as `conn N` (repeatable, comma lists)."),
-            _numbers("--exchange", "Only exchange N, shown as `#N` (repeatable, comma lists)."),
-            _numbers("--correlation-id", "Only correlation id N, shown as `corr N` (repeatable, comma lists)."),
-            click.option(
-                "--since",
-                metavar="TIME",
-                help="Only from this time on: RFC 3339, HH:MM:SS (UTC), or +10s after the first packet.",
-            ),
-            click.option("--until", metavar="TIME", help="Only up to and including this time; same formats."),
-        ],
-    )
 
 
 _PORT: Final = click.option(
@@ -173,23 +87,28 @@ _KEYLOG: Final = click.option(
 )
 
 
-def framing_options(command: _Command) -> _Command:
+def framing_options(command: Command) -> Command:
     """Options that decide what is decoded as Kafka."""
-    return _stack(command, [_PORT, _FRAME, _KEYLOG, MEMORY])
+    return stacked(command, [_PORT, _FRAME, _KEYLOG, MEMORY])
 
 
-def inspector_options(command: _Command) -> _Command:
+def inspector_options(command: Command) -> Command:
     """Framing options, and what is shown of messages."""
-    return _stack(command, [_PORT, _SECRETS, _FRAME, _KEYLOG, MEMORY])
+    return stacked(command, [_PORT, _SECRETS, _FRAME, _KEYLOG, MEMORY])
 
 
-def topic_ids_option(command: _Command) -> _Command:
+def topic_ids_option(command: Command) -> Command:
     """Names for topic ids that do not appear in the capture."""
     text = "Read names of topic ids from FILE: JSON, lines `ID NAME`, or the output of kafka-topics.sh --describe."
     return click.option("--topic-ids", metavar="FILE", help=text)(command)
 
 
-def discard_state_option(command: _Command) -> _Command:
+def reading_options(command: Command) -> Command:
+    """Options of commands that decode captures to analyze them: what is Kafka, which exchanges, names of topics."""
+    return stacked(command, [framing_options, filter_options, topic_ids_option])
+
+
+def discard_state_option(command: Command) -> Command:
     """For folders whose state cannot or should not be used."""
     text = "Do not resume connections that were open when the last run into DIR ended; keep their rows as they are."
     return click.option("--discard-state", is_flag=True, help=text)(command)
@@ -201,9 +120,9 @@ def _formats_help() -> str:
     return text[0].upper() + text[1:]
 
 
-def output_options(command: _Command) -> _Command:
+def output_options(command: Command) -> Command:
     """How messages are written."""
-    return _stack(
+    return stacked(
         command,
         [
             click.option(
@@ -213,7 +132,7 @@ def output_options(command: _Command) -> _Command:
                 default=next(iter(FORMATS)),
                 help=_formats_help(),
             ),
-            click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout."),
+            output_option,
             click.option(
                 "--records/--no-records",
                 default=None,
@@ -226,16 +145,14 @@ def output_options(command: _Command) -> _Command:
                 default="auto",
                 help="How JSON shows bytes; auto: as text if they are UTF-8, else base64.",
             ),
-            click.option(
-                "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text."
-            ),
+            color_option,
         ],
     )
 
 
-def verbosity_options(command: _Command) -> _Command:
+def verbosity_options(command: Command) -> Command:
     """-v, -vv, -q."""
-    return _stack(
+    return stacked(
         command,
         [
             click.option("-v", "--verbose", count=True, help="Show bodies; -vv: records as well."),
@@ -244,60 +161,9 @@ def verbosity_options(command: _Command) -> _Command:
     )
 
 
-_Options = TypeVar("_Options", FilterOptions, OutputOptions)
-
-
-def split_options(kind: type[_Options], options: dict[str, Any]) -> _Options:
-    """Remove the options of one kind from a command's options."""
-    return kind(**{name: options.pop(name) for name in kind.__struct_fields__})
-
-
-def make_predicate(options: FilterOptions) -> Predicate | None:
-    """The predicate tree of the filter options; None without filters. Raises UsageError."""
-    if options == FilterOptions():
-        return None
-    from kafkasniff import filters
-    from kafkasniff.filters import Compare
-
-    def numbers(field: Literal["connection", "exchange", "correlation_id"]) -> Predicate | None:
-        return filters.any_of(Compare(field, "==", number) for number in getattr(options, field))
-
-    return filters.all_of(
-        [
-            *map(_expression, options.filter),
-            filters.api_filter(options.api) if options.api else None,
-            filters.topic_filter(options.topic),
-            filters.client_filter(options.client_id),
-            filters.any_of(filters.host_filter(one) for one in options.host),
-            filters.error_filter() if options.errors else None,
-            Compare("latency_ms", ">", filters.parse_duration(options.slower_than)) if options.slower_than else None,
-            numbers("connection"),
-            numbers("exchange"),
-            numbers("correlation_id"),
-            Compare("time", ">=", filters.parse_moment(options.since)) if options.since else None,
-            Compare("time", "<=", filters.parse_moment(options.until)) if options.until else None,
-        ]
-    )
-
-
-def make_selector(predicate: Predicate | None) -> Selector | None:
-    """A selector for a predicate; None if everything is selected."""
-    if predicate is None:
-        return None
-    # Imported only if there is a filter: otherwise the first line appears sooner.
-    from kafkasniff.filters import Selector
-
-    return Selector(predicate)
-
-
-def _expression(text: str) -> Predicate:
-    # Imported only if there is an expression: most runs have none.
-    from kafkasniff.filters.expression import parse_filter
-
-    try:
-        return parse_filter(text)
-    except UsageError as error:
-        raise UsageError(f"--filter: {error}") from None
+def take_output(options: dict[str, Any]) -> OutputOptions:
+    """The output options among a command's options, from which they are removed."""
+    return OutputOptions(**{name: options.pop(name) for name in OutputOptions.__struct_fields__})
 
 
 def make_inspector(
@@ -456,14 +322,13 @@ def make_settings(
     """
     from kafkasniff.redact.payload import SHOWN
 
-    terminal = output.is_stdout and environment.stdout_tty
     return SinkSettings(
         payload=SHOWN if payload is None else payload,
         captures=captures,
-        terminal=terminal,
-        colour=environment.colour(options.color, to_stdout=output.is_stdout),
-        encoding=environment.encoding if output.is_stdout else "utf-8",
-        width=environment.width if terminal else DEFAULT_WIDTH,
+        terminal=output.is_terminal,
+        colour=output.coloured(options.color),
+        encoding=output.encoding,
+        width=environment.width if output.is_terminal else DEFAULT_WIDTH,
         # `--records` requests them as `-vv` does.
         verbosity=2 if options.records and options.verbose else options.verbose,
         names=names,

@@ -12,7 +12,7 @@ from kafkasniff.analysis.upgrades import NewVersions
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.sinks.summaries.phrases import few
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import display_width, visible_json, word
+from kafkasniff.text.printable import display_width, word
 
 __all__ = ["Audited", "json_line", "text"]
 
@@ -69,8 +69,8 @@ def _counts(clients: Sequence[AuditedClient]) -> _Counts:
     return _Counts(outcomes.count("refused"), outcomes.count("at-risk"), outcomes.count("served"))
 
 
-def json_line(audited: Audited, *, visible: bool) -> bytes:
-    """One object on a line; `visible`: escaped for a terminal."""
+def json_line(audited: Audited) -> bytes:
+    """One object on a line."""
     found = audited.found
     answer = _Json(
         audited.target,
@@ -81,8 +81,7 @@ def json_line(audited: Audited, *, visible: bool) -> bytes:
         found.between_brokers,
         audited.new,
     )
-    data = msgspec.json.encode(answer)
-    return (visible_json(data) if visible else data) + b"\n"
+    return msgspec.json.encode(answer) + b"\n"
 
 
 def text(audited: Audited, *, coloured: bool, hosts: Hosts | None = None) -> str:

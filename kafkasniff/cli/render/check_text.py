@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
-import orjson
 
 from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Evidence, Finding
 from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
@@ -20,7 +19,7 @@ from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, date_of, rfc3339
 
-__all__ = ["check_text", "finding_object", "headline", "list_json", "list_text", "severity_paint"]
+__all__ = ["check_text", "finding_object", "headline", "list_objects", "list_text", "severity_paint"]
 
 SHOWN: Final = 5
 """Pieces of evidence, and different notes, shown in the text; JSON has all."""
@@ -180,9 +179,9 @@ def _value(thresholds: Any, parameter: Any) -> str:
     return msgspec.structs.replace(parameter, default=value).default_text or str(value)
 
 
-def list_json(detectors: Detectors) -> bytes:
-    """The same as a JSON array."""
-    objects = [
+def list_objects(detectors: Detectors) -> list[dict[str, Any]]:
+    """The same for JSON."""
+    return [
         {
             "name": detector.name,
             "summary": detector.summary,
@@ -190,4 +189,3 @@ def list_json(detectors: Detectors) -> bytes:
         }
         for detector in detectors.detectors
     ]
-    return orjson.dumps(objects, option=orjson.OPT_APPEND_NEWLINE)

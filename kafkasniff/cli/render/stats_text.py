@@ -5,7 +5,7 @@ All text from the wire goes through `word`. Empty columns are omitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.analysis.detectors.visible_wording import visibility_lines
@@ -13,32 +13,18 @@ from kafkasniff.analysis.overview.answer import (
     ConnectionTotals,
     ErrorStats,
     OverviewAnswer,
-    TopicStats,
 )
 from kafkasniff.cli.render.rich_text import as_text
 from kafkasniff.report.cells import (
-    CLUSTER,
-    ERRORS,
-    GENERATIONS,
-    MEMBERS,
-    REQUESTS,
     ReportColumn,
-    address,
-    bytes_of,
     count_of,
     first_exchange,
-    first_problem,
-    latency_of,
     named,
-    rate_of,
-    records_of,
-    software,
-    some_of,
-    spans,
     spans_days,
 )
+from kafkasniff.report.overview_columns import APIS, BROKERS, CLIENTS, GROUPS, MIDDLE, TOPICS, problem_columns
 from kafkasniff.sinks.summaries.phrases import amount
-from kafkasniff.text.printable import printable, word
+from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, date_of, duration
 
 if TYPE_CHECKING:
@@ -46,13 +32,6 @@ if TYPE_CHECKING:
     from kafkasniff.enrich.hosts import Hosts
 
 __all__ = ["stats_text"]
-
-MIDDLE: Final = 96
-WIDE: Final = 116
-HUGE: Final = 150
-"""Width from which optional columns are shown."""
-MAX_VERSIONS: Final = 4
-"""Version ranges shown per API."""
 
 
 def stats_text(
@@ -136,11 +115,11 @@ def _connection_lines(counts: ConnectionTotals) -> list[str]:
 def _sections(answer: OverviewAnswer, days: bool) -> list[tuple[str, Sequence[Any], list[ReportColumn]]]:
     """Name, rows and columns of each table. The names in lower case are those in `OverviewAnswer.more`."""
     return [
-        ("Brokers", answer.brokers, _BROKERS),
-        ("Clients", answer.clients, _CLIENTS),
-        ("APIs", answer.apis, _APIS),
-        ("Topics", answer.topics, _TOPICS),
-        ("Groups", answer.groups, _GROUPS),
+        ("Brokers", answer.brokers, BROKERS),
+        ("Clients", answer.clients, CLIENTS),
+        ("APIs", answer.apis, APIS),
+        ("Topics", answer.topics, TOPICS),
+        ("Groups", answer.groups, GROUPS),
         (
             "Errors",
             answer.errors,
@@ -150,32 +129,12 @@ def _sections(answer: OverviewAnswer, days: bool) -> list[tuple[str, Sequence[An
                 ReportColumn("meaning, and first occurrence", lambda row: _error(row, days)),
             ],
         ),
-        (
-            "Problems",
-            answer.problems or [],
-            [
-                ReportColumn("problem", lambda row: row.kind),
-                ReportColumn("count", count_of("count"), number=True),
-                ReportColumn("bytes", bytes_of("bytes"), number=True),
-                ReportColumn("first", lambda row: first_problem(row, days=days)),
-            ],
-        ),
+        ("Problems", answer.problems or [], problem_columns(days)),
     ]
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _size(name: str) -> Callable[[TopicStats], str]:
-    return lambda row: "" if getattr(row, name) is None else amount(getattr(row, name))
-
-
-def _compression(row: TopicStats) -> str:
-    codecs = ", ".join(word(one) for one in row.compression)
-    if row.compression_ratio is None or row.compression == ["none"]:
-        return codecs
-    return f"{codecs} ({row.compression_ratio:.1f}x)"
 
 
 def _error(row: ErrorStats, days: bool) -> str:
@@ -189,74 +148,6 @@ def _error(row: ErrorStats, days: bool) -> str:
     return f"{meaning}\n{first_exchange(row, days=days)}"
 
 
-_SENT: Final = ReportColumn("sent", bytes_of("request_bytes"), number=True, least=WIDE)
-_RECEIVED: Final = ReportColumn("received", bytes_of("response_bytes"), number=True, least=WIDE)
-_BOTH: Final = ReportColumn("bytes", lambda row: amount(row.request_bytes + row.response_bytes), number=True, most=WIDE)
-_UNANSWERED: Final = ReportColumn("unanswered", some_of("unanswered"), number=True, least=WIDE)
-
-_BROKERS: Final = [
-    ReportColumn("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
-    ReportColumn("address", lambda row: address(row.address, row.port)),
-    CLUSTER,
-    ReportColumn("connections", some_of("connections"), number=True),
-    REQUESTS,
-    ERRORS,
-    _UNANSWERED,
-    # What clients send is what a broker receives.
-    _RECEIVED._replace(cell=_SENT.cell),
-    _SENT._replace(cell=_RECEIVED.cell),
-    _BOTH,
-]
-_CLIENTS: Final = [
-    ReportColumn("client id", lambda row: word(row.client_id)),
-    ReportColumn("address", lambda row: "" if row.address is None else printable(row.address)),
-    ReportColumn("software", software),
-    REQUESTS,
-    ERRORS,
-    _UNANSWERED,
-    _SENT,
-    _RECEIVED,
-    _BOTH,
-]
-_APIS: Final = [
-    ReportColumn("API", lambda row: "(request not seen)" if row.api is None else word(row.api)),
-    ReportColumn("versions", lambda row: spans(row.versions, MAX_VERSIONS), least=MIDDLE),
-    ReportColumn("count", count_of("exchanges"), number=True),
-    ERRORS,
-    _UNANSWERED,
-    ReportColumn("p50", latency_of("p50_us"), number=True),
-    ReportColumn("p90", latency_of("p90_us"), number=True),
-    ReportColumn("p99", latency_of("p99_us"), number=True),
-    ReportColumn("max", latency_of("max_us"), number=True),
-    _SENT,
-    _RECEIVED,
-    _BOTH,
-]
-_TOPICS: Final = [
-    ReportColumn("topic", lambda row: word(row.topic)),
-    CLUSTER,
-    ReportColumn("partitions", count_of("partitions"), number=True, least=HUGE),
-    ReportColumn("produced", records_of("produced"), number=True),
-    ReportColumn("rate", rate_of("produced"), number=True, least=MIDDLE),
-    ReportColumn("fetched", records_of("fetched"), number=True),
-    ReportColumn("rate", rate_of("fetched"), number=True, least=WIDE),
-    ReportColumn("replicated", records_of("replicated"), number=True),
-    ReportColumn("record p50", _size("record_bytes_p50"), number=True),
-    ReportColumn("p99", _size("record_bytes_p99"), number=True, least=HUGE),
-    ReportColumn("max", _size("record_bytes_max"), number=True, least=WIDE),
-    ReportColumn("compression", _compression),
-]
-_GROUPS: Final = [
-    ReportColumn("group", lambda row: word(row.group_id)),
-    CLUSTER,
-    ReportColumn("protocol", lambda row: ", ".join(row.protocols)),
-    GENERATIONS,
-    ReportColumn("rebalances", some_of("rebalances"), number=True),
-    ReportColumn("clients", count_of("clients"), number=True, least=MIDDLE),
-    MEMBERS,
-    REQUESTS,
-    ERRORS,
-]
 _FINDINGS: Final = [
     ReportColumn("severity", lambda row: row.severity),
     # Titles of findings are safe to print.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkasniff.cli.environment import Environment, Interrupted
@@ -12,13 +12,14 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.engine.inspector import Output
     from kafkasniff.filters import Predicate
     from kafkasniff.model import Message
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["CountedCaptures", "Taker"]
+__all__ = ["CountedCaptures", "Taker", "say_notes"]
 
 _TABLES: Final = ("exchanges", "records", "connections", "problems")
 
@@ -139,3 +140,11 @@ class CountedCaptures:
         from kafkasniff.filters import needs_topic_names
 
         return needs_topic_names(self._predicate) and reads_twice(None, captures)
+
+
+def say_notes(environment: Environment, notes: Iterable[str], visible: VisibleTraffic) -> None:
+    """Write notes on an answer on stderr, and a line for each kind of traffic that could not be decoded."""
+    from kafkasniff.analysis.detectors.visible_wording import undecoded_line
+
+    for note in (*notes, *map(undecoded_line, visible.unmeasured)):
+        environment.say(note)

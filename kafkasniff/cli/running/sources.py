@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 from kafkasniff.runtime.export_manifest import is_export
 
-__all__ = ["Sources", "divide_sources", "take_captures"]
+if TYPE_CHECKING:
+    from kafkasniff.analysis.export import Export
+
+__all__ = ["Sources", "divide_sources", "open_export", "take_captures"]
 
 
 class Sources(NamedTuple):
@@ -42,6 +45,16 @@ def take_captures(environment: Environment, named: Sequence[str], *, by_name: bo
         if is_export(one):
             raise UsageError(f"{name_of(one)} is an export, not a capture: `kafkasniff stats {name_of(one)}` reads it")
     return tuple(_captures(environment, named, by_name=by_name))
+
+
+def open_export(folder: str, purpose: str) -> Export:
+    """An export that has exchanges; `purpose` ends the error: who needs them. Raises CaptureError, UsageError."""
+    from kafkasniff.analysis.export import Export
+
+    export = Export.open(folder)
+    if "exchanges" not in export.tables:
+        raise UsageError(f"{export.name} has no table exchanges, which {purpose}")
+    return export
 
 
 def _captures(environment: Environment, named: Sequence[str], *, by_name: bool = False) -> list[str]:

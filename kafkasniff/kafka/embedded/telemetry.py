@@ -23,7 +23,7 @@ SMALL: Final = 64 << 10
 
 
 def push_telemetry_request(body: Body, _version: int, context: DecodeContext) -> None:
-    """Add `_metrics`, as in `otlp.Metrics`."""
+    """Add `_metrics`, as in `otlp.OtlpMetrics`."""
     data = body.get("metrics")
     if not isinstance(data, bytes) or not data:
         return

@@ -272,12 +272,12 @@ def keys(section: str) -> list[str]:
 
 def test_the_page_has_every_key() -> None:
     sections = {part.partition("\n")[0]: part for part in re.split(r"^##+ ", PAGE, flags=re.M)[1:]}
-    top = {"broken", *Thresholds.__struct_fields__, *parts.Answer.__struct_fields__}
+    top = {"broken", *Thresholds.__struct_fields__, *parts.ComparisonAnswer.__struct_fields__}
     assert set(keys(sections["Keys"])) == top
     for name, kind in zip(
         parts.SECTIONS,
         (parts.VersionDiff, parts.Rate, parts.LatencyDiff, parts.Size, parts.ErrorDiff, parts.TopicDiff,
-         parts.Batching, parts.ClientDiff, parts.BrokerDiff),
+         parts.BatchingDiff, parts.ClientDiff, parts.BrokerDiff),
         strict=True,
     ):  # fmt: skip
         assert {*keys(sections[name]), "differs"} == set(kind.__struct_fields__), name
@@ -298,5 +298,5 @@ def test_the_page_has_the_thresholds() -> None:
 
 def test_json_has_every_key_of_the_page(before: Path) -> None:
     found = compared(before, before)
-    assert list(found) == ["broken", *Thresholds.__struct_fields__, *parts.Answer.__struct_fields__]
+    assert list(found) == ["broken", *Thresholds.__struct_fields__, *parts.ComparisonAnswer.__struct_fields__]
     assert re.fullmatch(r"2026-11-18T\d\d:\d\d:\d\d\.\d{9}Z", found["before"]["first"])

@@ -358,13 +358,13 @@ def keys(section: str) -> list[str]:
 def test_the_page_has_every_key() -> None:
     sections = {part.partition("\n")[0]: part for part in re.split(r"^##+ ", PAGE, flags=re.M)[1:]}
     counts = set(parts.Exchanges.__struct_fields__)
-    assert set(keys(sections["Keys"])) == {"sources", "broken", *parts.Answer.__struct_fields__, "findings"}
+    assert set(keys(sections["Keys"])) == {"sources", "broken", *parts.OverviewAnswer.__struct_fields__, "findings"}
     assert set(keys(sections["counts"])) == counts
     for name, kind, own in (
         ("connections", parts.ConnectionTotals, False),
         ("brokers", parts.BrokerStats, True),
         ("clients", parts.ClientStats, True),
-        ("apis", parts.Api, True),
+        ("apis", parts.ApiStats, True),
         ("topics", parts.TopicStats, False),
         ("groups", parts.GroupStats, False),
         ("errors", parts.ErrorStats, False),
@@ -378,7 +378,7 @@ def test_the_page_has_every_key() -> None:
 
 def test_json_has_every_key_of_the_page() -> None:
     answer = answered(ROOT / SHIPPED)
-    assert list(answer)[2:] == [*parts.Answer.__struct_fields__, "findings"]
+    assert list(answer)[2:] == [*parts.OverviewAnswer.__struct_fields__, "findings"]
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["first"])
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["groups"][0]["first"])
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["errors"][0]["first"])

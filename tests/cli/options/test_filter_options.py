@@ -1,4 +1,4 @@
-"""`--filter` on the command line: combined with other filters, in every command that has it."""
+"""Filters on the command line, combined, in every command that has them."""
 
 from __future__ import annotations
 

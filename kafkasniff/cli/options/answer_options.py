@@ -1,0 +1,39 @@
+"""Options of commands whose answer is text or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from kafkasniff.cli.options.stacked import Command, stacked
+
+__all__ = ["color_option", "format_option", "output_option", "presentation_options", "quiet_option", "traceback_option"]
+
+_Decorator = Callable[[Any], Any]
+
+output_option: Final[_Decorator] = click.option(
+    "-o", "--output", metavar="FILE", help="Write to FILE instead of stdout."
+)
+color_option: Final[_Decorator] = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text."
+)
+traceback_option: Final[_Decorator] = click.option(
+    "-v", "--verbose", count=True, help="Show the traceback of an internal error."
+)
+quiet_option: Final[_Decorator] = click.option(
+    "-q", "--quiet", is_flag=True, help="No progress and no notes on stderr."
+)
+
+
+def format_option(json: str = "one JSON object") -> _Decorator:
+    """`--format`, as `form`; `json`: what JSON output is."""
+    return click.option(
+        "--format", "form", type=click.Choice(["text", "json"]), default="text", help=f"Text, or {json}."
+    )
+
+
+def presentation_options(command: Command) -> Command:
+    """The last options of a command: --color, -v, -q."""
+    return stacked(command, [color_option, traceback_option, quiet_option])

@@ -1,0 +1,146 @@
+"""Columns of the tables of an overview: as `stats` shows them, and as a page does (`on_page`).
+
+All text from the wire goes through `word`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from kafkasniff.analysis.overview.answer import TopicStats
+from kafkasniff.report.cells import (
+    ALWAYS,
+    CLUSTER,
+    ERRORS,
+    GENERATIONS,
+    MEMBERS,
+    REQUESTS,
+    Cell,
+    ReportColumn,
+    address,
+    bytes_of,
+    count_of,
+    first_problem,
+    latency_of,
+    rate_of,
+    records_of,
+    software,
+    some_of,
+    spans,
+)
+from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.text.printable import printable, word
+
+__all__ = ["APIS", "BROKERS", "CLIENTS", "GROUPS", "MIDDLE", "TOPICS", "on_page", "problem_columns"]
+
+MIDDLE: Final = 96
+WIDE: Final = 116
+HUGE: Final = 150
+"""Width from which optional columns are shown."""
+MAX_VERSIONS: Final = 4
+"""Version ranges shown per API."""
+
+
+def _size(name: str) -> Callable[[TopicStats], str]:
+    return lambda row: "" if getattr(row, name) is None else amount(getattr(row, name))
+
+
+def _compression(row: TopicStats) -> str:
+    codecs = ", ".join(word(one) for one in row.compression)
+    if row.compression_ratio is None or row.compression == ["none"]:
+        return codecs
+    return f"{codecs} ({row.compression_ratio:.1f}x)"
+
+
+_SENT: Final = ReportColumn("sent", bytes_of("request_bytes"), number=True, least=WIDE)
+_RECEIVED: Final = ReportColumn("received", bytes_of("response_bytes"), number=True, least=WIDE)
+_BOTH: Final = ReportColumn("bytes", lambda row: amount(row.request_bytes + row.response_bytes), number=True, most=WIDE)
+_UNANSWERED: Final = ReportColumn("unanswered", some_of("unanswered"), number=True, least=WIDE)
+
+BROKERS: Final = [
+    ReportColumn("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
+    ReportColumn("address", lambda row: address(row.address, row.port)),
+    CLUSTER,
+    ReportColumn("connections", some_of("connections"), number=True),
+    REQUESTS,
+    ERRORS,
+    _UNANSWERED,
+    # What clients send is what a broker receives.
+    _RECEIVED._replace(cell=_SENT.cell),
+    _SENT._replace(cell=_RECEIVED.cell),
+    _BOTH,
+]
+CLIENTS: Final = [
+    ReportColumn("client id", lambda row: word(row.client_id)),
+    ReportColumn("address", lambda row: "" if row.address is None else printable(row.address)),
+    ReportColumn("software", software),
+    REQUESTS,
+    ERRORS,
+    _UNANSWERED,
+    _SENT,
+    _RECEIVED,
+    _BOTH,
+]
+APIS: Final = [
+    ReportColumn("API", lambda row: "(request not seen)" if row.api is None else word(row.api)),
+    ReportColumn("versions", lambda row: spans(row.versions, MAX_VERSIONS), least=MIDDLE),
+    ReportColumn("count", count_of("exchanges"), number=True),
+    ERRORS,
+    _UNANSWERED,
+    ReportColumn("p50", latency_of("p50_us"), number=True),
+    ReportColumn("p90", latency_of("p90_us"), number=True),
+    ReportColumn("p99", latency_of("p99_us"), number=True),
+    ReportColumn("max", latency_of("max_us"), number=True),
+    _SENT,
+    _RECEIVED,
+    _BOTH,
+]
+TOPICS: Final = [
+    ReportColumn("topic", lambda row: word(row.topic)),
+    CLUSTER,
+    ReportColumn("partitions", count_of("partitions"), number=True, least=HUGE),
+    ReportColumn("produced", records_of("produced"), number=True),
+    ReportColumn("rate", rate_of("produced"), number=True, least=MIDDLE),
+    ReportColumn("fetched", records_of("fetched"), number=True),
+    ReportColumn("rate", rate_of("fetched"), number=True, least=WIDE),
+    ReportColumn("replicated", records_of("replicated"), number=True),
+    ReportColumn("record p50", _size("record_bytes_p50"), number=True),
+    ReportColumn("p99", _size("record_bytes_p99"), number=True, least=HUGE),
+    ReportColumn("max", _size("record_bytes_max"), number=True, least=WIDE),
+    ReportColumn("compression", _compression),
+]
+GROUPS: Final = [
+    ReportColumn("group", lambda row: word(row.group_id)),
+    CLUSTER,
+    ReportColumn("protocol", lambda row: ", ".join(row.protocols)),
+    GENERATIONS,
+    ReportColumn("rebalances", some_of("rebalances"), number=True),
+    ReportColumn("clients", count_of("clients"), number=True, least=MIDDLE),
+    MEMBERS,
+    REQUESTS,
+    ERRORS,
+]
+
+
+def problem_columns(days: bool) -> list[ReportColumn]:
+    """Columns of problems by kind; `days`: times need their dates."""
+    return [
+        ReportColumn("problem", lambda row: row.kind),
+        ReportColumn("count", count_of("count"), number=True),
+        ReportColumn("bytes", bytes_of("bytes"), number=True),
+        ReportColumn("first", lambda row: first_problem(row, days=days)),
+    ]
+
+
+def on_page(
+    columns: Sequence[ReportColumn], headings: Mapping[str, str] | None = None, **cells: Cell
+) -> list[ReportColumn]:
+    """The same columns for a page, which has room for all. `headings` and `cells` differ, by heading of the screen."""
+    words = {"unanswered": "no response", **(headings or {})}
+
+    def changed(column: ReportColumn) -> ReportColumn:
+        cell = cells.get(column.heading.replace(" ", "_"), column.cell)
+        return column._replace(heading=words.get(column.heading, column.heading), cell=cell)
+
+    return [changed(one) for one in columns if one.most == ALWAYS]
