@@ -34,6 +34,7 @@ __all__ = ["decode_bytes_command"]
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text.")
 @click.option("-v", "--verbose", count=True, help="Also show the body as a tree.")
+@click.option("-x", "--hex", count=True, help="Show all bytes of long fields.")
 @click.pass_obj
 def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **options: Any) -> int:
     """Decode one message: a request, or with --response, --api and --version a response.
@@ -49,21 +50,24 @@ def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **o
     key = _api_key(kind, options["api_name"], options["version"])
     content, prefixed = without_prefix(_read(environment, " ".join(data)))
     message = _decode(kind, content, key, options["version"], options["show_secrets"])
-    from kafkasniff.cli.render.hexdump import dump_lines, spans_of
+    from kafkasniff.kafka.messages.message_spans import message_spans
+    from kafkasniff.sinks.hex_view import HexView
     from kafkasniff.sinks.tree import body_tree
     from kafkasniff.text.paint import COLOUR, PLAIN
 
-    spans = spans_of(message, content, options["show_secrets"])
+    secrets = options["show_secrets"]
     with Output(environment, options["output"]) as output:
         if options["form"] == "json":
             from kafkasniff.text.printable import visible_json
 
+            spans = message_spans(message, content, show_secrets=secrets)
             line = _json(message, spans, options["bytes_form"])
             output.write(visible_json(line) if output.is_stdout and environment.stdout_tty else line)
         else:
             paint = COLOUR if environment.colour(options["color"], to_stdout=output.is_stdout) else PLAIN
             lines = _head(message, paint, " after the length prefix" if prefixed else "")
-            lines += ["", *dump_lines(message, spans, content, paint)]
+            view = HexView(paint, whole=options["hex"] > 0, secrets=secrets, types=True)
+            lines += ["", *view.lines(message, content)]
             if options["verbose"]:
                 lines += ["", *body_tree(message, paint, records=True, width=environment.width)]
             encoding = environment.encoding if output.is_stdout else "utf-8"
