@@ -180,7 +180,9 @@ class _View:
         return text, remark or "", colour
 
     def field(self, span: Span) -> Field | None:
-        """The definition of a field."""
+        """The definition of a field; those of records have none."""
+        if span.type.startswith("varint"):
+            return None
         return span.field or field_at(self.layout, span.path)
 
     def last_problems(self, indent: str) -> Iterator[str]:
