@@ -281,7 +281,7 @@ SHIPPED = (
     "kraft-three-brokers.pcap",  # replication, the metadata log
     "java-sasl.pcap",  # software that becomes known late, raw tokens
     "old-message-formats.pcap",
-    "librdkafka-snaplen-128.pcap",  # nothing but headers
+    "librdkafka-snaplen-128.pcap",  # only headers
     "librdkafka-ipv6-ns.pcapng",
     "zookeeper-3.9-cluster.pcap",
 )

@@ -1,4 +1,4 @@
-"""A format needs nothing but its entry."""
+"""A format needs only its entry."""
 
 from __future__ import annotations
 

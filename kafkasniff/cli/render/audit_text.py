@@ -172,7 +172,7 @@ def _headline(target: str, counts: _Counts, clients: int, paint: Paint) -> str:
         parts.append(f"{paint.warn}{counts.at_risk:,} may be refused{paint.reset}")
     if counts.served:
         parts.append(f"{counts.served:,} would be served")
-    return f"Kafka {target}: of {whole} {', '.join(parts)}."
+    return f"Kafka {target}, {whole}: {', '.join(parts)}."
 
 
 def _left_out(clients: Sequence[AuditedClient]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from typing import Final, Literal
 
 from kafkasniff.engine import connection_stats
-from kafkasniff.kafka.connection import early, exchange, opening, search, trial, waits
+from kafkasniff.kafka.connection import early, exchange, opening, search, segmented_bytes, trial, waits
 from kafkasniff.kafka.connection.boundaries import Boundaries
 from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.detail import Detail
@@ -180,7 +180,7 @@ STREAMS: Final = (
             "accepted_requests": bool,
             "dropped": int,
             "_max_size": int,
-            "_data": most(bytearray, search.MAX_SEARCH),
+            "_data": most(bytearray, segmented_bytes.MAX_SEARCH),
             "_clipped": bool,
             "_base": int,
             "_ends": list[int],

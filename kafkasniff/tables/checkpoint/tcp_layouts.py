@@ -12,7 +12,8 @@ from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Port, Side, most, pair
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tcp import segments
-from kafkasniff.tcp.connection import MAX_HELD_SEGMENTS, TcpConnection
+from kafkasniff.tcp.connection import TcpConnection
+from kafkasniff.tcp.delivery import MAX_HELD_SEGMENTS
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tcp.reassembly import Reassembler
 from kafkasniff.tcp.stream import MAX_MISSING, RECENT, Held, Packet, Stream
@@ -109,8 +110,8 @@ TCP: Final = (
             "last_packet": int,
             "last_time": int,
             "_counts": dict[str, int],
-            "untold_repeated": int,
-            "untold_ignored": int,
+            "unreported_repeated": int,
+            "unreported_ignored": int,
             "owner": connection_stats.InspectedConnection,
         },
         new=lambda: TcpConnection(((0, 0, 0), (0, 0, 0)), Packet(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)),
