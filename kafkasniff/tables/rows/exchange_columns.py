@@ -30,6 +30,7 @@ from kafkasniff.native.exchanges import (
 )
 from kafkasniff.native.feed import ARENA, KEYS, MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.names import NameFacts
 from kafkasniff.tables.rows.column_rows import BodyFacts, Bools, Ints, by_code, string_array
 from kafkasniff.tables.rows.native_records import Batches, NativeRecords
 
@@ -75,7 +76,8 @@ class ExchangeFinder:
 
     `headers`: bodies are not read; `bodies`: their JSON is wanted; `records`: their records are. `selection`: the
     filter; the numbers of connections with selected exchanges go to `selected`. Facts of rejected exchanges are read
-    nevertheless, because later requests of the connection may have waited for them.
+    nevertheless, because later requests of the connection may have waited for them. `names`: of topic ids; without
+    them, exchanges with topic ids or fetch sessions are left to Python.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class ExchangeFinder:
         show_secrets: bool = False,
         selection: Selection | None = None,
         selected: set[int] | None = None,
+        names: NameFacts | None = None,
     ) -> None:
+        self._names = names
         self._kernel = kernel
         self._headers = headers
         self._bodies = bodies
@@ -101,7 +105,7 @@ class ExchangeFinder:
         self._records: NativeRecords | None = None
         self._rejected: ExchangeReader | None = None
         """Reads exchanges that a filter rejects."""
-        self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets)
+        self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets, names=names is not None)
         self._ends = Ends.of([])
         self._learnt: dict[tuple[int, bytes], int] = {}
         """Bodies that Python has read, each with the time at which it was first seen."""
@@ -180,6 +184,7 @@ class ExchangeFinder:
                 show_secrets=self._show_secrets,
                 most=MAX_READ,
                 max_records=options.max_records,
+                names=self._names,
             )
             self._reader = own
             if self._wants_records:
