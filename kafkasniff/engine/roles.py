@@ -6,7 +6,7 @@ Python; `kernel/exchanges.zig` has the roles.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -31,11 +31,11 @@ __all__ = ["ANSWERS", "SESSION", "ExchangeKind", "ExchangeKinds", "exchange_kind
 
 ROLES: Final = (
     *("none", "inside", "topic", "data_topic", "group", "transaction", "partition", "partitions", "offset"),
-    *("watermark", "code", "records", "member", "throttle", "topic_id", "rare"),
+    *("watermark", "code", "records", "member", "throttle", "topic_id", "rare", "facts"),
 )
 """By number; from `FIRST_VALUE` on they are numbers of either message."""
-FIRST_VALUE: Final = 16
-RARE: Final = ROLES.index("rare")
+FIRST_VALUE: Final = 32
+RARE, FACTS = ROLES.index("rare"), ROLES.index("facts")
 _NUMBERS: Final = frozenset({"int8", "int16", "error", "uint16", "int32", "uint32", "int64"})
 SESSION: Final = ("session_id", "session_epoch")
 """Fields of a request that identify its fetch session."""
@@ -56,7 +56,7 @@ class ExchangeKind(NamedTuple):
     """Fields with a needed number, in the order of the row's values: of the request, and `ANSWERS`."""
     wait: WaitPlan | None
     learns: bool
-    """The response may contain facts about topics and brokers."""
+    """The response may contain facts about topics and brokers, and not only in one array that has the role `facts`."""
     session: bool
     """The exchange may belong to a fetch session."""
 
@@ -142,18 +142,22 @@ def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = F
     learnt = message_plan(key, version, "response")
     learns = not reads_nothing(key, version, "response") and learnt is not None
     tagged = {field.name for field in response_root.tagged}
+    facts: set[str] = set()
     if learns and learnt is not None and not _learns(msgspec.structs.replace(learnt[0], children=())):
-        facts = {name for name, child in learnt[0].children if _learns(child)}
+        # Whether the ids of named topics are known already, the kernel looks up.
+        facts = {name for name, child in learnt[0].children if _learns_brokers(child)}
         # Few responses have a tagged field with facts.
-        if facts <= tagged:
-            learns = False
-            rare |= facts
-    places = {name: number for number, name in enumerate(asked_values)}
-    answers = {name: values.index(own) for name, own in given.items()}
+        rare |= facts & tagged
+        facts -= tagged
+        learns = len(facts) > 1 or any(not _is_alone(child) for name, child in learnt[0].children if name in facts)
+    special = dict.fromkeys(rare, RARE)
+    places = special | {name: FIRST_VALUE + number for number, name in enumerate(asked_values)}
+    answers = special | {name: FIRST_VALUE + values.index(own) for name, own in given.items()}
+    answers |= {"throttle_time_ms": ROLES.index("throttle")} | dict.fromkeys(() if learns else facts, FACTS)
     try:
         programs = [
             program_for(
-                plan, show_secrets=show_secrets, roles=_roles(key, direction, plan.schema.root, numbers, rare, data=data)
+                plan, show_secrets=show_secrets, roles=_roles(key, direction, plan.schema.root, numbers, data=data)
             )
             for direction, plan, numbers in zip(directions, (asked, answered), (places, answers), strict=True)
             if plan.schema is not None
@@ -175,23 +179,27 @@ def _may_add(key: int, version: int, direction: Direction, *, names: bool) -> bo
 
 def _learns(plan: NamePlan) -> bool:
     """Whether a response with such a struct may report facts."""
-    if plan.host is not None or (plan.topic is not None and plan.topic_id is not None):
-        return True
-    return any(_learns(child) for _, child in plan.children)
+    names_topic = plan.topic is not None and plan.topic_id is not None
+    return names_topic or plan.host is not None or any(_learns(child) for _, child in plan.children)
+
+
+def _learns_brokers(plan: NamePlan) -> bool:
+    return plan.host is not None or any(_learns_brokers(child) for _, child in plan.children)
+
+
+def _is_alone(plan: NamePlan) -> bool:
+    """Whether the facts of a struct need nothing of the one around it."""
+    return plan.host is not None and plan.node is not None and not plan.children
 
 
 def _roles(
-    key: int, direction: Direction, root: Struct, numbers: Mapping[str, int], rare: Container[str], *, data: bool
+    key: int, direction: Direction, root: Struct, special: Mapping[str, int], *, data: bool
 ) -> list[int]:
-    """A role for each op of the layout's program; `numbers`: of the needed values; `rare`: fields of the body."""
+    """A role for each op of the layout's program; `special`: roles of fields of the body, where it has them."""
     plan = plan_of(key, direction)
     if plan is None or plan.nested is not None:
         raise _NotNativeError
-    special = {"member_id": ROLES.index("member")}
-    special |= {name: FIRST_VALUE + number for name, number in numbers.items()}
-    if direction == "response":
-        special["throttle_time_ms"] = ROLES.index("throttle")
-    special |= {field.name: RARE for field in (*root.fields, *root.tagged) if field.name in rare}
+    special = {"member_id": ROLES.index("member"), **special}
     return [0, *_struct(root, plan, special, request=direction == "request", data=data)]
 
 
@@ -201,19 +209,22 @@ def _struct(struct: Struct, plan: EntityPlan, special: Mapping[str, int], *, req
     children = dict(plan.children)
     found: list[int] = []
     inside = False
+    whole = {RARE, FACTS}
     for field in (*struct.fields, *struct.tagged):
         role = ROLES.index(own[field.name]) if field.name in own else special.get(field.name, 0)
         below: list[int] = []
         if field.struct is not None:
             below = _struct(field.struct, children.get(field.name, _EMPTY), {}, request=request, data=data)
-            if role != RARE:
+            if role not in whole:
                 role = ROLES.index("inside") if any(below) else 0
             if role and field.nullable and not field.array and field.tag is None:
                 raise _NotNativeError
-            inside = inside or (role > 0 and field.tag is None)
-            if role == RARE or field.tag is not None:
+            inside = inside or ROLES[role] == "inside"
+            if role in whole or field.tag is not None:
+                if role == FACTS and any(below):
+                    raise _NotNativeError
                 below = [0] * len(below)
-        elif role and role != RARE:
+        elif role and role not in whole:
             _check(field, role, own.get(field.name, ""))
             # The struct's own fields come before its nested ones.
             if inside and field.name in own:

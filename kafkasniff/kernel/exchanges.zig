@@ -100,6 +100,9 @@ pub const Row = extern struct {
     // How many of them are in the request
     asked_topics: u32,
     asked_partitions: u32,
+    /// The bytes of the response that hold facts; size 0: there are none.
+    facts: u32,
+    facts_size: u32,
 };
 
 pub const Partition = extern struct {
@@ -213,8 +216,10 @@ const Role = enum(u8) {
     topic_id = 14,
     /// An exchange in which this field is present, or is an array with elements, is left to Python.
     rare = 15,
+    /// Facts about brokers: the caller compares its bytes with those that it knows.
+    facts = 16,
     /// Values from here on: numbers that are stored in `Row.values`.
-    value = 16,
+    value = 32,
     _,
 };
 
@@ -283,6 +288,8 @@ fn exchange(call: *Exchanges) Error!void {
         .batches = 0,
         .asked_topics = 0,
         .asked_partitions = 0,
+        .facts = 0,
+        .facts_size = 0,
     };
     if (try call.found.clientId(asked)) |text| {
         if (!isText(text)) return error.Odd;
@@ -342,6 +349,7 @@ const Body = struct {
 
     /// Appends its JSON to these texts if bodies are wanted. Returns the bytes of its error codes in `Call.notes`.
     fn json(self: *const Body, call: *const Exchanges, into: *Texts, index: u32) Error!usize {
+        const message = &call.found.rows[index];
         const one = call.call;
         one.batches_wanted = 0;
         one.batches_given = 0;
@@ -351,7 +359,7 @@ const Body = struct {
         var out = Json{ .bytes = into.data[0..into.size], .at = into.used, .form = one.wants.form };
         var walk = walking.Walk(Json).init(one, self.program, self.data, self.start, &out, null);
         if (call.topic_names) |names| {
-            names.begin(index, index, true, false);
+            names.begin(index, index, true, !message.flags.request);
             // Fetch sessions are added to bodies after the run (`tables/rows/resolve.py`).
             names.answered = index;
             names.session = null;
@@ -472,6 +480,13 @@ const Facts = struct {
                         try self.structure(child, own.topic);
                     }
                 },
+                .facts => {
+                    if (self.row.facts_size > 0) return error.Odd;
+                    const start = self.reader.at;
+                    try self.skip(child);
+                    self.row.facts = @intCast(start);
+                    self.row.facts_size = @intCast(self.reader.at - start);
+                },
                 else => |role| try self.value(role, field, &own),
             }
             child = field.next;
@@ -516,7 +531,7 @@ const Facts = struct {
                 self.row.throttle = std.math.cast(i32, try self.number(field)) orelse return error.Odd;
                 self.row.has.throttle = true;
             },
-            .none, .inside => unreachable,
+            .none, .inside, .facts => unreachable,
             .value, _ => {
                 const number_of = @intFromEnum(role) - @intFromEnum(Role.value);
                 if (number_of >= VALUES) return error.Odd;

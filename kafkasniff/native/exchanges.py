@@ -43,6 +43,7 @@ ROW: Final = np.dtype(
         *((name, np.int32) for name in ("throttle", "code")),
         *((name, np.uint32) for name in ("codes", "client_id", "group", "transaction", "asked_member", "given_member")),
         *((name, np.uint32) for name in ("topics", "partitions", "batches", "asked_topics", "asked_partitions")),
+        *((name, np.uint32) for name in ("facts", "facts_size")),
     ],
     align=True,
 )

@@ -45,7 +45,7 @@ MAX_READ: Final = 16 << 10
 Python, so that looking at them here first costs more than it saves."""
 MAX_LEARNT: Final = 4096
 MAX_LEARNT_BYTES: Final = 8 << 20
-"""Bodies from which names were learnt, which need not be read again."""
+"""Bodies, and parts of them, from which Python has learnt, so that they need not be read again."""
 
 
 class Ends(NamedTuple):
@@ -108,7 +108,7 @@ class ExchangeFinder:
         self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets, names=names is not None)
         self._ends = Ends.of([])
         self._learnt: dict[tuple[int, bytes], int] = {}
-        """Bodies that Python has read, each with the time at which it was first seen."""
+        """Facts that Python has read, each with the time at which it was first seen."""
         self._learnt_bytes = 0
 
     def may_take(self, code: int, options: DecodeOptions) -> bool:
@@ -162,6 +162,9 @@ class ExchangeFinder:
         while first < len(pairs):
             columns, first = reader.read(messages.rows, messages.buffer, messages.arena, pairs, first)
             own = pairs[columns.rows["pair"].astype(np.int64)]
+            right = self._are_learnt(messages, own, columns)
+            if not right.all():
+                columns, own = _some(columns, right), own[right]
             records = None
             if native is not None:
                 columns = _with_sorted_batches(columns, messages, self._ends.ids, own)
@@ -224,16 +227,33 @@ class ExchangeFinder:
         columns = (rows[name].tolist() for name in ("code", "flags", "start", "body", "size", "time"))
         for code, flags, start, body_at, size, time_ns in zip(*columns, strict=True):
             body = (messages.arena if flags & ARENA else messages.buffer)[start + body_at : start + size]
-            known = self._learnt.get((code, body))
-            if known is not None and known <= time_ns:
-                yield True
-                continue
-            if len(self._learnt) >= MAX_LEARNT or self._learnt_bytes + len(body) > MAX_LEARNT_BYTES:
-                self._learnt.clear()
-                self._learnt_bytes = 0
-            self._learnt[code, body] = time_ns
-            self._learnt_bytes += len(body)
-            yield False
+            yield self._is_learnt(code, body, time_ns)
+
+    def _are_learnt(self, messages: Messages, own: NDArray[np.void], columns: ExchangeColumns) -> Bools:
+        """Which exchanges report nothing new about brokers. Python reads the others."""
+        right = np.ones(len(own), bool)
+        facts = np.flatnonzero(columns.rows["facts_size"])
+        asked, answered = messages.rows[own["request"][facts]], messages.rows[own["response"][facts]]
+        starts = answered["start"].astype(np.int64) + columns.rows["facts"][facts]
+        ends = starts + columns.rows["facts_size"][facts]
+        values = (asked["code"], answered["flags"], starts, ends, answered["time"])
+        places = zip(facts.tolist(), *(column.tolist() for column in values), strict=True)
+        for row, code, flags, start, end, time_ns in places:
+            data = (messages.arena if flags & ARENA else messages.buffer)[start:end]
+            right[row] = self._is_learnt(code, data, time_ns)
+        return right
+
+    def _is_learnt(self, code: int, data: bytes, time_ns: int) -> bool:
+        """Whether Python has read these facts before; if not, it reads them now."""
+        known = self._learnt.get((code, data))
+        if known is not None and known <= time_ns:
+            return True
+        if len(self._learnt) >= MAX_LEARNT or self._learnt_bytes + len(data) > MAX_LEARNT_BYTES:
+            self._learnt.clear()
+            self._learnt_bytes = 0
+        self._learnt[code, data] = time_ns
+        self._learnt_bytes += len(data)
+        return False
 
     def _pairs(
         self, messages: Messages, own: NDArray[np.void], columns: ExchangeColumns, records: Batches | None
@@ -279,6 +299,9 @@ def _with_sorted_batches(
 def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
     """The rows for which `right` is true."""
     rows = columns.rows
+    chosen = right[columns.shared["row"]]
+    shared = columns.shared[chosen]
+    shared["row"] = (np.cumsum(right) - 1)[shared["row"]]
 
     def texts(strings: Strings) -> Strings:
         kept = string_array(strings).filter(pa.array(right)) if len(strings.offsets) > 1 else string_array(strings)
@@ -295,5 +318,7 @@ def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
         responses=texts(columns.responses),
         topics=columns.topics[np.repeat(right, rows["topics"])],
         partitions=columns.partitions[np.repeat(right, rows["partitions"])],
+        batches=columns.batches[chosen],
+        shared=shared,
         codes=columns.codes[np.repeat(right, rows["codes"])],
     )
