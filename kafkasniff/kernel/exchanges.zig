@@ -110,6 +110,8 @@ pub const Partition = extern struct {
     watermark: i64 = 0,
     records: i64 = 0,
     bytes: i64 = 0,
+    /// As `bytes`; the caller adds what compressed batches grow by.
+    uncompressed: i64 = 0,
     producer_id: i64 = 0,
     topic: u32,
     partition: i32,
@@ -143,10 +145,14 @@ pub const Shared = extern struct {
     topic: u32,
     producer_epoch: i32,
     topic_id: u32,
+    /// Its partition among those of the call.
+    place: u32,
     is_request: u8,
     appended: u8,
     transactional: u8,
-    spare: u8 = 0,
+    /// An index in `records.CODECS`.
+    codec: u8,
+    spare: [4]u8 = @splat(0),
 };
 
 pub const Exchanges = extern struct {
@@ -645,8 +651,8 @@ const Facts = struct {
             (topic_of.id != NONE or one.topic == topic_of.name);
     }
 
-    /// Walks the batches of a field. Other formats than magic 2 are left to Python, and so are compressed batches and
-    /// control batches if records are wanted.
+    /// Walks the batches of a field. Other formats than magic 2 are left to Python, and so are control batches if records
+    /// are wanted. The caller decompresses.
     fn batches(self: *Self, one: *Partition, bytes: []const u8) Error!void {
         const call = self.call;
         var at: usize = 0;
@@ -665,8 +671,8 @@ const Facts = struct {
             one.records += batch.count;
             one.bytes += @intCast(size);
             if (batch.codec != 0) {
-                if (call.records != 0) return error.Odd;
-                one.has.uncompressed = false;
+                if (batch.codec >= records.CODECS.len) return error.Odd;
+                one.has.uncompressed = one.has.uncompressed and call.records != 0;
             }
             if (one.batches == 0) {
                 one.producer_id = batch.producer_id;
@@ -683,6 +689,7 @@ const Facts = struct {
             at += size;
         }
         one.bytes += @intCast(bytes.len - at);
+        one.uncompressed = one.bytes;
     }
 
     /// A batch for `columns.zig`.
@@ -713,6 +720,8 @@ const Facts = struct {
             .partition = one.partition,
             .topic = one.topic,
             .topic_id = one.topic_id,
+            .place = @intCast((@intFromPtr(one) - @intFromPtr(call.partitions)) / @sizeOf(Partition)),
+            .codec = @intCast(batch.codec),
             .producer_epoch = batch.producer_epoch,
             .is_request = @intFromBool(self.is_request),
             .appended = @intFromBool(batch.appended),

@@ -51,7 +51,7 @@ ROW: Final = np.dtype(
 HAS_RECORDS, HAS_THROTTLE, HAS_GROUPS, HAS_TRANSACTIONS = 1, 2, 4, 8
 PARTITION: Final = np.dtype(
     [
-        *((name, np.int64) for name in ("offset", "watermark", "records", "bytes", "producer_id")),
+        *((name, np.int64) for name in ("offset", "watermark", "records", "bytes", "uncompressed", "producer_id")),
         ("topic", np.uint32),
         *((name, np.int32) for name in ("partition", "code", "batches", "producer_epoch", "base_sequence", "codec")),
         ("has", np.uint32),
@@ -72,8 +72,9 @@ SHARED: Final = np.dtype(
         ("topic", np.uint32),
         ("producer_epoch", np.int32),
         ("topic_id", np.uint32),
-        *((name, np.uint8) for name in ("is_request", "appended", "transactional")),
-        ("spare", np.uint8),
+        ("place", np.uint32),
+        *((name, np.uint8) for name in ("is_request", "appended", "transactional", "codec")),
+        ("spare", np.uint8, (4,)),
     ],
     align=True,
 )

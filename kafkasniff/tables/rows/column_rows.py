@@ -287,7 +287,7 @@ def _partitions(facts: NDArray[np.void], names: pa.Array) -> pa.Array:
         "record_count": lambda kind: _plain(facts["records"], kind, lacks(HAS_BATCHES)),
         "batch_count": lambda kind: _plain(facts["batches"], kind, lacks(HAS_BATCHES)),
         "bytes": lambda kind: _plain(facts["bytes"], kind, lacks(HAS_BATCHES)),
-        "uncompressed_bytes": lambda kind: _plain(facts["bytes"], kind, lacks(HAS_UNCOMPRESSED)),
+        "uncompressed_bytes": lambda kind: _plain(facts["uncompressed"], kind, lacks(HAS_UNCOMPRESSED)),
         "compression": lambda _: pa.array(CODECS).take(pa.array(facts["codec"], mask=lacks(HAS_CODEC))),
         "producer_id": lambda kind: _plain(facts["producer_id"], kind, lacks(HAS_PRODUCER)),
         "producer_epoch": lambda kind: _plain(facts["producer_epoch"], kind, lacks(HAS_PRODUCER)),
@@ -320,7 +320,6 @@ def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch |
     def unknown(kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(of), kind)
 
-    zeros = np.zeros(len(row), np.int32)
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "capture": lambda _: encoded(_numbered(message["packet"] >> PACKET_SHIFT, _capture_of(captures), pa.string())),
         "connection_id": lambda kind: _plain(found.ends.ids[asked["connection"]][of], kind),
@@ -332,7 +331,7 @@ def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch |
         "topic_id": lambda _: encoded(_named(names, shared["topic_id"])),
         "partition": lambda kind: _plain(shared["partition"][of], kind),
         "timestamp_type": lambda _: known(["CreateTime", "LogAppendTime"], shared["appended"]),
-        "compression": lambda _: known(CODECS[:1], zeros),
+        "compression": lambda _: known(CODECS, shared["codec"]),
         "magic": lambda kind: pa.repeat(pa.scalar(2, kind), len(of)),
         "producer_id": lambda kind: _plain(shared["producer_id"][of], kind),
         "producer_epoch": lambda kind: _plain(shared["producer_epoch"][of], kind),

@@ -163,6 +163,11 @@ class ExchangeFinder:
             columns, first = reader.read(messages.rows, messages.buffer, messages.arena, pairs, first)
             own = pairs[columns.rows["pair"].astype(np.int64)]
             right = self._are_learnt(messages, own, columns)
+            inflated: list[bytes] = []
+            if native is not None:
+                # They are kept until their records are read.
+                inflated, plain = native.inflate(columns)
+                right &= plain
             if not right.all():
                 columns, own = _some(columns, right), own[right]
             records = None
@@ -171,6 +176,7 @@ class ExchangeFinder:
                 records, right = native.read_batches(columns.batches, columns.shared, len(own))
                 if not right.all():
                     columns, own = _some(columns, right), own[right]
+                del inflated
             others[own["request"]] = others[own["response"]] = False
             if len(own):
                 yield own, columns, records
