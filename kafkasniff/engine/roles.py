@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.versions import distinct
-from kafkasniff.enrich.plan import NamePlan, adds_names, leaves_alone, message_plan, named_topics, reads_nothing, teaches
+from kafkasniff.enrich.plan import (
+    NamePlan,
+    adds_names,
+    leaves_alone,
+    message_plan,
+    reads_nothing,
+    teaches,
+)
 from kafkasniff.enrich.sessions import goes_by_sessions
 from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.connection.waits import WaitPlan, wait_plan
@@ -192,9 +199,7 @@ def _is_alone(plan: NamePlan) -> bool:
     return plan.host is not None and plan.node is not None and not plan.children
 
 
-def _roles(
-    key: int, direction: Direction, root: Struct, special: Mapping[str, int], *, data: bool
-) -> list[int]:
+def _roles(key: int, direction: Direction, root: Struct, special: Mapping[str, int], *, data: bool) -> list[int]:
     """A role for each op of the layout's program; `special`: roles of fields of the body, where it has them."""
     plan = plan_of(key, direction)
     if plan is None or plan.nested is not None:

@@ -6,8 +6,8 @@ import ctypes
 from typing import Final, Literal, NamedTuple
 
 __all__ = [
-    "COMPRESSED",
     "ASKS",
+    "COMPRESSED",
     "DONE",
     "FORMS",
     "JSON_RECORDS",

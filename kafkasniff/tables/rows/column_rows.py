@@ -210,9 +210,9 @@ def _session_steps(found: PairColumns, facts: BodyFacts) -> list[bytes | None]:
                 if len(name) <= MAX_NAME:
                     step.added.setdefault(name, []).append(partition)
             step.by_id = bool(partitions["topic_id"][first] != NONE)
-        step = lasting(step)
-        if step is not None:
-            steps[row] = msgspec.msgpack.encode(StagedParts(session=step))
+        effect = lasting(step)
+        if effect is not None:
+            steps[row] = msgspec.msgpack.encode(StagedParts(session=effect))
     return steps
 
 
@@ -246,7 +246,9 @@ def _waits(found: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, ND
         own = {name: values[rows, number] for number, name in enumerate(kind.values)}
         if plan.replica_ids:
             # Requests of replicas in later versions have a struct, and are left to Python.
-            sender[rows] = np.where(own[plan.replica_id] >= 0, "replica", "client") if plan.replica_id in own else "client"
+            sender[rows] = (
+                np.where(own[plan.replica_id] >= 0, "replica", "client") if plan.replica_id in own else "client"
+            )
         if plan.reason is None:
             continue
         limit = np.zeros(len(rows), np.int64)

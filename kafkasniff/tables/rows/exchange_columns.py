@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["ExchangeFinder"]
 
 MAX_READ: Final = 16 << 10
-"""The largest message that is read here, in bytes. Most larger ones hold compressed batches, which are left to
-Python, so that looking at them here first costs more than it saves."""
+"""The largest message that is read here, in bytes. In larger ones, Python's cost of a message is spread
+over more bytes."""
 MAX_LEARNT: Final = 4096
 MAX_LEARNT_BYTES: Final = 8 << 20
 """Bodies, and parts of them, from which Python has learnt, so that they need not be read again."""
