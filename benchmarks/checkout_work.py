@@ -1,6 +1,6 @@
 """What `benchmarks.targets` runs in the Python of each checkout: `python -P checkout_work.py bodies|read FILE`.
 
-Prints its figures as JSON. It imports nothing but kafkasniff, which may be older than the native kernel: then bodies
+Prints its figures as JSON. It imports only kafkasniff, which may be older than the native kernel: then bodies
 are decoded and rendered as `decode --format json` did at that time.
 """
 

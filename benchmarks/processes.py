@@ -173,7 +173,7 @@ class Sampler:
         )
 
     def family(self) -> list[Process]:
-        """The processes that there are now: what the root started, at whatever remove, and what stayed of them."""
+        """The root and its current descendants, also those whose parent has ended."""
         every = processes()
         ours: dict[int, bool] = {self._root: True}
 

@@ -87,14 +87,14 @@ def api_numbers(source: str) -> Iterator[str]:
     """Places where a module refers to an API by its number."""
     tables = {name for node in nodes(source) for name, value in [_assigned(node)] if name and _has_numbers(value)}
 
-    def tells(node: ast.AST) -> bool:
+    def names_apis(node: ast.AST) -> bool:
         return _has_numbers(node) or _name(node) in tables or _name(node).strip("_") in CONSTANTS
 
     for node in nodes(source):
         name, value = _assigned(node)
         match node:
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() | ast.In() | ast.NotIn()], comparators=[right]):
-                found = (_is_key(left) and tells(right)) or (_is_key(right) and tells(left))
+                found = (_is_key(left) and names_apis(right)) or (_is_key(right) and names_apis(left))
             case (
                 ast.Subscript(value=table, slice=place)
                 | ast.Call(func=ast.Attribute(value=table, attr="get"), args=[place, *_])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import PurePosixPath
 
 import pytest
@@ -144,3 +145,13 @@ def test_modules_have_tests_of_their_own() -> None:
 )
 def test_mirrored_names(test: str, module: str) -> None:
     assert mirrored(PurePosixPath(test)).as_posix() == module
+
+
+def test_public_class_names_are_unique() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "kafkasniff").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert len(places) > 100
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

@@ -19,7 +19,7 @@ from kafkasniff.kafka.connection import trial as trial_module
 from kafkasniff.kafka.connection.framing import Frame, Framer
 from kafkasniff.kafka.connection.trial import MAX_TRIAL_BYTES, Trial
 from kafkasniff.model import Problem
-from kafkasniff.tcp import connection as tcp_rules
+from kafkasniff.tcp import delivery as tcp_rules
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import Note
 from kafkasniff.tls import gate as gate_module

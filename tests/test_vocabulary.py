@@ -29,11 +29,24 @@ WORDS = {re.compile(pattern): instead for pattern, instead in settings()["words"
         ("a.py", "# What is a row?\n", []),
         ("a.zig", '// It comes again\nconst told = "stands in";\n', [(1, "comes again"), (2, "stands in")]),
         ("a.zig", "const behind = told;\n", []),
+        (
+            "a.zig",
+            "// It needs nothing but\n// room, and takes the place of it.\n",
+            [(1, "nothing but"), (2, "takes the place of")],
+        ),
+        ("a.py", "# Valid up to there, as all that there are.\n", [(1, "all that there are"), (1, "up to there")]),
+        ("a.txt", "# It is\n# told.\ntold 4  # behind\n", [(2, "told"), (3, "behind")]),
         ("a.md", "# Told\n\nIt is\n`told` and goes\non.\n\n```\ntold\n```\n", [(4, "goes on")]),
     ],
 )
 def test_words(name: str, source: str, found: list[tuple[int, str]]) -> None:
     assert sorted((place.line, place.word) for place in places(name, source, WORDS)) == sorted(found)
+
+
+def test_definitions_are_checked() -> None:
+    names = vocabulary.checked_files()
+    assert "dissectors/000_produce.txt" in names
+    assert all(is_below(name, "dissectors") for name in names if name.endswith(".txt"))
 
 
 def test_folders() -> None:

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_suffix(".toml")
 SUFFIXES = (".py", ".zig", ".md")
+DEFINITIONS = "dissectors"
+"""Folder whose text files are checked, too: `kafkasniff api` shows their comments."""
 
 _TEXT_TOKENS = ("COMMENT", "STRING", "FSTRING_MIDDLE")
 _BETWEEN = ("NL", "FSTRING_START", "FSTRING_END")
@@ -104,7 +106,21 @@ def prose(source: str) -> Iterator[list[_Piece]]:
         yield found
 
 
-_TEXTS = {".py": python_texts, ".zig": zig_texts, ".md": prose}
+def comments(source: str) -> Iterator[list[_Piece]]:
+    """The comments of a definition, those of adjacent lines together."""
+    found: list[_Piece] = []
+    for number, line in enumerate(source.split("\n"), 1):
+        _, mark, text = line.partition("#")
+        if not mark and found:
+            yield found
+            found = []
+        if mark:
+            found.append(_Piece(number, text))
+    if found:
+        yield found
+
+
+_TEXTS = {".py": python_texts, ".zig": zig_texts, ".md": prose, ".txt": comments}
 
 
 def places(path: str, source: str, words: dict[re.Pattern[str], str]) -> Iterator[Place]:
@@ -139,7 +155,11 @@ def checked_files() -> list[str]:
         # Not a clone: an unpacked archive has only the project's own files.
         names = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*")]
     hidden = re.compile(r"(^|/)(\.venv|node_modules)/")
-    return sorted({name for name in names if name.endswith(SUFFIXES) and not hidden.search(name)})
+    return sorted({name for name in names if _is_checked(name) and not hidden.search(name)})
+
+
+def _is_checked(name: str) -> bool:
+    return name.endswith(SUFFIXES) or (name.endswith(".txt") and is_below(name, DEFINITIONS))
 
 
 def settings() -> dict[str, Any]:

@@ -21,7 +21,7 @@ import msgspec
 
 from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
 from kafkasniff.analysis.offers import Offers
-from kafkasniff.analysis.questions.versions import Versions, verdict
+from kafkasniff.analysis.questions.versions import ClientVersions, verdict
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
 from kafkasniff.kafka.apis.releases import Spoken, releases, spoken_by
 
@@ -128,7 +128,7 @@ class _Use(msgspec.Struct, frozen=True):
     last: int | None
 
 
-def audit(versions: Versions, offers: Offers) -> Audit:
+def audit(versions: ClientVersions, offers: Offers) -> Audit:
     """The verdicts of the target of `versions`; `offers` has seen the same exchanges."""
     by_client, between = _uses(versions)
     # Its connections may predate the capture, so others show its software and whether it asks.
@@ -164,7 +164,7 @@ def _sortable(*values: str | None) -> tuple[tuple[bool, str], ...]:
     return tuple((value is not None, value or "") for value in values)
 
 
-def _uses(versions: Versions) -> tuple[dict[_Who, list[_Use]], list[BetweenBrokers]]:
+def _uses(versions: ClientVersions) -> tuple[dict[_Who, list[_Use]], list[BetweenBrokers]]:
     """The versions that each client uses, and those of brokers that the release lacks."""
     rows = versions.parts["versions"].table().to_pylist()
     verdicts: dict[tuple[int, int], str] = {}

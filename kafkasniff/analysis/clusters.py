@@ -140,19 +140,19 @@ class Clusters(Accumulator[Parameters]):
         return pa.table({"broker": pa.array(labels, pa.string()), "cluster": pa.array(labels.values(), pa.string())})
 
 
-class _Body(msgspec.Struct):
+class _ClusterBody(msgspec.Struct):
     cluster_id: Any = None
     brokers: list[ListedBroker] = []
 
 
-_BODY: Final = msgspec.json.Decoder(_Body)
+_BODY: Final = msgspec.json.Decoder(_ClusterBody)
 
 
-def _read(text: str) -> _Body:
+def _read(text: str) -> _ClusterBody:
     try:
         return _BODY.decode(text)
     except msgspec.DecodeError:
-        return _Body()
+        return _ClusterBody()
 
 
 def _carries(message: Message) -> bool:

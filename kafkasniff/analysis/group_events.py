@@ -78,7 +78,7 @@ class _Member(msgspec.Struct):
     reason: Any = None
 
 
-class _Body(msgspec.Struct):
+class _GroupBody(msgspec.Struct):
     """The fields that bodies of these APIs may have; any of them may be missing if a message was truncated."""
 
     generation_id: int | None = None
@@ -89,16 +89,16 @@ class _Body(msgspec.Struct):
     reason: Any = None
 
 
-_BODY: Final = msgspec.json.Decoder(_Body)
+_BODY: Final = msgspec.json.Decoder(_GroupBody)
 
 
-def _body(text: str | None) -> _Body:
+def _body(text: str | None) -> _GroupBody:
     if text is None:
-        return _Body()
+        return _GroupBody()
     try:
         return _BODY.decode(text)
     except msgspec.DecodeError:
-        return _Body()
+        return _GroupBody()
 
 
 def event_of(row: Mapping[str, Any]) -> Event | None:

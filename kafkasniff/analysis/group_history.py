@@ -34,7 +34,7 @@ def _when(event: Event) -> tuple[bool, int, int, int]:
     return (time_ns is None, time_ns or 0, event.connection_id, event.exchange_id)
 
 
-class _Changes:
+class _GroupChanges:
     """Changes since the last generation began."""
 
     def __init__(self) -> None:
@@ -100,8 +100,8 @@ class _Classic:
         """Member ids of static members."""
         self._before: _Generation | None = None
         self._current: _Generation | None = None
-        self._changes = _Changes()
-        self._began = _Changes()
+        self._changes = _GroupChanges()
+        self._began = _GroupChanges()
         """The changes that led to the current generation."""
         self._rows: list[Row] = []
 
@@ -148,7 +148,7 @@ class _Classic:
         if not same:
             self._close()
             self._before, self._current = current, _Generation(event.generation)
-            self._began, self._changes = self._changes, _Changes()
+            self._began, self._changes = self._changes, _GroupChanges()
         assert self._current is not None
         if event.instance is not None:
             self._renamed(self._instances.get(event.instance), event.member_id)
@@ -227,7 +227,7 @@ class _Heartbeats:
         self._names: dict[str, str | None] = {}
         self._members: dict[str, None] = {}
         self._epoch: int | None = None
-        self._changes = _Changes()
+        self._changes = _GroupChanges()
         self._rows: list[Row] = []
 
     def rows(self, events: Sequence[Event]) -> list[Row]:
@@ -265,7 +265,7 @@ class _Heartbeats:
         if event.generation is None or (self._epoch is not None and event.generation <= self._epoch):
             return
         first, self._epoch = self._epoch is None, event.generation
-        changes, self._changes = self._changes, _Changes()
+        changes, self._changes = self._changes, _GroupChanges()
         changes.at(event.time_ns)
         if not changes and first:
             others = ["the previous epoch was not captured"]

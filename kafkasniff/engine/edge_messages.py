@@ -317,6 +317,6 @@ def _of_codes(rows: NDArray[np.void], chosen: NDArray[np.bool_], wanted: Callabl
 
 @functools.cache  # bounded by the number of codes
 def _answers_alone(code: int) -> bool:
-    """Whether decoding responses needs nothing but their bytes."""
+    """Whether decoding responses needs only their bytes."""
     key, version = divmod(code, VERSIONS)
     return request_plan(key, version).alone and response_plan(key, version).alone and key != GREETING

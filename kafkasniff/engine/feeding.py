@@ -193,10 +193,10 @@ class Feeder:
             summary.bytes_stream += kafka.bytes_seen - seen + kafka.bytes_lost - lost
             summary.bytes_decoded += kafka.bytes_decoded - decoded
             summary.bytes_lost += kafka.bytes_lost - lost
-            if tcp.untold_repeated or tcp.untold_ignored:
-                summary.bytes_repeated += tcp.untold_repeated
-                summary.bytes_ignored += tcp.untold_ignored
-                tcp.untold_repeated = tcp.untold_ignored = 0
+            if tcp.unreported_repeated or tcp.unreported_ignored:
+                summary.bytes_repeated += tcp.unreported_repeated
+                summary.bytes_ignored += tcp.unreported_ignored
+                tcp.unreported_repeated = tcp.unreported_ignored = 0
             # What the peer sent after a RST may be reported after the end.
             last = next((item for item in reversed(items) if isinstance(item, Closed)), None) if tcp.closed else None
             if kafka.verdict == "undecided" and kafka.bytes_seen and last is not None:

@@ -23,7 +23,7 @@ from kafkasniff.engine.edge_messages import EdgeMessages
 from kafkasniff.engine.handover import Handover
 from kafkasniff.engine.in_step_messages import Edges, Entry, Messages, kind_of
 from kafkasniff.engine.kernel_connections import KernelConnections
-from kafkasniff.engine.outstanding import Outstanding
+from kafkasniff.engine.outstanding import OutstandingRequests
 from kafkasniff.kafka.apis.weight import REQUEST_BYTES
 from kafkasniff.kafka.connection.events import VerdictEvent
 from kafkasniff.kafka.connection.opening import GREETING
@@ -72,7 +72,7 @@ class InStep:
         return requests + self._kept
 
     @property
-    def outstanding(self) -> Outstanding:
+    def outstanding(self) -> OutstandingRequests:
         """Outstanding requests that are columns."""
         return self._kernel.outstanding
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.in_step_messages import Entry
-from kafkasniff.engine.outstanding import BegunRequests, Outstanding
+from kafkasniff.engine.outstanding import BegunRequests, OutstandingRequests
 from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.native.feed import Feed
 from kafkasniff.tcp.connection import TcpConnection
@@ -29,7 +29,7 @@ class KernelConnections:
         self.waiting: dict[tuple[int, int], Pending] = {}
         """Requests of earlier batches without a response, by connection index and ordinal: those that were events, or
         that were handed over with the connection."""
-        self.outstanding = Outstanding()
+        self.outstanding = OutstandingRequests()
         """The other outstanding requests: those with lines, and whole messages if exchanges become columns."""
         self.begun = BegunRequests()
         """Requests that wait as columns with their bodies (`edge_messages.EdgeMessages.whole`)."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kafkasniff.engine.in_step_messages import Edges, Messages
 from kafkasniff.engine.line_runs import LineRun, MakeLines, RunWriter, SelectsLines
 from kafkasniff.engine.lines_ahead import LinesAhead
-from kafkasniff.engine.outstanding import Outstanding
+from kafkasniff.engine.outstanding import OutstandingRequests
 from kafkasniff.kafka.connection.detail import Detail
 
 __all__ = ["LineOutput"]
@@ -39,7 +39,7 @@ class LineOutput:
         self._gone: list[int] = []
         """Freed indices of connections in step, which may be reused."""
 
-    def run_of(self, messages: Messages, edges: Edges, outstanding: Outstanding, detail: Detail) -> LineRun:
+    def run_of(self, messages: Messages, edges: Edges, outstanding: OutstandingRequests, detail: Detail) -> LineRun:
         """Messages whose lines are written natively."""
         ahead = self.ahead
         if self.writer is None:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import InspectedConnection, OpenExchange
 from kafkasniff.engine.in_step_messages import EVENTS, Edges, Messages
-from kafkasniff.engine.outstanding import Outstanding, keys_of
+from kafkasniff.engine.outstanding import OutstandingRequests, keys_of
 from kafkasniff.engine.paired import Open, Paired, PairedEntry, until
-from kafkasniff.engine.versions import Version, client_id_text, distinct, version_of
+from kafkasniff.engine.versions import ApiVersion, client_id_text, distinct, version_of
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.model import Endpoint, Lines, Problem
 from kafkasniff.native.calls import address_of
@@ -194,7 +194,7 @@ class LineRun:
         self,
         messages: Messages,
         edges: Edges,
-        outstanding: Outstanding,
+        outstanding: OutstandingRequests,
         lines: LineMaker,
         detail: Detail,
         number: int,
@@ -344,7 +344,7 @@ class LineRun:
         made = np.concatenate((made, np.array(ids, EARLIER)))
         return made[np.argsort(made["message"])]
 
-    def _version(self, index: int) -> Version:
+    def _version(self, index: int) -> ApiVersion:
         return version_of(int(self._messages.rows["code"][index]))
 
     def __len__(self) -> int:

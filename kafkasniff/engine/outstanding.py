@@ -1,7 +1,7 @@
 """Requests of earlier batches that wait for their responses, as columns: many begin and end with each batch.
 
-`Outstanding` has the facts that lines of responses need. `BegunRequests` has whole messages, for exchanges that become
-columns.
+`OutstandingRequests` has the facts that lines of responses need. `BegunRequests` has whole messages, for exchanges that
+become columns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkasniff.engine.versions import client_id_text
 from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, MESSAGE
 
-__all__ = ["HIDDEN", "ROW", "BegunRequests", "Outstanding", "keys_of"]
+__all__ = ["HIDDEN", "ROW", "BegunRequests", "OutstandingRequests", "keys_of"]
 
 HIDDEN: Final = -1
 """Number of an exchange that is counted but not shown; 0: it has no number yet."""
@@ -120,7 +120,7 @@ def _bounds(rows: NDArray[np.void]) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), (starts + rows["size"]).tolist(), strict=True))
 
 
-class Outstanding(_ByKey):
+class OutstandingRequests(_ByKey):
     """Requests by key, with their client ids."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import Account, InspectedConnection
 from kafkasniff.engine.in_step_messages import EVENTS, Messages
-from kafkasniff.engine.versions import Version, distinct, version_of
+from kafkasniff.engine.versions import ApiVersion, distinct, version_of
 from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.messages.ahead import Ahead, BodyMaker
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
@@ -57,7 +57,7 @@ PairedEntry = tuple[
     int,
     int,
     int,
-    "Version | None",
+    "ApiVersion | None",
     int,
     int,
     int,
@@ -88,7 +88,7 @@ class Paired:
         """Facts of a request that its response needs, at the exchange's index; set by the code that emits messages."""
 
 
-Open = tuple[int, "Version", str | bytes | None, object, Message | None]
+Open = tuple[int, "ApiVersion", str | bytes | None, object, Message | None]
 """An exchange whose request was emitted: its number, the API's version, client id, the context for decoding the
 response, and the request if an `Exchange` is to be emitted."""
 
@@ -156,7 +156,7 @@ class PairedRun:
             for paired, mine in zip(self._kinds, (~in_arena, in_arena), strict=False):
                 if mine.any():
                     paired.ahead = _ahead(maker, messages.rows, index[mine], paired.buffer)
-        self._versions: dict[int, Version | None] = {-1: None}
+        self._versions: dict[int, ApiVersion | None] = {-1: None}
         for code in distinct(rows["code"].astype(np.int64)) if len(rows) else ():
             self._versions[code] = version_of(code)
 

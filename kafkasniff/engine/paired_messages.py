@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkasniff.engine.in_step_messages import HEADER
 from kafkasniff.engine.paired import Open, Paired, PairedEntry
-from kafkasniff.engine.versions import Version, client_id_text
+from kafkasniff.engine.versions import ApiVersion, client_id_text
 from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_request, decode_response
 from kafkasniff.model import Body, Direction, ErrorCode, Message, Problem, RenderedBody
@@ -123,7 +123,7 @@ def response_message(entry: PairedEntry, opened: Open, capture: str | None) -> M
 
 
 def _body(  # noqa: PLR0917 - where the body is
-    paired: Paired, version: Version, direction: Direction, index: int, start: int, position: int, size: int
+    paired: Paired, version: ApiVersion, direction: Direction, index: int, start: int, position: int, size: int
 ) -> tuple[Any, tuple[ErrorCode, ...] | None]:
     """The body of the message at this index, which begins at `start`, and its error codes. Hot.
 

@@ -208,7 +208,7 @@ class _Batch(NamedTuple):
 
 
 class _Columns:
-    """Exchanges of messages as columns (`filters.columns.Asked`).
+    """Exchanges of messages as columns (`filters.columns.FilteredExchanges`).
 
     `asked`, `answered`: indices of requests, and of their responses if they are known.
     """
@@ -228,7 +228,7 @@ class _Columns:
         return _Columns(self.batch, self.asked[index], None if self.answered is None else self.answered[index])
 
     def columns(self, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
-        """See `filters.columns.Asked`."""
+        """See `filters.columns.FilteredExchanges`."""
         if field in _ENDS:
             return [self._end(*one) for one in _ENDS[field]], None
         if field == "client_id" or field in _BODY_FIELDS:

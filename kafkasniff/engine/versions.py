@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.native.feed import VERSIONS
 
-__all__ = ["Version", "client_id_text", "distinct", "version_of"]
+__all__ = ["ApiVersion", "client_id_text", "distinct", "version_of"]
 
 
-class Version(NamedTuple):
+class ApiVersion(NamedTuple):
     """An API's version."""
 
     key: int
@@ -38,12 +38,12 @@ def client_id_text(raw: bytes) -> str | bytes:
 
 
 @functools.cache  # as many as there are codes
-def version_of(code: int) -> Version:
+def version_of(code: int) -> ApiVersion:
     """The version that a code represents."""
     key, version = divmod(code, VERSIONS)
     plan = request_plan(key, version)
     answer = response_plan(key, version)
-    return Version(key, version, plan, answer, plan.api, plan.header > 1, answer.header > 0)
+    return ApiVersion(key, version, plan, answer, plan.api, plan.header > 1, answer.header > 0)
 
 
 def distinct(codes: NDArray[np.int64]) -> list[int]:

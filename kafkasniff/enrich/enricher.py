@@ -40,12 +40,12 @@ INTERNAL: Final = "__"
 MAX_UNKNOWN: Final = 1 << 16
 """Topic ids without a name that a learning pass remembers."""
 MAX_KINDS: Final = 4096
-"""Kinds of messages whose `_Way` is cached; the bound is needed because versions come from the wire."""
+"""Kinds of messages whose `_LearningPlan` is cached; the bound is needed because versions come from the wire."""
 
 _Events = TypeVar("_Events", bound=Iterable[Message | Lines | SaslToken | Exchange | Problem | Connection])
 
 
-class _Way(msgspec.Struct, frozen=True):
+class _LearningPlan(msgspec.Struct, frozen=True):
     """Where to look in messages of one kind."""
 
     looks: bool
@@ -86,7 +86,7 @@ class Enricher:
         self.missed: set[int] = set()
         """Exchanges with a topic id whose name is unknown, if `notes_missed`; the reader empties the set."""
         self.notes_missed = False
-        self._ways: dict[tuple[int | None, int | None, Direction], _Way] = {}
+        self._ways: dict[tuple[int | None, int | None, Direction], _LearningPlan] = {}
         self._problems: list[Problem] = []
         self._unknown: set[str] = set()
         self._metadata_log = False
@@ -153,10 +153,10 @@ class Enricher:
                 self._exchange(event)
         return events
 
-    def _way(self, key: int | None, version: int | None, direction: Direction) -> _Way:
+    def _way(self, key: int | None, version: int | None, direction: Direction) -> _LearningPlan:
         """Where to look in messages of this kind."""
         plan = None if key is None or version is None else message_plan(key, version, direction)
-        way = _Way(
+        way = _LearningPlan(
             looks=plan is not None or (direction == "request" and client_software(key) is not None),
             topics=None if plan is None else named_topics(plan[0]),
             sessions=goes_by_sessions(key, version),

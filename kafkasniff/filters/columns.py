@@ -18,7 +18,7 @@ from kafkasniff.filters.fields import LATE
 from kafkasniff.filters.time_parsing import Moment
 from kafkasniff.filters.tree import And, Compare, Not, Or, Predicate
 
-__all__ = ["FALSE", "NONE", "TRUE", "Asked", "Bounds", "ColumnTest", "FieldColumn", "column_test"]
+__all__ = ["FALSE", "NONE", "TRUE", "Bounds", "ColumnTest", "FieldColumn", "FilteredExchanges", "column_test"]
 
 FALSE, NONE, TRUE = range(3)
 """Results: ordered so that `and` is the minimum, `or` the maximum."""
@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
     high: NDArray[np.int8]
 
 
-class Asked(Protocol):
+class FilteredExchanges(Protocol):
     """The exchanges that a test is evaluated for."""
 
     start_ns: int | None
@@ -64,7 +64,7 @@ class Asked(Protocol):
         """
 
 
-ColumnTest = Callable[[Asked, bool], Bounds]
+ColumnTest = Callable[[FilteredExchanges, bool], Bounds]
 """Evaluated for exchanges of which only the request is known, or which have ended (True)."""
 
 
@@ -82,7 +82,7 @@ def column_test(predicate: Predicate) -> ColumnTest:
 
 
 def _all(tests: tuple[ColumnTest, ...], join: np.ufunc) -> ColumnTest:
-    def joined(asked: Asked, ended: bool) -> Bounds:
+    def joined(asked: FilteredExchanges, ended: bool) -> Bounds:
         low, high = tests[0](asked, ended)
         for test in tests[1:]:
             one = test(asked, ended)
@@ -93,7 +93,7 @@ def _all(tests: tuple[ColumnTest, ...], join: np.ufunc) -> ColumnTest:
 
 
 def _not(test: ColumnTest) -> ColumnTest:
-    def complement(asked: Asked, ended: bool) -> Bounds:
+    def complement(asked: FilteredExchanges, ended: bool) -> Bounds:
         low, high = test(asked, ended)
         return Bounds(TRUE - high, TRUE - low)
 
@@ -108,7 +108,7 @@ def _comparison(compare: Compare) -> ColumnTest:
     is_late = name.partition(".")[0] in LATE
     fixed = None if isinstance(moment, Moment) else _Holds(compare.operator, compare.value)
 
-    def test(asked: Asked, ended: bool) -> Bounds:
+    def test(asked: FilteredExchanges, ended: bool) -> Bounds:
         count = len(asked)
         holds = fixed
         if holds is None:

@@ -191,7 +191,7 @@ def parse(expression: str) -> Node:
     except UnicodeEncodeError as error:
         # Arguments that are not UTF-8 hold lone surrogates (PEP 383); manifests keep the expression as text.
         raise wrong(error.start + 1, "not UTF-8") from None
-    parser = _Parser(_tokens(expression))
+    parser = _FilterParser(_tokens(expression))
     if parser.ended:
         raise UsageError("an empty expression")
     node = parser.expression()
@@ -200,7 +200,7 @@ def parse(expression: str) -> Node:
     return node
 
 
-class _Parser:
+class _FilterParser:
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
         self._next = 0

@@ -349,7 +349,7 @@ const Writer = struct {
         return lines.captures[number].get() orelse error.NewCapture;
     }
 
-    /// Writes the body if there is nothing but error codes to report of it. Returns their bytes in `Call.notes`.
+    /// Writes the body if only its error codes are reported. Returns their bytes in `Call.notes`.
     fn body(self: *Self, program: [*]const u8, data: []const u8, start: usize) Stop!usize {
         const call = self.lines.call;
         call.batches_wanted = 0;

@@ -37,18 +37,18 @@ class TopicTraffic(NamedTuple):
     """Partitions with an error code."""
 
 
-class _Place(NamedTuple):
+class _CountedStruct(NamedTuple):
     """What counts in a struct, over all versions, and the nested structs in which something does."""
 
     topic: tuple[str, ...]
     """Fields with the topic's name, or its id; the first one that exists."""
     error: str | None
     records: tuple[str, ...]
-    inner: tuple[tuple[str, _Place], ...]
+    inner: tuple[tuple[str, _CountedStruct], ...]
 
 
 @lru_cache(maxsize=1024)  # keys come from the wire
-def _place_of(api_key: int | None, direction: Direction) -> tuple[_Place, str] | None:
+def _place_of(api_key: int | None, direction: Direction) -> tuple[_CountedStruct, str] | None:
     """Where messages carry records of topics, or answer those that do, and the direction of the records."""
     api = None if api_key is None else dissectors.api(api_key)
     if api is None:
@@ -66,7 +66,7 @@ def _carries(fields: tuple[FieldDefinition, ...]) -> bool:
     return any((field.type == "records" and not field.unaligned) or _carries(field.fields) for field in fields)
 
 
-def _place(fields: tuple[FieldDefinition, ...]) -> _Place:
+def _place(fields: tuple[FieldDefinition, ...]) -> _CountedStruct:
     names = [field.name for field in fields if field.entity == "topic_name" and not field.array]
     ids = [field.name for field in fields if field.name == "topic_id" and field.type == "uuid"]
     error = next((field.name for field in fields if field.type == "error" and not field.array), None)
@@ -74,7 +74,7 @@ def _place(fields: tuple[FieldDefinition, ...]) -> _Place:
     below = [(field.name, _place(field.fields)) for field in fields if field.fields]
     inner = tuple((name, place) for name, place in below if any(place))
     named = (*names, "_topic_name", *ids) if (names or ids) and (error or records or inner) else ()
-    return _Place(named, error, records, inner)
+    return _CountedStruct(named, error, records, inner)
 
 
 def topic_traffic(message: Message) -> list[TopicTraffic]:
@@ -92,7 +92,7 @@ _Counts = list[Any]
 """A topic, and its records, bytes and errors so far."""
 
 
-def _count(place: _Place, struct: dict[str, Any], into: _Counts | None, counts: list[_Counts]) -> None:
+def _count(place: _CountedStruct, struct: dict[str, Any], into: _Counts | None, counts: list[_Counts]) -> None:
     """Count the contents of a struct; `into`: for the topic that an enclosing struct names. Hot."""
     topic, error, records, inner = place
     if topic:

@@ -17,8 +17,8 @@ from kafkasniff.native.calls import (
     NO_ROOM,
     ODD,
     Base,
-    Batch,
     Call,
+    CompressedBatch,
     Control,
     Hiding,
     Item,
@@ -151,7 +151,7 @@ class Caller:
         self._call = Call()
         notes = bytearray(NOTES)
         self._notes = memoryview(notes)
-        self._batches = (Batch * MAX_BATCHES)()
+        self._batches = (CompressedBatch * MAX_BATCHES)()
         kinds = {**dict.fromkeys(headers, 0), **traces}
         self._headers = b"".join(bytes((kind, len(name))) + name for name, kind in kinds.items())
         self._marks = listed(marks)

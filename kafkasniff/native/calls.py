@@ -19,8 +19,8 @@ __all__ = [
     "RECORDS",
     "SHOW_SECRETS",
     "Base",
-    "Batch",
     "Call",
+    "CompressedBatch",
     "Control",
     "Hiding",
     "Item",
@@ -58,7 +58,7 @@ class Hiding(NamedTuple):
     """Their personalization, at most 16 bytes."""
 
 
-class Batch(ctypes.Structure):
+class CompressedBatch(ctypes.Structure):
     """A compressed batch of records."""
 
     _fields_ = (
@@ -94,7 +94,7 @@ class Call(ctypes.Structure):
         ("output_size", ctypes.c_uint64),
         ("notes", ctypes.c_void_p),
         ("notes_size", ctypes.c_uint64),
-        ("batches", ctypes.POINTER(Batch)),
+        ("batches", ctypes.POINTER(CompressedBatch)),
         ("batches_size", ctypes.c_uint64),
         ("batches_given", ctypes.c_uint64),
         ("headers", ctypes.c_char_p),

@@ -39,7 +39,7 @@ _PERSON: Final = b"kafkasniff"
 _BESIDE: Final = ("_key", "_value")
 
 
-class _Way(NamedTuple):
+class _PayloadFields(NamedTuple):
     """The fields of one struct that hold payload, and paths to further ones."""
 
     records: tuple[str, ...]
@@ -47,7 +47,7 @@ class _Way(NamedTuple):
     """Strings and bytes."""
     nested: tuple[tuple[str, Direction], ...]
     """Bytes with a whole message, which is also present decoded, as `_request` or `_response`."""
-    structs: tuple[tuple[str, _Way], ...]
+    structs: tuple[tuple[str, _PayloadFields], ...]
     tags: bool
     """It may have tagged fields without a definition: a newer release may have put payload there."""
 
@@ -128,7 +128,7 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
         way = None if version is None else _way_to_payload(api_key, version, direction)
         return body if way is None else self._struct(body, way)
 
-    def _struct(self, struct: Body, way: _Way) -> Body:
+    def _struct(self, struct: Body, way: _PayloadFields) -> Body:
         hidden = LargeBody(struct) if struct.__class__ is LargeBody else dict(struct)
         for name in way.records:
             hidden = self._replace(hidden, name, self._records)
@@ -156,7 +156,7 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
             struct[name] = [hide(one) for one in value] if isinstance(value, list) else hide(value)
         return struct
 
-    def _inner(self, value: Any, *, way: _Way) -> Any:
+    def _inner(self, value: Any, *, way: _PayloadFields) -> Any:
         return self._struct(value, way) if isinstance(value, dict) else value
 
     def _nested(self, struct: Body, name: str, direction: Direction) -> Body:
@@ -236,7 +236,7 @@ def may_carry(api_key: int) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)  # keys and versions come from the wire
-def _way_to_payload(api_key: int, version: int, direction: Direction) -> _Way | None:
+def _way_to_payload(api_key: int, version: int, direction: Direction) -> _PayloadFields | None:
     """Where a message of this kind holds payload; None if nowhere, or if its layout is unknown."""
     api = dissectors.api(api_key)
     if api is None or version not in api.versions:
@@ -245,9 +245,9 @@ def _way_to_payload(api_key: int, version: int, direction: Direction) -> _Way | 
     return _way(schema.root) if schema.root.payload else None
 
 
-def _way(struct: Struct) -> _Way:
+def _way(struct: Struct) -> _PayloadFields:
     fields = (*struct.fields, *struct.tagged)
-    return _Way(
+    return _PayloadFields(
         records=tuple(field.name for field in fields if field.type == "records"),
         marked=tuple(field.name for field in fields if field.payload and field.type != "records"),
         nested=tuple((field.name, field.nests) for field in fields if field.nests is not None),

@@ -52,7 +52,8 @@ MAX_PIECES: Final = 4_096
 
 MAX_UNCUT: Final = 32 << 20
 """Maximum number of bytes of a stream outside of frames, besides those of the longest acceptable frame: those being
-searched (`connection.search.MAX_SEARCH`) and those waiting for the verdict (`connection.trial.MAX_TRIAL_BYTES`).
+searched (`kafka.connection.segmented_bytes.MAX_SEARCH`) and those waiting for the verdict
+(`kafka.connection.trial.MAX_TRIAL_BYTES`).
 """
 
 _SCRAM_REQUESTS: Final = (b"n,", b"y,", b"p=", b"c=")

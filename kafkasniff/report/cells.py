@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.analysis.overview.answer import (
-    Answer,
-    Api,
+    ApiStats,
     ClientStats,
     ErrorStats,
     GroupStats,
+    OverviewAnswer,
     ProblemStats,
     TopicStats,
     Traffic,
@@ -82,7 +82,7 @@ def moment(time_ns: int | None, *, days: bool = False) -> str:
     return f"{date_of(time_ns)} {clock_time(time_ns)[:-7]}" if days else clock_time(time_ns)[:-3]
 
 
-def spans_days(answer: Answer) -> bool:
+def spans_days(answer: OverviewAnswer) -> bool:
     """Whether times need their dates."""
     return answer.first is None or answer.last is None or date_of(answer.first) != date_of(answer.last)
 
@@ -124,7 +124,7 @@ def software(row: ClientStats) -> str:
     return " ".join(word(one) for one in (row.software_name, row.software_version) if one is not None)
 
 
-def latency_of(name: str) -> Callable[[Api], str]:
+def latency_of(name: str) -> Callable[[ApiStats], str]:
     """A quantile of an API's latencies."""
     return lambda row: "" if row.latency is None else duration(getattr(row.latency, name) * 1000)
 

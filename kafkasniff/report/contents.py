@@ -12,7 +12,7 @@ from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.detectors import Detectors, Finding
 from kafkasniff.analysis.detectors.detector import united
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.overview import Answer, Overview
+from kafkasniff.analysis.overview import Overview, OverviewAnswer
 from kafkasniff.analysis.overview.section import Section
 from kafkasniff.model import Message
 from kafkasniff.report.ladder import Ladder, Rung, Talk
@@ -44,7 +44,7 @@ class Shown(msgspec.Struct, frozen=True):
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """All contents of a page. Times are nanoseconds since 1970, latencies microseconds, sizes bytes."""
 
-    answer: Answer
+    answer: OverviewAnswer
     """As in `stats`, with lists cut at `MAX_ROWS`."""
     findings: list[Finding]
     """Worst first."""

@@ -24,7 +24,7 @@ from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.random_access import RemoteFile
 
-__all__ = ["SCHEMES", "ChangedObjectError", "Object", "ObjectStore", "Version", "is_object_store"]
+__all__ = ["SCHEMES", "ChangedObjectError", "Object", "ObjectStore", "ObjectVersion", "is_object_store"]
 
 _S3: Final = frozenset({"s3"})
 _AZURE: Final = frozenset({"abfs", "abfss", "az"})
@@ -55,7 +55,7 @@ class ChangedObjectError(Exception):
     """An object is not in the state that a conditional write expects."""
 
 
-class Version(NamedTuple):
+class ObjectVersion(NamedTuple):
     """Identifies the content of an object; stores compare one or the other."""
 
     e_tag: str | None
@@ -66,7 +66,7 @@ class Object(NamedTuple):
     """An object's content."""
 
     data: bytes
-    version: Version
+    version: ObjectVersion
 
 
 def is_object_store(address: str) -> bool:
@@ -100,7 +100,7 @@ class ObjectStore:
             size = found.meta["size"]
             if limit is not None and size > limit:
                 raise OSError(errno.EFBIG, f"it has {size:,} bytes, more than {limit:,}")
-            return Object(bytes(found.bytes()), Version(found.meta["e_tag"], found.meta["version"]))
+            return Object(bytes(found.bytes()), ObjectVersion(found.meta["e_tag"], found.meta["version"]))
 
         return _translated(get)
 
@@ -122,7 +122,7 @@ class ObjectStore:
             )
         )
 
-    def put_if(self, path: str, data: bytes, version: Version | None) -> Version:
+    def put_if(self, path: str, data: bytes, version: ObjectVersion | None) -> ObjectVersion:
         """Write an object if it still has this version, or None if there is none yet; returns the new version.
 
         Raises ChangedObjectError if it has another one. Other exceptions do not say whether it was written.
@@ -132,9 +132,9 @@ class ObjectStore:
             named = {"e_tag": version.e_tag, "version": version.generation}
             mode = {name: value for name, value in named.items() if value is not None}
 
-        def put() -> Version:
+        def put() -> ObjectVersion:
             found = self._api.put(self._client, self._base + path, data, mode=mode)
-            return Version(found["e_tag"], found["version"])
+            return ObjectVersion(found["e_tag"], found["version"])
 
         return _translated(put)
 
@@ -203,7 +203,7 @@ class ObjectStore:
                 " so that two runs could overwrite each other: write to a folder and copy it"
             )
 
-    def _writes(self, path: str, version: Version | None) -> bool:
+    def _writes(self, path: str, version: ObjectVersion | None) -> bool:
         """Whether a write on this condition succeeds."""
         try:
             self.put_if(path, b"2", version)

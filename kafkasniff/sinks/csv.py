@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkasniff.model import Endpoint, Exchange, Lines, Message, Problem, SaslToken
-from kafkasniff.sinks.lines import ByteStream, TextWriter
+from kafkasniff.sinks.lines import ByteOutput, TextWriter
 from kafkasniff.sinks.names import error_name
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import rfc3339
@@ -28,7 +28,7 @@ _Cell = str | int | float | None
 class CsvSink:
     """Writes events as rows to `stream`, after a header. Lines end in LF, as shell tools expect; text is UTF-8."""
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: ByteOutput) -> None:
         self._lines = TextWriter(stream)
         self._lines.add(",".join(COLUMNS))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkasniff.native.library import Kernel
     from kafkasniff.redact.payload import Payload
     from kafkasniff.sinks.json_pieces import BytesForm
-    from kafkasniff.sinks.lines import ByteStream
+    from kafkasniff.sinks.lines import ByteOutput
 
 __all__ = ["FORMATS", "Format", "FormatSink", "SinkSettings"]
 
@@ -65,7 +65,7 @@ class Format(NamedTuple):
 
     summary: str
     """Its name in a sentence."""
-    open: Callable[[ByteStream, SinkSettings], FormatSink]
+    open: Callable[[ByteOutput, SinkSettings], FormatSink]
     """Create the sink."""
     line_maker: Callable[[Kernel, FormatSink, SinkSettings, Enricher, Renderer | None], MakeLines | None] | None = None
     """The native kernel's writer of the same lines, given the stage before the sink and the renderer of bodies; it
@@ -78,7 +78,7 @@ class Format(NamedTuple):
     """No line depends on earlier ones, so that threads can make them ahead."""
 
 
-def _open_text(stream: ByteStream, settings: SinkSettings) -> FormatSink:
+def _open_text(stream: ByteOutput, settings: SinkSettings) -> FormatSink:
     from kafkasniff.sinks.text import TextSink
 
     return TextSink(
@@ -113,7 +113,7 @@ def _text_lines(
     return make
 
 
-def _open_json(stream: ByteStream, settings: SinkSettings) -> FormatSink:
+def _open_json(stream: ByteOutput, settings: SinkSettings) -> FormatSink:
     from kafkasniff.sinks.jsonl import JsonSink
 
     return JsonSink(
@@ -148,7 +148,7 @@ def _json_lines(
     return make
 
 
-def _open_csv(stream: ByteStream, _settings: SinkSettings) -> FormatSink:
+def _open_csv(stream: ByteOutput, _settings: SinkSettings) -> FormatSink:
     from kafkasniff.sinks.csv import CsvSink
 
     return CsvSink(stream)

@@ -29,7 +29,7 @@ from kafkasniff.model import (
 )
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.json_pieces import PIECE_BYTES, PLACE, BytesForm, Pieces, bytes_default
-from kafkasniff.sinks.lines import ByteStream, LineWriter
+from kafkasniff.sinks.lines import ByteOutput, LineWriter
 from kafkasniff.text.printable import visible_json
 from kafkasniff.text.times import rfc3339
 
@@ -204,7 +204,7 @@ class JsonSink:
 
     def __init__(
         self,
-        stream: ByteStream,
+        stream: ByteOutput,
         *,
         form: BytesForm = "auto",
         capture: bool = False,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import AnyStr, Final, Protocol
 
-__all__ = ["BLOCK_BYTES", "ByteStream", "LineWriter", "TextWriter", "joined"]
+__all__ = ["BLOCK_BYTES", "ByteOutput", "LineWriter", "TextWriter", "joined"]
 
 BLOCK_BYTES: Final = 64 << 10
 """Bytes collected before they are written: as much as a pipe takes at once."""
 
 
-class ByteStream(Protocol):
+class ByteOutput(Protocol):
     """Output for lines: a file, a pipe, a `BytesIO`."""
 
     def write(self, data: bytes, /) -> object:
@@ -44,7 +44,7 @@ class LineWriter:
 
     __slots__ = ("_held", "_lines", "_stream")
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: ByteOutput) -> None:
         self._stream = stream
         self._lines: list[bytes] = []
         self._held = 0
@@ -80,7 +80,7 @@ class TextWriter:
 
     __slots__ = ("_blocks", "_encoding", "_held", "_lines", "_stream")
 
-    def __init__(self, stream: ByteStream, *, encoding: str = "utf-8") -> None:
+    def __init__(self, stream: ByteOutput, *, encoding: str = "utf-8") -> None:
         self._stream = stream
         self._encoding = encoding
         self._lines: list[str] = []

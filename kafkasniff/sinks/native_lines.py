@@ -35,7 +35,7 @@ Ends = tuple[int, Endpoint | None, Endpoint | None]
 """The number of a connection, its client and its broker."""
 
 
-class _Way(NamedTuple):
+class _DetailPlan(NamedTuple):
     """How lines are written at a detail level."""
 
     options: DecodeOptions
@@ -79,8 +79,8 @@ class NativeLines:
         """Fields added to bodies."""
         self.only_asked = False
         self._detail: Detail | None = None
-        self._ways: dict[Level, _Way] = {}
-        self._way: _Way | None = None
+        self._ways: dict[Level, _DetailPlan] = {}
+        self._way: _DetailPlan | None = None
 
     def use(self, detail: Detail) -> None:
         """Write at the current level of `detail` from now on. The first use of a level costs some 0.1 ms."""
@@ -97,7 +97,7 @@ class NativeLines:
             errors = {code: orjson.dumps(error_name(code)) for code in error_codes()}
             names = LineNames(self.facts)
             lines = JsonLines(self._kernel, self._renderer.caller(), self, errors=errors, most=MAX_SIZE, names=names)
-            way = self._ways[detail.level] = _Way(options, rendering, lines, {}, [])
+            way = self._ways[detail.level] = _DetailPlan(options, rendering, lines, {}, [])
         self._way = way
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
-from kafkasniff.sinks.lines import ByteStream, TextWriter, joined
+from kafkasniff.sinks.lines import ByteOutput, TextWriter, joined
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.summaries.sasl import message_phrase
@@ -51,7 +51,7 @@ class TextState(NamedTuple):
     client_width: int
 
 
-class _Column:
+class _PaddedColumn:
     """A growing column: texts padded to the widest so far, cached by key."""
 
     __slots__ = ("blank", "ready", "width")
@@ -102,7 +102,7 @@ class TextSink:
 
     def __init__(
         self,
-        stream: ByteStream,
+        stream: ByteOutput,
         *,
         verbosity: int = 0,
         colour: bool = False,
@@ -128,10 +128,10 @@ class TextSink:
         # connection → its endpoints, and both ways to show them, padded
         self._pairs: dict[int | None, tuple[Endpoint | None, Endpoint | None, str, str]] = {}
         self._pair_width = self._pairs_cleared = 0
-        self._apis = _Column(12)
+        self._apis = _PaddedColumn(12)
         self._exchange_width = 4
         self._correlation_width = 7
-        self._clients = _Column(8)
+        self._clients = _PaddedColumn(8)
         self._arrows = self._encodable("→←")
 
     def _encodable(self, text: str) -> bool:

@@ -161,7 +161,7 @@ class ReadConnections:
         """The rows of a shard, from the row with its state and its packets in capture order."""
         state: ShardState | None = None
         order = self._order
-        out = _Rows()
+        out = _RowBuffer()
         for batch in batches:
             packets = batch
             if state is None:
@@ -191,7 +191,7 @@ class ReadConnections:
         out.add(END, END_VALUES.dump(left), connection_id=shard)
         yield from out.take()
 
-    def _take(self, state: ShardState, events: Sequence[Any], out: _Rows, *, open_: bool = False) -> None:
+    def _take(self, state: ShardState, events: Sequence[Any], out: _RowBuffer, *, open_: bool = False) -> None:
         tables = self._options.tables
         learned_facts = state.enricher.catalog.learned_facts
         missed = state.enricher.missed
@@ -220,7 +220,7 @@ def _nothing(names: tuple[str, ...], order: int, end_clock: int) -> PacketBatch:
     return PacketBatch(columns, b"", captures=names, clock=clock, end_clock=end_clock, end_order=order, packets=0)
 
 
-class _Rows:
+class _RowBuffer:
     """Rows waiting to be handed to Spark."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ from kafkasniff.spark.task_output import TaskOutput, check_executors
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.exports.bad_captures import OnBadCapture, sort_out
 from kafkasniff.tables.exports.beginning import check_no_stream, check_options, read_carried
-from kafkasniff.tables.exports.captures import CaptureFile, look_at_file, new_captures
+from kafkasniff.tables.exports.captures import ManifestCapture, look_at_file, new_captures
 from kafkasniff.tables.exports.manifest import Manifest, WrittenFile
 from kafkasniff.tables.exports.opening import open_export
 from kafkasniff.tables.exports.options import ExportOptions
@@ -144,11 +144,11 @@ def write_run(
     target: ExportTarget,
     output: TaskOutput,
     run: SparkRun,
-    captures: Sequence[CaptureFile],
+    captures: Sequence[ManifestCapture],
     *,
     batch: int | None = None,
     goes_on: bool = True,
-    quarantined: Sequence[CaptureFile] = (),
+    quarantined: Sequence[ManifestCapture] = (),
 ) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
     """Write the tables of a run and commit them.
 

@@ -53,7 +53,7 @@ class WalkSessions:
         """Called by Spark, once per task."""
         carried = load(self._carried, Sessions)
         broker: str | None = None
-        walk: _Broker | None = None
+        walk: _BrokerSessions | None = None
         for batch in batches:
             rows = []
             for name, open_, time_ns, connection_id, exchange_id, slot, data in zip(
@@ -62,7 +62,7 @@ class WalkSessions:
                 if walk is None or name != broker:
                     if walk is not None:
                         yield _sessions_row(walk)
-                    broker, walk = name, _Broker(name, carried)
+                    broker, walk = name, _BrokerSessions(name, carried)
                 held = walk.step(time_ns, _STEP.decode(data), open_=open_)
                 if held is not None:
                     rows.append((HELD, open_, slot, connection_id, exchange_id, None, None, None, len(held), held))
@@ -74,7 +74,7 @@ class WalkSessions:
             yield _sessions_row(walk)
 
 
-class _Broker:
+class _BrokerSessions:
     """The sessions of one broker."""
 
     def __init__(self, name: str, carried: Sessions) -> None:
@@ -99,6 +99,6 @@ class _Broker:
         return BrokerSessions(self.endpoint, self._settle() if self._state is None else self._state)
 
 
-def _sessions_row(walk: _Broker) -> pa.RecordBatch:
+def _sessions_row(walk: _BrokerSessions) -> pa.RecordBatch:
     data = BROKER_VALUES.dump(walk.finish())
     return batch_of([(SESSIONS, False, 0, 0, 0, None, None, None, len(data), data)])

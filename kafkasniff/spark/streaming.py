@@ -27,7 +27,7 @@ from kafkasniff.spark.pipeline import make_options
 from kafkasniff.spark.run import SparkRun, parallelism, survey
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.exports.beginning import check_options, read_carried
-from kafkasniff.tables.exports.captures import CaptureFile
+from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.folder import ExportFolder
 from kafkasniff.tables.exports.opening import local_folder
 from kafkasniff.tables.exports.options import ExportOptions
@@ -141,7 +141,7 @@ class _Batches:
             keys.take_flaws()  # the first batch has reported them
         known = [] if folder.manifest is None else folder.manifest.captures
         # A capture without TCP packets so far has no name yet.
-        new = [CaptureFile(found.get(index, ""), None) for index in range(len(known), max(found) + 1)]
+        new = [ManifestCapture(found.get(index, ""), None) for index in range(len(known), max(found) + 1)]
         names = {**dict(enumerate(one.name for one in known)), **found}
         carried = read_carried(folder, discard=self.discard_state)
         is_first = not self._parallel

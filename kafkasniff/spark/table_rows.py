@@ -72,13 +72,13 @@ class _Staging:
     def __init__(self, options: ExportOptions, learned_facts: LearnedFacts, given: Mapping[str, str]) -> None:
         """`learned_facts`: of the whole run; `given`: names by topic id that need not be in the traffic."""
         self._options = options
-        self._tellings = learned_facts
+        self._learned_facts = learned_facts
         self._given = dict(given)
 
     def _stage(self, batches: Iterable[pa.RecordBatch], folder: ConfinedPath) -> tuple[LearnedNames, HeldSessions]:
         """Stage the rows of all batches below `folder`."""
         check_kernel()
-        names = LearnedNames(self._tellings, self._given)
+        names = LearnedNames(self._learned_facts, self._given)
         enricher = Enricher(Catalog(names.topics, learned_facts=LearnedFacts()), sessions=False)
         held = HeldSessions()
         files = [StagedFiles(folder / name) for name in (_DONE, _OPEN)]

@@ -49,7 +49,7 @@ _LENGTHS: Final = {True: frozenset({48}), False: frozenset({32, 48})}
 """Valid lengths of secrets: of a master secret, and of those of TLS 1.3, which have the length of their hash."""
 
 
-class _Lines:
+class _LineCutter:
     """Cuts one source into lines, and counts them."""
 
     __slots__ = ("count", "name", "rest")
@@ -115,7 +115,7 @@ class KeyLog:
     def follow(self, more: Callable[[], bytes] | None, *, name: str = "key log", grows: bool = False) -> None:
         """Also take secrets from a file. `grows`: it is being written, so secrets may arrive after their packets."""
         self._file: dict[tuple[str, bytes], bytes] = {}
-        self._lines = _Lines(name)
+        self._lines = _LineCutter(name)
         self._more = more
         self.grows = grows
         self.reports = True
@@ -163,7 +163,7 @@ class KeyLog:
 
     def add_captured(self, block: bytes, order: int) -> None:
         """Take a block of a capture; its secrets apply from the packet of this order on."""
-        lines = _Lines("key log in the capture")
+        lines = _LineCutter("key log in the capture")
         self._since = order if self._since is None else min(self._since, order)
         for label, client_random, secret in self._parse(lines, lines.cut(block, ended=True)):
             # The first ones win: what applies at a packet must not depend on later blocks.
@@ -205,7 +205,7 @@ class KeyLog:
         while len(self._file) > MAX_SECRETS:
             del self._file[next(iter(self._file))]
 
-    def _parse(self, source: _Lines, lines: list[bytes]) -> list[tuple[str, bytes, bytes]]:
+    def _parse(self, source: _LineCutter, lines: list[bytes]) -> list[tuple[str, bytes, bytes]]:
         found = []
         for line in lines:
             source.count += 1

@@ -9,7 +9,7 @@ import pytest
 from kafkasniff.analysis.audit import Audit, AuditedClient, audit
 from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
 from kafkasniff.analysis.offers import Offers, highest
-from kafkasniff.analysis.questions.versions import VersionParameters, Versions
+from kafkasniff.analysis.questions.versions import ClientVersions, VersionParameters
 from kafkasniff.analysis.upgrades import new_versions
 from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.apis.releases import releases, spoken_by
@@ -18,7 +18,7 @@ from tests.choice import one_in
 
 
 def audited(*rows: Row, target: str = "4.0") -> Audit:
-    versions, offers = Versions(VersionParameters(target=target, all=True)), Offers()
+    versions, offers = ClientVersions(VersionParameters(target=target, all=True)), Offers()
     for question in (versions, offers):
         # Row by row: the batches that rows arrive in make no difference.
         for row in rows:

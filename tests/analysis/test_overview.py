@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.overview import Answer, Overview
+from kafkasniff.analysis.overview import Overview, OverviewAnswer
 from kafkasniff.capture import open_captures
 from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
@@ -42,7 +42,7 @@ def problem(kind: str, at: float, **values: Any) -> Row:
     return {**row, **values}
 
 
-def told(overview: Overview | None = None, **tables: list[Row]) -> Answer:
+def told(overview: Overview | None = None, **tables: list[Row]) -> OverviewAnswer:
     overview = Overview() if overview is None else overview
     for table, rows in tables.items():
         overview.update(pa.RecordBatch.from_pylist(rows, schema=SCHEMAS[table]), table)
@@ -249,7 +249,7 @@ def test_order_batches_and_merging_change_nothing() -> None:
         assert two.answer() == whole
 
 
-def of_captures(paths: list[str], size: int | None = None, **options: Any) -> Answer:
+def of_captures(paths: list[str], size: int | None = None, **options: Any) -> OverviewAnswer:
     """The answer for captures. `size`: number of packets per batch."""
     overview = Overview()
     rows = CountedRows(ExportOptions(**options), overview.update, wants_body=overview.wants_body)
@@ -266,7 +266,7 @@ def of_captures(paths: list[str], size: int | None = None, **options: Any) -> An
     return overview.answer(names=names)
 
 
-def of_export(paths: list[str], folder: Path, **options: Any) -> Answer:
+def of_export(paths: list[str], folder: Path, **options: Any) -> OverviewAnswer:
     export(paths, folder, ExportOptions(**options))
     made, overview = Export.open(str(folder)), Overview()
     for table, reading in overview.reads().items():
@@ -281,7 +281,7 @@ SHIPPED = (
     "kraft-three-brokers.pcap",  # replication, the metadata log
     "java-sasl.pcap",  # software that becomes known late, raw tokens
     "old-message-formats.pcap",
-    "librdkafka-snaplen-128.pcap",  # nothing but headers
+    "librdkafka-snaplen-128.pcap",  # only headers
     "librdkafka-ipv6-ns.pcapng",
     "zookeeper-3.9-cluster.pcap",
 )

@@ -85,7 +85,7 @@ def whole(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 @pytest.mark.parametrize(("size", "jobs"), in_turn([20, 60, 100], [1, 2], 2))
 def test_export_and_once_more(jobs: int, size: int, capture: Path, disk: Disk, whole: dict[str, Rows]) -> None:
-    """Wherever the disk fills up, only whole tables remain, and the next run needs nothing but room."""
+    """Wherever the disk fills up, only whole tables remain, and the next run needs only room."""
     disk.resize(size)
     folder = disk.path / "out"
     result = kafkasniff("export", capture, "-o", folder, "--jobs", jobs)

@@ -190,7 +190,7 @@ def check_lines_appear_while_the_capture_runs(program: str, which: str) -> None:
     assert {(one["api"], one["api_version"], one["broker"]) for one in found} == {
         ("Produce", 9, f"127.0.0.1:{talk.port}")
     }
-    # The capture began in the middle of the conversation; from there on nothing is missing.
+    # The capture began in the middle of the conversation; after that nothing is missing.
     spoken = [(one["type"], one["correlation_id"]) for one in found]
     first = spoken[0][1]
     assert spoken == [(kind, number) for number in range(first, last + 1) for kind in ("request", "response")]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.engine import outstanding
-from kafkasniff.engine.outstanding import ORDINAL_BITS, ROW, BegunRequests, Outstanding
+from kafkasniff.engine.outstanding import ORDINAL_BITS, ROW, BegunRequests, OutstandingRequests
 from kafkasniff.native.feed import ARENA, MESSAGE
 
 CLIENT_IDS = (None, b"", b"client", b"\xff\xfe", "größe".encode(), b"x" * 300)
@@ -32,7 +32,7 @@ def test_the_same_as_a_dict(steps: list[tuple[str, list[tuple[int, int, bytes | 
 
 
 def _compare(steps: list[tuple[str, list[tuple[int, int, bytes | None]]]]) -> None:
-    held, model = Outstanding(), dict[tuple[int, int], list]()
+    held, model = OutstandingRequests(), dict[tuple[int, int], list]()
     for number, (what, items) in enumerate(steps):
         named = {(connection, ordinal): client_id for connection, ordinal, client_id in items}
         pairs = list(named)
@@ -62,7 +62,7 @@ def _compare(steps: list[tuple[str, list[tuple[int, int, bytes | None]]]]) -> No
             _same(held, rows, [model.pop(pair) for pair in ordered])
 
 
-def _same(held: Outstanding, rows: np.ndarray, expected: list[list]) -> None:
+def _same(held: OutstandingRequests, rows: np.ndarray, expected: list[list]) -> None:
     assert rows["number"].tolist() == [number for number, _ in expected]
     sizes, addresses = held.texts(rows)
     found = [
@@ -75,7 +75,7 @@ def _same(held: Outstanding, rows: np.ndarray, expected: list[list]) -> None:
 
 
 def test_memory_is_proportional_to_the_requests_held() -> None:
-    held = Outstanding()
+    held = OutstandingRequests()
     for batch in range(50):
         rows = np.zeros(1000, ROW)
         rows["ordinal"] = np.arange(1000) + batch * 1000
@@ -124,7 +124,7 @@ def _bytes(held: BegunRequests, rows: np.ndarray) -> list[bytes]:
 
 def test_client_ids_are_kept_while_others_begin() -> None:
     """Ids of taken requests are found after the next requests, which are more."""
-    held = Outstanding()
+    held = OutstandingRequests()
     with mock.patch.object(outstanding, "SPARE_IDS", 2):
         rows = np.zeros(9, ROW)
         rows["client_id"] = held.indices([b"%d" % number for number in range(9)])

@@ -22,7 +22,7 @@ from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native.caller import Caller, control_rows
-from kafkasniff.native.calls import Batch, Call
+from kafkasniff.native.calls import Call, CompressedBatch
 from kafkasniff.native.library import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import body_json
@@ -131,7 +131,11 @@ def _fuzz(options: argparse.Namespace) -> int:
         library = compiled(Path(folder))
     function = library.kafkasniff_fuzz_programs if options.programs else library.kafkasniff_fuzz
     room = Room(ROOM)
-    output, notes, batches = ctypes.create_string_buffer(1 << 20), ctypes.create_string_buffer(4096), (Batch * 16)()
+    output, notes, batches = (
+        ctypes.create_string_buffer(1 << 20),
+        ctypes.create_string_buffer(4096),
+        (CompressedBatch * 16)(),
+    )
     headers, marks = b"\1\x0btraceparent\0\2b3", b"\x05task-"
     call = Call()
     call.output, call.output_size = ctypes.addressof(output), len(output)

@@ -14,7 +14,7 @@ from kafkasniff.tcp.connection import TcpConnection
 
 __all__ = ["OneByOne", "kept"]
 
-_ELSEWHERE = ("owner", "place", "untold_ignored", "untold_repeated")
+_ELSEWHERE = ("owner", "place", "unreported_ignored", "unreported_repeated")
 """What of a connection is no state of its streams, and what is counted a batch later where nothing else happens."""
 
 

@@ -48,7 +48,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def opened(browser: Any, path: Path, anchor: str = "") -> None:
-    """Open a page anew; it must ask for nothing but itself, and complain of nothing."""
+    """Open a page anew; it must request only itself and log no error."""
     browser.get("about:blank")
     browser.get_log("browser"), browser.get_log("performance")
     browser.get(f"{path.as_uri()}{anchor}")

@@ -1,4 +1,4 @@
-"""A format needs nothing but its entry."""
+"""A format needs only its entry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkasniff.cli.options import option_groups
 from kafkasniff.model import Lines, Message
 from kafkasniff.redact.payload import SHOWN
 from kafkasniff.sinks.formats import FORMATS, Format, SinkSettings
-from kafkasniff.sinks.lines import ByteStream
+from kafkasniff.sinks.lines import ByteOutput
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 class Sizes:
     """A format that this project does not have: one number per message."""
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: ByteOutput) -> None:
         self.stream = stream
 
     def write(self, event: Any) -> None:

@@ -145,7 +145,7 @@ def test_a_name_that_json_cannot_hold() -> None:
 
 
 class _Longest:
-    """A stream that keeps nothing but how much there was."""
+    """A stream that keeps only the size of its content."""
 
     def __init__(self) -> None:
         self.size = self.longest = 0

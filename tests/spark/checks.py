@@ -2,8 +2,8 @@
 
     python -P checks.py KIND FOLDER CAPTURE…
 
-KIND is `connect` with the address in SPARK_REMOTE, or `local-cluster`; with either, workers have kafkasniff by nothing
-but what is shipped. FOLDER has an export and takes what the checks write. Prints JSON: the name of each check and what
+KIND is `connect` with the address in SPARK_REMOTE, or `local-cluster`; with either, workers have only the kafkasniff
+that was shipped. FOLDER has an export and takes what the checks write. Prints JSON: the name of each check and what
 it found. Nothing of the tests is imported here: workers get these functions by value.
 """
 

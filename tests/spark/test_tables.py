@@ -1,4 +1,4 @@
-"""The documented columns of the data source's tables are those that there are."""
+"""The documented columns of the data source's tables are the actual ones."""
 
 from __future__ import annotations
 

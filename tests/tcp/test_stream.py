@@ -19,7 +19,7 @@ def test_the_nearest_position_with_these_32_bits(expected: int, apart: int) -> N
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=8), st.data())
 def test_late_bytes_fill_one_gap(lengths: list[tuple[int, int]], data: st.DataObject) -> None:
-    """Against sets of single bytes: a late segment counts where nothing but one gap is as long as it."""
+    """Against sets of single bytes: a late segment counts where only one gap is as long as it."""
     stream, gaps, position = Stream(), list[set[int]](), 0
     for there, gone in lengths:
         position += there

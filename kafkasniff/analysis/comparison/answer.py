@@ -8,12 +8,12 @@ import msgspec
 
 __all__ = [
     "SECTIONS",
-    "Answer",
-    "Batching",
+    "BatchingDiff",
     "BrokerDiff",
     "Change",
     "ClientDiff",
     "Compared",
+    "ComparisonAnswer",
     "ErrorDiff",
     "LatencyDiff",
     "Rate",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 SECTIONS: Final = ("versions", "rates", "latency", "sizes", "errors", "topics", "batching", "clients", "brokers")
-"""What is compared, in the order of output; the names of the lists in `Answer`."""
+"""What is compared, in the order of output; the names of the lists in `ComparisonAnswer`."""
 
 Verdict = Literal["slower", "faster", "slower-tail", "faster-tail", "same", "unclear"]
 
@@ -146,7 +146,7 @@ class TopicDiff(DiffRow, kw_only=True):
     fetched_per_second: Change
 
 
-class Batching(DiffRow, kw_only=True):
+class BatchingDiff(DiffRow, kw_only=True):
     """The batches that were produced to a topic."""
 
     topic: str | None
@@ -188,7 +188,7 @@ class BrokerDiff(DiffRow, kw_only=True):
     """`address:port`."""
 
 
-class Answer(msgspec.Struct, kw_only=True):
+class ComparisonAnswer(msgspec.Struct, kw_only=True):
     """The whole answer. A list is null if it was not requested or cannot be known."""
 
     before: Compared
@@ -201,7 +201,7 @@ class Answer(msgspec.Struct, kw_only=True):
     sizes: list[Size] | None = None
     errors: list[ErrorDiff] | None = None
     topics: list[TopicDiff] | None = None
-    batching: list[Batching] | None = None
+    batching: list[BatchingDiff] | None = None
     clients: list[ClientDiff] | None = None
     brokers: list[BrokerDiff] | None = None
     notes: list[str]

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from kafkasniff.analysis.comparison.answer import (
     SECTIONS,
-    Answer,
-    Batching,
+    BatchingDiff,
     Change,
     Compared,
+    ComparisonAnswer,
     DiffRow,
     ErrorDiff,
     Rate,
@@ -39,7 +39,7 @@ _Some = TypeVar("_Some", bound=DiffRow)
 
 def compare(
     before: Side, after: Side, thresholds: Thresholds, sections: Collection[str] = SECTIONS, notes: Sequence[str] = ()
-) -> Answer:
+) -> ComparisonAnswer:
     """The differences. `sections`: the lists to include; `notes`: further caveats."""
     ways: dict[str, Callable[[Side, Side, Thresholds], Sequence[DiffRow]]] = {
         "versions": _versions,
@@ -54,7 +54,7 @@ def compare(
     }
     found: Any = {name: ways[name](before, after, thresholds) for name in SECTIONS if name in sections}
     side_notes = [f"{name}: {note}" for name, side in (("before", before), ("after", after)) for note in side.notes()]
-    return Answer(
+    return ComparisonAnswer(
         before=_compared(before),
         after=_compared(after),
         differences={name: sum(row.differs for row in rows) for name, rows in found.items()},
@@ -172,7 +172,7 @@ def _topics(before: Side, after: Side, thresholds: Thresholds) -> list[TopicDiff
     return _settled(rows, family, lambda row: (row.topic is None, row.topic or ""))
 
 
-def _batching(before: Side, after: Side, thresholds: Thresholds) -> list[Batching]:
+def _batching(before: Side, after: Side, thresholds: Thresholds) -> list[BatchingDiff]:
     sides = before.topics(), after.topics()
     codecs = before.codecs(), after.codecs()
     family, rows = Family(thresholds), []
@@ -184,7 +184,7 @@ def _batching(before: Side, after: Side, thresholds: Thresholds) -> list[Batchin
             continue
         mine, theirs = (found.get(topic, {}) for found in codecs)
         rows.append(
-            Batching(
+            BatchingDiff(
                 topic=topic,
                 before=batches[0],
                 after=batches[1],

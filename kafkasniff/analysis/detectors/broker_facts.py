@@ -183,7 +183,7 @@ class _Metadata(msgspec.Struct):
     topics: list[_Topic] = []
 
 
-class _Request(msgspec.Struct):
+class _BrokerRequest(msgspec.Struct):
     """The body of a BrokerRegistration or BrokerHeartbeat request."""
 
     broker_id: _Int32 = -1
@@ -197,7 +197,7 @@ class _Registered(msgspec.Struct):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Metadata)
-_REQUEST: Final = msgspec.json.Decoder(_Request)
+_REQUEST: Final = msgspec.json.Decoder(_BrokerRequest)
 _REGISTERED: Final = msgspec.json.Decoder(_Registered)
 
 

@@ -17,15 +17,14 @@ from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, c
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.questions.metadata_storms import MetadataStormParameters
-from kafkasniff.analysis.questions.metadata_storms import MetadataStorms as Storms
+from kafkasniff.analysis.questions.metadata_storms import MetadataStormParameters, MetadataStorms
 from kafkasniff.sinks.summaries.phrases import amount
 
-__all__ = ["AllTopics", "MetadataStorms"]
+__all__ = ["AllTopics", "FrequentMetadata"]
 
 
 class StormThresholds(Parameters, frozen=True, kw_only=True):
-    """Thresholds of `MetadataStorms`."""
+    """Thresholds of `FrequentMetadata`."""
 
     every: Annotated[Duration, Meta(ge=1, description="Time span in which requests are counted.")] = 10_000_000_000
     at_least: Annotated[
@@ -33,7 +32,7 @@ class StormThresholds(Parameters, frozen=True, kw_only=True):
     ] = 30
 
 
-class MetadataStorms(Detector[StormThresholds]):
+class FrequentMetadata(Detector[StormThresholds]):
     """Time spans in which a client sent many Metadata requests.
 
     Clients normally send one at start, every five minutes, and when a leader has moved.
@@ -45,7 +44,9 @@ class MetadataStorms(Detector[StormThresholds]):
 
     def questions(self) -> Mapping[str, Accumulator[Any]]:
         return {
-            "storms": Storms(MetadataStormParameters(every=self.thresholds.every, at_least=self.thresholds.at_least))
+            "storms": MetadataStorms(
+                MetadataStormParameters(every=self.thresholds.every, at_least=self.thresholds.at_least)
+            )
         }
 
     def reads(self) -> Mapping[str, TableReading]:

@@ -10,7 +10,7 @@ answer.py    the answer, field by field
 overview.py  all parts together, and the questions that they include: latency, errors, rebalances
 """
 
-from kafkasniff.analysis.overview.answer import Answer
+from kafkasniff.analysis.overview.answer import OverviewAnswer
 from kafkasniff.analysis.overview.overview import Overview
 
-__all__ = ["Answer", "Overview"]
+__all__ = ["Overview", "OverviewAnswer"]

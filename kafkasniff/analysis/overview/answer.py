@@ -7,8 +7,7 @@ import msgspec
 from kafkasniff.analysis.visibility import VisibleTraffic
 
 __all__ = [
-    "Answer",
-    "Api",
+    "ApiStats",
     "BrokerStats",
     "ClientStats",
     "ConnectionTotals",
@@ -16,6 +15,7 @@ __all__ = [
     "Exchanges",
     "GroupStats",
     "LatencyStats",
+    "OverviewAnswer",
     "ProblemStats",
     "TopicStats",
     "Traffic",
@@ -51,7 +51,7 @@ class LatencyStats(msgspec.Struct):
     max_us: int
 
 
-class Api(Exchanges, kw_only=True):
+class ApiStats(Exchanges, kw_only=True):
     """One API."""
 
     api: str | None
@@ -190,7 +190,7 @@ class ConnectionTotals(msgspec.Struct):
     retransmits: int = 0
 
 
-class Answer(msgspec.Struct):
+class OverviewAnswer(msgspec.Struct):
     """The whole answer. Lists are cut at a number of rows; `more` has the number of omitted ones."""
 
     first: int | None
@@ -204,7 +204,7 @@ class Answer(msgspec.Struct):
     """How much of the traffic could be decoded."""
     brokers: list[BrokerStats]
     clients: list[ClientStats]
-    apis: list[Api]
+    apis: list[ApiStats]
     topics: list[TopicStats]
     groups: list[GroupStats]
     errors: list[ErrorStats]

@@ -13,8 +13,7 @@ from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
 from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.overview.answer import (
-    Answer,
-    Api,
+    ApiStats,
     BrokerStats,
     ClientStats,
     ConnectionTotals,
@@ -22,6 +21,7 @@ from kafkasniff.analysis.overview.answer import (
     Exchanges,
     GroupStats,
     LatencyStats,
+    OverviewAnswer,
     ProblemStats,
     TopicStats,
     Traffic,
@@ -56,7 +56,7 @@ _LEFT_OUT: Final = {
 
 
 class Overview:
-    """Takes rows of the tables, from exports or staged (`exports.counted`), and returns an `Answer`.
+    """Takes rows of the tables, from exports or staged (`exports.counted`), and returns an `OverviewAnswer`.
 
     The answer depends on the rows alone, not on their order or batches, or on how partial answers were merged.
     """
@@ -113,7 +113,7 @@ class Overview:
         for mine, theirs in zip(self._parts, other._parts, strict=True):
             mine.merge(theirs)
 
-    def answer(self, top: int = MAX_ROWS, names: LearnedNames | None = None) -> Answer:
+    def answer(self, top: int = MAX_ROWS, names: LearnedNames | None = None) -> OverviewAnswer:
         """The answer so far. `top`: maximum rows of each list; `names`: learned from captures among the sources."""
         clusters = self._clusters.known()
         for part in self._parts:
@@ -138,7 +138,7 @@ class Overview:
         more["errors"] = max(len(errors) - top, 0)
         has_problems = "problems" in self._seen
         problems = cut("problems", self._problems.result()) if has_problems else []
-        return Answer(
+        return OverviewAnswer(
             first=first,
             last=last,
             duration_us=None if first is None or last is None else (last - first) // 1000,
@@ -160,7 +160,7 @@ class Overview:
                 for row in cut("clients", self._clients.result())
             ],
             apis=[
-                Api(
+                ApiStats(
                     **_counts(row),
                     api=row["api"],
                     versions=row["versions"],

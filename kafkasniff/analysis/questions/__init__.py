@@ -28,7 +28,7 @@ _QUESTIONS: Final = {
     "throttling": ("throttling", "Throttling"),
     "outstanding": ("outstanding", "Outstanding"),
     "lag": ("lag", "Lag"),
-    "versions": ("versions", "Versions"),
+    "versions": ("versions", "ClientVersions"),
     "churn": ("churn", "Churn"),
     "topic": ("topic", "Topic"),
     "racks": ("racks", "Racks"),

@@ -29,7 +29,7 @@ from kafkasniff.analysis.partials import Shape
 __all__ = ["Racks"]
 
 _FETCHES: Final = ("Fetch", "ShareFetch")
-_TELLING: Final = ("Metadata", "DescribeCluster")
+_RACK_APIS: Final = ("Metadata", "DescribeCluster")
 _CLIENT: Final[Any] = (
     ("client_id", pa.string()),
     ("client_ip", pa.string()),
@@ -75,7 +75,9 @@ class Racks(Accumulator[Parameters]):
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("client_id", "client_ip", "broker_id", "broker_ip", "broker_port", "request_body", "response_body")
-        return {"exchanges": TableReading(("api", *ORDER, *own, "partitions", "response_size"), (*_FETCHES, *_TELLING))}
+        return {
+            "exchanges": TableReading(("api", *ORDER, *own, "partitions", "response_size"), (*_FETCHES, *_RACK_APIS))
+        }
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "sum") for name in ("fetches", "bytes", "records", "response_bytes"))
@@ -88,7 +90,7 @@ class Racks(Accumulator[Parameters]):
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        self._learn(only(batch, pc.and_(in_any(batch, "api", _TELLING), pc.is_valid(column(batch, "response_body")))))
+        self._learn(only(batch, pc.and_(in_any(batch, "api", _RACK_APIS), pc.is_valid(column(batch, "response_body")))))
         batch = only(batch, in_any(batch, "api", _FETCHES))
         batch = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
         brought = exploded(batch, "partitions", ["row"])

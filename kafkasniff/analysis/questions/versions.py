@@ -17,17 +17,17 @@ from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.apis.releases import find_release, releases, spoken, spoken_by
 
-__all__ = ["VersionParameters", "Versions", "verdict"]
+__all__ = ["ClientVersions", "VersionParameters", "verdict"]
 
 
 class VersionParameters(Parameters, frozen=True, kw_only=True):
-    """Parameters of `Versions`."""
+    """Parameters of `ClientVersions`."""
 
     target: Annotated[str, Meta(description="The release, such as 3.9.")] = "4.0"
     all: Annotated[bool, Meta(description="Also show versions that the release has.")] = False
 
 
-class Versions(Accumulator[VersionParameters]):
+class ClientVersions(Accumulator[VersionParameters]):
     """Clients, the versions of each API that they use, and the verdict of the target release.
 
     `verdict`: `supported`; `unstable` (needs an opt-in there); `too-old` and `too-new`, outside of `target_min` to
@@ -108,7 +108,7 @@ class Versions(Accumulator[VersionParameters]):
 
 
 def verdict(release: str, key: int, version: int) -> str:
-    """The verdict of a known release on a version of an API: the words of `Versions`."""
+    """The verdict of a known release on a version of an API: the words of `ClientVersions`."""
     versions = spoken_by(release).get(key)
     if versions is None:
         order = releases()

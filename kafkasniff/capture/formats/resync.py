@@ -86,7 +86,7 @@ def find_chain(data: bytes, position: int, *, ended: bool, header: int, candidat
 
 
 def chain_at(data: bytes, first: int, *, ended: bool, header: int, step: Step, cut_end: bool = False) -> int:
-    """Whether a chain begins right at `first`: -1 if so, 0 if not, else how many bytes from there on would decide it.
+    """Whether a chain begins right at `first`: -1 if so, 0 if not, else how many bytes after it would decide it.
 
     With `cut_end` it may end in a record that is truncated by the end of the data.
     """

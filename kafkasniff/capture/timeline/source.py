@@ -148,7 +148,7 @@ def with_pauses(source: CaptureSource) -> Iterator[tuple[PacketBatch, list[int] 
 
 
 def noted(source: CaptureSource, problems: Iterable[Problem]) -> PacketBatch:
-    """A batch with nothing but problems, before the first one of a source."""
+    """A batch with only problems, before the first one of a source."""
     notes = [Note(0, problem) for problem in problems]
     return PacketDecoder(source.captures, source.interface).decode(_nothing(), 0, notes)
 

@@ -57,7 +57,7 @@ def api_command(
         raise UsageError("--coverage covers all APIs: it takes neither NAME nor --release")
     if release is not None and (program or version is not None):
         raise UsageError("--release selects the versions: it takes neither VERSION nor --program")
-    page = _Page(environment, form, color)
+    page = _ApiOutput(environment, form, color)
     if coverage:
         page.coverage()
     elif release is not None:
@@ -121,7 +121,7 @@ def _schemas(found: Api | DataDefinition, version: int) -> list[Schema]:
     return [] if schema is None else [schema]
 
 
-class _Page:
+class _ApiOutput:
     """One answer, as text or JSON."""
 
     def __init__(self, environment: Environment, form: str, color: str) -> None:

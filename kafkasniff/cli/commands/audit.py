@@ -15,7 +15,7 @@ from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.offers import Offers
-    from kafkasniff.analysis.questions.versions import Versions
+    from kafkasniff.analysis.questions.versions import ClientVersions
 
 __all__ = ["audit_command"]
 
@@ -59,12 +59,12 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     from kafkasniff.analysis.audit import audit
     from kafkasniff.analysis.export import Export, answer
     from kafkasniff.analysis.offers import Offers
-    from kafkasniff.analysis.questions.versions import VersionParameters, Versions
+    from kafkasniff.analysis.questions.versions import ClientVersions, VersionParameters
     from kafkasniff.analysis.upgrades import new_versions
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.audit_text import Audited, json_line, text
 
-    versions, offers = Versions(VersionParameters(target=options["target"], all=True)), Offers()
+    versions, offers = ClientVersions(VersionParameters(target=options["target"], all=True)), Offers()
     older = None if options["older"] is None else _older(options["older"], versions.release)
     broken = False
     for folder in folders:
@@ -110,7 +110,7 @@ def _read(
     environment: Environment,
     captures: Sequence[str],
     options: dict[str, Any],
-    versions: Versions,
+    versions: ClientVersions,
     offers: Offers,
     *,
     quiet: bool,

@@ -63,7 +63,7 @@ def know_values(command: click.Command) -> click.Command:
     return command
 
 
-class _Names(click.types.StringParamType):
+class _NameChoice(click.types.StringParamType):
     """One of a list of names."""
 
     name = "name"
@@ -144,14 +144,14 @@ COMPLETED: Final[Mapping[str | None, click.ParamType[Any]]] = {
     "CAPTURE|DIR...": _FILES,
     "FILE": _FILES,
     "DIR": _FOLDERS,
-    "NAME|KEY": _Names(_apis, several=True),
-    "[NAME|KEY]": _Names(_apis),
-    "RELEASE": _Names(_releases),
-    "EXPR": _Names(_fields),
-    "NAMES": _Names(_tables, several=True),
-    "LIST": _Names(_lists, several=True),
-    "DETECTOR": _Names(_detectors, several=True),
-    "WHAT": _Names(_parts, several=True),
-    "INTERFACE": _Names(_interfaces, several=True),
+    "NAME|KEY": _NameChoice(_apis, several=True),
+    "[NAME|KEY]": _NameChoice(_apis),
+    "RELEASE": _NameChoice(_releases),
+    "EXPR": _NameChoice(_fields),
+    "NAMES": _NameChoice(_tables, several=True),
+    "LIST": _NameChoice(_lists, several=True),
+    "DETECTOR": _NameChoice(_detectors, several=True),
+    "WHAT": _NameChoice(_parts, several=True),
+    "INTERFACE": _NameChoice(_interfaces, several=True),
 }
 """Suggestions by metavar."""

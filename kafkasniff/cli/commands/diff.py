@@ -23,7 +23,7 @@ from kafkasniff.runtime.addresses import name_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkasniff.analysis.comparison.answer import Answer
+    from kafkasniff.analysis.comparison.answer import ComparisonAnswer
     from kafkasniff.analysis.comparison.side import Side
     from kafkasniff.filters import Predicate
     from kafkasniff.model import Message
@@ -205,7 +205,7 @@ def _read(
         return _Read(side, export.name, broken=False, bodies=export.has_bodies)
     from kafkasniff.cli.running.counted_captures import CountedCaptures
 
-    reading = CountedCaptures(environment, _Rows(side), options, predicate, quiet=quiet, tables=("exchanges",))
+    reading = CountedCaptures(environment, _SideFeed(side), options, predicate, quiet=quiet, tables=("exchanges",))
     reading.read(captures)
     if reading.interrupt is not None:
         # Half a side would differ in everything: no result.
@@ -214,7 +214,7 @@ def _read(
     return _Read(side, name_of(source), broken=reading.broken, bodies=True)
 
 
-class _Rows:
+class _SideFeed:
     """Passes rows of captures to a side."""
 
     def __init__(self, side: Side) -> None:
@@ -233,7 +233,7 @@ class _Rows:
 
 
 def _json(
-    answer: Answer, sources: Sequence[str], thresholds: Any, top: int | None, *, broken: bool, terminal: bool
+    answer: ComparisonAnswer, sources: Sequence[str], thresholds: Any, top: int | None, *, broken: bool, terminal: bool
 ) -> bytes:
     import msgspec
     import orjson

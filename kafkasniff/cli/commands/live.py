@@ -118,7 +118,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     exporting = _export_arguments(options, filters, predicate, records=bool(wanted.records), payload=payload)
     catalog, hosts = make_catalog(options), take_hosts(options)
     watching = WatchOptions(environment, options)
-    # The screen of --top takes the place of messages.
+    # The screen of --top replaces messages.
     shows = wanted.output is not None and not (watching.top and wanted.output == "-")
     if not watching.top:
         shows = shows or not quiet or (exporting is None and writing is None and not watching)

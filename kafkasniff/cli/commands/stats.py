@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkasniff.analysis.detectors import Detectors, Finding
-    from kafkasniff.analysis.overview import Answer, Overview
+    from kafkasniff.analysis.overview import Overview, OverviewAnswer
     from kafkasniff.model import Message
 
 __all__ = ["stats_command"]
@@ -152,7 +152,7 @@ def _read_export(overview: Overview, detectors: Detectors, folder: str, *, recor
 
 
 def _json(
-    answer: Answer, findings: Sequence[Finding], sources: Sequence[str], *, broken: bool, terminal: bool
+    answer: OverviewAnswer, findings: Sequence[Finding], sources: Sequence[str], *, broken: bool, terminal: bool
 ) -> bytes:
     import msgspec
     import orjson

@@ -88,7 +88,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
             answer.exports += 1
             answer.no_bodies += not _read_export(timing, folder)
         reading = _Captures(environment, answer, options, predicate, quiet=quiet)
-        page = _Page(environment, stream, form, colour)
+        page = _TimingOutput(environment, stream, form, colour)
         if captures:
             reading.read(captures, page.each if each else None)
         if not each:
@@ -132,7 +132,7 @@ def _read_export(timing: Timing, folder: str) -> bool:
     return has_bodies or not rows
 
 
-class _Page:
+class _TimingOutput:
     """The output, as text or JSON."""
 
     def __init__(self, environment: Environment, stream: Output, form: str, colour: str) -> None:

@@ -140,9 +140,9 @@ def filter_options(command: _Command) -> _Command:
             click.option(
                 "--slower-than", metavar="DURATION", help="Only exchanges slower than this: 10ms, 1.5s (no unit: ms)."
             ),
-            _numbers("--connection", "Only connection N, as `conn N` in any output (repeatable, comma lists)."),
-            _numbers("--exchange", "Only exchange N, as `#N` in any output (repeatable, comma lists)."),
-            _numbers("--correlation-id", "Only correlation id N, as `corr N` in any output (repeatable, comma lists)."),
+            _numbers("--connection", "Only connection N, shown as `conn N` (repeatable, comma lists)."),
+            _numbers("--exchange", "Only exchange N, shown as `#N` (repeatable, comma lists)."),
+            _numbers("--correlation-id", "Only correlation id N, shown as `corr N` (repeatable, comma lists)."),
             click.option(
                 "--since",
                 metavar="TIME",

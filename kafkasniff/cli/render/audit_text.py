@@ -87,10 +87,10 @@ def json_line(audited: Audited, *, visible: bool) -> bytes:
 
 def text(audited: Audited, *, coloured: bool, hosts: Hosts | None = None) -> str:
     """Lines: the outcome, clients with findings, other clients, brokers, what is new; footnotes at the end."""
-    return "".join(f"{line.rstrip()}\n" for line in _Page(audited, COLOUR if coloured else PLAIN, hosts).lines())
+    return "".join(f"{line.rstrip()}\n" for line in _AuditText(audited, COLOUR if coloured else PLAIN, hosts).lines())
 
 
-class _Page:
+class _AuditText:
     """The text while it is built. Sentences that several clients share become numbered footnotes at the end."""
 
     def __init__(self, audited: Audited, paint: Paint, hosts: Hosts | None) -> None:
@@ -172,7 +172,7 @@ def _headline(target: str, counts: _Counts, clients: int, paint: Paint) -> str:
         parts.append(f"{paint.warn}{counts.at_risk:,} may be refused{paint.reset}")
     if counts.served:
         parts.append(f"{counts.served:,} would be served")
-    return f"Kafka {target}: of {whole} {', '.join(parts)}."
+    return f"Kafka {target}, {whole}: {', '.join(parts)}."
 
 
 def _left_out(clients: Sequence[AuditedClient]) -> Iterator[str]:

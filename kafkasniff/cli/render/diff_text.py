@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 
 from kafkasniff.analysis.comparison.answer import (
     SECTIONS,
-    Answer,
-    Batching,
+    BatchingDiff,
     Change,
     ClientDiff,
     Compared,
+    ComparisonAnswer,
     ErrorDiff,
     LatencyDiff,
     Shift,
@@ -45,7 +45,7 @@ _VERDICTS: Final = {
 }
 
 
-class _Column(NamedTuple):
+class _TableColumn(NamedTuple):
     """A column of a table."""
 
     heading: str
@@ -57,7 +57,9 @@ class _Column(NamedTuple):
     """Width from which another column replaces this one."""
 
 
-def diff_text(answer: Answer, sources: Sequence[str], *, top: int, everything: bool, width: int, coloured: bool) -> str:
+def diff_text(
+    answer: ComparisonAnswer, sources: Sequence[str], *, top: int, everything: bool, width: int, coloured: bool
+) -> str:
     """The screen, `width` columns wide, with ANSI codes if `coloured`; `everything`: also rows that do not differ."""
     from rich.console import RenderableType
     from rich.padding import Padding
@@ -73,7 +75,7 @@ def diff_text(answer: Answer, sources: Sequence[str], *, top: int, everything: b
         columns = [one for one in _TABLES[name] if one.least <= width < one.most]
         columns = [one for one in columns if any(one.cell(row) for row in rows[:top])]
         if everything:
-            columns = [_Column("", lambda row: "*" if row.differs else ""), *columns]
+            columns = [_TableColumn("", lambda row: "*" if row.differs else ""), *columns]
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
         for column in columns:
             if column.number:
@@ -100,7 +102,7 @@ def _side(name: str, source: str, side: Compared) -> Iterable[str]:
     yield f"        {line}"
 
 
-def _found(answer: Answer) -> str:
+def _found(answer: ComparisonAnswer) -> str:
     counts = {name: number for name, number in answer.differences.items() if number}
     if not counts:
         return f"no differences in {', '.join(answer.differences)}" if answer.differences else "nothing was compared"
@@ -210,7 +212,7 @@ def _spans(versions: Sequence[int]) -> str:
     return few([str(low) if low == high else f"{low}-{high}" for low, high in spans], shown=MAX_NAMES)
 
 
-def _codecs(row: Batching) -> str:
+def _codecs(row: BatchingDiff) -> str:
     return _pair(*(few([word(one) for one in side], shown=MAX_NAMES) for side in (row.codecs_before, row.codecs_after)))
 
 
@@ -233,64 +235,64 @@ def _error(row: ErrorDiff) -> str:
     return word(row.name) if row.name is not None else "(unknown)"
 
 
-_API: Final = _Column("API", lambda row: word(row.api))
-_TOPIC: Final = _Column("topic", lambda row: word(row.topic))
-_SIDES: Final = _Column("", lambda row: _only(row.before, row.after))
+_API: Final = _TableColumn("API", lambda row: word(row.api))
+_TOPIC: Final = _TableColumn("topic", lambda row: word(row.topic))
+_SIDES: Final = _TableColumn("", lambda row: _only(row.before, row.after))
 
-_TABLES: Final[dict[str, list[_Column]]] = {
-    "versions": [_API, _SIDES, _Column("spoken", lambda row: _pair(_spans(row.before), _spans(row.after)))],
+_TABLES: Final[dict[str, list[_TableColumn]]] = {
+    "versions": [_API, _SIDES, _TableColumn("spoken", lambda row: _pair(_spans(row.before), _spans(row.after)))],
     "rates": [
         _API,
         _SIDES,
-        _Column("exchanges", _counts, number=True),
-        _Column("a second", _change("per_second", _rate), number=True),
+        _TableColumn("exchanges", _counts, number=True),
+        _TableColumn("a second", _change("per_second", _rate), number=True),
     ],
     "latency": [
         _API,
-        _Column("", lambda row: _VERDICTS[row.verdict]),
-        _Column("p50", _percentile("p50", percent=False), number=True, most=MIDDLE),
-        _Column("p50", _percentile("p50"), number=True, least=MIDDLE),
-        _Column("shift of p50", _limits, number=True, least=HUGE),
-        _Column("p90", _percentile("p90"), number=True, least=VAST),
-        _Column("p99", _percentile("p99", percent=False), number=True, most=MIDDLE),
-        _Column("p99", _percentile("p99"), number=True, least=MIDDLE),
-        _Column("slower", _slower, number=True, least=WIDE),
-        _Column("p", _p, number=True, least=WIDE),
+        _TableColumn("", lambda row: _VERDICTS[row.verdict]),
+        _TableColumn("p50", _percentile("p50", percent=False), number=True, most=MIDDLE),
+        _TableColumn("p50", _percentile("p50"), number=True, least=MIDDLE),
+        _TableColumn("shift of p50", _limits, number=True, least=HUGE),
+        _TableColumn("p90", _percentile("p90"), number=True, least=VAST),
+        _TableColumn("p99", _percentile("p99", percent=False), number=True, most=MIDDLE),
+        _TableColumn("p99", _percentile("p99"), number=True, least=MIDDLE),
+        _TableColumn("slower", _slower, number=True, least=WIDE),
+        _TableColumn("p", _p, number=True, least=WIDE),
     ],
     "sizes": [
         _API,
-        _Column("requests", _change("request_bytes", _bytes), number=True),
-        _Column("responses", _change("response_bytes", _bytes), number=True),
+        _TableColumn("requests", _change("request_bytes", _bytes), number=True),
+        _TableColumn("responses", _change("response_bytes", _bytes), number=True),
     ],
     "errors": [
         _API,
-        _Column("code", lambda row: str(row.code), number=True),
-        _Column("error", _error),
+        _TableColumn("code", lambda row: str(row.code), number=True),
+        _TableColumn("error", _error),
         _SIDES,
-        _Column("exchanges", _counts, number=True),
-        _Column("share", _change("share", _share), number=True),
+        _TableColumn("exchanges", _counts, number=True),
+        _TableColumn("share", _change("share", _share), number=True),
     ],
     "topics": [
         _TOPIC,
-        _Column("produced", _change("produced_per_second", _rate), number=True),
-        _Column("fetched", _change("fetched_per_second", _rate), number=True),
+        _TableColumn("produced", _change("produced_per_second", _rate), number=True),
+        _TableColumn("fetched", _change("fetched_per_second", _rate), number=True),
     ],
     "batching": [
         _TOPIC,
-        _Column("batches", _counts, number=True, least=MIDDLE),
-        _Column("records per batch", _change("records_per_batch", _number), number=True),
-        _Column("bytes per batch", _change("bytes_per_batch", _bytes), number=True),
-        _Column("codecs", _codecs),
+        _TableColumn("batches", _counts, number=True, least=MIDDLE),
+        _TableColumn("records per batch", _change("records_per_batch", _number), number=True),
+        _TableColumn("bytes per batch", _change("bytes_per_batch", _bytes), number=True),
+        _TableColumn("codecs", _codecs),
     ],
     "clients": [
-        _Column("client id", lambda row: word(row.client_id)),
+        _TableColumn("client id", lambda row: word(row.client_id)),
         _SIDES,
-        _Column("exchanges", _counts, number=True),
-        _Column("software", _software),
+        _TableColumn("exchanges", _counts, number=True),
+        _TableColumn("software", _software),
     ],
     "brokers": [
-        _Column("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
+        _TableColumn("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
         _SIDES,
-        _Column("address", lambda row: _pair(_addresses(row.before), _addresses(row.after))),
+        _TableColumn("address", lambda row: _pair(_addresses(row.before), _addresses(row.after))),
     ],
 }

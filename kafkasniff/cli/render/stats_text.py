@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.analysis.detectors.visible_wording import visibility_lines
 from kafkasniff.analysis.overview.answer import (
-    Answer,
     ConnectionTotals,
     ErrorStats,
+    OverviewAnswer,
     TopicStats,
 )
 from kafkasniff.cli.render.rich_text import as_text
@@ -56,7 +56,7 @@ MAX_VERSIONS: Final = 4
 
 
 def stats_text(
-    answer: Answer,
+    answer: OverviewAnswer,
     findings: Sequence[Finding],
     sources: Sequence[str],
     *,
@@ -93,7 +93,7 @@ def stats_text(
     return as_text(shown, width=width, coloured=coloured)
 
 
-def _heading(answer: Answer, sources: Sequence[str]) -> list[str]:
+def _heading(answer: OverviewAnswer, sources: Sequence[str]) -> list[str]:
     """Lines about the sources as a whole."""
     lines = [", ".join(printable(one) for one in sources)]
     if answer.first is not None and answer.last is not None:
@@ -133,8 +133,8 @@ def _connection_lines(counts: ConnectionTotals) -> list[str]:
     return [streams, f"bytes: {', '.join(parts)}"]
 
 
-def _sections(answer: Answer, days: bool) -> list[tuple[str, Sequence[Any], list[ReportColumn]]]:
-    """Name, rows and columns of each table. The names in lower case are those in `Answer.more`."""
+def _sections(answer: OverviewAnswer, days: bool) -> list[tuple[str, Sequence[Any], list[ReportColumn]]]:
+    """Name, rows and columns of each table. The names in lower case are those in `OverviewAnswer.more`."""
     return [
         ("Brokers", answer.brokers, _BROKERS),
         ("Clients", answer.clients, _CLIENTS),

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.offers import Offers, highest
 from kafkasniff.analysis.partials import Partials, Shape
-from kafkasniff.analysis.questions.versions import Versions
+from kafkasniff.analysis.questions.versions import ClientVersions
 from kafkasniff.kafka.apis.entities import text
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.messages.message_plan import client_software
@@ -51,7 +51,7 @@ _OFFERED: Final = Shape(keys=(*_CLIENT, ("api_key", pa.int32())), measures=(("hi
 class CaptureUsage:
     """Packets in; after `close()`, `versions` and `offers` have seen everything."""
 
-    def __init__(self, inspector: Inspector, versions: Versions, offers: Offers) -> None:
+    def __init__(self, inspector: Inspector, versions: ClientVersions, offers: Offers) -> None:
         """`inspector` has to yield exchanges and connections, and to decode headers only."""
         self._inspector = inspector
         native = kernel()

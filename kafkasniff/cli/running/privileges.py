@@ -117,7 +117,7 @@ class Rights:
             yield
 
     def give_up(self) -> None:
-        """Become that user irrevocably, able to change nothing but the run's files. Raises MissingPartError."""
+        """Become that user irrevocably, able to change only the run's files. Raises MissingPartError."""
         if self._drops:
             from kafkasniff.capture.live.dropping import become
             from kafkasniff.capture.live.landlock import confine

@@ -42,7 +42,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return (found["host"] or LOOPBACK).strip("[]"), int(found["port"])
 
 
-class _Request(io.RawIOBase):
+class _ScrapeRequest(io.RawIOBase):
     """A request as it arrives: at most MAX_REQUEST bytes, complete by its deadline, however slowly they trickle in."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -73,7 +73,7 @@ class _Handler(WSGIRequestHandler):
             self.request = context.wrap_socket(self.request, server_side=True)
         super().setup()
         self.rfile.close()
-        self.rfile = io.BufferedReader(_Request(self.request))
+        self.rfile = io.BufferedReader(_ScrapeRequest(self.request))
 
     def finish(self) -> None:
         """Close TLS's socket: the server only closes the one it accepted."""

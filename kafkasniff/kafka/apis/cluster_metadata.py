@@ -24,7 +24,7 @@ TOPIC_NAME: Final = "__cluster_metadata"
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-class _Topic(NamedTuple):
+class _TopicStruct(NamedTuple):
     """A struct that names a topic and has its records, over all versions of its message."""
 
     path: tuple[str, ...]
@@ -68,7 +68,7 @@ def metadata_test(api_key: int, direction: Direction) -> Callable[[Body], bool] 
     return (lambda body: any(True for _ in _metadata_topics(topics, body))) if topics else None
 
 
-def _quick_test(topic: _Topic) -> Callable[[Body], bool]:
+def _quick_test(topic: _TopicStruct) -> Callable[[Body], bool]:
     """The test for Kafka's own messages, which have one array of topics. Hot: called for each of them."""
     (array,) = topic.path
     name = topic.names[0].name if topic.names else ""
@@ -95,7 +95,7 @@ def metadata_records(api_key: int, direction: Direction, body: Body) -> Iterator
             yield from _at(struct, path)
 
 
-def _metadata_topics(topics: tuple[_Topic, ...], body: Body) -> Iterator[tuple[_Topic, Body]]:
+def _metadata_topics(topics: tuple[_TopicStruct, ...], body: Body) -> Iterator[tuple[_TopicStruct, Body]]:
     for topic in topics:
         for struct in _at(body, topic.path):
             if isinstance(struct, dict) and (
@@ -124,18 +124,18 @@ def _message(api_key: int, direction: Direction) -> MessageDefinition | None:
 
 
 @lru_cache(maxsize=1024)  # keys come from the wire
-def _topics(api_key: int, direction: Direction) -> tuple[_Topic, ...]:
+def _topics(api_key: int, direction: Direction) -> tuple[_TopicStruct, ...]:
     """The structs of a message that name a topic and have records, except those that are always secret."""
     message = _message(api_key, direction)
     return () if message is None else tuple(_topics_in(message.fields, ()))
 
 
-def _topics_in(fields: tuple[FieldDefinition, ...], path: tuple[str, ...]) -> Iterator[_Topic]:
+def _topics_in(fields: tuple[FieldDefinition, ...], path: tuple[str, ...]) -> Iterator[_TopicStruct]:
     names = tuple(field for field in fields if field.entity == "topic_name" and not field.array)
     ids = tuple(field for field in fields if (field.name, field.type, field.array) == ("topic_id", "uuid", False))
     records = tuple(_ways(fields))
     if records and (names or ids):
-        yield _Topic(path, names, ids, records)
+        yield _TopicStruct(path, names, ids, records)
     for field in fields:
         yield from _topics_in(field.fields, (*path, field.name))
 

@@ -44,7 +44,7 @@ SCALAR_BYTES: Final = 64
 """Memory of an element of an array of numbers or strings, without a string's characters."""
 
 
-class _Way(NamedTuple):
+class _CountedParts(NamedTuple):
     """The counted parts of a struct, over all versions."""
 
     each: int
@@ -52,7 +52,7 @@ class _Way(NamedTuple):
     records: tuple[str, ...]
     scalars: tuple[str, ...]
     """Arrays of numbers and strings."""
-    inner: tuple[tuple[str, _Way], ...]
+    inner: tuple[tuple[str, _CountedParts], ...]
     """Arrays of structs, and structs with counted parts."""
     nested: str | None = None
     """Field name of the decoded nested message; only for a whole message."""
@@ -64,31 +64,31 @@ class _Way(NamedTuple):
 
 
 @lru_cache(maxsize=1024)  # keys come from the wire
-def _way_of_request(api_key: int | None) -> _Way | None:
+def _way_of_request(api_key: int | None) -> _CountedParts | None:
     """How requests that may hold records are weighed; None for all others, for which BODY_RATIO suffices."""
     found = None if api_key is None else api(api_key)
     return None if found is None else _way_of(found.definition.request)
 
 
 @lru_cache(maxsize=1024)  # likewise
-def _way_of_response(api_key: int | None) -> _Way | None:
+def _way_of_response(api_key: int | None) -> _CountedParts | None:
     found = None if api_key is None else api(api_key)
     return None if found is None else _way_of(found.definition.response)
 
 
-def _way_of(message: MessageDefinition) -> _Way | None:
+def _way_of(message: MessageDefinition) -> _CountedParts | None:
     if not (message.has_records or message.nested):
         return None
     way = _way(message.fields)
     return way if message.nested is None else way._replace(nested=f"_{message.nested[1]}")
 
 
-def _way(fields: tuple[FieldDefinition, ...]) -> _Way:
+def _way(fields: tuple[FieldDefinition, ...]) -> _CountedParts:
     records = tuple(field.name for field in fields if field.type == "records")
     scalars = tuple(field.name for field in fields if field.array and field.type not in {"struct", "records"})
     structs = [(field, _way(field.fields)) for field in fields if field.type == "struct"]
     inner = tuple((field.name, way) for field, way in structs if field.array or way.counts)
-    return _Way(2 * RECORD_BYTES if records else RECORD_BYTES, records, scalars, inner)
+    return _CountedParts(2 * RECORD_BYTES if records else RECORD_BYTES, records, scalars, inner)
 
 
 def has_records(api_key: int | None, direction: Direction) -> bool:
@@ -115,7 +115,7 @@ def likely_bytes(api_key: int | None, direction: Direction, size: int, body: Bod
     return size * BODY_RATIO + total
 
 
-def _counted(way: _Way, struct: Body) -> int:
+def _counted(way: _CountedParts, struct: Body) -> int:
     """Memory of the counted parts of a struct. Hot."""
     total = 0
     for name in way.records:

@@ -24,7 +24,7 @@ from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.kafka.connection.framing import Frame, Framer, Piece
 from kafkasniff.kafka.connection.opening import too_large
 from kafkasniff.kafka.connection.recognition import Recognition, Segments
-from kafkasniff.kafka.connection.search import MAX_SEARCH
+from kafkasniff.kafka.connection.segmented_bytes import MAX_SEARCH
 from kafkasniff.kafka.messages.message import Decoded
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.tcp.segments import (

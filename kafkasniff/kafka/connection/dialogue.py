@@ -28,7 +28,7 @@ from kafkasniff.tcp.segments import NO_TIME
 __all__ = ["CLOSED_BEFORE", "Dialogue", "Turn"]
 
 _TRUNCATED: Final = ("body-truncated", "array-too-long")
-"""Problems of a body that ends too early and is valid up to there."""
+"""Problems of a body that ends too early and is valid until then."""
 NEAR: Final = 10_000
 """Outstanding responses have ids that differ by less than this from the last request's."""
 NS_IN_S: Final = 1_000_000_000

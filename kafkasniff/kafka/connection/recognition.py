@@ -107,7 +107,7 @@ class Recognition:
         self.verdict: Verdict = "undecided"
         self._streams = StreamProgress(), StreamProgress()
         self._oversized = 0
-        """Size of a request above the limit, whose stream was in step up to there."""
+        """Size of a request above the limit, whose stream was in step until then."""
         self._boundaries = Boundaries(self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame)
         self._closed = False
         self.bytes_seen = 0

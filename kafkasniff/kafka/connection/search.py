@@ -17,11 +17,12 @@ its result does not depend on the batching of packets.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from struct import Struct
 from typing import Final, Protocol
 
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS
+from kafkasniff.kafka.connection.segmented_bytes import SegmentedBytes
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.kafka.messages.plausibility import (
     BEGINNING,
@@ -34,7 +35,6 @@ from kafkasniff.kafka.messages.scan import REQUEST_HEAD, RESPONSE_HEAD, SMALLEST
 from kafkasniff.tcp.segments import Run
 
 __all__ = [
-    "MAX_SEARCH",
     "MIN_CHAIN",
     "RESPONSE_CHAIN",
     "SEARCH_LIMIT",
@@ -49,8 +49,6 @@ MAX_RISE: Final = 1000
 SEARCH_LIMIT: Final = 4 << 20
 """A stream without a candidate in this many bytes is not Kafka: four times the largest request that clients send by
 default (max.request.size), since a capture may start anywhere in one."""
-MAX_SEARCH: Final = 16 << 20
-"""Bytes kept while searching; if no candidate was accepted by then, the older half is dropped."""
 MAX_CANDIDATES: Final = 64
 MAX_FORM: Final = 1 << 20
 """Size of a request with an unknown API that a search waits for."""
@@ -100,85 +98,38 @@ class _Candidate:
         """For a chain of responses: its first frame has the id of a request that it does not answer."""
 
 
-class Searcher:
+class Searcher(SegmentedBytes):
     """The bytes of one stream since its boundaries were lost, and the candidates among them."""
 
     __slots__ = (
-        "_base",
-        "_clipped",
-        "_data",
-        "_ends",
         "_forced",
         "_max_size",
-        "_orders",
-        "_packets",
-        "_released",
         "_requests",
         "_responses",
         "_scanned_requests",
         "_scanned_responses",
-        "_times",
         "accepted_requests",
         "aligned",
-        "dropped",
     )
 
     def __init__(self, *, aligned: bool, max_size: int, forced: bool = False) -> None:
+        super().__init__()
         self.aligned = aligned
-        """The first byte is the stream's first: nothing but position 0 is a candidate."""
+        """The first byte is the stream's first: only position 0 is a candidate."""
         self.accepted_requests = False
         """The last accepted chain was one of requests."""
-        self.dropped = 0
-        """Bytes dropped at the bound."""
         self._forced = forced
         """The user says that this is Kafka: a plausible header suffices where a segment begins."""
         self._max_size = max_size
-        self._data = bytearray()
-        self._clipped = False
-        """The first segment is incomplete: its beginning was dropped."""
-        self._base = 0
-        """Bytes before the first one that is kept."""
-        self._ends: list[int] = []
-        """End of each segment, with `_base` counted."""
-        self._packets: list[int] = []
-        self._times: list[int] = []
-        self._orders: list[int] = []
-        self._released: list[int] = []
         self._requests: list[_Candidate] = []
         self._responses: list[_Candidate] = []
         # Progress of each scan for candidates; 0 for the one that the stream's role rules out.
         self._scanned_requests = 0
         self._scanned_responses = 0
 
-    def __len__(self) -> int:
-        return len(self._data)
-
-    @property
-    def segments(self) -> int:
-        """Number of segments of its bytes."""
-        return len(self._ends)
-
-    @property
-    def seen(self) -> bool:
-        """The stream has had bytes."""
-        return len(self._data) + self.dropped > 0
-
-    def beginning(self, count: int) -> bytes:
-        """The first bytes, at most `count`."""
-        return bytes(self._data[:count])
-
-    def add(self, run: Run, index: int, skip: int = 0) -> None:
-        """Add one segment of a run, without its first `skip` bytes."""
-        offset, length = run.offset[index] + skip, run.length[index] - skip
-        if len(self._data) + length > MAX_SEARCH:
-            self.drop(max(len(self._data) // 2, len(self._data) + length - MAX_SEARCH))
-        begin = len(self._data)
-        self._data += run.buffer[offset : offset + length]
-        self._ends.append(self._base + len(self._data))
-        self._packets.append(run.packet[index])
-        self._times.append(run.time[index])
-        self._orders.append(run.order[index])
-        self._released.append(run.released[index])
+    def add(self, run: Run, index: int, skip: int = 0) -> int:
+        """Add one segment of a run, without its first `skip` bytes; returns its position."""
+        begin = super().add(run, index, skip)
         if self.aligned:
             if begin == 0 and not self.dropped:
                 self._requests = [_Candidate(0)]
@@ -188,22 +139,13 @@ class Searcher:
                 self._responses.append(_Candidate(begin))
             if self._forced and len(self._requests) < MAX_CANDIDATES:
                 self._requests.append(_Candidate(begin))
+        return begin
 
-    def drop(self, count: int) -> None:
-        """Drop the first `count` bytes (and the bookkeeping of whole segments)."""
-        count = min(count, len(self._data))
-        del self._data[:count]
-        self.dropped += count
+    def drop(self, count: int) -> int:
+        """Drop the first `count` bytes and the candidates that begin there; returns how many bytes were there."""
+        count = super().drop(count)
         self._scanned_requests = max(self._scanned_requests - count, 0)
         self._scanned_responses = max(self._scanned_responses - count, 0)
-        self._base += count
-        whole = bisect_right(self._ends, self._base)
-        if count:
-            before = self._ends[whole - 1] if whole else self._base - count
-            self._clipped = whole < len(self._ends) and before < self._base
-        if whole:
-            for column in (self._ends, self._packets, self._times, self._orders, self._released):
-                del column[:whole]
         for candidates in (self._requests, self._responses):
             candidates[:] = [candidate for candidate in candidates if candidate.start >= count]
             for candidate in candidates:
@@ -212,6 +154,7 @@ class Searcher:
                 candidate.needed -= count
                 if candidate.expected is not None:
                     candidate.expected -= count
+        return count
 
     def strip(self, count: int) -> None:
         """Remove a prologue: the stream begins after it."""
@@ -234,32 +177,6 @@ class Searcher:
         needed += [scanned for scanned in (self._scanned_requests, self._scanned_responses) if scanned]
         if needed:
             self.drop(min(needed))
-
-    def take(self, start: int) -> Run | None:
-        """Everything from `start` on as a run, leaving the searcher empty. None if there is nothing."""
-        self.drop(start)
-        if not self._ends:
-            return None
-        ends = [end - self._base for end in self._ends]
-        offsets = [0, *ends[:-1]]
-        lengths = [end - offset for end, offset in zip(ends, offsets, strict=True)]
-        count = len(ends)
-        run = Run(
-            bytes(self._data),
-            offsets,
-            lengths,
-            ends,
-            self._packets,
-            self._times,
-            self._orders,
-            self._released,
-            0,
-            count,
-        )
-        self._data = bytearray()
-        self._base = 0
-        self._ends, self._packets, self._times, self._orders, self._released = [], [], [], [], []
-        return run
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -490,10 +407,6 @@ class Searcher:
                 candidate.refuted = True
         return None
 
-    def order_at(self, position: int) -> int:
-        """Order of the packet that brought the byte at a position."""
-        return self._orders[bisect_right(self._ends, self._base + position)]
-
     # -- both -------------------------------------------------------------------------------------------------------
 
     def _is_hopeless(self, candidates: list[_Candidate]) -> bool:
@@ -506,9 +419,3 @@ class Searcher:
             return candidate.at
         size: int = _INT.unpack_from(self._data, candidate.at)[0]
         return candidate.at + 4 + size
-
-    def _starts_segment(self, position: int) -> bool:
-        if position == 0:
-            return not self._clipped
-        place = bisect_left(self._ends, self._base + position)
-        return place < len(self._ends) and self._ends[place] == self._base + position

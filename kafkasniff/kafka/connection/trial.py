@@ -12,7 +12,7 @@ from kafkasniff.kafka.messages.message import request_header
 __all__ = ["MAX_TRIAL_BYTES", "MAX_TRIAL_FRAMES", "Trial"]
 
 MAX_TRIAL_BYTES: Final = 16 << 20
-"""Bytes of whole frames that wait for the verdict: as many as a search keeps (search.MAX_SEARCH)."""
+"""Bytes of whole frames that wait for the verdict: as many as a search keeps (segmented_bytes.MAX_SEARCH)."""
 MAX_TRIAL_FRAMES: Final = 16_384
 """Maximum number of them."""
 _INT = Struct(">i")

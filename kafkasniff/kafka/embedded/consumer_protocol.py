@@ -7,7 +7,7 @@ name writes is left undecoded.
 
 The members of a group only talk to each other, so a version does not determine which fields follow: kafka-go and
 @platformatic/kafka write version 1 of a subscription without `owned_partitions`, pykafka an assignment without
-`user_data`, faust version 4 with the fields of version 0. Bytes that end after a field are decoded up to there.
+`user_data`, faust version 4 with the fields of version 0. Bytes that end after a field are decoded up to that field.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ __all__ = ["asks_connection", "interpreter", "may_have_floats", "notes_for_later
 _DIRECTIONS: Final[tuple[Direction, ...]] = ("request", "response")
 
 
-class _Reader(NamedTuple):
+class _Interpreter(NamedTuple):
     """The interpreter of one API's messages in one direction."""
 
     place: str
@@ -38,18 +38,18 @@ class _Reader(NamedTuple):
     """Its result may contain floats."""
 
 
-_READERS: Final[dict[tuple[int, Direction], tuple[_Reader, ...]]] = {
-    (11, "request"): (_Reader("embedded.group_protocol:join_group_request", connection=True, notes=True),),
-    (11, "response"): (_Reader("embedded.group_protocol:join_group_response", connection=True, notes=True),),
-    (14, "request"): (_Reader("embedded.group_protocol:sync_group_request", connection=True),),
-    (14, "response"): (_Reader("embedded.group_protocol:sync_group_response", connection=True),),
-    (15, "response"): (_Reader("embedded.group_protocol:describe_groups_response"),),
-    (17, "request"): (_Reader("embedded.sasl_messages:handshake_request", connection=True, notes=True),),
-    (17, "response"): (_Reader("embedded.sasl_messages:handshake_response", connection=True, notes=True),),
-    (36, "request"): (_Reader("embedded.sasl_messages:authenticate_request", connection=True, notes=True),),
-    (36, "response"): (_Reader("embedded.sasl_messages:authenticate_response", connection=True, notes=True),),
-    (58, "request"): (_Reader("messages.envelope:principal"),),
-    (72, "request"): (_Reader("embedded.telemetry:push_telemetry_request", floats=True),),
+_READERS: Final[dict[tuple[int, Direction], tuple[_Interpreter, ...]]] = {
+    (11, "request"): (_Interpreter("embedded.group_protocol:join_group_request", connection=True, notes=True),),
+    (11, "response"): (_Interpreter("embedded.group_protocol:join_group_response", connection=True, notes=True),),
+    (14, "request"): (_Interpreter("embedded.group_protocol:sync_group_request", connection=True),),
+    (14, "response"): (_Interpreter("embedded.group_protocol:sync_group_response", connection=True),),
+    (15, "response"): (_Interpreter("embedded.group_protocol:describe_groups_response"),),
+    (17, "request"): (_Interpreter("embedded.sasl_messages:handshake_request", connection=True, notes=True),),
+    (17, "response"): (_Interpreter("embedded.sasl_messages:handshake_response", connection=True, notes=True),),
+    (36, "request"): (_Interpreter("embedded.sasl_messages:authenticate_request", connection=True, notes=True),),
+    (36, "response"): (_Interpreter("embedded.sasl_messages:authenticate_response", connection=True, notes=True),),
+    (58, "request"): (_Interpreter("messages.envelope:principal"),),
+    (72, "request"): (_Interpreter("embedded.telemetry:push_telemetry_request", floats=True),),
 }
 """By API key and direction: imported for the first such message, and called in this order, after nested messages are
 decoded. Interpreters of operation sets and records follow; definitions say which messages have any."""
@@ -95,7 +95,7 @@ def may_have_floats(api_key: int) -> bool:
     return any(message.has_floats for message in messages) or any(one.floats for one in _readers(api_key))
 
 
-def _readers(api_key: int) -> list[_Reader]:
+def _readers(api_key: int) -> list[_Interpreter]:
     return [one for way in _DIRECTIONS for one in _READERS.get((api_key, way), ())]
 
 

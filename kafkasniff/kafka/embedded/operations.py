@@ -68,5 +68,5 @@ def add_names(api_key: int, body: Body, version: int, _context: DecodeContext) -
 
 
 def names_only(interpret: Interpreter | None) -> bool:
-    """Whether an interpreter, if there is one, adds nothing but names of operations."""
+    """Whether an interpreter, if there is one, adds only names of operations."""
     return interpret is None or (isinstance(interpret, functools.partial) and interpret.func is add_names)

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData, ResourceMetrics
 
-__all__ = ["MAX_PARTS", "Metrics", "read_metrics"]
+__all__ = ["MAX_PARTS", "OtlpMetrics", "read_metrics"]
 
 MAX_PARTS: Final = 100_000
 """Maximum number of resources, metrics, data points, attributes and their elements; the rest is only counted."""
@@ -26,7 +26,7 @@ _COLUMNS: Final = {
 """Fields of points that are not a single number, by the kind of the metric."""
 
 
-class Metrics(NamedTuple):
+class OtlpMetrics(NamedTuple):
     """Content of a MetricsData."""
 
     metrics: dict[str, Any]
@@ -35,14 +35,14 @@ class Metrics(NamedTuple):
     """Number of parts above `MAX_PARTS`."""
 
 
-def read_metrics(data: bytes) -> Metrics | None:
+def read_metrics(data: bytes) -> OtlpMetrics | None:
     """Decode a serialized MetricsData; None if the bytes are not one. Unknown (newer) fields are skipped."""
     try:
         found = MetricsData.FromString(data)
     except DecodeError:
         return None
     converter = _Converter()
-    return Metrics(converter.convert(found), converter.left_out)
+    return OtlpMetrics(converter.convert(found), converter.left_out)
 
 
 class _Converter:

@@ -85,7 +85,7 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
         records, count, may_say_more = found
         context.interpretable |= may_say_more
         return records, True, budget - count
-    reader = _Records(data, base, budget)
+    reader = _RecordDecoder(data, base, budget)
     place = reader.read(position, end)
     if reader.records and not context.interpretable:
         context.interpretable = _may_say_more(reader.records)
@@ -96,7 +96,7 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
     return reader.records, reader.flaw is None and reader.exceeded is None, left
 
 
-class _Records:
+class _RecordDecoder:
     """Decodes records up to the first that is malformed, or beyond a bound."""
 
     def __init__(self, data: bytes, base: Base, budget: int) -> None:
@@ -139,7 +139,9 @@ class _Records:
         return bool(self.headers <= self.most_headers)
 
 
-def _report(reader: _Records, place: int, context: DecodeContext, batch_position: int | None, wire: int | None) -> None:
+def _report(
+    reader: _RecordDecoder, place: int, context: DecodeContext, batch_position: int | None, wire: int | None
+) -> None:
     """Report why decoding ended."""
     shown = place if batch_position is None else batch_position
     if reader.exceeded is not None:

@@ -49,7 +49,7 @@ class _Line(msgspec.Struct, frozen=True):
     comment: str
 
 
-class _Reader:
+class _DefinitionLines:
     """The lines of one file, with their positions for errors."""
 
     def __init__(self, path: Traversable, text: str) -> None:
@@ -116,7 +116,7 @@ class _Reader:
 
 def parse_api(path: Traversable, text: str) -> ApiDefinition:
     """Parse a file of one API; raises DefinitionError with file and line."""
-    reader = _Reader(path, text)
+    reader = _DefinitionLines(path, text)
     line = reader.take()
     if len(line.words) < 3 or line.words[0] != "api" or not _NUMBER.fullmatch(line.words[1]):
         raise reader.fail(line, "the file starts with: api KEY NAME   versions RANGE   flexible RANGE")
@@ -173,14 +173,14 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
     )
 
 
-def _check_nested(reader: _Reader, fields: tuple[FieldDefinition, ...]) -> None:
+def _check_nested(reader: _DefinitionLines, fields: tuple[FieldDefinition, ...]) -> None:
     """Refuse nested messages that nothing would open: a decoded one is placed next to its field in the body."""
     nested = [field for field in with_inner(fields) if field.nests is not None]
     if len(nested) > 1 or any(field.array or field not in fields for field in nested):
         raise reader.fail(None, "a message nests at most one other, in a field of its body that is not an array")
 
 
-def _check_waits(reader: _Reader, request: MessageDefinition, reason: str, limits: tuple[str, ...]) -> None:
+def _check_waits(reader: _DefinitionLines, request: MessageDefinition, reason: str, limits: tuple[str, ...]) -> None:
     """Refuse unknown reasons, and limits that the request does not have."""
     if reason not in WAIT_REASONS:
         raise reader.fail(None, f"{reason!r} is not a reason to wait: {', '.join(WAIT_REASONS)}")
@@ -191,7 +191,7 @@ def _check_waits(reader: _Reader, request: MessageDefinition, reason: str, limit
 
 def parse_data(path: Traversable, text: str) -> tuple[DataDefinition, ...]:
     """Parse a file of `data` blocks; raises DefinitionError with file and line."""
-    reader = _Reader(path, text)
+    reader = _DefinitionLines(path, text)
     found: list[DataDefinition] = []
     while reader.peek() is not None:
         line = reader.take()
@@ -213,7 +213,7 @@ def parse_data(path: Traversable, text: str) -> tuple[DataDefinition, ...]:
     return tuple(found)
 
 
-def _span(reader: _Reader, line: _Line, options: dict[str, str]) -> tuple[Versions, Versions]:
+def _span(reader: _DefinitionLines, line: _Line, options: dict[str, str]) -> tuple[Versions, Versions]:
     """The versions and the flexible versions of a block's first line."""
     if "versions" not in options or options["versions"].endswith("+"):
         raise reader.fail(line, "versions are missing, or have no last one")
@@ -222,7 +222,7 @@ def _span(reader: _Reader, line: _Line, options: dict[str, str]) -> tuple[Versio
     return versions, flexible
 
 
-def _fields(reader: _Reader, depth: int, parent: Versions) -> tuple[FieldDefinition, ...]:
+def _fields(reader: _DefinitionLines, depth: int, parent: Versions) -> tuple[FieldDefinition, ...]:
     """The fields at one depth, each with its children."""
     fields: list[FieldDefinition] = []
     while (line := reader.peek()) is not None and line.depth >= depth:
@@ -250,7 +250,7 @@ def _overlap(one: Versions, other: Versions) -> bool:
     return one.low <= other.high and other.low <= one.high
 
 
-def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldDefinition:
+def _field(reader: _DefinitionLines, line: _Line, depth: int, parent: Versions) -> FieldDefinition:
     words = line.words
     if len(words) < 2 or not _NAME.fullmatch(words[0]):
         raise reader.fail(line, "a field is: name type [versions] [attributes]")
@@ -302,7 +302,9 @@ def _field(reader: _Reader, line: _Line, depth: int, parent: Versions) -> FieldD
     )
 
 
-def _entity_by(reader: _Reader, line: _Line, attributes: dict[str, str], scalar: str | None) -> EntityChoice | None:
+def _entity_by(
+    reader: _DefinitionLines, line: _Line, attributes: dict[str, str], scalar: str | None
+) -> EntityChoice | None:
     if "entity_by" not in attributes:
         return None
     match = _CHOICE.fullmatch(attributes["entity_by"])
@@ -314,7 +316,7 @@ def _entity_by(reader: _Reader, line: _Line, attributes: dict[str, str], scalar:
     return EntityChoice(match[1], tuple((int(value), entity) for value, entity in pairs))
 
 
-def _check_hiding(reader: _Reader, line: _Line, attributes: dict[str, str], scalar: str | None) -> None:
+def _check_hiding(reader: _DefinitionLines, line: _Line, attributes: dict[str, str], scalar: str | None) -> None:
     """Refuse marks that the decoders or the outputs would ignore: marked fields have to be hidden."""
     if "secret" in attributes:
         obeyed = ("string",) if attributes["secret"] == "config" else (*HIDDEN_TYPES, "records")
@@ -332,7 +334,7 @@ def _check_hiding(reader: _Reader, line: _Line, attributes: dict[str, str], scal
             raise reader.fail(line, "only secret bytes nest a message, which may hold secrets of its own")
 
 
-def _attributes(reader: _Reader, line: _Line, start: int) -> dict[str, str]:
+def _attributes(reader: _DefinitionLines, line: _Line, start: int) -> dict[str, str]:
     """The attributes after type and versions; marks have no value, but `secret` may be followed by `config`."""
     found: dict[str, str] = {}
     words = line.words

@@ -40,7 +40,7 @@ class Odd(Exception):  # noqa: N818 - not an error: it says that the walker has 
 
 
 class Ended(Odd):
-    """The walk ended at a problem, which was recorded: the fields up to there.
+    """The walk ended at a problem, which was recorded: the fields before it.
 
     A handler of `Odd` alone makes the walker decode the message again, with the same result.
     """

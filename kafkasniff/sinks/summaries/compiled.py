@@ -49,14 +49,14 @@ class _LeftToPython(Exception):  # noqa: N818 - not an error: the interpreter ma
     """The template needs data that the kernel does not have."""
 
 
-class _Place(msgspec.Struct, frozen=True, eq=False):
+class _StructScope(msgspec.Struct, frozen=True, eq=False):
     """A struct that nodes refer to: its layout, its path, and the scope of its fields' slots."""
 
     struct: Struct
     shape: Shape
     path: tuple[str, ...]
     scope: Scope
-    topic: _Place | None = None
+    topic: _StructScope | None = None
     """The enclosing struct, which names a partition's topic."""
 
 
@@ -94,7 +94,7 @@ class _Compiler:
 
     def table(self, nodes: syntax.Parts, root: Struct, shape: Shape) -> bytes | None:
         scope = Scope()
-        place = _Place(root, shape, (), scope)
+        place = _StructScope(root, shape, (), scope)
         code: list[Word] = []
         if self._is_response and (throttle := _field(root, THROTTLE)) is not None:
             code += node_of("refuse", self._slot(place, throttle))
@@ -105,7 +105,7 @@ class _Compiler:
         )
         return self._table.packed(root, self._uses, code, scope, (self._session, number, epoch))
 
-    def _node(self, node: syntax.Node, place: _Place) -> list[Word]:
+    def _node(self, node: syntax.Node, place: _StructScope) -> list[Word]:
         match node:
             case syntax.Text(text):
                 return node_of("text", *self._table.text(text))
@@ -122,7 +122,7 @@ class _Compiler:
                 if place.topic is None or field is None or field.tag is not None:
                     raise _LeftToPython
                 return node_of("label", *self._topic(place.topic), self._slot(place, field))
-            case syntax.Call(name):
+            case syntax.FunctionCall(name):
                 return self._function(name, place)
             case syntax.Choice():
                 return self._choice(node, place)
@@ -133,14 +133,14 @@ class _Compiler:
                     found += [len(code), *code]
                 return node_of("parts", len(parts), *found)
 
-    def _sequence(self, body: syntax.Sequence, place: _Place) -> list[Word]:
+    def _sequence(self, body: syntax.Sequence, place: _StructScope) -> list[Word]:
         return [word for node in body for word in self._node(node, place)]
 
     def _nothing(self, text: str = "") -> list[Word]:
         """The output for a field that the version lacks."""
         return node_of("nothing", *self._table.text(text))
 
-    def _value(self, node: syntax.Value, place: _Place) -> list[Word]:
+    def _value(self, node: syntax.Value, place: _StructScope) -> list[Word]:
         if node.path[0].startswith("_"):
             raise _LeftToPython
         *outer, last = node.path
@@ -167,7 +167,7 @@ class _Compiler:
             raise _LeftToPython
         return node_of("number" if field.type in _NUMBERS else "records" if field.type == "records" else "word", slot)
 
-    def _count(self, node: syntax.Count, place: _Place) -> list[Word]:
+    def _count(self, node: syntax.Count, place: _StructScope) -> list[Word]:
         noun = self._table.text(node.noun)
         if node.path[0] == SESSION:
             if not self._has_sessions(place):
@@ -185,7 +185,7 @@ class _Compiler:
             return node_of("text", *self._table.text(f"0 {node.noun}s" if node.noun else "0"))
         return node_of("count", slot, *noun, known is not None and known.array)
 
-    def _function(self, name: str, place: _Place) -> list[Word]:
+    def _function(self, name: str, place: _StructScope) -> list[Word]:
         if name == "address":
             host, port = (_field(place.struct, field) for field in ("host", "port"))
             if host is None or port is None:
@@ -198,7 +198,7 @@ class _Compiler:
             return node_of("types", *self._topic(place.topic), self._slot(place, records))
         raise _LeftToPython
 
-    def _choice(self, choice: syntax.Choice, place: _Place) -> list[Word]:
+    def _choice(self, choice: syntax.Choice, place: _StructScope) -> list[Word]:
         found: list[Word] = []
         count = 0
         for number, option in enumerate(choice.options, 1):
@@ -221,7 +221,7 @@ class _Compiler:
                 break  # it is always shown
         return node_of("choice", count, *found)
 
-    def _test(self, test: syntax.Test, place: _Place) -> list[Word] | bool:
+    def _test(self, test: syntax.Test, place: _StructScope) -> list[Word] | bool:
         """A condition, or whether it always holds."""
         path, kind, operand = test.path, test.kind, test.operand
         if path == ("@version",):
@@ -270,7 +270,7 @@ class _Compiler:
     def _use(self, path: tuple[str, ...]) -> Use:
         return self._uses.setdefault(path, Use())
 
-    def _slot(self, place: _Place, field: Field, path: tuple[str, ...] = ()) -> Slot:
+    def _slot(self, place: _StructScope, field: Field, path: tuple[str, ...] = ()) -> Slot:
         """The slot of a field's value; `path`: of the structs between it and the place."""
         # Fields that are hidden, or interpreted, are left to Python.
         if field.secret != "no" or (field.payload and field.type != "records"):
@@ -281,7 +281,7 @@ class _Compiler:
             place.scope.slots.append(use.slot)
         return use.slot
 
-    def _found(self, path: syntax.Path, place: _Place) -> tuple[Field, Slot] | None:
+    def _found(self, path: syntax.Path, place: _StructScope) -> tuple[Field, Slot] | None:
         """The field at a path through structs, and its slot; None if the version has none."""
         struct: Struct | None = place.struct
         field: Field | None = None
@@ -295,7 +295,7 @@ class _Compiler:
         assert field is not None
         return field, self._slot(place, field, path[:-1])
 
-    def _counted(self, path: syntax.Path, place: _Place) -> Slot | None:
+    def _counted(self, path: syntax.Path, place: _StructScope) -> Slot | None:
         """The slot for the number of elements of an array, or of nested arrays; None if there are none."""
         struct: Struct | None = place.struct
         field: Field | None = None
@@ -315,7 +315,7 @@ class _Compiler:
             place.scope.slots.append(use.sum)
         return use.sum
 
-    def _topic(self, place: _Place) -> tuple[Slot | int, Slot | int]:
+    def _topic(self, place: _StructScope) -> tuple[Slot | int, Slot | int]:
         """The slots of a topic's name and id; both precede the fields shown with them."""
         named = next((field for name in _NAMES if (field := _field(place.struct, name)) is not None), None)
         by_id = _field(place.struct, "topic_id")
@@ -327,11 +327,11 @@ class _Compiler:
             NONE if by_id is None else self._slot(place, by_id),
         )
 
-    def _has_sessions(self, place: _Place) -> bool:
+    def _has_sessions(self, place: _StructScope) -> bool:
         """Whether messages may belong to a fetch session, whose partitions the caller knows."""
         return _field(place.struct, SESSION_ID) is not None
 
-    def _session_slot(self, place: _Place) -> Slot:
+    def _session_slot(self, place: _StructScope) -> Slot:
         if place.path:
             raise _LeftToPython
         if self._session is None:
@@ -341,9 +341,9 @@ class _Compiler:
 
     # -- Lists -------------------------------------------------------------------------------------------------------
 
-    def _array(self, node: syntax.Words | syntax.Each | syntax.Partitions, place: _Place) -> list[Word]:
+    def _array(self, node: syntax.Words | syntax.Each | syntax.Partitions, place: _StructScope) -> list[Word]:
         """A list; its elements are in the last array of the path."""
-        outer: _Place | None = None
+        outer: _StructScope | None = None
         inner = place
         field: Field | None = None
         for depth, name in enumerate(node.path):
@@ -357,7 +357,7 @@ class _Compiler:
                 break
             assert field.struct is not None
             path = (*inner.path, name)
-            inner = _Place(field.struct, fields_at(inner.shape, (name,)), path, place.scope)
+            inner = _StructScope(field.struct, fields_at(inner.shape, (name,)), path, place.scope)
             if field.array:
                 if outer is not None:
                     raise _LeftToPython
@@ -372,7 +372,11 @@ class _Compiler:
         return node_of("list", use.runs)
 
     def _list_of(
-        self, node: syntax.Words | syntax.Each | syntax.Partitions, field: Field, inner: _Place, outer: _Place | None
+        self,
+        node: syntax.Words | syntax.Each | syntax.Partitions,
+        field: Field,
+        inner: _StructScope,
+        outer: _StructScope | None,
     ) -> TableList:
         scope = Scope()
         if isinstance(node, syntax.Words):
@@ -396,11 +400,11 @@ class _Compiler:
                 index = _field(field.struct, node.index)
                 if index is None or index.type != "int32" or index.tag is not None:
                     raise _LeftToPython
-                made.index = self._slot(_Place(field.struct, (), path, scope), index)
+                made.index = self._slot(_StructScope(field.struct, (), path, scope), index)
             return made
         if field.struct is None:
             raise _LeftToPython
-        element = _Place(field.struct, fields_at(inner.shape, (field.name,)), path, scope, outer)
+        element = _StructScope(field.struct, fields_at(inner.shape, (field.name,)), path, scope, outer)
         made = TableList("each", scope, node.shown, node.separator, node.noun)
         if node.prefer:
             found = self._found(tuple(node.prefer.split(".")), element)

@@ -93,7 +93,7 @@ def _node(node: syntax.Node, shape: Shape) -> tuple[Render, str]:
             if index:
                 return (lambda item, topic, _version: f"{topic}-{item.get(index, '?')}"), ""
             return (lambda item, _topic, _version: topic_of(item)), ""
-        case syntax.Call(name):
+        case syntax.FunctionCall(name):
             if name not in FUNCTIONS:
                 raise DefinitionError(f"summaries.txt: there is no function {name}()")
             function = FUNCTIONS[name]

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "Call",
     "Choice",
     "Count",
     "Each",
+    "FunctionCall",
     "Label",
     "Node",
     "Option",
@@ -104,7 +104,7 @@ class Label(msgspec.Struct, frozen=True):
     index: str
 
 
-class Call(msgspec.Struct, frozen=True):
+class FunctionCall(msgspec.Struct, frozen=True):
     """The result of a function of `functions.py` for the struct."""
 
     name: str
@@ -131,7 +131,7 @@ class Parts(msgspec.Struct, frozen=True):
     """The name of a phrase; empty for a template."""
 
 
-Node = Text | Value | Count | Words | Each | Partitions | Label | Call | Choice | Parts
+Node = Text | Value | Count | Words | Each | Partitions | Label | FunctionCall | Choice | Parts
 Sequence = tuple[Node, ...]
 
 MAX_DEPTH: Final = 16
@@ -157,7 +157,7 @@ _END: Final = re.compile(r"\}")
 
 def parse(lines: tuple[str, ...], phrases: Mapping[str, tuple[str, ...]], place: str) -> Parts:
     """The template of these lines; raises DefinitionError, prefixed with `place`."""
-    return _Parser(phrases, place).parts(lines, 0)
+    return _SummaryParser(phrases, place).parts(lines, 0)
 
 
 def is_never_empty(body: Sequence) -> bool:
@@ -165,7 +165,7 @@ def is_never_empty(body: Sequence) -> bool:
     return any(isinstance(node, Text | Label) for node in body)
 
 
-class _Parser:
+class _SummaryParser:
     def __init__(self, phrases: Mapping[str, tuple[str, ...]], place: str) -> None:
         self._phrases = phrases
         self._place = place
@@ -244,7 +244,7 @@ class _Parser:
                 raise self._error(f"there is no phrase {found['name']}")
             nodes.append(self.parts(lines, depth, found["name"]))
         elif found := self._match(_CALL):
-            nodes.append(Call(found["name"]))
+            nodes.append(FunctionCall(found["name"]))
         elif found := self._match(_LABEL):
             nodes.append(Label(found["index"] or ""))
         elif found := self._match(_EACH, closed=False):

@@ -46,6 +46,10 @@ _CLASSES: Final[dict[str, str]] = {
 _ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
     "enrich.catalog.Catalog": {"learned_facts": "tellings", "topics_learned": "topics_told"},
     "tables.checkpoint.carried.Carried": {"learned_facts": "tellings"},
+    "tcp.connection.TcpConnection": {
+        "unreported_ignored": "untold_ignored",
+        "unreported_repeated": "untold_repeated",
+    },
     "tls.keylog.KeyLog": {"_flaw_count": "_told"},
     "tls.session.TlsSession": {"_problems_found": "_told"},
 }

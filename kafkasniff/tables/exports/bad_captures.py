@@ -13,7 +13,7 @@ from kafkasniff.capture.timeline.locations import for_each
 from kafkasniff.capture.timeline.splits import open_whole
 from kafkasniff.errors import CaptureError, UnreachableError
 from kafkasniff.model import Problem
-from kafkasniff.tables.exports.captures import CaptureFile, KeptHead, Look
+from kafkasniff.tables.exports.captures import KeptHead, Look, ManifestCapture
 from kafkasniff.tables.exports.manifest import Manifest
 
 __all__ = ["POLICIES", "OnBadCapture", "Sorted", "sort_out"]
@@ -32,7 +32,7 @@ class Sorted(NamedTuple):
     """Captures of a run."""
 
     good: list[Look]
-    bad: list[CaptureFile]
+    bad: list[ManifestCapture]
     problems: list[Problem]
     """One for each bad capture."""
 

@@ -14,20 +14,19 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kafkasniff.capture.timeline.locations import CaptureFile as FoundFile
-from kafkasniff.capture.timeline.locations import capture_at, open_capture
+from kafkasniff.capture.timeline.locations import CaptureFile, capture_at, open_capture
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.tables.rows.exchanges import capture_name
 
-__all__ = ["CaptureFile", "KeptHead", "Look", "identify", "look_at", "look_at_file", "new_captures"]
+__all__ = ["KeptHead", "Look", "ManifestCapture", "identify", "look_at", "look_at_file", "new_captures"]
 
 SAMPLE: Final = 64 << 10
 """Bytes compared at the beginning and at the end of a capture. The first ones hold the times of its first packets,
 and the last ones show whether it has grown."""
 
 
-class CaptureFile(msgspec.Struct, frozen=True):
+class ManifestCapture(msgspec.Struct, frozen=True):
     """A capture in the manifest."""
 
     name: str
@@ -52,7 +51,7 @@ class Look(NamedTuple):
     """A capture, and how to read it."""
 
     path: str
-    capture: CaptureFile
+    capture: ManifestCapture
     read_at: Callable[[int, int], bytes] | None = None
     """(offset, size) → bytes; None for input that can be read only once or cannot be opened."""
 
@@ -74,13 +73,13 @@ def look_at(path: str) -> Look:
     try:
         facts = None if path == "-" else os.stat(path)
         if facts is None or not stat.S_ISREG(facts.st_mode):
-            return Look(path, CaptureFile(name, None))
+            return Look(path, ManifestCapture(name, None))
         return Look(path, identify(name, facts.st_size, read_at), read_at)
     except (OSError, ValueError):
-        return Look(path, CaptureFile(name, 0))
+        return Look(path, ManifestCapture(name, 0))
 
 
-def look_at_file(file: FoundFile, path: str) -> Look:
+def look_at_file(file: CaptureFile, path: str) -> Look:
     """Look at a file that was found; `path`: to open it. Raises CaptureError and OSError if it cannot be read."""
     read_at = KeptHead(open_capture(file))
     return Look(path, identify(capture_name(file.name) or "", file.size, read_at), read_at)
@@ -109,22 +108,22 @@ class KeptHead:
         self._head = b""
 
 
-def identify(name: str, size: int, read_at: Callable[[int, int], bytes]) -> CaptureFile:
+def identify(name: str, size: int, read_at: Callable[[int, int], bytes]) -> ManifestCapture:
     """The manifest entry of a capture. Raises the exceptions of `read_at`."""
     tail = max(size - SAMPLE, 0)
-    return CaptureFile(name, size, _digest(read_at(0, min(SAMPLE, size))), _digest(read_at(tail, size - tail)))
+    return ManifestCapture(name, size, _digest(read_at(0, min(SAMPLE, size))), _digest(read_at(tail, size - tail)))
 
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def new_captures(looks: Iterable[Look], done: Sequence[CaptureFile]) -> list[tuple[str, CaptureFile]]:
+def new_captures(looks: Iterable[Look], done: Sequence[ManifestCapture]) -> list[tuple[str, ManifestCapture]]:
     """The captures that are not in the export yet, each once, in order.
 
     Raises UsageError if one has grown since: its exported rows cannot be taken back.
     """
-    found: list[tuple[str, CaptureFile]] = []
+    found: list[tuple[str, ManifestCapture]] = []
     known = {one.key for one in done}
     long = {one.head: one for one in done if one.size is not None and one.size >= SAMPLE}
     short = [one for one in done if one.size is not None and 0 < one.size < SAMPLE]
@@ -144,7 +143,7 @@ def new_captures(looks: Iterable[Look], done: Sequence[CaptureFile]) -> list[tup
     return found
 
 
-def _begins_like(read_at: Callable[[int, int], bytes] | None, shorter: CaptureFile) -> bool:
+def _begins_like(read_at: Callable[[int, int], bytes] | None, shorter: ManifestCapture) -> bool:
     """Whether a capture begins with the bytes of a shorter one."""
     assert shorter.size is not None
     if read_at is None:

@@ -54,7 +54,7 @@ class CountedRows:
         catalog = Catalog() if catalog is None else catalog
         if catalog.learned_facts is None:
             catalog.learned_facts = LearnedFacts()
-        self._tellings = catalog.learned_facts
+        self._learned_facts = catalog.learned_facts
         self._given: Mapping[str, str] = catalog.given
         self._take = take
         self._events = events
@@ -90,7 +90,7 @@ class CountedRows:
         if self._transport is not None:
             self._transport.close()
         stage_rest(self._state, self._stager, self, self._events)
-        return LearnedNames(self._tellings, self._given)
+        return LearnedNames(self._learned_facts, self._given)
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
         """Take rows from the stager."""

@@ -33,7 +33,7 @@ from kafkasniff.runtime.worker_processes import Background
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
 from kafkasniff.tables.exports.beginning import check_no_stream, check_options, load_state, new_state, read_carried
-from kafkasniff.tables.exports.captures import CaptureFile
+from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.finish import Finished, finish
 from kafkasniff.tables.exports.opening import open_export
 from kafkasniff.tables.exports.options import ExportOptions
@@ -156,7 +156,7 @@ class LiveExport:
         before = () if target.manifest is None else tuple(one.name for one in target.manifest.captures)
         self._index = len(before)
         self._names = (*before, interface)
-        self._capture = CaptureFile(interface, None, begun=datetime.now(UTC))
+        self._capture = ManifestCapture(interface, None, begun=datetime.now(UTC))
         # Names of topics and brokers from earlier runs stay valid.
         learned_facts = read_carried(target, discard=discard_state).learned_facts
         names = {topic_id: name for topic_id, (_, name) in learned_facts.topics.items()}

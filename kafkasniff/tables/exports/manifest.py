@@ -9,7 +9,7 @@ import msgspec
 
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.export_manifest import MAX_MANIFEST
-from kafkasniff.tables.exports.captures import CaptureFile
+from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import SCHEMA_VERSION
 from kafkasniff.tables.rows.file_names import is_state_file, is_table_file
@@ -75,8 +75,8 @@ class Manifest(msgspec.Struct):
     """The engine of the last run; both write the same rows."""
     options: ExportOptions
     runs: Annotated[int, msgspec.Meta(ge=0, le=MAX_RUNS)] = 0
-    captures: list[CaptureFile] = []
-    quarantined: list[CaptureFile] = []
+    captures: list[ManifestCapture] = []
+    quarantined: list[ManifestCapture] = []
     """Captures that could not be read and are ignored from now on."""
     tables: dict[str, TableEntry] = {}
     state: str | None = None

@@ -17,7 +17,7 @@ from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
 from kafkasniff.tables.exports.bad_captures import OnBadCapture, Sorted, sort_out
 from kafkasniff.tables.exports.beginning import check_no_stream, check_options, first_states, read_carried, total
-from kafkasniff.tables.exports.captures import CaptureFile, look_at, new_captures
+from kafkasniff.tables.exports.captures import ManifestCapture, look_at, new_captures
 from kafkasniff.tables.exports.distrust import DamagedRunError
 from kafkasniff.tables.exports.finish import finish
 from kafkasniff.tables.exports.folder import RUN
@@ -65,11 +65,11 @@ class Result(msgspec.Struct):
     """Notices: why an interrupted run could not be used, and problems found when rows were put into partitions."""
 
 
-class _Plan(msgspec.Struct):
+class _RunInputs(msgspec.Struct):
     """The inputs of the current run, which decide whether a killed run can be resumed."""
 
     options: ExportOptions
-    captures: list[CaptureFile]
+    captures: list[ManifestCapture]
     shards: Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARDS)]
     run: Annotated[int, msgspec.Meta(ge=1, le=MAX_RUNS)]
     discard_state: bool = False
@@ -154,7 +154,7 @@ class _Making:
         self,
         target: ExportTarget,
         options: ExportOptions,
-        new: list[tuple[str, CaptureFile]],
+        new: list[tuple[str, ManifestCapture]],
         hooks: Hooks,
         checkpoint_seconds: float,
         *,
@@ -237,16 +237,16 @@ class _Making:
             results = [run_shard(tasks[0], self._hooks)] if len(tasks) == 1 else _at_once(tasks, self._hooks)
         return self._finish(carried, results, given, resumed)
 
-    def _plan(self, shards: int) -> tuple[_Plan, bool]:
+    def _plan(self, shards: int) -> tuple[_RunInputs, bool]:
         """The plan of this run, and whether a killed run had the same plan."""
         target = self._target
         path = target.partial / RUN
         new = [capture for _, capture in self._new]
-        plan = _Plan(self._options.public, new, shards, target.run, self._discard_state)
+        plan = _RunInputs(self._options.public, new, shards, target.run, self._discard_state)
         with target.output():
             if path.exists():
                 try:
-                    old = msgspec.json.decode(path.content(MAX_MANIFEST), type=_Plan)
+                    old = msgspec.json.decode(path.content(MAX_MANIFEST), type=_RunInputs)
                 except (msgspec.MsgspecError, RecursionError):
                     old = None
                 if old is not None and self._continues(old, plan):
@@ -258,7 +258,7 @@ class _Making:
         return plan, False
 
     @staticmethod
-    def _continues(old: _Plan, plan: _Plan) -> bool:
+    def _continues(old: _RunInputs, plan: _RunInputs) -> bool:
         """Whether results for `old` are valid for `plan`: the same captures, perhaps followed by more."""
         keys = [one.key for one in old.captures]
         same = [one.key for one in plan.captures[: len(keys)]] == keys

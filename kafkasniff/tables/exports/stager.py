@@ -75,7 +75,7 @@ class Stager:
         limits: DecodeOptions = _DEFAULT,
     ) -> None:
         assert enricher.catalog.learned_facts is not None
-        self._tellings = enricher.catalog.learned_facts
+        self._learned_facts = enricher.catalog.learned_facts
         self._most_bytes = min(MAX_BYTES, memory // ROWS_PART)
         self._most_rows = min(MAX_ROWS, memory // ROWS_PART // ROW_BYTES)
         self._enricher = enricher
@@ -165,7 +165,7 @@ class Stager:
             self._files.write("records", records)
 
     def _connection(self, connection: Connection) -> None:
-        self._tellings.connection(connection)
+        self._learned_facts.connection(connection)
         if self._selector is not None:
             if connection.connection not in self.selected:
                 return

@@ -25,7 +25,7 @@ from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.runtime.export_manifest import MANIFEST, MAX_MANIFEST
-from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore, Version
+from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore, ObjectVersion
 from kafkasniff.tables.exports.manifest import Manifest, WrittenFile, parse_manifest
 from kafkasniff.tables.exports.target import ExportTarget
 from kafkasniff.tables.rows import TABLE_NAMES
@@ -66,7 +66,7 @@ class ExportStore(ExportTarget):
         self.location = location
         self._store = ObjectStore(location)
         self._token = random_part()
-        self._version: Version | None = None
+        self._version: ObjectVersion | None = None
         self._deliver_files = DeliverFiles(location)
         self.deliver = self._deliver_files
         with self.output():
@@ -150,7 +150,7 @@ class ExportStore(ExportTarget):
             reason = "the run was added, but files that it replaces are left, which the next run removes"
             raise OSError(error.errno, f"{error.strerror}; {reason}") from error
 
-    def _replace(self, encoded: bytes) -> Version:
+    def _replace(self, encoded: bytes) -> ObjectVersion:
         """Write the manifest; returns its version. Raises ChangedObjectError, and OSError if the outcome is unknown."""
         try:
             return self._store.put_if(MANIFEST, encoded, self._version)

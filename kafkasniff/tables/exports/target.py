@@ -20,7 +20,7 @@ import kafkasniff
 from kafkasniff.errors import OutputError
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.export_manifest import FORMAT
-from kafkasniff.tables.exports.captures import CaptureFile
+from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.manifest import Engine, FileEntry, Manifest, TableEntry, WrittenFile
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import SCHEMA_VERSION
@@ -100,7 +100,7 @@ class ExportTarget(ABC):
     def commit(
         self,
         options: ExportOptions,
-        captures: Sequence[CaptureFile],
+        captures: Sequence[ManifestCapture],
         written: Written,
         unfinished: Written,
         state: bytes,
@@ -108,7 +108,7 @@ class ExportTarget(ABC):
         engine: Engine = "local",
         goes_on: bool = True,
         batch: int | None = None,
-        quarantined: Sequence[CaptureFile] = (),
+        quarantined: Sequence[ManifestCapture] = (),
     ) -> Manifest:
         """Add a run's files to the export and remove the last run's unfinished rows. Returns the new manifest.
 

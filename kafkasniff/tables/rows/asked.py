@@ -7,10 +7,10 @@ from typing import Final, NamedTuple, get_args
 from kafkasniff.kafka.connection.waits import UNLIMITED_NS, Role, WaitReason, asked_limit_ns, planned_role, wait_plan
 from kafkasniff.model import Exchange
 
-__all__ = ["UNKNOWN", "Asked", "asked_wait"]
+__all__ = ["UNKNOWN", "RequestedWait", "asked_wait"]
 
 
-class Asked(NamedTuple):
+class RequestedWait(NamedTuple):
     """A request's sender, and the wait that it asked for."""
 
     sender: Role | None = None
@@ -19,11 +19,13 @@ class Asked(NamedTuple):
     reason: WaitReason | None = None
 
 
-UNKNOWN: Final = Asked()
-_NO_WAIT: Final[dict[Role | None, Asked]] = {sender: Asked(sender, 0) for sender in (None, *get_args(Role))}
+UNKNOWN: Final = RequestedWait()
+_NO_WAIT: Final[dict[Role | None, RequestedWait]] = {
+    sender: RequestedWait(sender, 0) for sender in (None, *get_args(Role))
+}
 
 
-def asked_wait(exchange: Exchange) -> Asked:
+def asked_wait(exchange: Exchange) -> RequestedWait:
     """The sender, and the wait within the exchange's latency, or the allowed wait if nothing answered. Hot.
 
     Time that the request spent queued after earlier ones of its connection (`behind_ns`, `muted_ns`) does not count.
@@ -49,4 +51,4 @@ def asked_wait(exchange: Exchange) -> Asked:
         wait = max(wait, 0)
         if limit is not None and limit < wait:
             wait = limit
-    return Asked(sender, wait // 1000, reason)
+    return RequestedWait(sender, wait // 1000, reason)

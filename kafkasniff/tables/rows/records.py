@@ -51,7 +51,7 @@ _DEFAULT: Final = DecodeOptions()
 _SCHEMA: Final = STAGED["records"]
 
 
-class _Place(NamedTuple):
+class _RecordsPath(NamedTuple):
     """Where a message names its topics and where it has their records."""
 
     topics: str
@@ -63,7 +63,7 @@ class _Place(NamedTuple):
 
 
 @lru_cache(maxsize=1024)  # keys come from the wire
-def _place(api_key: int, direction: Direction) -> _Place | None:
+def _place(api_key: int, direction: Direction) -> _RecordsPath | None:
     """Derived from the definitions: Produce requests, Fetch, ShareFetch and FetchSnapshot responses have records."""
     api = dissectors.api(api_key)
     if api is None:
@@ -76,7 +76,7 @@ def _place(api_key: int, direction: Direction) -> _Place | None:
             index = index or _first(partitions.fields, name="partition")
             if records is not None and index is not None:
                 named, topic_id = _first(topics.fields, entity="topic_name"), _first(topics.fields, name="topic_id")
-                return _Place(
+                return _RecordsPath(
                     topics.name,
                     None if named is None else named.name,
                     None if topic_id is None else topic_id.name,
@@ -303,7 +303,7 @@ def _sort_key(field: RecordsField) -> tuple[str, int, int, int]:
 
 
 def _fields(
-    exchange: Exchange, message: Message, place: _Place, context: DecodeContext
+    exchange: Exchange, message: Message, place: _RecordsPath, context: DecodeContext
 ) -> Iterator[tuple[RecordsField, list[dict[str, Any]]]]:
     body = message.body or {}
     for topic in body.get(place.topics) or ():

@@ -95,7 +95,7 @@ class LearnedNames:
         return any(self._kafka.get(one, now + 1) <= now for one in endpoints.split(" "))
 
 
-class _Changes:
+class _ChangedValues:
     """Changed values in some rows of a batch."""
 
     def __init__(self) -> None:
@@ -174,9 +174,9 @@ class Resolver:
         struct = pa.StructArray.from_arrays(children, fields=list(PARTITION))
         return pa.ListArray.from_arrays(pa.array(borders), struct, type=partitions.type)
 
-    def _pending(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> _Changes:
+    def _pending(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> _ChangedValues:
         """Process the rows that wait for something, in order."""
-        changes = _Changes()
+        changes = _ChangedValues()
         known: dict[int, int] = {}
         wanted = ("connection_id", "exchange_id", "time_ns", "broker_ip", "broker_port", "topics", "_pending")
         some = {name: batch.column(name).take(pa.array(rows)).to_pylist() for name in wanted}
@@ -201,7 +201,9 @@ class Resolver:
         return changes
 
     @staticmethod
-    def _add_session(batch: pa.RecordBatch, row: int, changes: _Changes, epoch: int, held: SessionContent) -> None:
+    def _add_session(
+        batch: pa.RecordBatch, row: int, changes: _ChangedValues, epoch: int, held: SessionContent
+    ) -> None:
         """Add `_session` after the epoch in the request's body."""
         body = changes.bodies[0].get(row)
         body = batch.column("request_body")[row].as_py() if body is None else body
@@ -235,7 +237,7 @@ class Resolver:
         more = [name for name in names if name not in shared[2]]
         return shared[1] + more if more else shared[1]
 
-    def _late_bodies(self, batch: pa.RecordBatch, row: int, changes: _Changes) -> None:
+    def _late_bodies(self, batch: pa.RecordBatch, row: int, changes: _ChangedValues) -> None:
         values = {name: batch.column(name)[row].as_py() for name in ("api_key", "api_version")}
         directions: tuple[Direction, Direction] = ("request", "response")
         for direction, changed in zip(directions, changes.bodies, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkasniff.analysis.comparison.answer import SECTIONS, Answer
+from kafkasniff.analysis.comparison.answer import SECTIONS, ComparisonAnswer
 from kafkasniff.analysis.comparison.compare import compare
 from kafkasniff.analysis.comparison.family import Thresholds
 from kafkasniff.analysis.comparison.side import Side
@@ -79,10 +79,12 @@ def side(*batches: pa.RecordBatch) -> Side:
     return made
 
 
-def differing(answer: Answer) -> dict[str, int]:
+def differing(answer: ComparisonAnswer) -> dict[str, int]:
     return {name: number for name, number in answer.differences.items() if number}
 
 
-def compared(before: Side, *after: pa.RecordBatch, only: tuple[str, ...] = SECTIONS, **thresholds: Any) -> Answer:
+def compared(
+    before: Side, *after: pa.RecordBatch, only: tuple[str, ...] = SECTIONS, **thresholds: Any
+) -> ComparisonAnswer:
     """What differs after the change."""
     return compare(before, side(*after), Thresholds(**thresholds), only)

@@ -136,7 +136,7 @@ def test_text(capture: Path) -> None:
     result = kafkasniff("audit", capture, "--target", "v4.0.1")
     assert result.code == Exit.FINDINGS
     assert result.lines[:6] == [
-        "Kafka 4.0: of 4 clients 2 would be refused, 1 may be refused, 1 would be served.",
+        "Kafka 4.0, 4 clients: 2 would be refused, 1 may be refused, 1 would be served.",
         "",
         "10.0.1.1  fixed  software unknown  would be refused  [1]",
         "  Produce v2  too old  4.0 has v3-v12  2 requests  [2]",
@@ -155,7 +155,7 @@ def test_text(capture: Path) -> None:
 def test_no_findings(capture: Path) -> None:
     result = kafkasniff("audit", capture, "--target", "3.9", "-q")
     assert (result.code, result.err) == (Exit.OK, "")
-    assert result.lines[0] == "Kafka 3.9: of 4 clients 4 would be served."
+    assert result.lines[0] == "Kafka 3.9, 4 clients: 4 would be served."
 
 
 def exported(capture: Path, folder: Path, *options: str) -> Path:

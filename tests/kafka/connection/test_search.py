@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.connection import search
+from kafkasniff.kafka.connection import search, segmented_bytes
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.kafka.connection.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
 from kafkasniff.tcp.segments import Run
@@ -157,7 +157,7 @@ def test_an_odd_request_and_its_answer() -> None:
 
 
 def test_kept_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MAX_SEARCH", 1000)
+    monkeypatch.setattr(segmented_bytes, "MAX_SEARCH", 1000)
     searcher = fed([b"\xff" * 90] * 50)
     assert len(searcher) <= 1000
     assert searcher.dropped + len(searcher) == 50 * 90

@@ -1,4 +1,4 @@
-"""Messages with nothing but a body: `decode_body` returns the same as the general decoder, or nothing."""
+"""Messages with only a body: `decode_body` returns the same as the general decoder, or nothing."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.errors import OutputError, UsageError
-from kafkasniff.tables.exports.captures import CaptureFile, look_at, new_captures
+from kafkasniff.tables.exports.captures import ManifestCapture, look_at, new_captures
 from kafkasniff.tables.exports.folder import ExportFolder
 from tests.cli.console import kafkasniff
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run
@@ -107,7 +107,7 @@ def test_the_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert manifest(tmp_path)["runs"] == 1
 
 
-def found(paths: Sequence[Path | str], done: list[CaptureFile]) -> list[tuple[str, CaptureFile]]:
+def found(paths: Sequence[Path | str], done: list[ManifestCapture]) -> list[tuple[str, ManifestCapture]]:
     return new_captures([look_at(str(path)) for path in paths], done)
 
 

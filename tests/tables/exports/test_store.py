@@ -11,7 +11,7 @@ import pytest
 from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import MissingPartError, OutputError, UsageError
 from kafkasniff.runtime.addresses import Location
-from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore, Version
+from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore, ObjectVersion
 from kafkasniff.tables.exports.live import LiveExport
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.store import ExportStore
@@ -136,7 +136,7 @@ def test_an_answer_that_was_lost(bucket: str, tmp_path: Path, monkeypatch: pytes
     real = ObjectStore.put_if
     errors: list[Exception] = [OSError(5, "connection closed"), ChangedObjectError("412")]
 
-    def put_if(self: ObjectStore, path: str, data: bytes, version: Version | None) -> Version:
+    def put_if(self: ObjectStore, path: str, data: bytes, version: ObjectVersion | None) -> ObjectVersion:
         found = real(self, path, data, version)
         if path == "manifest.json" and errors:
             raise errors.pop()
@@ -158,7 +158,7 @@ def test_an_unknown_outcome(bucket: str, tmp_path: Path, monkeypatch: pytest.Mon
     """Nothing is removed then: the request may still arrive."""
     real = ObjectStore.put_if
 
-    def put_if(self: ObjectStore, path: str, data: bytes, version: Version | None) -> Version:
+    def put_if(self: ObjectStore, path: str, data: bytes, version: ObjectVersion | None) -> ObjectVersion:
         if path == "manifest.json":
             raise OSError(5, "timed out")
         return real(self, path, data, version)
@@ -197,7 +197,7 @@ def test_leftovers_that_cannot_be_removed(bucket: str, tmp_path: Path, monkeypat
 def test_a_store_that_ignores_conditions(bucket: str, ignored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = ObjectStore.put_if
 
-    def put_if(self: ObjectStore, path: str, data: bytes, version: Version | None) -> Version:
+    def put_if(self: ObjectStore, path: str, data: bytes, version: ObjectVersion | None) -> ObjectVersion:
         if (version is None) == (ignored == "create"):
             self.put(path, data)
             return self.get(path).version

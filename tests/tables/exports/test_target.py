@@ -9,7 +9,7 @@ import pytest
 
 from kafkasniff.errors import OutputError
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.tables.exports.captures import CaptureFile
+from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.manifest import FileEntry, Manifest, WrittenFile
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.target import ExportTarget
@@ -51,8 +51,8 @@ def written(name: str, rows: int) -> dict[str, list[WrittenFile]]:
 def test_open_rows_are_replaced_by_the_next_run(tmp_path: Path) -> None:
     with Kept(tmp_path) as target:
         assert (target.run, target.file_name, target.state_name) == (1, "part-00001", "state/run-00001.state")
-        target.commit(OPTIONS, [CaptureFile("a", 1)], written("a", 3), written("a-open", 2), b"1")
-        found = target.commit(OPTIONS, [CaptureFile("b", 1)], written("b", 4), written("b-open", 1), b"2")
+        target.commit(OPTIONS, [ManifestCapture("a", 1)], written("a", 3), written("a-open", 2), b"1")
+        found = target.commit(OPTIONS, [ManifestCapture("b", 1)], written("b", 4), written("b-open", 1), b"2")
     assert found.tables["exchanges"].files == [
         FileEntry("a", 3, 30, 1),
         FileEntry("b", 4, 40, 2),
@@ -66,7 +66,9 @@ def test_open_rows_are_replaced_by_the_next_run(tmp_path: Path) -> None:
 def test_open_rows_stay_if_a_run_does_not_continue_the_last_one(tmp_path: Path) -> None:
     with Kept(tmp_path) as target:
         target.commit(OPTIONS, [], written("a", 3), written("a-open", 2), b"1")
-        found = target.commit(OPTIONS, [], written("b", 4), {}, b"2", goes_on=False, quarantined=[CaptureFile("q", 0)])
+        found = target.commit(
+            OPTIONS, [], written("b", 4), {}, b"2", goes_on=False, quarantined=[ManifestCapture("q", 0)]
+        )
     assert [(entry.path, entry.open) for entry in found.tables["exchanges"].files] == [
         ("a", False),
         ("a-open", False),
