@@ -170,6 +170,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """For a Fetch request in a session (KIP-227): the topics of the session, as far as names are known; none if there
     are more than 100 (`enrich.sessions.MAX_NAMED`).
     """
+    frame: bytes | None = None
+    """Its bytes: header and body, secrets included. None unless the `Inspector` keeps them (`frames`)."""
 
 
 class SaslToken(msgspec.Struct, frozen=True, gc=False):

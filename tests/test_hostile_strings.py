@@ -125,7 +125,9 @@ def test_lines(capture: Path, benign: Path) -> None:
     assert len(result.lines) == len(other.lines) > 14
 
 
-@pytest.mark.parametrize("options", [["-v"], ["-vv", "--color", "always"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [["-v"], ["-vv", "--color", "always"], ["-xx"], ["-x", "--color", "always"]], ids=" ".join
+)
 def test_trees(capture: Path, evil: str, options: list[str]) -> None:
     result = kafkasniff("decode", *options, capture)
     assert result.code == Exit.OK

@@ -22,7 +22,7 @@ from kafkasniff.live.metrics import Metrics
 from kafkasniff.live.state import ViewState
 from kafkasniff.live.top import TopModel
 from kafkasniff.model import Message
-from kafkasniff.redact import Blanker
+from kafkasniff.redact.message import Blanker
 from kafkasniff.redact.payload import Payload
 from tests.choice import ALL
 from tests.cli.console import kafkasniff

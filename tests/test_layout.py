@@ -65,7 +65,7 @@ WITHOUT_MIRROR = {
     "cli": "environment",
     "cli/options": "capture_options option_groups",
     "cli/render": """
-        api_objects api_tables audit_text check_text diff_text hexdump stats_text timing_answer timing_text
+        api_objects api_tables audit_text check_text diff_text stats_text timing_answer timing_text
         waterfall""",
     "cli/running": "capture_usage counted_captures pipeline privileges scrape_access top",
     "engine": "paired paired_messages roles",

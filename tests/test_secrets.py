@@ -7,12 +7,14 @@ bytes of unfinished exchanges (docs/privacy.md).
 from __future__ import annotations
 
 import functools
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -28,7 +30,9 @@ from kafkasniff.live.metrics import Metrics
 from kafkasniff.live.state import ViewState
 from kafkasniff.live.top import TopModel
 from kafkasniff.model import Exchange, Message
+from kafkasniff.sinks.hex_view import HexView
 from kafkasniff.sinks.jsonl import JsonSink
+from kafkasniff.text.paint import PLAIN
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.batches import batch
@@ -99,7 +103,8 @@ SHOWN = [
     ["--format", "json", "--bytes", "base64"],
     ["--format", "json", "--bytes", "hex"],
 ]
-DECODE = [*SHOWN, ["--format", "json", "--jobs", "2"], ["-vv", "--color", "always"], ["-v"], [], ["--two-pass", "-vv"]]
+DECODE = [*SHOWN, ["--format", "json", "--jobs", "2"], ["-vv", "--color", "always"], ["-v"], [], ["--two-pass", "-vv"],
+          ["-x"], ["-xx"], ["-xx", "--color", "always"], ["-xx", "-v", "--slower-than", "0ms"]]  # fmt: skip
 
 
 @pytest.mark.parametrize("options", DECODE, ids=" ".join)
@@ -114,6 +119,25 @@ def test_decode(path: Path, options: list[str]) -> None:
 @pytest.mark.parametrize("options", SHOWN, ids=" ".join)
 def test_decode_with_secrets_shown(path: Path, options: list[str]) -> None:
     assert found_in(kafkasniff("decode", *options, "--show-secrets", path).out) == EVERY
+
+
+def unrolled(dump: str) -> bytes:
+    """The bytes of a hexdump's rows in hex, one after the other: a secret may span rows."""
+    rows = re.findall(r"^ {4}\+*[0-9a-f]{4,8}  ((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  |$)", dump, re.MULTILINE)
+    return "".join(rows).replace(" ", "").encode()
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--slower-than", "0ms"], ["--api", "Fetch,Produce"], ["--no-payload"]], ids=" ".join
+)
+def test_hexdumps(path: Path, options: list[str]) -> None:
+    hidden = kafkasniff("decode", "-xx", *options, path).text
+    assert unrolled(hidden)
+    assert found_in(unrolled(hidden)) == found_in(hidden.encode()) == set()
+
+
+def test_hexdumps_with_secrets_shown(path: Path) -> None:
+    assert found_in(unrolled(kafkasniff("decode", "-xx", "--show-secrets", path).text)) == EVERY
 
 
 def test_other_values_are_still_there(path: Path) -> None:
@@ -163,10 +187,17 @@ def pasted(case: Case, *options: str) -> bytes:
     return result.out + result.err.encode()
 
 
+def indented(dump: bytes) -> str:
+    """As `decode` shows it."""
+    return "".join(f"    {line}\n" for line in dump.decode().splitlines())
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_decode_bytes(case: Case) -> None:
     assert found_in(pasted(case, "-v")) == set()
     assert found_in(pasted(case, "--format", "json")) == set()
+    assert found_in(unrolled(indented(pasted(case, "-x")))) == set()
+    assert found_in(unrolled(indented(pasted(case, "-x", "--show-secrets")))) == case.secrets
     assert found_in(pasted(case, "--format", "json", "--show-secrets")) == case.secrets
 
 
@@ -208,6 +239,16 @@ def shown(case: Case, data: bytes, *, cut: bool = False) -> bytes:
     return repr(decoded(case, data, cut=cut)).encode()
 
 
+def dumped(case: Case, data: bytes, *, cut: bool = False) -> bytes:
+    """The bytes in its hexdump."""
+    found = decoded(case, data, cut=cut)
+    fields = {name: getattr(found, name) for name in found.__struct_fields__ if name in Message.__struct_fields__}
+    made = msgspec.structs.replace(Message("response" if case.in_response else "request", len(data) + cut), **fields)
+    lines = list(HexView(PLAIN, whole=True, secrets=False).lines(made, data, "    "))
+    assert found_in("".join(lines).encode()) == set()
+    return unrolled("\n".join(lines))
+
+
 def message(case: Case) -> bytes:
     return (case.response if case.in_response else case.request)[4:]
 
@@ -245,6 +286,7 @@ def test_truncated_messages(case: Case, data: st.DataObject) -> None:
     kept = data.draw(st.integers(0, len(whole) - 1))
     cut = data.draw(st.booleans())
     assert found_in(shown(case, whole[:kept], cut=cut)) == set()
+    assert found_in(dumped(case, whole[:kept], cut=cut)) == set()
 
 
 @settings(max_examples=300)
@@ -253,6 +295,7 @@ def test_messages_with_a_wrong_byte(case: Case, data: st.DataObject, mask: int) 
     damaged = bytearray(message(case))
     damaged[data.draw(st.sampled_from(places(case)))] ^= mask
     assert found_in(shown(case, bytes(damaged))) == set()
+    assert found_in(dumped(case, bytes(damaged))) == set()
 
 
 def test_a_misread_body_shows_only_its_numbers() -> None:

@@ -41,12 +41,18 @@ _UNANSWERED: Final = ("unanswered", "open")
 
 
 class Emitter:
-    """Emits the events of all connections; `renderer`: renders bodies that only a JSON sink needs."""
+    """Emits the events of all connections; `renderer`: renders bodies that only a JSON sink needs.
 
-    def __init__(self, state: InspectorState, memory: MemoryBudget, renderer: Renderer | None) -> None:
+    `frames`: keep the bytes of messages, for which no connection may be in step.
+    """
+
+    def __init__(
+        self, state: InspectorState, memory: MemoryBudget, renderer: Renderer | None, *, frames: bool = False
+    ) -> None:
         self._state = state
         self._memory = memory
         self._renderer = renderer
+        self.frames = frames
         self.slice_bytes = 0
         """Approximate bytes of memory of the messages of the last slice."""
 
@@ -228,6 +234,8 @@ class Emitter:
         )
         kind: Direction = "request" if event.is_request else "response"
         message = decoded_message(kind, frame.size, decoded, event.client_id, problems, place)
+        if self.frames:
+            message = msgspec.structs.replace(message, frame=frame.data[frame.start : frame.end])
         if problems:
             state.summary.problems += len(problems)
         if connection.account is not None:

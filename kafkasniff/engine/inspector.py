@@ -59,6 +59,7 @@ class Inspector:
     - `headers`: read only those bodies that later messages need, or that decide whether a response is expected
     - `keys`: secrets that decrypt TLS, in addition to those in the captures
     - `renderer`: renders bodies that only a JSON sink needs; None: all bodies are dicts
+    - `frames`: also keep the bytes of each message, as `Message.frame`; Python then processes all connections
     - `memory`: budget in bytes for everything kept between two batches (`memory_budget`); None: 1 GiB
 
     Raises UsageError if `memory` is less than 128 MiB.
@@ -79,6 +80,7 @@ class Inspector:
         headers: bool = False,
         keys: KeyLog | None = None,
         renderer: Renderer | None = None,
+        frames: bool = False,
         memory: int | None = None,
     ) -> None:
         decode = DecodeOptions(records, show_secrets, bodies=not headers, headers=headers)
@@ -97,7 +99,7 @@ class Inspector:
         self._memory = MemoryBudget(checked_memory(memory))
         self._kernel = KernelFeeder(self._state, self._memory, maker)
         self._feeder = Feeder(self._state, self._memory, self._kernel)
-        self._emitter = Emitter(self._state, self._memory, renderer)
+        self._emitter = Emitter(self._state, self._memory, renderer, frames=frames)
         self._windows: LineWindows | None = None
         """Set if lines are written."""
         self.begin_in_step()
@@ -105,7 +107,7 @@ class Inspector:
 
     def begin_in_step(self) -> None:
         """Let the kernel process connections in step from now on."""
-        native = kernel() if self._uses_kernel else None
+        native = kernel() if self._uses_kernel and not self._emitter.frames else None
         if native is not None:
             self._kernel.start(native)
 

@@ -151,7 +151,7 @@ class MemoryBudget:
         if self.used + size > self._target and size > MESSAGE_BYTES:
             what = f"its body of about {size:,} bytes was not kept until the response came"
             message = msgspec.structs.replace(
-                message, body=None, raw=None, problems=(*message.problems, Problem("body-let-go", what))
+                message, body=None, raw=None, frame=None, problems=(*message.problems, Problem("body-let-go", what))
             )
             size = MESSAGE_BYTES
             if not self._reported:
@@ -230,11 +230,12 @@ def message_limits(memory: int) -> tuple[int, int]:
 def message_bytes(message: Message) -> int:
     """Size of a decoded message by traversing its body; records count by their number and bytes on the wire."""
     body: Any = message.body
+    itself = MESSAGE_BYTES + (0 if message.frame is None else len(message.frame))
     if body is None:
-        return MESSAGE_BYTES + (0 if message.raw is None else len(message.raw))
+        return itself + (0 if message.raw is None else len(message.raw))
     if body.__class__ is RenderedBody or has_records(message.api_key, message.type):
-        return MESSAGE_BYTES + RECORD_BYTES + likely_bytes(message.api_key, message.type, message.size, body)
-    return MESSAGE_BYTES + body_bytes(body)
+        return itself + RECORD_BYTES + likely_bytes(message.api_key, message.type, message.size, body)
+    return itself + body_bytes(body)
 
 
 def _all_of(tcp: TcpConnection) -> int:

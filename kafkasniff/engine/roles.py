@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.versions import distinct
-from kafkasniff.enrich.plan import leaves_alone, reads_nothing
+from kafkasniff.enrich.plan import (
+    NamePlan,
+    adds_names,
+    leaves_alone,
+    message_plan,
+    reads_nothing,
+    teaches,
+)
+from kafkasniff.enrich.sessions import goes_by_sessions
 from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.connection.waits import WaitPlan, wait_plan
 from kafkasniff.kafka.messages.message_plan import client_software, request_plan, response_plan
@@ -25,15 +34,22 @@ from kafkasniff.native.exchanges import VALUES
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
 
-__all__ = ["ExchangeKind", "ExchangeKinds", "exchange_kind"]
+__all__ = ["ANSWERS", "SESSION", "ExchangeKind", "ExchangeKinds", "exchange_kind"]
 
 ROLES: Final = (
     *("none", "inside", "topic", "data_topic", "group", "transaction", "partition", "partitions", "offset"),
-    *("watermark", "code", "records", "member", "throttle"),
+    *("watermark", "code", "records", "member", "throttle", "topic_id", "rare", "facts"),
 )
-"""By number; from `FIRST_VALUE` on they are numbers of the request."""
-FIRST_VALUE: Final = 16
+"""By number; from `FIRST_VALUE` on they are numbers of either message."""
+FIRST_VALUE: Final = 32
+RARE, FACTS = ROLES.index("rare"), ROLES.index("facts")
 _NUMBERS: Final = frozenset({"int8", "int16", "error", "uint16", "int32", "uint32", "int64"})
+SESSION: Final = ("session_id", "session_epoch")
+"""Fields of a request that identify its fetch session."""
+ANSWERS: Final = {"session_id": "given_session_id", "error_code": "given_error"}
+"""Fields of a response that say what became of the session, and their names among `ExchangeKind.values`."""
+FORGOTTEN: Final = "forgotten_topics_data"
+"""Field of a request with partitions that it removes from its session."""
 _EMPTY: Final = EntityPlan()
 
 
@@ -44,18 +60,24 @@ class ExchangeKind(NamedTuple):
     """Programs of bodies."""
     response: bytes
     values: tuple[str, ...]
-    """Fields of the request with a needed number, in the order of the row's values."""
+    """Fields with a needed number, in the order of the row's values: of the request, and `ANSWERS`."""
     wait: WaitPlan | None
     learns: bool
-    """The response may contain facts about topics and brokers."""
+    """The response may contain facts about topics and brokers, and not only in one array that has the role `facts`."""
+    session: bool
+    """The exchange may belong to a fetch session."""
 
 
 class ExchangeKinds:
-    """Kinds by the code of a version of an API, and the programs that readers of exchanges share."""
+    """Kinds by the code of a version of an API, and the programs that readers of exchanges share.
 
-    def __init__(self, kernel: Kernel, *, show_secrets: bool) -> None:
+    `names`: see `exchange_kind`.
+    """
+
+    def __init__(self, kernel: Kernel, *, show_secrets: bool, names: bool = False) -> None:
         self._kernel = kernel
         self._show_secrets = show_secrets
+        self._names = names
         self._codes: dict[int, ExchangeKind | None] = {}
         """As many as there are versions."""
         self.known: dict[int, ExchangeKind] = {}
@@ -67,7 +89,9 @@ class ExchangeKinds:
     def of(self, code: int) -> ExchangeKind | None:
         """What exchanges of this version are read by; None where they are Python's."""
         if code not in self._codes:
-            kind = self._codes[code] = exchange_kind(*divmod(code, VERSIONS), show_secrets=self._show_secrets)
+            kind = self._codes[code] = exchange_kind(
+                *divmod(code, VERSIONS), show_secrets=self._show_secrets, names=self._names
+            )
             if kind is not None:
                 self.known[code] = kind
                 request, response = Program(self._kernel, kind.request), Program(self._kernel, kind.response)
@@ -88,29 +112,61 @@ class _NotNativeError(Exception):
     """A program cannot express it."""
 
 
-def exchange_kind(key: int, version: int, *, show_secrets: bool) -> ExchangeKind | None:
-    """How exchanges of a version of an API are read; None if they are left to Python."""
+def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = False) -> ExchangeKind | None:
+    """How exchanges of a version of an API are read; None if they are left to Python.
+
+    `names`: names of topic ids are known, and what is in a fetch session is added later.
+    """
     asked, answered = request_plan(key, version), response_plan(key, version)
     wait = wait_plan(key)
     if asked.schema is None or answered.schema is None or client_software(key) is not None:
         return None
     directions: tuple[Direction, Direction] = "request", "response"
-    if not all(leaves_alone(key, version, one) or reads_nothing(key, version, one) for one in directions):
+    if not all(_may_add(key, version, one, names=names) for one in directions):
         return None
-    if not reads_nothing(key, version, "request") or (wait is not None and wait.reason == "leader"):
+    if teaches(key, version, "request") or (wait is not None and wait.reason == "leader"):
         return None
-    top = {field.name for field in asked.schema.root.fields}
-    if "members" in top or (wait is not None and wait.replica_ids and wait.replica_id not in top):
+    root, response_root = asked.schema.root, answered.schema.root
+    top = {field.name for field in root.fields}
+    if "members" in top:
         return None
+    rare = {FORGOTTEN}
+    if wait is not None and wait.replica_ids and wait.replica_id not in top:
+        # Only replicas send the struct with their id.
+        found = {way[0] for way in wait.replica_ids} & {field.name for field in root.tagged}
+        if not found:
+            return None
+        rare |= found
+    session = goes_by_sessions(key, version)
     wanted = ("acks",) if wait is None else ("acks", "min_bytes", wait.replica_id, *wait.limits)
-    values = tuple(dict.fromkeys(name for name in wanted if name is not None and name in top))
+    wanted += SESSION if session else ()
+    asked_values = tuple(dict.fromkeys(name for name in wanted if name is not None and name in top))
+    given = ANSWERS if session else {}
+    values = (*asked_values, *given.values())
     data = wait is not None or asked.has_records or answered.has_records
     if len(values) > VALUES:
         return None
+    learnt = message_plan(key, version, "response")
+    learns = not reads_nothing(key, version, "response") and learnt is not None
+    tagged = {field.name for field in response_root.tagged}
+    facts: set[str] = set()
+    if learns and learnt is not None and not _learns(msgspec.structs.replace(learnt[0], children=())):
+        # Whether the ids of named topics are known already, the kernel looks up.
+        facts = {name for name, child in learnt[0].children if _learns_brokers(child)}
+        # Few responses have a tagged field with facts.
+        rare |= facts & tagged
+        facts -= tagged
+        learns = len(facts) > 1 or any(not _is_alone(child) for name, child in learnt[0].children if name in facts)
+    special = dict.fromkeys(rare, RARE)
+    places = special | {name: FIRST_VALUE + number for number, name in enumerate(asked_values)}
+    answers = special | {name: FIRST_VALUE + values.index(own) for name, own in given.items()}
+    answers |= {"throttle_time_ms": ROLES.index("throttle")} | dict.fromkeys(() if learns else facts, FACTS)
     try:
         programs = [
-            program_for(plan, show_secrets=show_secrets, roles=_roles(key, direction, plan.schema.root, values, data))
-            for direction, plan in zip(directions, (asked, answered), strict=True)
+            program_for(
+                plan, show_secrets=show_secrets, roles=_roles(key, direction, plan.schema.root, numbers, data=data)
+            )
+            for direction, plan, numbers in zip(directions, (asked, answered), (places, answers), strict=True)
             if plan.schema is not None
         ]
     except _NotNativeError:
@@ -118,19 +174,37 @@ def exchange_kind(key: int, version: int, *, show_secrets: bool) -> ExchangeKind
     request, response = programs
     if request is None or response is None:
         return None
-    return ExchangeKind(request, response, values, wait, not reads_nothing(key, version, "response"))
+    return ExchangeKind(request, response, values, wait, learns, session)
 
 
-def _roles(key: int, direction: Direction, root: Struct, values: tuple[str, ...], data: bool) -> list[int]:
-    """A role for each op of the layout's program."""
+def _may_add(key: int, version: int, direction: Direction, *, names: bool) -> bool:
+    """Whether all that an enricher adds to messages of this kind is known to the kernel."""
+    if names:
+        return adds_names(key, version, direction)
+    return leaves_alone(key, version, direction) or reads_nothing(key, version, direction)
+
+
+def _learns(plan: NamePlan) -> bool:
+    """Whether a response with such a struct may report facts."""
+    names_topic = plan.topic is not None and plan.topic_id is not None
+    return names_topic or plan.host is not None or any(_learns(child) for _, child in plan.children)
+
+
+def _learns_brokers(plan: NamePlan) -> bool:
+    return plan.host is not None or any(_learns_brokers(child) for _, child in plan.children)
+
+
+def _is_alone(plan: NamePlan) -> bool:
+    """Whether the facts of a struct need nothing of the one around it."""
+    return plan.host is not None and plan.node is not None and not plan.children
+
+
+def _roles(key: int, direction: Direction, root: Struct, special: Mapping[str, int], *, data: bool) -> list[int]:
+    """A role for each op of the layout's program; `special`: roles of fields of the body, where it has them."""
     plan = plan_of(key, direction)
     if plan is None or plan.nested is not None:
         raise _NotNativeError
-    special = {"member_id": ROLES.index("member")}
-    if direction == "request":
-        special |= {name: FIRST_VALUE + number for number, name in enumerate(values)}
-    else:
-        special["throttle_time_ms"] = ROLES.index("throttle")
+    special = {"member_id": ROLES.index("member"), **special}
     return [0, *_struct(root, plan, special, request=direction == "request", data=data)]
 
 
@@ -140,22 +214,28 @@ def _struct(struct: Struct, plan: EntityPlan, special: Mapping[str, int], *, req
     children = dict(plan.children)
     found: list[int] = []
     inside = False
+    whole = {RARE, FACTS}
     for field in (*struct.fields, *struct.tagged):
         role = ROLES.index(own[field.name]) if field.name in own else special.get(field.name, 0)
         below: list[int] = []
         if field.struct is not None:
             below = _struct(field.struct, children.get(field.name, _EMPTY), {}, request=request, data=data)
-            role = ROLES.index("inside") if any(below) else 0
-            if role and field.nullable and not field.array:
+            if role not in whole:
+                role = ROLES.index("inside") if any(below) else 0
+            if role and field.nullable and not field.array and field.tag is None:
                 raise _NotNativeError
-            inside = inside or role > 0
-        elif role:
+            inside = inside or ROLES[role] == "inside"
+            if role in whole or field.tag is not None:
+                if role == FACTS and any(below):
+                    raise _NotNativeError
+                below = [0] * len(below)
+        elif role and role not in whole:
             _check(field, role, own.get(field.name, ""))
             # The struct's own fields come before its nested ones.
             if inside and field.name in own:
                 raise _NotNativeError
         if role and field.tag is not None:
-            raise _NotNativeError
+            role = RARE
         found += role, *below
     return found
 
@@ -165,12 +245,14 @@ def _own(struct: Struct, plan: EntityPlan, *, request: bool, data: bool) -> dict
     names = {field.name for field in struct.fields} | {field.name for field in struct.tagged}
     lists = [name for name in plan.topic_lists if name in names]
     indices = [name for name in plan.index_lists if name in names]
-    if plan.topic_id in names or (request and any(name in names for name, _ in plan.choices)):
+    if request and any(name in names for name, _ in plan.choices):
         raise _NotNativeError
-    if (lists and plan.topic in names) or len(indices) > 1 or len(plan.records) > 1:
+    if (lists and (plan.topic in names or plan.topic_id in names)) or len(indices) > 1 or len(plan.records) > 1:
         raise _NotNativeError
     topic = "data_topic" if data else "topic"
     found = dict.fromkeys(lists, topic)
+    if plan.topic_id in names and plan.topic_id is not None:
+        found[plan.topic_id] = "topic_id"
     if plan.topic is not None:
         found[plan.topic] = topic
     if request:
@@ -190,6 +272,8 @@ def _check(field: Field, role: int, name: str) -> None:
     """Whether the kernel can read a field in its role."""
     if name in {"topic", "data_topic", "group", "transaction"} or role == ROLES.index("member"):
         right = field.type == "string" and field.secret == "no" and not (field.array and role == ROLES.index("member"))
+    elif name == "topic_id":
+        right = field.type == "uuid" and not field.array
     elif name == "records":
         right = field.type == "records" and not field.array
     elif name == "partitions":

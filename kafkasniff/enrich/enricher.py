@@ -110,6 +110,11 @@ class Enricher:
         """Approximate bytes of memory of names and fetch sessions."""
         return self.catalog.memory + (0 if self._sessions is None else self._sessions.memory)
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether fetch sessions are followed."""
+        return self._sessions is not None
+
     def limit_memory(self, size: int) -> None:
         """Bound names and fetch sessions by a memory budget of `size` bytes."""
         self.catalog.limit_memory(size)

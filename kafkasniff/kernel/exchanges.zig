@@ -7,10 +7,12 @@
 
 const calls = @import("call.zig");
 const columns = @import("columns.zig");
+const encoding = @import("base64.zig");
 const feed = @import("feed_state.zig");
 const isText = @import("text.zig").isText;
 const Json = @import("json.zig").Json;
 const kindOf = @import("lines.zig").kindOf;
+const NameTable = @import("names.zig").Names;
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const records = @import("records.zig");
@@ -24,7 +26,7 @@ const Op = programs.Op;
 pub const NONE: u32 = 0xFFFF_FFFF;
 /// Topics and partitions of an exchange, found by linear search; exchanges with more are left to Python.
 const MOST = 1024;
-pub const VALUES = 6;
+pub const VALUES = 8;
 
 /// Concatenated texts in Arrow's layout.
 pub const Texts = extern struct {
@@ -71,7 +73,7 @@ pub const Row = extern struct {
     pair: u64,
     /// Number of records in all partitions; see `has`.
     records: i64,
-    /// Numbers of the request, see `Role`.
+    /// Numbers of both messages, see `Role`.
     values: [VALUES]i64,
     has: packed struct(u32) {
         records: bool = false,
@@ -98,6 +100,9 @@ pub const Row = extern struct {
     // How many of them are in the request
     asked_topics: u32,
     asked_partitions: u32,
+    /// The bytes of the response that hold facts; size 0: there are none.
+    facts: u32,
+    facts_size: u32,
 };
 
 pub const Partition = extern struct {
@@ -105,6 +110,8 @@ pub const Partition = extern struct {
     watermark: i64 = 0,
     records: i64 = 0,
     bytes: i64 = 0,
+    /// As `bytes`; the caller adds what compressed batches grow by.
+    uncompressed: i64 = 0,
     producer_id: i64 = 0,
     topic: u32,
     partition: i32,
@@ -124,6 +131,8 @@ pub const Partition = extern struct {
         producer: bool = false,
         rest: u25 = 0,
     } = .{},
+    /// NONE: its topic is given by name.
+    topic_id: u32,
 };
 
 /// Facts that all records of a batch share, in addition to `columns.Batch`.
@@ -135,10 +144,15 @@ pub const Shared = extern struct {
     partition: i32,
     topic: u32,
     producer_epoch: i32,
+    topic_id: u32,
+    /// Its partition among those of the call.
+    place: u32,
     is_request: u8,
     appended: u8,
     transactional: u8,
-    spare: [5]u8 = @splat(0),
+    /// An index in `records.CODECS`.
+    codec: u8,
+    spare: [4]u8 = @splat(0),
 };
 
 pub const Exchanges = extern struct {
@@ -155,7 +169,10 @@ pub const Exchanges = extern struct {
     bodies: u32,
     /// 1: batches of records are wanted.
     records: u32,
-    spare: u32,
+    /// 1: the output of the last call, which ended with `asks`, is continued.
+    continues: u32,
+    /// Names of topic ids. They are needed by programs with such a role only.
+    topic_names: ?*NameTable,
     /// The largest message that is decoded here, in bytes.
     most: u64,
     requests: Texts,
@@ -202,16 +219,40 @@ const Role = enum(u8) {
     records = 11,
     member = 12,
     throttle = 13,
+    topic_id = 14,
+    /// An exchange in which this field is present, or is an array with elements, is left to Python.
+    rare = 15,
+    /// Facts about brokers: the caller compares its bytes with those that it knows.
+    facts = 16,
     /// Values from here on: numbers that are stored in `Row.values`.
-    value = 16,
+    value = 32,
     _,
 };
 
-/// Writes rows from `next` on. Returns 1 if there is no room for more. Each call starts with no rows.
+/// Writes rows from `next` on, after those of the last call only if it asked for names (`names.Asks`).
 pub fn run(call: *Exchanges) calls.Status {
     if (!std.math.isPowerOfTwo(call.names.table_size) or call.next > call.pairs_size) return .misuse;
+    if (call.continues == 0 and !reset(call)) return .misuse;
+    while (call.next < call.pairs_size) : (call.next += 1) {
+        if (call.rows_used == call.rows_size) return .no_room;
+        const before = .{ call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used };
+        exchange(call) catch |reason| {
+            call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used = before;
+            if (reason == error.NoRoom) return .no_room;
+            if (call.topic_names) |names| if (names.isAsking()) return .asks;
+            continue;
+        };
+        call.rows_used += 1;
+        call.requests.offsets[call.rows_used] = @intCast(call.requests.used);
+        call.responses.offsets[call.rows_used] = @intCast(call.responses.used);
+    }
+    return .done;
+}
+
+/// Starts with no rows. False: the caller's memory is too large.
+fn reset(call: *Exchanges) bool {
     inline for (.{ &call.requests, &call.responses, &call.names.texts }) |texts| {
-        if (texts.size > std.math.maxInt(i32)) return .misuse;
+        if (texts.size > std.math.maxInt(i32)) return false;
         texts.used = 0;
         texts.offsets[0] = 0;
     }
@@ -222,22 +263,12 @@ pub fn run(call: *Exchanges) calls.Status {
     call.partitions_used = 0;
     call.batches_used = 0;
     call.codes_used = 0;
-    while (call.next < call.pairs_size) : (call.next += 1) {
-        if (call.rows_used == call.rows_size) return .no_room;
-        const before = .{ call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used };
-        exchange(call) catch |reason| {
-            call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used = before;
-            if (reason == error.NoRoom) return .no_room;
-            continue;
-        };
-        call.rows_used += 1;
-        call.requests.offsets[call.rows_used] = @intCast(call.requests.used);
-        call.responses.offsets[call.rows_used] = @intCast(call.responses.used);
-    }
-    return .done;
+    return true;
 }
 
 fn exchange(call: *Exchanges) Error!void {
+    // What a message before asked for must not count for this exchange.
+    if (call.topic_names) |names| names.asks = .{};
     const pair = &call.pairs[call.next];
     const is_whole = pair.response != NONE;
     if (pair.request >= call.found.size or (is_whole and pair.response >= call.found.size)) return error.Odd;
@@ -263,6 +294,8 @@ fn exchange(call: *Exchanges) Error!void {
         .batches = 0,
         .asked_topics = 0,
         .asked_partitions = 0,
+        .facts = 0,
+        .facts_size = 0,
     };
     if (try call.found.clientId(asked)) |text| {
         if (!isText(text)) return error.Odd;
@@ -270,7 +303,7 @@ fn exchange(call: *Exchanges) Error!void {
     }
     if (call.headers != 0) return;
     const request = try Body.of(call, asked, data);
-    _ = try request.json(call, &call.requests);
+    _ = try request.json(call, &call.requests, pair.request);
     var facts = Facts{
         .call = call,
         .row = row,
@@ -280,18 +313,18 @@ fn exchange(call: *Exchanges) Error!void {
         .first_topic = call.topics_used,
         .first_partition = call.partitions_used,
     };
-    try facts.structure(0, NONE);
+    try facts.structure(0, .{});
     row.asked_topics = @intCast(call.topics_used - facts.first_topic);
     row.asked_partitions = @intCast(call.partitions_used - facts.first_partition);
     if (is_whole) {
         const answered = &call.found.rows[pair.response];
         const response = try Body.of(call, answered, try call.found.bytes(answered));
-        const noted = try response.json(call, &call.responses);
+        const noted = try response.json(call, &call.responses, pair.response);
         try codes(call, call.call.notes[0..noted], row);
         facts.program = response.program;
         facts.reader = .{ .bytes = response.data, .at = response.start };
         facts.is_request = false;
-        try facts.structure(0, NONE);
+        try facts.structure(0, .{});
     }
     row.topics = @intCast(call.topics_used - facts.first_topic);
     row.partitions = @intCast(call.partitions_used - facts.first_partition);
@@ -321,7 +354,8 @@ const Body = struct {
     }
 
     /// Appends its JSON to these texts if bodies are wanted. Returns the bytes of its error codes in `Call.notes`.
-    fn json(self: *const Body, call: *const Exchanges, into: *Texts) Error!usize {
+    fn json(self: *const Body, call: *const Exchanges, into: *Texts, index: u32) Error!usize {
+        const message = &call.found.rows[index];
         const one = call.call;
         one.batches_wanted = 0;
         one.batches_given = 0;
@@ -330,7 +364,15 @@ const Body = struct {
         one.looked_at = 0;
         var out = Json{ .bytes = into.data[0..into.size], .at = into.used, .form = one.wants.form };
         var walk = walking.Walk(Json).init(one, self.program, self.data, self.start, &out, null);
+        if (call.topic_names) |names| {
+            names.begin(index, index, true, !message.flags.request);
+            // Fetch sessions are added to bodies after the run (`tables/rows/resolve.py`).
+            names.answered = index;
+            names.session = null;
+            walk.names = names;
+        }
         const after = try walk.run();
+        if (call.topic_names) |names| if (names.isAsking()) return error.Odd;
         if (walk.account.wanting or walk.problems > 0 or after != self.data.len) return error.Odd;
         if (call.bodies != 0) into.used = out.at;
         return walk.noted;
@@ -388,9 +430,19 @@ const Header = struct {
     }
 };
 
+/// A topic by its name, and by its id if the message has it.
+const Topic = struct {
+    name: u32 = NONE,
+    id: u32 = NONE,
+};
+
 /// Facts from the fields of one struct.
 const Own = struct {
-    topic: u32,
+    topic: Topic,
+    /// Its own id, which has to be named unless its name is beside it.
+    topic_id: ?*const [16]u8 = null,
+    /// The name of its topic is in the struct.
+    named: bool = false,
     partition: ?i32 = null,
     /// Position of an array of partitions.
     partitions: ?usize = null,
@@ -417,7 +469,7 @@ const Facts = struct {
 
     const Self = @This();
 
-    fn structure(self: *Self, index: u32, outer: u32) Error!void {
+    fn structure(self: *Self, index: u32, outer: Topic) Error!void {
         const op = &self.program.ops[index];
         var own = Own{ .topic = outer };
         var done = false;
@@ -434,12 +486,19 @@ const Facts = struct {
                         try self.structure(child, own.topic);
                     }
                 },
+                .facts => {
+                    if (self.row.facts_size > 0) return error.Odd;
+                    const start = self.reader.at;
+                    try self.skip(child);
+                    self.row.facts = @intCast(start);
+                    self.row.facts_size = @intCast(self.reader.at - start);
+                },
                 else => |role| try self.value(role, field, &own),
             }
             child = field.next;
         }
         if (!done) try self.note(&own);
-        if (op.flags.flexible) try self.skipTags();
+        if (op.flags.flexible) try self.tags(op, child);
     }
 
     fn value(self: *Self, role: Role, field: *const Op, own: *Own) Error!void {
@@ -449,9 +508,21 @@ const Facts = struct {
                     const size = try self.textLength(field);
                     const text = if (size) |known| try self.reader.take(known) else null;
                     try self.named(role, text, own);
-                    if (field.flags.array) own.topic = NONE;
+                    if (field.flags.array) own.topic.name = NONE;
                 }
             },
+            .topic_id => {
+                const id = (try self.reader.take(16))[0..16];
+                if (!own.named) own.topic.name = NONE;
+                own.topic.id = NONE;
+                if (!std.mem.allEqual(u8, id, 0)) {
+                    var text: [22]u8 = undefined;
+                    encoding.uuid(&text, id);
+                    own.topic.id = try self.call.names.index(&text);
+                    own.topic_id = id;
+                }
+            },
+            .rare => if (!field.flags.array or (try self.length(field) orelse 0) > 0) return error.Odd,
             .partition => own.partition = try self.reader.int(i32),
             .partitions => {
                 own.partitions = self.reader.at;
@@ -466,7 +537,7 @@ const Facts = struct {
                 self.row.throttle = std.math.cast(i32, try self.number(field)) orelse return error.Odd;
                 self.row.has.throttle = true;
             },
-            .none, .inside => unreachable,
+            .none, .inside, .facts => unreachable,
             .value, _ => {
                 const number_of = @intFromEnum(role) - @intFromEnum(Role.value);
                 if (number_of >= VALUES) return error.Odd;
@@ -477,7 +548,7 @@ const Facts = struct {
 
     fn named(self: *Self, role: Role, text: ?[]const u8, own: *Own) Error!void {
         const known = text orelse {
-            if (role == .topic or role == .data_topic) own.topic = NONE;
+            if (role == .topic or role == .data_topic) own.topic.name = NONE;
             return;
         };
         // Python decodes their records; and a metadata log is fetched by other means.
@@ -486,7 +557,8 @@ const Facts = struct {
         const row = self.row;
         switch (role) {
             .topic, .data_topic => {
-                own.topic = index;
+                own.topic.name = index;
+                own.named = true;
                 try self.topic(index);
             },
             .group => {
@@ -511,9 +583,21 @@ const Facts = struct {
         call.topics_used += 1;
     }
 
+    /// Names the topic of a struct that has only its id. The names of ids that are not learnt yet are added later, which
+    /// is Python's, and so are the brokers' own topics.
+    fn nameTopic(self: *Self, own: *Own) Error!void {
+        const id = own.topic_id orelse return;
+        if (own.topic.name != NONE) return;
+        const name = try (self.call.topic_names orelse return error.Odd).learnt(id) orelse return error.Odd;
+        if (std.mem.startsWith(u8, name, "__")) return error.Odd;
+        own.topic.name = try self.call.names.index(name);
+        try self.topic(own.topic.name);
+    }
+
     /// Adds a struct's facts to its partitions.
-    fn note(self: *Self, own: *const Own) Error!void {
-        if (own.topic == NONE) {
+    fn note(self: *Self, own: *Own) Error!void {
+        try self.nameTopic(own);
+        if (own.topic.name == NONE) {
             if (own.records != null) return error.Odd;
             return;
         }
@@ -540,7 +624,7 @@ const Facts = struct {
         }
     }
 
-    fn partition(self: *Self, topic_of: u32, number_of: i32) Error!*Partition {
+    fn partition(self: *Self, topic_of: Topic, number_of: i32) Error!*Partition {
         const call = self.call;
         const known = call.partitions[self.first_partition..call.partitions_used];
         if (self.last + 1 < known.len and isOf(&known[self.last + 1], topic_of, number_of)) {
@@ -555,18 +639,20 @@ const Facts = struct {
         if (known.len == MOST) return error.Odd;
         if (call.partitions_used == call.partitions_size) return error.NoRoom;
         const made = &call.partitions[call.partitions_used];
-        made.* = .{ .topic = topic_of, .partition = number_of };
+        made.* = .{ .topic = topic_of.name, .topic_id = topic_of.id, .partition = number_of };
         self.last = known.len;
         call.partitions_used += 1;
         return made;
     }
 
-    inline fn isOf(one: *const Partition, topic_of: u32, number_of: i32) bool {
-        return one.topic == topic_of and one.partition == number_of;
+    /// Whether a partition is this one: by its topic's id if there is one.
+    inline fn isOf(one: *const Partition, topic_of: Topic, number_of: i32) bool {
+        return one.partition == number_of and one.topic_id == topic_of.id and
+            (topic_of.id != NONE or one.topic == topic_of.name);
     }
 
-    /// Walks the batches of a field. Other formats than magic 2 are left to Python, and so are compressed batches and
-    /// control batches if records are wanted.
+    /// Walks the batches of a field. Other formats than magic 2 are left to Python, and so are control batches if records
+    /// are wanted. The caller decompresses.
     fn batches(self: *Self, one: *Partition, bytes: []const u8) Error!void {
         const call = self.call;
         var at: usize = 0;
@@ -585,8 +671,8 @@ const Facts = struct {
             one.records += batch.count;
             one.bytes += @intCast(size);
             if (batch.codec != 0) {
-                if (call.records != 0) return error.Odd;
-                one.has.uncompressed = false;
+                if (batch.codec >= records.CODECS.len) return error.Odd;
+                one.has.uncompressed = one.has.uncompressed and call.records != 0;
             }
             if (one.batches == 0) {
                 one.producer_id = batch.producer_id;
@@ -603,6 +689,7 @@ const Facts = struct {
             at += size;
         }
         one.bytes += @intCast(bytes.len - at);
+        one.uncompressed = one.bytes;
     }
 
     /// A batch for `columns.zig`.
@@ -632,6 +719,9 @@ const Facts = struct {
             .row = @intCast(call.rows_used),
             .partition = one.partition,
             .topic = one.topic,
+            .topic_id = one.topic_id,
+            .place = @intCast((@intFromPtr(one) - @intFromPtr(call.partitions)) / @sizeOf(Partition)),
+            .codec = @intCast(batch.codec),
             .producer_epoch = batch.producer_epoch,
             .is_request = @intFromBool(self.is_request),
             .appended = @intFromBool(batch.appended),
@@ -708,6 +798,20 @@ const Facts = struct {
             },
         };
         _ = try self.reader.take(count * size);
+    }
+
+    /// Skips a tag section in which no field has a role: they are rare.
+    fn tags(self: *Self, op: *const Op, first: u32) Error!void {
+        for (0..@intCast(try self.reader.varint())) |_| {
+            const tag = try self.reader.varint();
+            var index = first;
+            for (0..op.tagged) |_| {
+                const field = &self.program.ops[index];
+                if (field.tag == tag and field.role != @intFromEnum(Role.none)) return error.Odd;
+                index = field.next;
+            }
+            _ = try self.reader.take(@intCast(try self.reader.varint()));
+        }
     }
 
     fn skipTags(self: *Self) Error!void {

@@ -110,6 +110,12 @@ pub const Names = extern struct {
         return nameOf(try self.topic(id) orelse return null);
     }
 
+    /// The name of a topic id that a message has reported.
+    pub fn learnt(self: *Names, id: *const [16]u8) Error!?[]const u8 {
+        const found = try self.topic(id) orelse return null;
+        return if (found.state == .learnt) nameOf(found) else null;
+    }
+
     fn nameOf(found: *const Topic) ?[]const u8 {
         return (found.text orelse return null)[0..found.size];
     }

@@ -6,6 +6,7 @@ import ctypes
 from typing import Final, Literal, NamedTuple
 
 __all__ = [
+    "ASKS",
     "COMPRESSED",
     "DONE",
     "FORMS",
@@ -34,6 +35,8 @@ ODD: Final = 1
 NO_ROOM: Final = 2
 COMPRESSED: Final = 3
 """The requested batches have to be decompressed."""
+ASKS: Final = 5
+"""The caller has to answer first (`names.LineNames`)."""
 
 FORMS: Final = {"auto": 0, "base64": 1, "hex": 2}
 RECORDS: Final = {"full": 0, "batches": 1 << 2, "skip": 2 << 2}

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.native.caller import Caller
-from kafkasniff.native.calls import DONE, FORMS, NO_ROOM, RECORDS, SHOW_SECRETS
+from kafkasniff.native.calls import ASKS, DONE, FORMS, NO_ROOM, RECORDS, SHOW_SECRETS
 from kafkasniff.native.columns import BATCH
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.names import LineNames, NameFacts
 
 __all__ = ["CODECS", "PAIR", "ROW", "VALUES", "ExchangeColumns", "ExchangeReader", "Strings"]
 
-VALUES: Final = 6
-"""Maximum numbers of a request in a row."""
+VALUES: Final = 8
+"""Maximum numbers of both messages in a row."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "mixed")
 """By the `codec` of a partition."""
 
@@ -28,6 +29,8 @@ MAX_INSIDE: Final = 32_768
 MAX_NAMES: Final = 32_768
 MAX_NAME_BYTES: Final = 2 << 20
 """Different names of topics, groups and clients per call."""
+MAX_ASKS: Final = 8
+"""Times that the kernel may ask for names in one exchange: each time for many, or for a larger table."""
 
 PAIR: Final = np.dtype([("request", np.uint32), ("response", np.uint32)])
 """The messages of an exchange, by their indices. If the response is `NONE`, the row is about the request."""
@@ -40,6 +43,7 @@ ROW: Final = np.dtype(
         *((name, np.int32) for name in ("throttle", "code")),
         *((name, np.uint32) for name in ("codes", "client_id", "group", "transaction", "asked_member", "given_member")),
         *((name, np.uint32) for name in ("topics", "partitions", "batches", "asked_topics", "asked_partitions")),
+        *((name, np.uint32) for name in ("facts", "facts_size")),
     ],
     align=True,
 )
@@ -47,10 +51,11 @@ ROW: Final = np.dtype(
 HAS_RECORDS, HAS_THROTTLE, HAS_GROUPS, HAS_TRANSACTIONS = 1, 2, 4, 8
 PARTITION: Final = np.dtype(
     [
-        *((name, np.int64) for name in ("offset", "watermark", "records", "bytes", "producer_id")),
+        *((name, np.int64) for name in ("offset", "watermark", "records", "bytes", "uncompressed", "producer_id")),
         ("topic", np.uint32),
         *((name, np.int32) for name in ("partition", "code", "batches", "producer_epoch", "base_sequence", "codec")),
         ("has", np.uint32),
+        ("topic_id", np.uint32),
     ],
     align=True,
 )
@@ -66,8 +71,10 @@ SHARED: Final = np.dtype(
         ("partition", np.int32),
         ("topic", np.uint32),
         ("producer_epoch", np.int32),
-        *((name, np.uint8) for name in ("is_request", "appended", "transactional")),
-        ("spare", np.uint8, (5,)),
+        ("topic_id", np.uint32),
+        ("place", np.uint32),
+        *((name, np.uint8) for name in ("is_request", "appended", "transactional", "codec")),
+        ("spare", np.uint8, (4,)),
     ],
     align=True,
 )
@@ -107,7 +114,8 @@ class _Exchanges(ctypes.Structure):
         ("headers", ctypes.c_uint32),
         ("bodies", ctypes.c_uint32),
         ("records", ctypes.c_uint32),
-        ("spare", ctypes.c_uint32),
+        ("continues", ctypes.c_uint32),
+        ("topic_names", ctypes.c_void_p),
         ("most", ctypes.c_uint64),
         ("requests", _Texts),
         ("responses", _Texts),
@@ -178,7 +186,7 @@ class ExchangeReader:
 
     `programs`: the addresses of programs by direction and code, which may change (`roles.ExchangeKinds`); `headers`:
     bodies are not needed; `bodies`: their JSON is; `records`: so are the locations of batches; `most`: maximum size of
-    a message, and `max_records` of its records.
+    a message, and `max_records` of its records. `names`: of topic ids; None: no program needs any.
     """
 
     def __init__(
@@ -192,6 +200,7 @@ class ExchangeReader:
         show_secrets: bool = False,
         most: int,
         max_records: int = 0,
+        names: NameFacts | None = None,
     ) -> None:
         self._kernel = kernel
         self._caller = Caller(kernel)
@@ -201,6 +210,8 @@ class ExchangeReader:
         call = self.call = _Exchanges()
         call.call, call.programs, call.most = self._caller.address, programs.ctypes.data, most
         call.headers, call.bodies, call.records = headers, bodies, records
+        self._topic_names = None if names is None else LineNames(names)
+        call.topic_names = None if self._topic_names is None else self._topic_names.address
         self._requests = _Room(call.requests, MAX_ROWS, 0 if headers else MAX_TEXT)
         self._responses = _Room(call.responses, MAX_ROWS, 0 if headers else MAX_TEXT)
         self._names = _Room(call.names.texts, MAX_NAMES, MAX_NAME_BYTES)
@@ -232,7 +243,7 @@ class ExchangeReader:
         call.buffer, call.buffer_size = kept[0].ctypes.data, len(buffer)
         call.arena, call.arena_size = kept[1].ctypes.data, len(arena)
         call.pairs, call.pairs_size, call.next = pairs.ctypes.data, len(pairs), first
-        outcome = self._kernel.exchanges(ctypes.byref(call))
+        outcome = self._run()
         if outcome not in {DONE, NO_ROOM}:
             raise RuntimeError(f"the kernel refuses to read exchanges: {outcome}")
         count = call.rows_used
@@ -249,3 +260,19 @@ class ExchangeReader:
         )
         # An exchange that does not fit into the empty output is left to Python.
         return found, call.next + (outcome == NO_ROOM and not count)
+
+    def _run(self) -> int:
+        """The exchanges from `next` on; names that they need are added."""
+        call, names = self.call, self._topic_names
+        if names is not None:
+            names.changed()
+        call.continues = 0
+        asked, times = -1, 0
+        while (outcome := int(self._kernel.exchanges(ctypes.byref(call)))) == ASKS:
+            assert names is not None
+            times = times + 1 if call.next == asked else 1
+            asked = call.next
+            if not names.answer() or times > MAX_ASKS:
+                call.next += 1
+            call.continues = 1
+        return outcome

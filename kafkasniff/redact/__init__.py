@@ -4,9 +4,4 @@ Anything that is not known to be harmless is blanked: bytes are shown only if a 
 would show them.
 """
 
-from __future__ import annotations
-
-from kafkasniff.redact.matching import Matching, WantedConnections, Written
-from kafkasniff.redact.message import Blanker
-
-__all__ = ["Blanker", "Matching", "WantedConnections", "Written"]
+# Imports nothing: every command needs `redact.payload`, few need the rest, and start-up is faster without it.

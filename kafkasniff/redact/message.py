@@ -15,9 +15,9 @@ from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, re
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.data_schemas import data_schema
 from kafkasniff.kafka.schema.secrets import may_be_misread
-from kafkasniff.kafka.schema.walker import UNKNOWN_TAG, Span
-from kafkasniff.model import Problem
-from kafkasniff.redact.copied import Copied
+from kafkasniff.kafka.schema.walker import UNKNOWN_TAG, Span, value_at
+from kafkasniff.model import Message, Problem
+from kafkasniff.redact.copied import Copied, Visible
 from kafkasniff.redact.records import keep_records
 
 __all__ = ["Blanker"]
@@ -32,13 +32,22 @@ _PRINCIPAL: Final = "request_principal"
 class Blanker:
     """Blanks messages: secrets unless `secrets` are shown, keys and values of records unless `payload` is.
 
-    `topic`: returns the name of a topic by its id, if known.
+    `topic`: returns the name of a topic by its id, if known; `most`: fields of a message that are judged one by one;
+    bytes after them are blank.
     """
 
-    def __init__(self, *, secrets: bool, payload: bool, topic: Callable[[object], str | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        *,
+        secrets: bool,
+        payload: bool,
+        topic: Callable[[object], str | None] = lambda _: None,
+        most: int | None = None,
+    ) -> None:
         self.secrets = secrets
         self.payload = payload
         self._topic = topic
+        self._most = most
         self.options = DecodeOptions(records="full", show_secrets=secrets)
         """The decoding options that it needs."""
         self._spans = DecodeOptions(records="skip", show_secrets=secrets, inside=False)
@@ -52,7 +61,41 @@ class Blanker:
         self._keep(copied, start, end, decoded, request=request, cut=cut)
         return copied.bytes
 
-    def _keep(self, copied: Copied, start: int, end: int, decoded: Decoded, *, request: bool, cut: bool) -> None:
+    def visible(self, data: bytes, message: Message) -> tuple[bytearray | None, bool]:
+        """Which bytes of a message, its `data`, may be shown: 1 or 0 for each, or None for all.
+
+        Also returns whether that is known of its records one by one, so that decompressed ones may be shown. The
+        message was decoded with `options`; it was not yet hidden from anybody.
+        """
+        if self.secrets and self.payload:
+            return None, True
+        if self.payload and self._is_shown(message, cut=len(data) != message.size):
+            return None, False
+        shown = Visible(data, 0, len(data))
+        request = message.type == "request"
+        self._keep(shown, 0, len(data), message, request=request, cut=len(data) != message.size)
+        return shown.bytes, True
+
+    @staticmethod
+    def _is_shown(message: Message, *, cut: bool) -> bool:
+        """Whether the decoder shows all bytes of a message that it could not read to its end, or doubts.
+
+        It looked for what may be a secret in them.
+        """
+        if message.api_key is None or message.api_version is None or message.header is None:
+            return False
+        if message.raw is not None:
+            return True
+        kinds = [problem.kind for problem in message.problems]
+        if message.raw_redacted is not None or message.body is None or "body-withheld" in kinds:
+            return False
+        version = message.api_version if message.body_version is None else message.body_version
+        plan = (request_plan if message.type == "request" else response_plan)(message.api_key, version)
+        return may_be_misread(kinds, cut=cut) and not plan.has_secrets
+
+    def _keep(
+        self, copied: Copied, start: int, end: int, decoded: Decoded | Message, *, request: bool, cut: bool
+    ) -> None:
         key, version = decoded.api_key, decoded.api_version
         if key is None or version is None or decoded.header is None:
             copied.keep(start, min(start + (_NAME_LENGTH_END if request else _ID_END), end))
@@ -83,28 +126,28 @@ class Blanker:
             return
         self._body(copied, position, end, plan, decoded)
 
-    def _body(self, copied: Copied, position: int, end: int, plan: MessagePlan, decoded: Decoded) -> None:
+    def _body(self, copied: Copied, position: int, end: int, plan: MessagePlan, decoded: Decoded | Message) -> None:
         """Field by field, as far as the body could be read."""
         assert plan.schema is not None
         assert decoded.body is not None
         doubted = any(problem.kind == "internal-record" for problem in decoded.problems)
-        _, spans = plan.schema.spans(copied.data, position, end, DecodeContext(self._spans))
+        _, spans = plan.schema.spans(copied.data, position, end, DecodeContext(self._spans), most=self._most)
         for span in spans:
-            begin = _content(copied.data, span)
+            begin = span.content(copied.data)
             copied.keep(span.start, begin)
             field = span.field
             if begin == span.end:
                 continue
             if field is not None and field.type == "records":
-                records = _value_at(decoded.body, span.path)
+                records = value_at(decoded.body, span.path)
                 if records is not None:
                     sure = not doubted
                     if not self.payload:
-                        sure = self._understood(_value_at(decoded.body, span.path.partition(".")[0]), records) and sure
+                        sure = self._understood(value_at(decoded.body, span.path.partition(".")[0]), records) and sure
                     keep_records(copied, begin, span.end, records, payload=self.payload, sure=sure)
             elif field is not None and field.nests is not None:
                 beside = f"{span.path.rpartition('.')[0]}._{field.nests}".lstrip(".")
-                self._inside(copied, begin, span.end, _value_at(decoded.body, beside))
+                self._inside(copied, begin, span.end, value_at(decoded.body, beside))
             elif span.path == _PRINCIPAL and f"_{_PRINCIPAL}" in decoded.body:
                 copied.keep(begin, span.end)
             elif span.type == UNKNOWN_TAG and not self.payload and plan.schema.root.payload:
@@ -149,29 +192,3 @@ def _header_end(data: bytes, start: int, end: int, version: int, *, request: boo
 
 def _is_redacted(span: Span) -> bool:
     return isinstance(span.value, dict) and "redacted" in span.value
-
-
-def _content(data: bytes, span: Span) -> int:
-    """Start of the part that may be hidden: strings, bytes and records after their lengths, others at their start."""
-    if span.field is None:
-        # The bytes of tagged fields without a definition have their own span.
-        return span.start
-    if not span.field.compact:
-        return span.start + (2 if span.field.type == "string" else 4)
-    position = span.start
-    while data[position] > 0x7F:
-        position += 1
-    return position + 1
-
-
-def _value_at(body: Any, path: str) -> Any:
-    """The value at the path of a span; None if the body has none."""
-    for step in path.split("."):
-        name, _, index = step.partition("[")
-        body = body.get(name)
-        if index and body is not None:
-            place = int(index[:-1])
-            body = body[place] if place < len(body) else None
-        if body is None:
-            return None
-    return body

@@ -104,7 +104,7 @@ def _batch(copied: Copied, position: int, stop: int, batch: dict[str, Any], *, p
             if after is None:
                 break
             start = after
-    if copied.part(position, stop) != memoryview(data)[position:stop]:
+    if copied.differs(position, stop):
         crc = crc32c(copied.part(position + _CRC_START, stop))
         copied.put(position + _CRC_AT, _checksum(crc, right=batch["crc_ok"]))
 
@@ -133,7 +133,7 @@ def _message(copied: Copied, position: int, stop: int, batch: dict[str, Any], *,
         if show:
             copied.keep(cursor, field_end)
         cursor = field_end
-    if copied.part(position, stop) != memoryview(data)[position:stop]:
+    if copied.differs(position, stop):
         crc = isal_zlib.crc32(copied.part(position + _OLD_CRC_START, stop))
         copied.put(position + _OLD_CRC_AT, _checksum(crc, right=batch["crc_ok"]))
 

@@ -38,6 +38,10 @@ class SinkSettings(NamedTuple):
     """Columns available for text."""
     verbosity: int = 0
     """0: lines; 1: bodies as well; 2: records as well."""
+    hex: int = 0
+    """1: also bytes; 2: all of them."""
+    secrets: bool = False
+    """Secrets are shown."""
     names: Mapping[str, str] | None = None
     """Address, or address:port, → the name shown for it."""
     bytes_form: BytesForm = "auto"
@@ -74,6 +78,8 @@ class Format(NamedTuple):
     """The sink takes bodies as dicts, or also as JSON that the kernel rendered."""
     records_from: int | None = None
     """The verbosity from which records are decoded; None: only if the user asks for them."""
+    shows_hex: bool = False
+    """It can show the bytes of messages."""
     lines_ahead: bool = False
     """No line depends on earlier ones, so that threads can make them ahead."""
 
@@ -84,6 +90,8 @@ def _open_text(stream: ByteOutput, settings: SinkSettings) -> FormatSink:
     return TextSink(
         stream,
         verbosity=settings.verbosity,
+        hex=settings.hex,
+        secrets=settings.secrets,
         colour=settings.colour,
         encoding=settings.encoding,
         width=settings.width,
@@ -155,7 +163,7 @@ def _open_csv(stream: ByteOutput, _settings: SinkSettings) -> FormatSink:
 
 
 FORMATS: Final[Mapping[str, Format]] = {
-    "text": Format("text", _open_text, _text_lines, records_from=2),
+    "text": Format("text", _open_text, _text_lines, records_from=2, shows_hex=True),
     "json": Format("JSON lines", _open_json, _json_lines, bodies="json", records_from=0, lines_ahead=True),
     "csv": Format("CSV without bodies", _open_csv),
 }

@@ -8,7 +8,7 @@ padding. Columns start narrow and only grow, as their contents require. Every st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
@@ -20,6 +20,9 @@ from kafkasniff.sinks.tree import body_tree, bytes_dump
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import display_width, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
+
+if TYPE_CHECKING:
+    from kafkasniff.sinks.hex_view import HexView
 
 __all__ = ["CLIENT_WIDTH", "LINE_CACHE", "PROBLEMS_SHOWN", "TextSink", "TextState"]
 
@@ -33,6 +36,8 @@ PROBLEMS_SHOWN: Final = 3
 """Problems of one message that are shown without `-v`."""
 PIECE_CHARACTERS: Final = 64 << 10
 """Characters of lines below a message that are joined at once."""
+HEX_INDENT: Final = " " * 4
+MIN_HEX_WIDTH: Final = 80
 LATENCY_WIDTH: Final = 8
 """Width of a latency: `duration` needs 7 below 1000 s."""
 
@@ -94,10 +99,12 @@ def _read_as(message: Message, summary_text: str) -> str:
 class TextSink:
     """Writes events as lines of text to `stream`.
 
-    `verbosity` 0: one line per message; 1: also its body; 2: also records (if they were decoded). `colour`: with ANSI
-    colours; `encoding`: of the stream, characters that it lacks are escaped; `width`: columns available for the tree;
-    `captures`: show where another capture begins; `names`: address, or address:port, → the name shown for it, from the
-    captures' name records or the user; may grow while lines are written; `payload`: how payload is shown.
+    `verbosity` 0: one line per message; 1: also its body; 2: also records (if they were decoded). `hex` 1: also bytes
+    and fields of messages that have a `frame`, decoded with their records; 2: all their bytes; `secrets`: messages show
+    them. `colour`: with ANSI colours; `encoding`: of the stream, characters that it lacks are escaped; `width`: columns
+    available for the tree and the bytes; `captures`: show where another capture begins; `names`: address, or
+    address:port, → the name shown for it, from the captures' name records or the user; may grow while lines are
+    written; `payload`: how payload is shown.
     """
 
     def __init__(
@@ -105,6 +112,8 @@ class TextSink:
         stream: ByteOutput,
         *,
         verbosity: int = 0,
+        hex: int = 0,
+        secrets: bool = False,
         colour: bool = False,
         encoding: str = "utf-8",
         width: int = 120,
@@ -119,7 +128,15 @@ class TextSink:
         self._add = self._lines.add
         self._paint = COLOUR if colour else PLAIN
         self._verbosity = verbosity
-        self._has_more = bool(verbosity) or self._payload is not None
+        self._has_more = bool(verbosity or hex) or self._payload is not None
+        self._hex: HexView | None = None
+        if hex:
+            # Imported only for that: a run without it starts sooner.
+            from kafkasniff.sinks.hex_view import HexView  # noqa: PLC0415
+
+            self._hex = HexView(
+                self._paint, whole=hex > 1, secrets=secrets, payload=not payload.hides, width=max(width, MIN_HEX_WIDTH)
+            )
         self._encoding = encoding
         self._width = width
         self._captures = captures
@@ -172,7 +189,7 @@ class TextSink:
 
     def _apart(self, message: Message) -> tuple[str, Iterator[str]]:
         """The summary of a message, and the lines below its own in lazily made pieces."""
-        hide = None
+        hide, given = None, message
         if self._payload is not None:
             if message.body.__class__ is LargeBody:
                 hide = self._payload.record
@@ -180,8 +197,8 @@ class TextSink:
             else:
                 message = self._payload.hide(message)
         below = (
-            joined(self._below(message, hide), "\n", PIECE_CHARACTERS)
-            if message.problems or self._verbosity
+            joined(self._below(message, hide, given), "\n", PIECE_CHARACTERS)
+            if message.problems or self._verbosity or self._hex is not None
             else iter(())
         )
         return self._summary(message), below
@@ -328,15 +345,19 @@ class TextSink:
         if len(shown) < len(problems):
             yield f"{_INDENT}{paint.warn}+{len(problems) - len(shown)} more problems{paint.reset}"
 
-    def _below(self, message: Message, hide: Callable[[Body], Body] | None) -> Iterable[str]:
-        """The lines below a message's own: its problems, and with `-v` its whole content.
+    def _below(self, message: Message, hide: Callable[[Body], Body] | None, given: Message) -> Iterable[str]:
+        """The lines below a message's own: its problems, with `-v` its whole content, with `-x` its bytes.
 
-        `hide`: returns the displayed form of a record.
+        `hide`: returns the displayed form of a record; `given`: the message with its payload.
         """
-        paint = self._paint
         yield from self.problem_lines(message.problems)
-        if not self._verbosity:
-            return
+        if self._verbosity:
+            yield from self._content(message, hide)
+        if self._hex is not None and given.frame is not None:
+            yield from self._hex.lines(given, given.frame, HEX_INDENT)
+
+    def _content(self, message: Message, hide: Callable[[Body], Body] | None) -> Iterator[str]:
+        paint = self._paint
         place = f"packet {message.first_packet}"
         if message.last_packet != message.first_packet:
             place = f"packets {message.first_packet}-{message.last_packet}"
@@ -367,6 +388,9 @@ class TextSink:
         shown = "redacted" if token.token is None else bytes_dump(token.token, 64)
         number = f"conn {token.connection}"  # a token belongs to no exchange
         self._add(f"{time}  {pair}  {api}  {number}  {phrase}{amount(token.size)}, {shown}")
+        if self._hex is not None:
+            for line in self._hex.token_lines(token, HEX_INDENT):
+                self._add(line)
 
     def _problem(self, problem: Problem) -> None:
         paint = self._paint

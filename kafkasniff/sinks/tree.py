@@ -18,7 +18,7 @@ from kafkasniff.text.paint import Paint
 from kafkasniff.text.printable import display_width, printable
 from kafkasniff.text.times import milliseconds_date
 
-__all__ = ["VALUE_WIDTH", "body_tree", "bytes_dump", "scalar_text"]
+__all__ = ["VALUE_WIDTH", "body_tree", "bytes_dump", "scalar_text", "value_note"]
 
 VALUE_WIDTH: Final = 400
 """Bytes of one string or bytes value that are shown."""
@@ -163,7 +163,7 @@ class _Tree:
     def record(self, record: dict[str, Any], indent: int) -> Iterator[str]:
         """Lines of a record without headers and interpreted data: equal to those of `struct`. Hot."""
         timestamp = record["timestamp"]
-        date, colour = _note("timestamp", timestamp, None, self.paint)
+        date, colour = value_note("timestamp", timestamp, None, self.paint)
         shown = coloured = str(timestamp)
         if date:
             shown, coloured = f"{timestamp} ({date})", f"{timestamp} {colour}({date}){self.paint.reset}"
@@ -202,7 +202,7 @@ class _Tree:
     def scalar(self, name: str, value: object, field: Field | None) -> tuple[str, str]:
         """A value with its annotation, without and with colours."""
         text = scalar_text(value)
-        note, colour = _note(name, value, field, self.paint)
+        note, colour = value_note(name, value, field, self.paint)
         return (f"{text} ({note})", f"{text} {colour}({note}){self.paint.reset}") if note else (text, text)
 
 
@@ -223,8 +223,8 @@ def _is_nested(value: object) -> bool:
     return isinstance(value, list) and bool(value)
 
 
-def _note(name: str, value: object, field: Field | None, paint: Paint) -> tuple[str | None, str]:
-    """The annotation of a value, and its colour."""
+def value_note(name: str, value: object, field: Field | None, paint: Paint) -> tuple[str | None, str]:
+    """The annotation of a value, if it has one, and its colour."""
     if isinstance(value, int) and (field.type == "error" if field is not None else name.endswith("error_code")):
         return error_name(value) or "unknown error", paint.error if value else paint.dim
     if field is not None and field.enum is not None:

@@ -151,12 +151,18 @@ def record(
 
 
 def record_batch(
-    records: Sequence[bytes], base_offset: int = 0, *, timestamp_ms: int = 1_781_000_000_000, compressed: bool = False
+    records: Sequence[bytes],
+    base_offset: int = 0,
+    *,
+    timestamp_ms: int = 1_781_000_000_000,
+    compressed: bool = False,
+    packed: bytes | None = None,
 ) -> bytes:
-    """A record batch of magic 2; `compressed` with gzip."""
+    """A record batch of magic 2; `compressed` with gzip; `packed`: its records as they claim to be compressed."""
     data = b"".join(records)
+    compressed = compressed or packed is not None
     if compressed:
-        data = gzip.compress(data, mtime=0)
+        data = gzip.compress(data, mtime=0) if packed is None else packed
     checked = struct.pack(
         ">hiqqqhii", int(compressed), len(records) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(records)
     )

@@ -13,7 +13,8 @@ from kafkasniff.capture.write.patched_file import PatchedFile
 from kafkasniff.cli.running.write_matching import packed
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Connection
-from kafkasniff.redact import Blanker, Matching, WantedConnections, Written
+from kafkasniff.redact.matching import Matching, WantedConnections, Written
+from kafkasniff.redact.message import Blanker
 from tests.cli.console import kafkasniff
 
 COUNTED = ("connection", "exchange", "first_packet", "last_packet", "packet", "capture")

@@ -12,7 +12,6 @@ import fnmatch
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -68,6 +67,9 @@ def for_each(function: Callable[[_Item], _Result], items: Sequence[_Item], *, re
     if not remote or len(items) < 2:
         yield from map(function, items)
         return
+    # Imported on first use: local captures need no threads, and start-up is faster without it.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(READ_AT_ONCE, len(items))) as pool:
         yield from pool.map(function, items)
 

@@ -114,7 +114,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     if predicate is None and writing is None:
         arguments["renderer"] = make_renderer(wanted, payload)
     # The end of a connection decides whether its packets are written.
-    inspector = Inspector(**arguments, connections=writing is not None)
+    inspector = Inspector(**arguments, connections=writing is not None, frames=bool(wanted.hex))
     with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
         source: CaptureSource | ReadAhead = opened
         with Output(environment, wanted.output, inputs=captures) as output:
@@ -122,7 +122,15 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             if hosts is not None:
                 names = ChainMap(dict(hosts.names), inspector.names)
             several = len(captures) > 1
-            settings = make_settings(environment, output, wanted, captures=several, names=names, payload=payload)
+            settings = make_settings(
+                environment,
+                output,
+                wanted,
+                captures=several,
+                names=names,
+                payload=payload,
+                secrets=arguments["show_secrets"],
+            )
             sink, to_terminal = FORMATS[wanted.form].open(output, settings), settings.terminal
             # Someone may be waiting: at a pipe's other end, or at the terminal.
             flush = sink.flush if "-" in captures or to_terminal else None

@@ -35,6 +35,7 @@ __all__ = ["decode_bytes_command"]
 @output_option
 @color_option
 @click.option("-v", "--verbose", count=True, help="Also show the body as a tree.")
+@click.option("-x", "--hex", count=True, help="Show all bytes of long fields.")
 @click.pass_obj
 def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **options: Any) -> int:
     """Decode one message: a request, or with --response, --api and --version a response.
@@ -50,18 +51,21 @@ def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **o
     key = _api_key(kind, options["api_name"], options["version"])
     content, prefixed = without_prefix(_read(environment, " ".join(data)))
     message = _decode(kind, content, key, options["version"], options["show_secrets"])
-    from kafkasniff.cli.render.hexdump import dump_lines, spans_of
+    from kafkasniff.kafka.messages.message_spans import message_spans
+    from kafkasniff.sinks.hex_view import HexView
     from kafkasniff.sinks.tree import body_tree
     from kafkasniff.text.paint import COLOUR, PLAIN
 
-    spans = spans_of(message, content, options["show_secrets"])
+    secrets = options["show_secrets"]
     with Output(environment, options["output"]) as output:
         if options["form"] == "json":
+            spans = message_spans(message, content, show_secrets=secrets)
             output.write_json(_json(message, spans, options["bytes_form"]))
         else:
             paint = COLOUR if output.coloured(options["color"]) else PLAIN
             lines = _head(message, paint, " after the length prefix" if prefixed else "")
-            lines += ["", *dump_lines(message, spans, content, paint)]
+            view = HexView(paint, whole=options["hex"] > 0, secrets=secrets, types=True)
+            lines += ["", *view.lines(message, content)]
             if options["verbose"]:
                 lines += ["", *body_tree(message, paint, records=True, width=environment.width)]
             output.write_text("".join(f"{line}\n" for line in lines), "backslashreplace")

@@ -134,6 +134,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         connections=bool(watching),
         grows=True,
         renderer=renderer,
+        frames=shows and bool(wanted.hex),
     )
     if exporting is not None and len(interfaces) > 1:
         raise UsageError("--export takes one interface, or any")
@@ -211,6 +212,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                     captures=len(interfaces) > 1,
                     names=None if hosts is None else hosts.names,
                     payload=payload,
+                    secrets=inspector.decode_options.show_secrets,
                 )
                 inner = FORMATS[wanted.form].open(output, settings)
                 sink = timed = TimedSink(inner)

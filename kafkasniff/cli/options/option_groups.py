@@ -65,6 +65,7 @@ class OutputOptions(msgspec.Struct, frozen=True):
     bytes_form: Literal["auto", "base64", "hex"] = "auto"
     color: Literal["auto", "always", "never"] = "auto"
     verbose: int = 0
+    hex: int = 0
 
 
 _PORT: Final = click.option(
@@ -145,6 +146,12 @@ def output_options(command: Command) -> Command:
                 default="auto",
                 help="How JSON shows bytes; auto: as text if they are UTF-8, else base64.",
             ),
+            click.option(
+                "-x",
+                "--hex",
+                count=True,
+                help="Show the bytes of messages, field by field; -xx: all of them.",
+            ),
             color_option,
         ],
     )
@@ -174,15 +181,16 @@ def make_inspector(
     connections: bool = False,
     grows: bool = False,
     renderer: Renderer | None = None,
+    frames: bool = False,
 ) -> Inspector:
     """An inspector by `inspector_options`, which are removed from `options`.
 
-    `grows`: the key log is still being written; `renderer`: see `make_renderer`.
+    `grows`: the key log is still being written; `renderer`: see `make_renderer`; `frames`: bytes are shown.
     """
     from kafkasniff.engine.inspector import Inspector
 
     arguments = inspector_arguments(options, records, exchanges=exchanges, grows=grows)
-    return Inspector(**arguments, connections=connections, renderer=renderer)
+    return Inspector(**arguments, connections=connections, renderer=renderer, frames=frames)
 
 
 def inspector_arguments(
@@ -286,9 +294,15 @@ def records_wanted(
 ) -> Literal["full", "metadata", "batches"]:
     """How far records have to be decoded for the output, if messages are `shown`, and for the filter.
 
-    Raises UsageError if the output excludes records that the filter needs.
+    Raises UsageError if the output excludes records that the filter or the bytes need, or cannot show bytes.
     """
     wanted = options.records
+    if options.hex:
+        if not FORMATS[options.form].shows_hex:
+            raise UsageError(f"--hex is for text, not for --format {options.form}")
+        if wanted is False:
+            raise UsageError("--hex shows records, which --no-records skips")
+        return "full"
     if predicate is not None:
         from kafkasniff.filters import needs_records
 
@@ -314,11 +328,12 @@ def make_settings(
     captures: bool = False,
     names: Mapping[str, str] | None = None,
     payload: Payload | None = None,
+    secrets: bool = False,
 ) -> SinkSettings:
     """The settings of the sink for `output`.
 
     `captures`: there are several, so show which one; `names`: address → name, for text;
-    `payload`: how payload is shown.
+    `payload`: how payload is shown; `secrets`: those are shown.
     """
     from kafkasniff.redact.payload import SHOWN
 
@@ -331,6 +346,8 @@ def make_settings(
         width=environment.width if output.is_terminal else DEFAULT_WIDTH,
         # `--records` requests them as `-vv` does.
         verbosity=2 if options.records and options.verbose else options.verbose,
+        hex=options.hex,
+        secrets=secrets,
         names=names,
         bytes_form=options.bytes_form,
     )

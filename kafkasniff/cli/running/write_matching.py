@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkasniff.cli.running.pipeline import Event, Sink
     from kafkasniff.enrich import Catalog
     from kafkasniff.model import Endpoint
-    from kafkasniff.redact import Written
+    from kafkasniff.redact.matching import Written
     from kafkasniff.redact.payload import Payload
 
 __all__ = ["Selected", "check_writing", "packed", "write_matching_option", "write_selected", "written_line"]
@@ -124,7 +124,8 @@ def write_selected(
     from kafkasniff.capture.write.patched_file import PatchedFile
     from kafkasniff.cli.running.pipeline import BatchParts
     from kafkasniff.cli.running.progress import Progress
-    from kafkasniff.redact import Blanker, Matching, WantedConnections
+    from kafkasniff.redact.matching import Matching, WantedConnections
+    from kafkasniff.redact.message import Blanker
 
     wanted = WantedConnections()
     for client, broker, identity in selected.connections:

@@ -16,10 +16,11 @@ from kafkasniff.kafka.records.compression import MAX_RATIO, codec_name, decompre
 from kafkasniff.kafka.records.record_batch import LOG_APPEND_TIME, Batch, HeldRecords
 from kafkasniff.kafka.records.record_list import MAX_RECORD_RATE, too_many_records, wrap64
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.layout import FORMATS
 from kafkasniff.native import kernel
 from kafkasniff.native.columns import count_messages
 
-__all__ = ["MAX_NESTING", "MIN_SIZES", "decode_held_set", "decode_message"]
+__all__ = ["FIELDS", "MAX_NESTING", "MIN_SIZES", "decode_held_set", "decode_message"]
 
 MIN_SIZES: Final = (14, 22)
 """Minimum size of a message after its size field, by magic."""
@@ -27,7 +28,15 @@ MIN_SIZES: Final = (14, 22)
 MAX_NESTING: Final = 3
 """Nesting of wrappers: Kafka writes one level and refuses more; old clients were seen to compress twice."""
 
-_HEAD: Final = struct.Struct(">qiIbb")
+FIELDS: Final = (
+    ("offset", "int64"),
+    ("message_size", "int32"),
+    ("crc", "uint32"),
+    ("magic", "int8"),
+    ("attributes", "int8"),
+)
+"""The fields of both formats before the timestamp and the key, and their types."""
+_HEAD: Final = struct.Struct(">" + "".join(FORMATS[kind][0] for _, kind in FIELDS))
 _HEAD_SIZE: Final = _HEAD.size
 _ENTRY: Final = 12
 """Offset and size, which `size` does not count."""

@@ -15,11 +15,13 @@ from kafkasniff.kafka.records.compression import CODECS, codec_name, decompress
 from kafkasniff.kafka.records.control_records import control_record
 from kafkasniff.kafka.records.record_list import decode_record_list
 from kafkasniff.kafka.schema.context import DecodeContext
+from kafkasniff.kafka.schema.layout import FORMATS
 
 __all__ = [
     "CONTROL",
     "CRC_START",
     "DELETE_HORIZON",
+    "FIELDS",
     "HEADER",
     "HEADER_SIZE",
     "LOG_APPEND_TIME",
@@ -31,9 +33,23 @@ __all__ = [
     "decode_held_batch",
 ]
 
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-"""base_offset, batch_length, partition_leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
-max_timestamp, producer_id, producer_epoch, base_sequence, record count."""
+FIELDS: Final = (
+    ("base_offset", "int64"),
+    ("batch_length", "int32"),
+    ("partition_leader_epoch", "int32"),
+    ("magic", "int8"),
+    ("crc", "uint32"),
+    ("attributes", "int16"),
+    ("last_offset_delta", "int32"),
+    ("base_timestamp", "int64"),
+    ("max_timestamp", "int64"),
+    ("producer_id", "int64"),
+    ("producer_epoch", "int16"),
+    ("base_sequence", "int32"),
+    ("record_count", "int32"),
+)
+"""The fields of the header and their types."""
+HEADER: Final = struct.Struct(">" + "".join(FORMATS[kind][0] for _, kind in FIELDS))
 HEADER_SIZE: Final = HEADER.size
 """61 bytes; `batch_length` counts from byte 12."""
 

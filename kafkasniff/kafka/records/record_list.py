@@ -17,7 +17,9 @@ from kafkasniff.native.calls import Base
 __all__ = [
     "MAX_HEADER_RATE",
     "MAX_RECORD_RATE",
+    "FlawError",
     "MalformedError",
+    "RecordCursor",
     "decode_record_list",
     "read_varint",
     "too_many_records",
@@ -41,8 +43,8 @@ class MalformedError(ValueError):
     """A varint with more bytes than its type allows."""
 
 
-class _FlawError(Exception):
-    """A malformed record; never leaves this module."""
+class FlawError(Exception):
+    """A malformed record."""
 
     def __init__(self, position: int, detail: str) -> None:
         super().__init__(detail)
@@ -105,7 +107,7 @@ class _RecordDecoder:
         self.records: list[dict[str, Any]] = []
         self.headers = 0
         """Headers of all records, including those that were not decoded."""
-        self.flaw: _FlawError | None = None
+        self.flaw: FlawError | None = None
         self.exceeded: int | None = None
         """The exceeded bound."""
         self.exceeds = "records"
@@ -121,7 +123,7 @@ class _RecordDecoder:
                 break
             try:
                 record, position = _read_record(self.data, position, end, self.headers_allowed)
-            except _FlawError as flaw:
+            except FlawError as flaw:
                 self.flaw = flaw
                 break
             except _TooManyHeadersError:
@@ -171,8 +173,8 @@ def read_varint(data: bytes, position: int, size: int) -> tuple[int, int]:
     raise MalformedError
 
 
-class _Cursor:
-    """Decodes the fields of one record, which ends at `stop`; raises _FlawError."""
+class RecordCursor:
+    """Decodes the fields of one record, which ends at `stop`; raises FlawError."""
 
     def __init__(self, data: bytes, position: int, stop: int) -> None:
         self.data = data
@@ -184,11 +186,11 @@ class _Cursor:
         try:
             value, after = read_varint(self.data, self.position, size)
         except MalformedError:
-            raise _FlawError(self.position, f"{name} is a varint of more than {size} bytes") from None
+            raise FlawError(self.position, f"{name} is a varint of more than {size} bytes") from None
         except IndexError:
-            raise _FlawError(self.position, f"{name} is truncated") from None
+            raise FlawError(self.position, f"{name} is truncated") from None
         if after > self.stop:
-            raise _FlawError(self.position, f"{name} is truncated")
+            raise FlawError(self.position, f"{name} is truncated")
         self.position = after
         return value >> 1 ^ -(value & 1)
 
@@ -197,7 +199,7 @@ class _Cursor:
         at = self.position
         length = self.number(f"the length of {name}", 5)
         if length < -1:
-            raise _FlawError(at, f"{name} has the length {length}")
+            raise FlawError(at, f"{name} has the length {length}")
         return None if length < 0 else self.take(name, length)
 
     def header_key(self, name: str) -> str | bytes:
@@ -205,7 +207,7 @@ class _Cursor:
         at = self.position
         length = self.number(f"the length of {name}", 5)
         if length < 0:
-            raise _FlawError(at, f"{name} has the length {length}")
+            raise FlawError(at, f"{name} has the length {length}")
         raw = self.take(name, length)
         try:
             return raw.decode()
@@ -213,9 +215,10 @@ class _Cursor:
             return raw
 
     def take(self, name: str, length: int) -> bytes:
+        """The next bytes."""
         left = self.stop - self.position
         if length > left:
-            raise _FlawError(self.position, f"{name} of {length} bytes, but {left} are left")
+            raise FlawError(self.position, f"{name} of {length} bytes, but {left} are left")
         begin, self.position = self.position, self.position + length
         return self.data[begin : self.position]
 
@@ -225,16 +228,16 @@ def _read_record(
 ) -> tuple[dict[str, Any], int]:
     """The record at `start`, whose timestamp and offset are deltas, and the position after it.
 
-    Raises _FlawError, and _TooManyHeadersError if `headers_allowed` refuses its number of headers.
+    Raises FlawError, and _TooManyHeadersError if `headers_allowed` refuses its number of headers.
     """
-    cursor = _Cursor(data, start, end)
+    cursor = RecordCursor(data, start, end)
     length = cursor.number("its length", 5)
     if length < 0 or length > end - cursor.position:
         left = end - cursor.position
-        raise _FlawError(start, f"its length is {length}, but {left} bytes are left in the batch")
+        raise FlawError(start, f"its length is {length}, but {left} bytes are left in the batch")
     cursor.stop = cursor.position + length
     if length == 0:
-        raise _FlawError(start, f"its length is {length}")
+        raise FlawError(start, f"its length is {length}")
     cursor.position += 1  # attributes, none of which is defined
     timestamp = cursor.number("the timestamp delta", 10)
     offset = cursor.number("the offset delta", 5)
@@ -242,7 +245,7 @@ def _read_record(
     at = cursor.position
     count = cursor.number("the number of headers", 5)
     if count < 0 or count > (cursor.stop - cursor.position) // 2:
-        raise _FlawError(at, f"{count} headers, but {cursor.stop - cursor.position} bytes are left")
+        raise FlawError(at, f"{count} headers, but {cursor.stop - cursor.position} bytes are left")
     if not headers_allowed(count):
         raise _TooManyHeadersError
     headers = [
@@ -251,7 +254,7 @@ def _read_record(
     ]
     if cursor.position != cursor.stop:
         left = cursor.stop - cursor.position
-        raise _FlawError(cursor.position, f"{left} surplus bytes after its fields")
+        raise FlawError(cursor.position, f"{left} surplus bytes after its fields")
     record = {"offset": offset, "timestamp": timestamp, "key": key, "value": value, "headers": headers}
     return record, cursor.position
 

@@ -80,7 +80,9 @@ class Schema:
         """The same by the walker alone."""
         return walk(self.root, data, position, end, context, self._records)
 
-    def spans(self, data: bytes, position: int, end: int, context: DecodeContext) -> tuple[Walk, list[Span]]:
-        """The same by the walker alone, with the place of every field."""
+    def spans(
+        self, data: bytes, position: int, end: int, context: DecodeContext, *, most: int | None = None
+    ) -> tuple[Walk, list[Span]]:
+        """The same by the walker alone, with the place of every field, or of the first `most`."""
         spans: list[Span] = []
-        return walk(self.root, data, position, end, context, self._records, spans=spans), spans
+        return walk(self.root, data, position, end, context, self._records, spans=spans, most=most), spans

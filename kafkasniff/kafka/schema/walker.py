@@ -33,7 +33,7 @@ from kafkasniff.kafka.schema.secrets import redact_config, redacted
 from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.kafka.schema.wire import MAX_ELEMENTS, ZERO_SIZE_SLACK, Odd, add_error, keep_tag
 
-__all__ = ["Span", "Walk", "walk"]
+__all__ = ["Span", "Walk", "value_at", "walk"]
 
 
 class Walk(NamedTuple):
@@ -70,6 +70,20 @@ class Span(msgspec.Struct):
     field: Field | None = None
     """The definition of a string, bytes or records at this place, after their length; None for all else."""
 
+    def content(self, data: bytes) -> int:
+        """Start of the part that may be hidden: strings, bytes and records after their length, others at their start.
+
+        The bytes of tagged fields without a definition have their own span.
+        """
+        if self.field is None:
+            return self.start
+        if not self.field.compact:
+            return self.start + (2 if self.field.type == "string" else 4)
+        position = self.start
+        while data[position] > 0x7F:
+            position += 1
+        return position + 1
+
 
 class _Failure(Exception):  # noqa: N818 - ends the walk from any depth; never leaves this module
     def __init__(self, problem: Template, path: str, position: int, *numbers: int) -> None:
@@ -77,6 +91,19 @@ class _Failure(Exception):  # noqa: N818 - ends the walk from any depth; never l
         self.detail = problem.detail(path, *numbers)
         super().__init__(self.detail)
         self.position = position
+
+
+def value_at(body: Any, path: str) -> Any:
+    """The value at the path of a span; None if the body has none."""
+    for step in path.split("."):
+        name, _, index = step.partition("[")
+        body = body.get(name)
+        if index and body is not None:
+            place = int(index[:-1])
+            body = body[place] if place < len(body) else None
+        if body is None:
+            return None
+    return body
 
 
 def walk(  # noqa: PLR0917
@@ -88,13 +115,17 @@ def walk(  # noqa: PLR0917
     reader: RecordsReader | None = None,
     *,
     spans: list[Span] | None = None,
+    most: int | None = None,
 ) -> Walk:
     """Decode `data[position:end]` by a layout; problems and error codes go to the context, spans to `spans`.
+
+    `most`: number of spans that are kept, from the first on.
 
     `data` may extend beyond `end`, which is never read. Layouts with `records` fields need a `reader`.
     """
     hide = root.secrets and not context.options.show_secrets
     walker = _Walker(data, position, end, context, reader, hide=hide, spans=spans)
+    walker.most = most
     body: dict[str, Any] = {}
     try:
         walker.struct(root, body, "")
@@ -123,11 +154,12 @@ class _Walker:
         self.reader = reader
         self.hide = hide
         self.spans = spans
+        self.most: int | None = None
         self.left = MAX_ELEMENTS
         self.inside: list[str] = []
 
     def span(self, start: int, path: str, kind: str, value: Any, field: Field | None = None) -> None:
-        if self.spans is not None:
+        if self.spans is not None and (self.most is None or len(self.spans) < self.most):
             self.spans.append(Span(start, self.position, path, kind, value, field))
 
     def odd(self, problem: Template, path: str, position: int, *numbers: int) -> None:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union
 import msgspec
 
 from kafkasniff.kafka.records.record_batch import Batch, HeldRecords
+from kafkasniff.model import Message
 
 __all__ = ["Codec", "DamagedError", "Reference", "codec_of", "decoder", "encode", "fields_of"]
 
@@ -83,10 +84,15 @@ def codec_of(kind: Any, known: Collection[type]) -> Codec:
     raise TypeError(f"no state can hold {kind}")
 
 
+_UNSTORED: Final[dict[type, str]] = {Message: "frame"}
+"""The last field of a class, if no state has it: exports do not keep frames."""
+
+
 def fields_of(kind: type) -> dict[str, Any]:
-    """Names and types of the fields of a struct or a named tuple, in order."""
+    """Names and types of the stored fields of a struct or a named tuple, in order."""
     if issubclass(kind, msgspec.Struct):
-        return {field.name: field.type for field in msgspec.structs.fields(kind)}
+        unstored = _UNSTORED.get(kind)
+        return {field.name: field.type for field in msgspec.structs.fields(kind) if field.name != unstored}
     return typing.get_type_hints(kind)
 
 
@@ -235,6 +241,8 @@ def _record(kind: type, known: Collection[type]) -> Codec:
         return Codec(kind)
     values = _columns(list(fields.values()), lambda found: kind(*found))
     take: Any = msgspec.structs.astuple if issubclass(kind, msgspec.Struct) else tuple
+    if kind in _UNSTORED:
+        take = lambda value: msgspec.structs.astuple(value)[:-1]  # noqa: E731
     write_values, read_values = values.write, values.read
 
     def write(value: Any, number: Callable[[Any], int]) -> Any:

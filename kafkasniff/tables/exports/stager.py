@@ -17,6 +17,7 @@ from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.native import kernel
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.sinks.jsonl import body_json, json_default
+from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.tables.exports.merge import together
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import ExchangeRows
@@ -106,7 +107,9 @@ class Stager:
     @cached_property
     def finder(self) -> ExchangeFinder | None:
         """Finds exchanges that are taken as columns (`take_columns`); None: all are emitted one by one."""
-        return None if self._wants_body is not None else _finder(self._options, self._selector, self.selected)
+        if self._wants_body is not None:
+            return None
+        return _finder(self._options, self._selector, self.selected, self._enricher)
 
     def begins(self, time_ns: int) -> None:
         """Set the time of the run's first packet, which relative filters count from."""
@@ -210,10 +213,12 @@ class Stager:
             self._files.write("problems", self._problems.take())
 
 
-def _finder(options: ExportOptions, selector: Selector | None, selected: set[int]) -> ExchangeFinder | None:
+def _finder(
+    options: ExportOptions, selector: Selector | None, selected: set[int], enricher: Enricher
+) -> ExchangeFinder | None:
     """Finds the exchanges that become columns in an export with these options; None: all are emitted one by one.
 
-    `selected`: see `Stager`.
+    `selected`, `enricher`: see `Stager`.
     """
     native = kernel()
     # Payload is hidden in Python, and bodies with records are large.
@@ -238,6 +243,8 @@ def _finder(options: ExportOptions, selector: Selector | None, selected: set[int
         show_secrets=options.show_secrets,
         selection=selection,
         selected=None if selector is None else selected,
+        # Filters may ask for names, which columns do not have.
+        names=None if selector is not None or enricher.has_sessions else AddedNames(enricher, lambda _: None),
     )
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkasniff.engine.paired import PairColumns
-from kafkasniff.engine.roles import ExchangeKind
+from kafkasniff.engine.roles import ANSWERS, SESSION, ExchangeKind
 from kafkasniff.engine.versions import distinct, version_of
+from kafkasniff.enrich.catalog import MAX_NAME
+from kafkasniff.enrich.sessions import FINAL_EPOCH, SessionStep
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.native.exchanges import (
     CODECS,
@@ -32,7 +35,8 @@ from kafkasniff.native.feed import KEYS, NONE, VERSIONS
 from kafkasniff.tables.rows.exchanges import capture_name
 from kafkasniff.tables.rows.native_records import Batches
 from kafkasniff.tables.rows.schemas import PARTITION
-from kafkasniff.tables.rows.staged import STAGED
+from kafkasniff.tables.rows.sessions import lasting
+from kafkasniff.tables.rows.staged import STAGED, StagedParts
 from kafkasniff.tcp.segments import PACKET_SHIFT
 
 __all__ = ["BodyFacts", "Bools", "Ints", "by_code", "exchange_rows", "record_rows", "string_array"]
@@ -176,10 +180,40 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
         "wait_us": lambda kind: _microseconds(wait, kind),
         "waits_for": lambda kind: pa.array(reason, kind),
     }
+    if any(facts.kinds[code].session for code in distinct(found.asked["code"].astype(np.int64))):
+        made["_pending"] = lambda kind: pa.array(_session_steps(found, facts), kind)
     if facts.bodies:
         made["request_body"] = lambda _: string_array(columns.requests)
         made["response_body"] = lambda _: string_array(columns.responses)
     return made
+
+
+def _session_steps(found: PairColumns, facts: BodyFacts) -> list[bytes | None]:
+    """What exchanges do to fetch sessions, for the column `_pending`; see `sessions.session_step`."""
+    steps: list[bytes | None] = [None] * len(found.asked)
+    names = [*SESSION, *ANSWERS.values()]
+    columns = [_value(found, facts, name) for name in names]
+    rows, partitions = facts.columns.rows, facts.columns.partitions
+    wanted = np.flatnonzero(columns[0][1])
+    firsts = (np.cumsum(rows["partitions"], dtype=np.int64) - rows["partitions"])[wanted]
+    topic = np.where(partitions["topic_id"] == NONE, partitions["topic"], partitions["topic_id"])
+    counts, times = rows["asked_partitions"][wanted], found.answered["time"][wanted]
+    values = (values[wanted].tolist() for values, _ in columns)
+    for row, first, count, time_ns, number, epoch, given, error in zip(
+        wanted.tolist(), firsts.tolist(), counts.tolist(), times.tolist(), *values, strict=True
+    ):
+        step = SessionStep(number, epoch, answer_ns=time_ns, answer_number=given, answer_error=error)
+        if count and epoch != FINAL_EPOCH:
+            own = slice(first, first + count)
+            for index, partition in zip(topic[own].tolist(), partitions["partition"][own].tolist(), strict=True):
+                name = found.names[index]
+                if len(name) <= MAX_NAME:
+                    step.added.setdefault(name, []).append(partition)
+            step.by_id = bool(partitions["topic_id"][first] != NONE)
+        effect = lasting(step)
+        if effect is not None:
+            steps[row] = msgspec.msgpack.encode(StagedParts(session=effect))
+    return steps
 
 
 def _errors(codes: NDArray[Any], none: Bools, kind: pa.DataType) -> pa.Array:
@@ -210,8 +244,11 @@ def _waits(found: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, ND
             continue
         rows = np.flatnonzero(codes == code)
         own = {name: values[rows, number] for number, name in enumerate(kind.values)}
-        if plan.replica_ids and plan.replica_id is not None:
-            sender[rows] = np.where(own[plan.replica_id] >= 0, "replica", "client")
+        if plan.replica_ids:
+            # Requests of replicas in later versions have a struct, and are left to Python.
+            sender[rows] = (
+                np.where(own[plan.replica_id] >= 0, "replica", "client") if plan.replica_id in own else "client"
+            )
         if plan.reason is None:
             continue
         limit = np.zeros(len(rows), np.int64)
@@ -243,7 +280,7 @@ def _partitions(facts: NDArray[np.void], names: pa.Array) -> pa.Array:
     no_code = lacks(HAS_CODE)
     columns: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "topic": lambda _: _named(names, facts["topic"]),
-        "topic_id": lambda kind: pa.nulls(len(facts), kind),
+        "topic_id": lambda _: _named(names, facts["topic_id"]),
         "partition": lambda kind: _plain(facts["partition"], kind),
         "error_code": lambda kind: _plain(facts["code"], kind, no_code),
         "error": lambda kind: _errors(facts["code"], no_code | (facts["code"] == 0), kind),
@@ -252,7 +289,7 @@ def _partitions(facts: NDArray[np.void], names: pa.Array) -> pa.Array:
         "record_count": lambda kind: _plain(facts["records"], kind, lacks(HAS_BATCHES)),
         "batch_count": lambda kind: _plain(facts["batches"], kind, lacks(HAS_BATCHES)),
         "bytes": lambda kind: _plain(facts["bytes"], kind, lacks(HAS_BATCHES)),
-        "uncompressed_bytes": lambda kind: _plain(facts["bytes"], kind, lacks(HAS_UNCOMPRESSED)),
+        "uncompressed_bytes": lambda kind: _plain(facts["uncompressed"], kind, lacks(HAS_UNCOMPRESSED)),
         "compression": lambda _: pa.array(CODECS).take(pa.array(facts["codec"], mask=lacks(HAS_CODEC))),
         "producer_id": lambda kind: _plain(facts["producer_id"], kind, lacks(HAS_PRODUCER)),
         "producer_epoch": lambda kind: _plain(facts["producer_epoch"], kind, lacks(HAS_PRODUCER)),
@@ -285,7 +322,6 @@ def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch |
     def unknown(kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(of), kind)
 
-    zeros = np.zeros(len(row), np.int32)
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "capture": lambda _: encoded(_numbered(message["packet"] >> PACKET_SHIFT, _capture_of(captures), pa.string())),
         "connection_id": lambda kind: _plain(found.ends.ids[asked["connection"]][of], kind),
@@ -294,10 +330,10 @@ def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch |
         "api": lambda _: encoded(_numbered(asked["code"], lambda one: version_of(one).request.api, pa.string())),
         "direction": lambda _: known(["request", "response"], ~is_request),
         "topic": lambda _: encoded(_named(names, shared["topic"])),
-        "topic_id": unknown,
+        "topic_id": lambda _: encoded(_named(names, shared["topic_id"])),
         "partition": lambda kind: _plain(shared["partition"][of], kind),
         "timestamp_type": lambda _: known(["CreateTime", "LogAppendTime"], shared["appended"]),
-        "compression": lambda _: known(CODECS[:1], zeros),
+        "compression": lambda _: known(CODECS, shared["codec"]),
         "magic": lambda kind: pa.repeat(pa.scalar(2, kind), len(of)),
         "producer_id": lambda kind: _plain(shared["producer_id"][of], kind),
         "producer_epoch": lambda kind: _plain(shared["producer_epoch"][of], kind),

@@ -30,6 +30,7 @@ from kafkasniff.native.exchanges import (
 )
 from kafkasniff.native.feed import ARENA, KEYS, MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.names import NameFacts
 from kafkasniff.tables.rows.column_rows import BodyFacts, Bools, Ints, by_code, string_array
 from kafkasniff.tables.rows.native_records import Batches, NativeRecords
 
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["ExchangeFinder"]
 
 MAX_READ: Final = 16 << 10
-"""The largest message that is read here, in bytes. Most larger ones hold compressed batches, which are left to
-Python, so that looking at them here first costs more than it saves."""
+"""The largest message that is read here, in bytes. In larger ones, Python's cost of a message is spread
+over more bytes."""
 MAX_LEARNT: Final = 4096
 MAX_LEARNT_BYTES: Final = 8 << 20
-"""Bodies from which names were learnt, which need not be read again."""
+"""Bodies, and parts of them, from which Python has learnt, so that they need not be read again."""
 
 
 class Ends(NamedTuple):
@@ -75,7 +76,8 @@ class ExchangeFinder:
 
     `headers`: bodies are not read; `bodies`: their JSON is wanted; `records`: their records are. `selection`: the
     filter; the numbers of connections with selected exchanges go to `selected`. Facts of rejected exchanges are read
-    nevertheless, because later requests of the connection may have waited for them.
+    nevertheless, because later requests of the connection may have waited for them. `names`: of topic ids; without
+    them, exchanges with topic ids or fetch sessions are left to Python.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class ExchangeFinder:
         show_secrets: bool = False,
         selection: Selection | None = None,
         selected: set[int] | None = None,
+        names: NameFacts | None = None,
     ) -> None:
+        self._names = names
         self._kernel = kernel
         self._headers = headers
         self._bodies = bodies
@@ -101,10 +105,10 @@ class ExchangeFinder:
         self._records: NativeRecords | None = None
         self._rejected: ExchangeReader | None = None
         """Reads exchanges that a filter rejects."""
-        self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets)
+        self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets, names=names is not None)
         self._ends = Ends.of([])
         self._learnt: dict[tuple[int, bytes], int] = {}
-        """Bodies that Python has read, each with the time at which it was first seen."""
+        """Facts that Python has read, each with the time at which it was first seen."""
         self._learnt_bytes = 0
 
     def may_take(self, code: int, options: DecodeOptions) -> bool:
@@ -158,12 +162,21 @@ class ExchangeFinder:
         while first < len(pairs):
             columns, first = reader.read(messages.rows, messages.buffer, messages.arena, pairs, first)
             own = pairs[columns.rows["pair"].astype(np.int64)]
+            right = self._are_learnt(messages, own, columns)
+            inflated: list[bytes] = []
+            if native is not None:
+                # They are kept until their records are read.
+                inflated, plain = native.inflate(columns)
+                right &= plain
+            if not right.all():
+                columns, own = _some(columns, right), own[right]
             records = None
             if native is not None:
                 columns = _with_sorted_batches(columns, messages, self._ends.ids, own)
                 records, right = native.read_batches(columns.batches, columns.shared, len(own))
                 if not right.all():
                     columns, own = _some(columns, right), own[right]
+                del inflated
             others[own["request"]] = others[own["response"]] = False
             if len(own):
                 yield own, columns, records
@@ -180,6 +193,7 @@ class ExchangeFinder:
                 show_secrets=self._show_secrets,
                 most=MAX_READ,
                 max_records=options.max_records,
+                names=self._names,
             )
             self._reader = own
             if self._wants_records:
@@ -219,16 +233,33 @@ class ExchangeFinder:
         columns = (rows[name].tolist() for name in ("code", "flags", "start", "body", "size", "time"))
         for code, flags, start, body_at, size, time_ns in zip(*columns, strict=True):
             body = (messages.arena if flags & ARENA else messages.buffer)[start + body_at : start + size]
-            known = self._learnt.get((code, body))
-            if known is not None and known <= time_ns:
-                yield True
-                continue
-            if len(self._learnt) >= MAX_LEARNT or self._learnt_bytes + len(body) > MAX_LEARNT_BYTES:
-                self._learnt.clear()
-                self._learnt_bytes = 0
-            self._learnt[code, body] = time_ns
-            self._learnt_bytes += len(body)
-            yield False
+            yield self._is_learnt(code, body, time_ns)
+
+    def _are_learnt(self, messages: Messages, own: NDArray[np.void], columns: ExchangeColumns) -> Bools:
+        """Which exchanges report nothing new about brokers. Python reads the others."""
+        right = np.ones(len(own), bool)
+        facts = np.flatnonzero(columns.rows["facts_size"])
+        asked, answered = messages.rows[own["request"][facts]], messages.rows[own["response"][facts]]
+        starts = answered["start"].astype(np.int64) + columns.rows["facts"][facts]
+        ends = starts + columns.rows["facts_size"][facts]
+        values = (asked["code"], answered["flags"], starts, ends, answered["time"])
+        places = zip(facts.tolist(), *(column.tolist() for column in values), strict=True)
+        for row, code, flags, start, end, time_ns in places:
+            data = (messages.arena if flags & ARENA else messages.buffer)[start:end]
+            right[row] = self._is_learnt(code, data, time_ns)
+        return right
+
+    def _is_learnt(self, code: int, data: bytes, time_ns: int) -> bool:
+        """Whether Python has read these facts before; if not, it reads them now."""
+        known = self._learnt.get((code, data))
+        if known is not None and known <= time_ns:
+            return True
+        if len(self._learnt) >= MAX_LEARNT or self._learnt_bytes + len(data) > MAX_LEARNT_BYTES:
+            self._learnt.clear()
+            self._learnt_bytes = 0
+        self._learnt[code, data] = time_ns
+        self._learnt_bytes += len(data)
+        return False
 
     def _pairs(
         self, messages: Messages, own: NDArray[np.void], columns: ExchangeColumns, records: Batches | None
@@ -274,6 +305,9 @@ def _with_sorted_batches(
 def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
     """The rows for which `right` is true."""
     rows = columns.rows
+    chosen = right[columns.shared["row"]]
+    shared = columns.shared[chosen]
+    shared["row"] = (np.cumsum(right) - 1)[shared["row"]]
 
     def texts(strings: Strings) -> Strings:
         kept = string_array(strings).filter(pa.array(right)) if len(strings.offsets) > 1 else string_array(strings)
@@ -290,5 +324,7 @@ def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
         responses=texts(columns.responses),
         topics=columns.topics[np.repeat(right, rows["topics"])],
         partitions=columns.partitions[np.repeat(right, rows["partitions"])],
+        batches=columns.batches[chosen],
+        shared=shared,
         codes=columns.codes[np.repeat(right, rows["codes"])],
     )

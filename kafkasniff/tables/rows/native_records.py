@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS
+from kafkasniff.kafka.records.compression import decompress
 from kafkasniff.kafka.records.record_batch import Batch
 from kafkasniff.kafka.records.record_list import MAX_HEADER_RATE, MAX_RECORD_RATE
 from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native import Kernel
 from kafkasniff.native.columns import BATCH, ColumnReader, address_of
+from kafkasniff.native.exchanges import ExchangeColumns
 from kafkasniff.tables.rows.record_arrays import FIRST_TIME, LAST_TIME, BatchPiece, Numbers, columns_of
 
 __all__ = ["Batches", "NativeRecords"]
 
 Bools = NDArray[np.bool_]
+MAX_INFLATED: Final = 16 << 20
+"""Bytes of decompressed batches of exchanges that are read at once. Exchanges beyond it are left to Python."""
 
 
 class NativeRecords:
@@ -36,6 +41,7 @@ class NativeRecords:
             allocate=pa.allocate_buffer,
         )
         self._limit = limits.max_records
+        self._most_decompressed = limits.max_decompressed
         self._show_secrets = show_secrets
 
     def read(self, pieces: Sequence[BatchPiece]) -> list[tuple[Numbers, dict[str, pa.Array]]]:
@@ -70,6 +76,36 @@ class NativeRecords:
         if legacy is not None and not legacy.any():
             legacy = None
         return [(piece_of, columns_of(columns, legacy, show_secrets=self._show_secrets))]
+
+    def inflate(self, columns: ExchangeColumns) -> tuple[list[bytes], Bools]:
+        """Decompress the batches of exchanges; returns the memory of their records, and a mask of exchanges.
+
+        Those with a batch that cannot be decompressed, or is too large, are left to Python.
+        """
+        batches, shared = columns.batches, columns.shared
+        right = np.ones(len(columns.rows), bool)
+        kept: list[bytes] = []
+        total = 0
+        produced: dict[int, int] = {}
+        for index in np.flatnonzero(shared["codec"]).tolist():
+            row, size = int(shared["row"][index]), int(batches["size"][index])
+            if not size:
+                right[row] = False  # compaction can leave a header without records
+            if not right[row]:
+                continue
+            data = memoryview((ctypes.c_uint8 * size).from_address(int(batches["records"][index]))).cast("B")
+            limit = min(self._most_decompressed - produced.get(row, 0), MAX_INFLATED - total)
+            result = decompress(int(shared["codec"][index]), data, limit)
+            if result.failure is not None or result.detail:
+                right[row] = False
+                continue
+            grown = len(result.data)
+            total += grown
+            produced[row] = produced.get(row, 0) + grown
+            kept.append(result.data)
+            batches["records"][index], batches["size"][index] = address_of(result.data), grown
+            columns.partitions["uncompressed"][int(shared["place"][index])] += grown - size
+        return kept, right
 
     def read_batches(self, batches: NDArray[np.void], shared: NDArray[np.void], count: int) -> tuple[Batches, Bools]:
         """The records of batches of `count` exchanges, and a mask of the exchanges without errors.

@@ -15,10 +15,19 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from kafkasniff.enrich.learned_facts import BEFORE
-from kafkasniff.enrich.sessions import INITIAL_EPOCH, FetchSessions, SessionStep
+from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, SessionStep
 from kafkasniff.model import Endpoint, Message
 
-__all__ = ["ExchangeKey", "HeldSessions", "SessionContent", "SessionSource", "Sessions", "encode_held", "session_step"]
+__all__ = [
+    "ExchangeKey",
+    "HeldSessions",
+    "SessionContent",
+    "SessionSource",
+    "Sessions",
+    "encode_held",
+    "lasting",
+    "session_step",
+]
 
 MAX_ANSWERS: Final = 1 << 16
 """Responses that wait for their time while requests are processed; the earliest is taken first."""
@@ -57,6 +66,13 @@ def session_step(request: Message, response: Message | None) -> SessionStep | No
     if response is not None:
         step.answer_ns = response.time_ns
         step.answer(response.body or {})
+    return lasting(step)
+
+
+def lasting(step: SessionStep) -> SessionStep | None:
+    """What remains of a step once its response is known; None if it changes no session."""
+    if step.number == 0 and step.epoch == FINAL_EPOCH:
+        return None
     if step.epoch == INITIAL_EPOCH and (step.answer_error or not step.answer_number):
         # Its only effect is the end of the session that it may have had.
         step.by_id, step.added = False, {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from kafkasniff.engine.roles import exchange_kind
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.schema.layout import Field
 from kafkasniff.native import kernel
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import Stager
@@ -84,13 +87,30 @@ def framed(data: bytes) -> bytes:
     return kafka.int32(len(data)) + data
 
 
-def any_exchange(key: int, version: int, correlation_id: int, rng: random.Random) -> tuple[bytes, bytes]:
+class Repeating(Encoder):
+    """An encoder whose messages have a few topic ids and fetch sessions in common."""
+
+    def scalar(self, field: Field, path: str, nullable: bool) -> tuple[bytes, Any]:
+        """A value, which the next messages may have again."""
+        if field.type == "uuid":
+            raw = bytes(15) + bytes([self.rng.choice([0, 0x10, 0x20, 0x30])])
+            return raw, base64.urlsafe_b64encode(raw).decode().rstrip("=")
+        choice = {"session_id": [0, 5, 6], "session_epoch": [-1, 0, 0, 1, 2], "error_code": [0, 0, 0, 3]}
+        if field.name in choice:
+            value = self.rng.choice(choice[field.name])
+            return value.to_bytes(2 if field.type == "error" else 4, "big", signed=True), value
+        return super().scalar(field, path, nullable)
+
+
+def any_exchange(
+    key: int, version: int, correlation_id: int, rng: random.Random, encoder: type[Encoder] = Encoder
+) -> tuple[bytes, bytes]:
     """A request and its response with random bodies."""
     found = []
     for plan in (request_plan(key, version), response_plan(key, version)):
         assert plan.schema is not None
         nulls, count = rng.choice([None, False]), rng.choice([None, None, 1, 2])
-        found.append(Encoder(Plan(rng, nulls=nulls, unknown_tags=False, count=count)).body(plan.schema.root)[0])
+        found.append(encoder(Plan(rng, nulls=nulls, unknown_tags=False, count=count)).body(plan.schema.root)[0])
     header = kafka.int16(key) + kafka.int16(version) + kafka.int32(correlation_id) + kafka.int16(2) + b"me"
     tags = b"\0" if request_plan(key, version).header > 1 else b""
     answer = b"\0" if response_plan(key, version).header > 0 else b""
@@ -102,8 +122,8 @@ def of_every_kind(path: Path) -> Path:
     rng = random.Random(7)
     talks = [talk(number) for number in range(5)]
     kinds = [(key, version) for key in api_keys() if (found := api(key)) is not None for version in found.versions]
-    taken = [kind for kind in kinds if exchange_kind(*kind, show_secrets=True) is not None]
-    assert len(taken) > 150
+    taken = [kind for kind in kinds if exchange_kind(*kind, show_secrets=True, names=True) is not None]
+    assert len(taken) > 200
     for one in talks:
         chosen = taken * BODIES
         rng.shuffle(chosen)
@@ -125,6 +145,25 @@ def test_every_kind_that_the_kernel_supports(tmp_path: Path, columns: list[int])
     assert sum(columns) > 0.3 * count
 
 
+def with_topic_ids(path: Path) -> Path:
+    """Exchanges with topic ids that Metadata names sooner or later, and with fetch sessions."""
+    rng = random.Random(13)
+    talks = [talk(number) for number in range(4)]
+    kinds = [(0, 13), (1, 7), (1, 12), (1, 15), (1, 16), (1, 18), (3, 9), (3, 12), (3, 13), (8, 10), (9, 10)]
+    for number in range(3, 900):
+        one = rng.choice(talks)
+        request, response = any_exchange(*rng.choice(kinds), number, rng, Repeating)
+        one.exchange(request, response)
+    return write_pcap(path, interleaved(talks), nanoseconds=True)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
+def test_topic_ids_and_fetch_sessions(options: ExportOptions, tmp_path: Path, columns: list[int]) -> None:
+    capture = with_topic_ids(tmp_path / "ids.pcap")
+    count = check(capture, tmp_path, options)
+    assert sum(columns) > 0.1 * count
+
+
 def records_of_all_sorts(path: Path) -> Path:
     """Produce and Fetch: valid batches, and batches that only Python reads."""
     rng = random.Random(3)
@@ -140,6 +179,10 @@ def records_of_all_sorts(path: Path) -> Path:
             batch += kafka.record_batch(plain[:1], base_offset=number + 10)
         elif sort == 2:
             batch = b""
+        elif sort in {5, 6}:
+            batch = kafka.record_batch(plain, base_offset=number, compressed=True)
+            # After the first part, bytes that are no gzip.
+            batch += kafka.record_batch([b"none"], base_offset=number + 3, packed=b"none") if sort == 6 else b""
         topic = "__consumer_offsets" if sort == 3 else rng.choice(["orders", "payments"])
         error = 6 if sort == 4 else 0
         one.exchange(
