@@ -41,6 +41,7 @@ OPTIONS = [
     ExportOptions(tables=("records", "problems")),
 ]
 BODIES = 24 if DEEP else 4
+SEEDS = 40 if DEEP else 2
 
 
 @pytest.fixture
@@ -162,6 +163,38 @@ def test_topic_ids_and_fetch_sessions(options: ExportOptions, tmp_path: Path, co
     capture = with_topic_ids(tmp_path / "ids.pcap")
     count = check(capture, tmp_path, options)
     assert sum(columns) > 0.1 * count
+
+
+def damaged(frame: bytes, first: int, rng: random.Random) -> bytes:
+    """A message with a few other bytes from `first` on, often such as change lengths."""
+    data = bytearray(frame)
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        if len(data) > first:
+            at = rng.randrange(first, len(data))
+            data[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, data[at] ^ 1 << rng.randrange(8), rng.randrange(256)])
+    return bytes(data)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_damaged_bodies(seed: int, tmp_path: Path, columns: list[int]) -> None:
+    """Bodies of all kinds with other bytes, most of them Fetch and Produce."""
+    rng = random.Random(seed)
+    kinds = [(key, version) for key in api_keys() if (found := api(key)) is not None for version in found.versions]
+    data = [kind for kind in kinds if kind[0] in {0, 1}]
+    rest = [kind for kind in kinds if exchange_kind(*kind, show_secrets=True, names=True) is not None]
+    talks = [talk(number) for number in range(12)]
+    for one in talks:
+        for number in range(3, 100):
+            kind = rng.choice(data if rng.random() < 0.3 else rest)
+            request, response = any_exchange(*kind, 2 * number, rng, Repeating)
+            if rng.random() < 0.6:
+                request = damaged(request, 16, rng)
+            if rng.random() < 0.6:
+                response = damaged(response, 9, rng)
+            one.exchange(request, response)
+    capture = write_pcap(tmp_path / "damaged.pcap", interleaved(talks), nanoseconds=True)
+    check(capture, tmp_path, rng.choice(OPTIONS))
+    assert columns
 
 
 def records_of_all_sorts(path: Path) -> Path:
