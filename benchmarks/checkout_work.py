@@ -6,6 +6,7 @@ are decoded and rendered as `decode --format json` did at that time.
 
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
 import sys
@@ -48,17 +49,27 @@ def bodies(path: Path) -> dict[str, Any]:
     return {"seconds": seconds, "bytes": size, "skipped": skipped, "kernel": found is not None}
 
 
+def _module(name: str) -> Any:
+    """A module below `kafkasniff.kafka`; older checkouts have all of them in that folder itself."""
+    try:
+        return importlib.import_module(f"kafkasniff.kafka.{name}")
+    except ModuleNotFoundError:
+        return importlib.import_module(f"kafkasniff.kafka.{name.rpartition('.')[2]}")
+
+
 def _python_way(data: bytes, kinds: Sequence[Kind]) -> Callable[[Place], int | None]:
     """Decodes and renders one body; returns its size as JSON in bytes, None if there is more to report."""
     import orjson  # noqa: PLC0415
 
-    from kafkasniff.kafka.messages.message_body import decode_body  # noqa: PLC0415
-    from kafkasniff.kafka.messages.message_plan import request_plan, response_plan  # noqa: PLC0415
-    from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions  # noqa: PLC0415
     from kafkasniff.sinks.jsonl import json_default  # noqa: PLC0415
 
-    plans = [(request_plan if is_request else response_plan)(key, version) for key, version, is_request in kinds]
-    context, default, dumps = DecodeContext(DecodeOptions()), json_default("auto"), orjson.dumps
+    decode_body = _module("messages.message_body").decode_body
+    planning, reading = _module("messages.message_plan"), _module("schema.context")
+    plans = [
+        (planning.request_plan if is_request else planning.response_plan)(key, version)
+        for key, version, is_request in kinds
+    ]
+    context, default, dumps = reading.DecodeContext(reading.DecodeOptions()), json_default("auto"), orjson.dumps
 
     def size_of(place: Place) -> int | None:
         kind, start, end = place
