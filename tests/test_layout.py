@@ -70,7 +70,7 @@ WITHOUT_MIRROR = {
     "cli/running": "capture_usage counted_captures pipeline privileges scrape_access top",
     "engine": "paired paired_messages roles",
     "kafka/apis": "cluster_metadata",
-    "kafka/connection": "boundaries detail events",
+    "kafka/connection": "boundaries",
     "kafka/embedded": "otlp",
     "kafka/messages": "ahead message_plan rendered",
     "kafka/records": "record_list record_sets",
