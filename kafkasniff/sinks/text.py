@@ -38,6 +38,7 @@ PIECE_CHARACTERS: Final = 64 << 10
 """Characters of lines below a message that are joined at once."""
 HEX_INDENT: Final = " " * 4
 MIN_HEX_WIDTH: Final = 80
+"""Columns that the bytes of messages take at least."""
 LATENCY_WIDTH: Final = 8
 """Width of a latency: `duration` needs 7 below 1000 s."""
 

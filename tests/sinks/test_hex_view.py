@@ -120,6 +120,31 @@ def test_long_messages_are_cut_unless_all_is_wanted() -> None:
     assert len(view(data, whole=True)) > SHOWN_FIELDS + 5
 
 
+def test_fields_beyond_the_bound_are_plain_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.kafka.messages.message_spans.MAX_SPANS", 10)
+    data = kafka.metadata_request(2, ["t"] * 30)[4:]
+    lines = view(data, whole=True)
+    assert sum("topics[" in line for line in lines) == 9
+    assert any(line.endswith("not listed: 63 bytes") for line in lines)
+    assert dumped([f"    {line}" for line in lines]) == [data]
+
+
+@pytest.mark.parametrize("hiding", ["--no-payload", "--hash-payload"])
+def test_hidden_payload_is_not_in_the_dump(hiding: str) -> None:
+    for name, payload in (
+        ("java-codecs.pcap", b"lorem"),
+        ("java-0.8.2.pcap", b"lorem"),
+        ("java-0.8.2.pcap", b"acks 0"),
+    ):
+        path = ROOT / "captures" / name
+        rows = re.compile(r"    \+*[0-9a-f]{4,8}  ((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  |$)")
+        for options, expected in (([], True), ([hiding], False)):
+            lines = kafkasniff("decode", "-xx", *options, path).lines
+            found = b"".join(bytes.fromhex(match[1]) for line in lines if (match := rows.match(line)))
+            assert (payload in found) == expected
+            assert any(payload.decode() in line for line in lines) == expected
+
+
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_lines_fit_the_terminal(width: int) -> None:
     batch = kafka.record_batch([kafka.record(0, b"k" * 90, b"v" * 300)])

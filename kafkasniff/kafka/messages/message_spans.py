@@ -52,7 +52,7 @@ def message_spans(message: Message, data: bytes, *, show_secrets: bool) -> list[
             break
     end = spans[-1].end if spans else 0
     if end < len(data):
-        whole = message.raw is None and message.raw_redacted is None
+        whole = message.body is not None and message.raw is None and message.raw_redacted is None
         what = NOT_LISTED if len(spans) >= MAX_SPANS else LEFT_OVER if whole else NOT_DECODED
         spans.append(Span(end, len(data), what, "bytes", None))
     return spans

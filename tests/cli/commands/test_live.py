@@ -113,6 +113,12 @@ def test_text_is_the_default(wire: Wire) -> None:
     assert "Produce v9" in result.text
 
 
+def test_bytes_of_messages(wire: Wire) -> None:
+    lines = kafkasniff("live", "-i", "eth0", "-x", "--duration", "0.2").lines
+    assert any(line.startswith("    0000  ") for line in lines)
+    assert any(line.endswith("correlation_id: 1") for line in lines)
+
+
 def test_a_full_ring_skips_bodies_and_reports_it(wire: Wire) -> None:
     wire.backlog = 0.75
     result = kafkasniff("live", "-i", "eth0", "--format", "json", "--duration", "0.05")
