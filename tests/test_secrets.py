@@ -298,6 +298,17 @@ def test_messages_with_a_wrong_byte(case: Case, data: st.DataObject, mask: int) 
     assert found_in(dumped(case, bytes(damaged))) == set()
 
 
+def test_a_secret_that_is_read_as_a_tag_of_the_header() -> None:
+    (case,) = [case for case in CASES if case.name == "token expired v2"]
+    damaged = bytearray(message(case))
+    # The number of tagged fields, after the client id.
+    assert damaged[10:18] == b"crafted\0"
+    damaged[17] = 1
+    assert found_in(shown(case, bytes(damaged))) == set()
+    assert found_in(dumped(case, bytes(damaged))) == set()
+    assert found_in(dumped(case, message(case))) == set()
+
+
 def test_a_misread_body_shows_only_its_numbers() -> None:
     (case,) = [case for case in CASES if case.name == "server-final v2"]
     damaged = bytearray(message(case))

@@ -103,16 +103,14 @@ class Blanker:
         body_version = version if decoded.body_version is None else decoded.body_version
         plan = (request_plan if request else response_plan)(key, body_version)
         header = plan.header if request else response_plan(key, version).header
-        position = _header_end(copied.data, start, end, header, request=request)
+        root = None if plan.schema is None else plan.schema.root
+        clean = not may_be_misread((problem.kind for problem in decoded.problems), cut=cut)
+        doubtful = not clean and (plan.has_secrets or (root is not None and root.payload))
+        position = _keep_header(copied, start, end, header, request=request, tags=not doubtful)
         if position is None:
             copied.keep(start, min(start + (_NAME_LENGTH_END if request else _ID_END), end))
             return
-        copied.keep(start, position)
-        if decoded.body is None or plan.schema is None:
-            return
-        root = plan.schema.root
-        clean = not may_be_misread((problem.kind for problem in decoded.problems), cut=cut)
-        if not clean and (plan.has_secrets or root.payload):
+        if decoded.body is None or root is None or doubtful:
             return
         if (
             clean
@@ -181,13 +179,21 @@ class Blanker:
         self._keep(copied, begin, end, inner, request=request, cut=False)
 
 
-def _header_end(data: bytes, start: int, end: int, version: int, *, request: bool) -> int | None:
-    """The end of a header; None if invalid."""
+def _keep_header(copied: Copied, start: int, end: int, version: int, *, request: bool, tags: bool) -> int | None:
+    """Keep a header and return its end; None if invalid.
+
+    `tags`: with the contents of its tagged fields. No release defines any, so they may be bytes of a misread body.
+    """
     schema = data_schema("RequestHeader" if request else "ResponseHeader", version)
     if schema is None:
         return None
-    read = schema.read(data, start, end, DecodeContext(DecodeOptions()))
-    return read.position if read.complete else None
+    read, spans = schema.spans(copied.data, start, end, DecodeContext(DecodeOptions()))
+    if not read.complete:
+        return None
+    for span in spans:
+        whole = tags or span.type != UNKNOWN_TAG
+        copied.keep(span.start, span.end if whole else span.content(copied.data))
+    return read.position
 
 
 def _is_redacted(span: Span) -> bool:
