@@ -1,4 +1,4 @@
-"""What is decoded at each level of detail, and what is reported and counted of the rest."""
+"""Levels of detail: parts of messages that are skipped, and the problems and counts that report them."""
 
 from __future__ import annotations
 
