@@ -186,28 +186,27 @@ class Enricher:
         """Apply a Fetch request or response to its session, and add the session's partitions to a request's body."""
         exchange = message.exchange or 0
         if message.type == "response":
-            self.end_fetch(exchange, message.broker, body)
+            self.end_fetch(exchange, message.broker, body.get("session_id"), body.get("error_code"))
             return
-        session = self.begin_fetch(exchange, message.broker, body)
+        session = self.begin_fetch(exchange, message.broker, SessionStep.of_request(body))
         # Exchange numbers are unique in one inspector only, and the next message may come from another one.
         self._begun = 0, None
         if session is not None:
             _beside(body, "session_epoch", "_session", session_fields(session.partitions, session.unnamed))
             force_setattr(message, "session_topics", session.names(self.catalog))
 
-    def begin_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> FetchSession | None:
-        """Process a Fetch request; returns its session. Repeating the call has no effect."""
+    def begin_fetch(self, exchange: int, broker: Endpoint | None, step: SessionStep | None) -> FetchSession | None:
+        """Process a Fetch request; returns its session. `step`: its effect. Repeating the call has no effect."""
         if not self._adds or self._sessions is None:
             return None
         if not exchange or exchange != self._begun[0]:
-            step = SessionStep.of_request(body)
             self._begun = exchange, None if step is None else self._sessions.request(broker, exchange, step)
         return self._begun[1]
 
-    def end_fetch(self, exchange: int, broker: Endpoint | None, body: Body) -> None:
-        """Process the response to a Fetch request: its error code and session. Repeating the call has no effect."""
+    def end_fetch(self, exchange: int, broker: Endpoint | None, number: object, error: object) -> None:
+        """Process the response to a Fetch request: its session and error code. Repeating the call has no effect."""
         if self._adds and self._sessions is not None:
-            self._sessions.response(broker, exchange, body.get("session_id"), body.get("error_code"))
+            self._sessions.response(broker, exchange, number, error)
 
     def _add_problems(self, message: Message) -> None:
         if self._problems:

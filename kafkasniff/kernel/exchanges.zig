@@ -9,6 +9,7 @@ const calls = @import("call.zig");
 const columns = @import("columns.zig");
 const encoding = @import("base64.zig");
 const feed = @import("feed_state.zig");
+const Fields = @import("fields.zig").Fields;
 const isText = @import("text.zig").isText;
 const Json = @import("json.zig").Json;
 const kindOf = @import("lines.zig").kindOf;
@@ -307,8 +308,7 @@ fn exchange(call: *Exchanges) Error!void {
     var facts = Facts{
         .call = call,
         .row = row,
-        .program = request.program,
-        .reader = .{ .bytes = request.data, .at = request.start },
+        .fields = .{ .program = request.program, .reader = .{ .bytes = request.data, .at = request.start } },
         .is_request = true,
         .first_topic = call.topics_used,
         .first_partition = call.partitions_used,
@@ -321,8 +321,7 @@ fn exchange(call: *Exchanges) Error!void {
         const response = try Body.of(call, answered, try call.found.bytes(answered));
         const noted = try response.json(call, &call.responses, pair.response);
         try codes(call, call.call.notes[0..noted], row);
-        facts.program = response.program;
-        facts.reader = .{ .bytes = response.data, .at = response.start };
+        facts.fields = .{ .program = response.program, .reader = .{ .bytes = response.data, .at = response.start } };
         facts.is_request = false;
         try facts.structure(0, .{});
     }
@@ -457,8 +456,7 @@ const Own = struct {
 const Facts = struct {
     call: *Exchanges,
     row: *Row,
-    program: programs.Program,
-    reader: reading.Reader,
+    fields: Fields,
     is_request: bool,
     first_topic: usize,
     first_partition: usize,
@@ -470,49 +468,49 @@ const Facts = struct {
     const Self = @This();
 
     fn structure(self: *Self, index: u32, outer: Topic) Error!void {
-        const op = &self.program.ops[index];
+        const op = &self.fields.program.ops[index];
         var own = Own{ .topic = outer };
         var done = false;
         var child = index + 1;
         for (0..op.fields) |_| {
-            const field = &self.program.ops[child];
+            const field = &self.fields.program.ops[child];
             switch (@as(Role, @enumFromInt(field.role))) {
-                .none => try self.skip(child),
+                .none => try self.fields.skip(child),
                 .inside => {
                     // The struct's own facts come before these in its fields (`kafkasniff/engine/roles.py`).
                     if (!done) try self.note(&own);
                     done = true;
-                    for (0..if (field.flags.array) try self.length(field) orelse 0 else 1) |_| {
+                    for (0..if (field.flags.array) try self.fields.length(field) orelse 0 else 1) |_| {
                         try self.structure(child, own.topic);
                     }
                 },
                 .facts => {
                     if (self.row.facts_size > 0) return error.Odd;
-                    const start = self.reader.at;
-                    try self.skip(child);
+                    const start = self.fields.reader.at;
+                    try self.fields.skip(child);
                     self.row.facts = @intCast(start);
-                    self.row.facts_size = @intCast(self.reader.at - start);
+                    self.row.facts_size = @intCast(self.fields.reader.at - start);
                 },
                 else => |role| try self.value(role, field, &own),
             }
             child = field.next;
         }
         if (!done) try self.note(&own);
-        if (op.flags.flexible) try self.tags(op, child);
+        if (op.flags.flexible) try self.fields.tags(op, child);
     }
 
     fn value(self: *Self, role: Role, field: *const Op, own: *Own) Error!void {
         switch (role) {
             .topic, .data_topic, .group, .transaction, .member => {
-                for (0..if (field.flags.array) try self.length(field) orelse 0 else 1) |_| {
-                    const size = try self.textLength(field);
-                    const text = if (size) |known| try self.reader.take(known) else null;
+                for (0..if (field.flags.array) try self.fields.length(field) orelse 0 else 1) |_| {
+                    const size = try self.fields.textLength(field);
+                    const text = if (size) |known| try self.fields.reader.take(known) else null;
                     try self.named(role, text, own);
                     if (field.flags.array) own.topic.name = NONE;
                 }
             },
             .topic_id => {
-                const id = (try self.reader.take(16))[0..16];
+                const id = (try self.fields.reader.take(16))[0..16];
                 if (!own.named) own.topic.name = NONE;
                 own.topic.id = NONE;
                 if (!std.mem.allEqual(u8, id, 0)) {
@@ -522,26 +520,26 @@ const Facts = struct {
                     own.topic_id = id;
                 }
             },
-            .rare => if (!field.flags.array or (try self.length(field) orelse 0) > 0) return error.Odd,
-            .partition => own.partition = try self.reader.int(i32),
+            .rare => if (!field.flags.array or (try self.fields.length(field) orelse 0) > 0) return error.Odd,
+            .partition => own.partition = try self.fields.reader.int(i32),
             .partitions => {
-                own.partitions = self.reader.at;
+                own.partitions = self.fields.reader.at;
                 own.compact = field.flags.compact;
-                _ = try self.reader.take(4 * (try self.length(field) orelse 0));
+                _ = try self.fields.reader.take(4 * (try self.fields.length(field) orelse 0));
             },
-            .offset => own.offset = try self.number(field),
-            .watermark => own.watermark = try self.number(field),
-            .code => own.code = std.math.cast(i32, try self.number(field)) orelse return error.Odd,
-            .records => own.records = if (try self.length(field)) |size| try self.reader.take(size) else null,
+            .offset => own.offset = try self.fields.number(field),
+            .watermark => own.watermark = try self.fields.number(field),
+            .code => own.code = std.math.cast(i32, try self.fields.number(field)) orelse return error.Odd,
+            .records => own.records = if (try self.fields.length(field)) |size| try self.fields.reader.take(size) else null,
             .throttle => {
-                self.row.throttle = std.math.cast(i32, try self.number(field)) orelse return error.Odd;
+                self.row.throttle = std.math.cast(i32, try self.fields.number(field)) orelse return error.Odd;
                 self.row.has.throttle = true;
             },
             .none, .inside, .facts => unreachable,
             .value, _ => {
                 const number_of = @intFromEnum(role) - @intFromEnum(Role.value);
                 if (number_of >= VALUES) return error.Odd;
-                self.row.values[number_of] = try self.number(field);
+                self.row.values[number_of] = try self.fields.number(field);
             },
         }
     }
@@ -618,7 +616,7 @@ const Facts = struct {
             if (own.records) |bytes| try self.batches(one, bytes);
         } else if (own.records != null) return error.Odd;
         if (own.partitions) |at| {
-            var reader = reading.Reader{ .bytes = self.reader.bytes, .at = at };
+            var reader = reading.Reader{ .bytes = self.fields.reader.bytes, .at = at };
             const count = if (own.compact) @as(i64, @intCast(try reader.varint())) - 1 else try reader.int(i32);
             for (0..@intCast(@max(count, 0))) |_| _ = try self.partition(own.topic, try reader.int(i32));
         }
@@ -728,96 +726,5 @@ const Facts = struct {
             .transactional = @intFromBool(batch.transactional),
         };
         call.batches_used += 1;
-    }
-
-    // Bytes
-
-    /// A length, or the count of an array; -1 is null.
-    fn length(self: *Self, field: *const Op) Error!?usize {
-        const size: i64 = if (field.flags.compact)
-            @as(i64, @intCast(try self.reader.varint())) - 1
-        else if (field.kind == .string and !field.flags.array)
-            try self.reader.int(i16)
-        else
-            try self.reader.int(i32);
-        return if (size < 0) null else @intCast(size);
-    }
-
-    /// The length of a string, or of a string in an array.
-    fn textLength(self: *Self, field: *const Op) Error!?usize {
-        const size: i64 = if (field.flags.compact)
-            @as(i64, @intCast(try self.reader.varint())) - 1
-        else
-            try self.reader.int(i16);
-        return if (size < 0) null else @intCast(size);
-    }
-
-    fn number(self: *Self, field: *const Op) Error!i64 {
-        return switch (field.kind) {
-            .int8 => try self.reader.int(i8),
-            .int16, .error_code => try self.reader.int(i16),
-            .uint16 => try self.reader.int(u16),
-            .int32 => try self.reader.int(i32),
-            .uint32 => try self.reader.int(u32),
-            .int64 => try self.reader.int(i64),
-            else => error.Odd,
-        };
-    }
-
-    fn skip(self: *Self, index: u32) Error!void {
-        const field = &self.program.ops[index];
-        var count: usize = if (field.flags.array) try self.length(field) orelse 0 else 1;
-        if (field.kind == .structure) {
-            if (!field.flags.array and field.flags.nullable) {
-                if (try self.reader.int(i8) < 0) return;
-            }
-            while (count > 0) : (count -= 1) {
-                var child = index + 1;
-                for (0..field.fields) |_| {
-                    try self.skip(child);
-                    child = self.program.ops[child].next;
-                }
-                if (field.flags.flexible) try self.skipTags();
-            }
-            return;
-        }
-        const size: usize = switch (field.kind) {
-            .boolean, .int8 => 1,
-            .int16, .uint16, .error_code => 2,
-            .int32, .uint32 => 4,
-            .int64, .float64 => 8,
-            .uuid => 16,
-            .string => {
-                while (count > 0) : (count -= 1) _ = try self.reader.take(try self.textLength(field) orelse 0);
-                return;
-            },
-            else => {
-                if (field.flags.array) return error.Odd;
-                _ = try self.reader.take(try self.length(field) orelse 0);
-                return;
-            },
-        };
-        _ = try self.reader.take(count * size);
-    }
-
-    /// Skips a tag section in which no field has a role: they are rare.
-    fn tags(self: *Self, op: *const Op, first: u32) Error!void {
-        for (0..@intCast(try self.reader.varint())) |_| {
-            const tag = try self.reader.varint();
-            var index = first;
-            for (0..op.tagged) |_| {
-                const field = &self.program.ops[index];
-                if (field.tag == tag and field.role != @intFromEnum(Role.none)) return error.Odd;
-                index = field.next;
-            }
-            _ = try self.reader.take(@intCast(try self.reader.varint()));
-        }
-    }
-
-    fn skipTags(self: *Self) Error!void {
-        for (0..@intCast(try self.reader.varint())) |_| {
-            _ = try self.reader.varint();
-            _ = try self.reader.take(@intCast(try self.reader.varint()));
-        }
     }
 };

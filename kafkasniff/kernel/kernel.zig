@@ -2,7 +2,8 @@
 
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
-pub const columns = @import("columns.zig");
+pub const chosen = @import("chosen.zig");
+const columns = @import("columns.zig");
 pub const exchanges = @import("exchanges.zig");
 const feed = @import("feed.zig");
 pub const feed_state = @import("feed_state.zig");
@@ -37,7 +38,7 @@ fn stop(_: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=4 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=5 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {
@@ -319,6 +320,21 @@ pub export fn kafkasniff_feed_forget(call: *feed_state.Feed, index: u32) void {
 /// Renders messages of a batch as JSON lines, from `next` on; see `lines.zig`.
 pub export fn kafkasniff_lines(call: *lines.Lines) lines.Outcome {
     return lines.run(call);
+}
+
+/// Copies the fields of the body `data[start..size]` that have a role in the program; see `chosen.zig`. Returns the size
+/// of the copy; negative if the body is invalid or the copy is too large.
+pub export fn kafkasniff_chosen(
+    program: [*]const u8,
+    data: [*]const u8,
+    size: u64,
+    start: u64,
+    output: [*]u8,
+    output_size: u64,
+) i64 {
+    if (start > size) return -1;
+    const used = chosen.copy(programs.Program.at(program), data[0..size], start, output[0..output_size]) catch return -1;
+    return @intCast(used);
 }
 
 /// Writes whole exchanges of a batch as columns, from `next` on; see `exchanges.zig`.

@@ -18,7 +18,7 @@ from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 4
+ABI: Final = 5
 """Version of the structures and functions; the library states its own."""
 
 SWITCH: Final = "KAFKASNIFF_KERNEL"
@@ -99,6 +99,10 @@ class Kernel:
         self.lines = library.kafkasniff_lines
         self.lines.argtypes = (pointer,)
         self.lines.restype = ctypes.c_int32
+        # It is called for single small messages, for which releasing the interpreter's lock costs more than the call.
+        self.chosen = ctypes.PyDLL(None, handle=library._handle).kafkasniff_chosen
+        self.chosen.argtypes = (pointer, pointer, number, number, pointer, number)
+        self.chosen.restype = ctypes.c_int64
         self.exchanges = library.kafkasniff_exchanges
         self.exchanges.argtypes = (pointer,)
         self.exchanges.restype = ctypes.c_int32

@@ -92,6 +92,8 @@ class LineNames:
         self.address = ctypes.addressof(names)
         self._wants = np.zeros(MAX_WANTS, np.uint32)
         names.wants, names.wants_size = self._wants.ctypes.data, MAX_WANTS
+        self._text: bytes | None = None
+        """The text of `session`, which the structure points to."""
         self._learned = facts.learned
         self._emptied = _NO_MESSAGE
         self._begin(FIRST_PLACES)
@@ -140,10 +142,11 @@ class LineNames:
             if held is None:
                 return False
             names.answered, names.partitions = names.index, held.partitions
-            self._text = held.text
-            kept: list[bytes] = []
-            names.session = None if held.text is None else address_of(held.text, kept)
-            names.session_size = 0 if held.text is None else len(held.text)
+            if held.text is not self._text:
+                self._text = held.text
+                kept: list[bytes] = []
+                names.session = None if held.text is None else address_of(held.text, kept)
+                names.session_size = 0 if held.text is None else len(held.text)
         return True
 
     def _name(self, places: list[int]) -> None:

@@ -75,7 +75,7 @@ class NativeLines:
         self._capture_name = capture
         self._names_captures = names_captures
         self._terminal = terminal
-        self.facts = (NamesAhead if ahead else AddedNames)(enricher, lambda index: ends(index)[2])
+        self.facts = (NamesAhead if ahead else AddedNames)(kernel, enricher, lambda index: ends(index)[2])
         """Fields added to bodies."""
         self.only_asked = False
         self._detail: Detail | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -11,19 +13,21 @@ from numpy.typing import NDArray
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.sessions import session_fields
-from kafkasniff.kafka.messages.message_plan import request_plan
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.kafka.schema.wire import Odd
 from kafkasniff.model import Endpoint
-from kafkasniff.native.feed import ARENA, MESSAGE, REQUEST, VERSIONS
+from kafkasniff.native.feed import ARENA, MESSAGE, REQUEST
+from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import MessageSession
+from kafkasniff.sinks.session_steps import SessionSteps
 
 __all__ = ["AddedNames", "NamesAhead"]
 
-_OPTIONS: Final = DecodeOptions(records="skip")
 _NOTHING: Final = MessageSession(-1, None)
+_PLACE: Final = itemgetter(
+    *((MESSAGE.names or ()).index(name) for name in ("code", "flags", "start", "size", "body", "connection"))
+)
 
 
 class AddedNames:
@@ -32,16 +36,20 @@ class AddedNames:
     The enricher must have processed everything before a message. `broker`: of a connection by its index in the feed.
     """
 
-    def __init__(self, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
+    def __init__(self, kernel: Kernel, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
         self._enricher = enricher
         self._broker = broker
         self._rows: NDArray[np.void] = np.zeros(0, MESSAGE)
         self._numbers: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._stores: tuple[NDArray[np.uint8], NDArray[np.uint8]]
+        self._stores: tuple[memoryview, memoryview]
+        self._addresses = 0, 0
+        self._steps = SessionSteps(kernel)
 
     def bind(self, batch: LineBatch) -> None:
         """From here on sessions are those of these messages."""
-        self._rows, self._numbers, self._stores = batch.messages, batch.numbers, (batch.buffer, batch.arena)
+        self._rows, self._numbers, stores = batch.messages, batch.numbers, (batch.buffer, batch.arena)
+        self._stores = stores[0].data, stores[1].data
+        self._addresses = stores[0].ctypes.data, stores[1].ctypes.data
 
     @property
     def learned(self) -> int:
@@ -62,23 +70,32 @@ class AddedNames:
 
     def session(self, index: int, first: int, second: int) -> MessageSession | None:
         """Apply a Fetch message to its session; see `names.NameFacts`."""
-        row = self._rows[index]
-        exchange, broker = int(self._numbers[index]), self._broker(int(row["connection"]))
-        if not row["flags"] & REQUEST:
-            self._enricher.end_fetch(exchange, broker, {"error_code": first, "session_id": second})
+        code, flags, start, size, body, connection = self._place(index)
+        exchange, broker = int(self._numbers[index]), self._broker(connection)
+        if not flags & REQUEST:
+            self._enricher.end_fetch(exchange, broker, second, first)
             return _NOTHING
-        schema = request_plan(*divmod(int(row["code"]), VERSIONS)).schema
-        assert schema is not None
-        start, size = int(row["start"]), int(row["size"])
-        data = self._stores[int(row["flags"] & ARENA > 0)][start : start + size].tobytes()
+        store = flags & ARENA > 0
+        data, address = self._stores[store][start : start + size], self._addresses[store] + start
         try:
-            body, _ = schema.decode(data, int(row["body"]), size, DecodeContext(_OPTIONS))
+            step = self._steps.of(code, data, address, body, (first, second))
         except Odd:
             return None
-        session = self._enricher.begin_fetch(exchange, broker, body)
+        session = self._enricher.begin_fetch(exchange, broker, step)
         if session is None:
             return _NOTHING
-        return MessageSession(session.partitions, orjson.dumps(session_fields(session.partitions, session.unnamed)))
+        return _shown(session.partitions, session.unnamed)
+
+    def _place(self, index: int) -> tuple[int, int, int, int, int, int]:
+        """A message's code, flags, start, size, start of its body, and connection. Hot."""
+        row = self._rows[index].item()
+        found: tuple[int, int, int, int, int, int] = _PLACE(row)
+        return found
+
+
+@lru_cache(maxsize=1 << 10)
+def _shown(partitions: int, unnamed: int | None) -> MessageSession:
+    return MessageSession(partitions, orjson.dumps(session_fields(partitions, unnamed)))
 
 
 class NamesAhead(AddedNames):
@@ -87,8 +104,8 @@ class NamesAhead(AddedNames):
     Names may change until then: `learned` shows whether they did. Fetch sessions are updated in the messages' turn.
     """
 
-    def __init__(self, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
-        super().__init__(enricher, broker)
+    def __init__(self, kernel: Kernel, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
+        super().__init__(kernel, enricher, broker)
         self.requests: set[int] = set()
         """Messages that were left because they may belong to a session."""
         self.responses: dict[int, tuple[int, int]] = {}

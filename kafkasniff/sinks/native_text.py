@@ -48,7 +48,7 @@ class NativeText:
         enricher: Enricher,
     ) -> None:
         self._kernel = kernel
-        self.facts = AddedNames(enricher, lambda index: ends(index)[2])
+        self.facts = AddedNames(kernel, enricher, lambda index: ends(index)[2])
         """Fields added to bodies."""
         self.only_asked = True
         self._known: dict[tuple[int, int, bool], SummaryTable] = {}
