@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -55,6 +54,8 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
 
 def unknown_command(first: str, commands: Iterable[str]) -> str:
     """The message for a first word that is neither a command nor a file."""
+    import difflib  # noqa: PLC0415 - only misspelled commands need it
+
     near = difflib.get_close_matches(first, list(commands), 1)
     if near:
         return f"no such command: {first}. Did you mean {near[0]}?"

@@ -8,7 +8,6 @@ connector, including passwords. Values are JSON without a schema, as written by 
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import msgspec
@@ -77,4 +76,8 @@ def _shown(value: object, *, secret: bool) -> object:
     """A setting, which is a string or a 64-bit number; any other value is handled as if it were a secret."""
     if not secret and (value is None or isinstance(value, str) or (isinstance(value, int) and abs(value) < 1 << 63)):
         return value
-    return redacted(value if isinstance(value, str) else json.dumps(value))
+    if isinstance(value, str):
+        return redacted(value)
+    import json  # noqa: PLC0415 - few captures have such a value, and every start would pay for it
+
+    return redacted(json.dumps(value))
