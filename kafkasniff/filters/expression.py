@@ -103,7 +103,7 @@ def _field(name: Name, keys: _Keys) -> FilterField:
     if root == "body":
         hint = "; bodies are request.… and response.…"
     else:
-        hint = suggestion(name.text, FIELDS) or "; docs/filters.md lists the fields"
+        hint = suggestion(name.text, FIELDS) or "; `kafkasniff help filters` lists the fields"
     raise wrong(name.column, f'unknown field "{shown}"{hint}')
 
 
