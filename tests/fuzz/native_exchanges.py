@@ -52,7 +52,7 @@ class _Side(ctypes.Structure):
     _fields_ = (
         ("bytes", ctypes.c_char_p),
         ("size", ctypes.c_uint64),
-        ("fields", ctypes.c_uint64 * 2),
+        ("batches", ctypes.c_uint64 * 2),
         ("sizes", ctypes.c_uint64 * 2),
         ("message", ctypes.c_uint8 * MESSAGE.itemsize),
     )
@@ -149,7 +149,7 @@ def _side(one: Exchange, *, is_request: bool, batches: tuple[bytes, ...] = ()) -
     side.message = type(side.message).from_buffer_copy(row.tobytes())
     places = sorted((at, len(batch)) for batch in batches if (at := data.find(batch)) >= 0)[:2]
     for number, (at, size) in enumerate(places):
-        side.fields[number], side.sizes[number] = at, size
+        side.batches[number], side.sizes[number] = at, size
     return side
 
 

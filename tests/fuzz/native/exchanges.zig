@@ -18,8 +18,8 @@ const NONE = exchanges.NONE;
 const Side = extern struct {
     bytes: [*]const u8,
     size: u64,
-    /// The `records` fields of its body: where they begin, and their sizes.
-    fields: [2]u64,
+    /// Record batches in its body: where they begin, and their sizes; 0: there is none.
+    batches: [2]u64,
     sizes: [2]u64,
     message: Message,
 };
@@ -63,6 +63,8 @@ const Run = extern struct {
 
 const MOST = 3;
 const TEXT = 48 << 10;
+/// Bytes of a batch before its records.
+const HEADER = 61;
 
 var memory: [2 << 20]u8 = undefined;
 var output: [8 << 20]u8 = undefined;
@@ -76,7 +78,7 @@ fn place(room: *const Room, end: *u64, side: *const Side, message: *Message, ran
     @memcpy(input, side.bytes[0..size]);
     for (0..random.below(4)) |_| fuzz.change(input, random);
     if (random.below(8) > 0) {
-        for (side.fields, side.sizes) |at, field| if (at + field <= size) fuzz.sum(input[at..][0..field]);
+        for (side.batches, side.sizes) |at, batch| if (at + batch <= size) fuzz.sum(input[at..][0..batch]);
     }
     message.* = side.message;
     message.start = end.*;
@@ -169,10 +171,9 @@ fn records(run: *Run, random: *fuzz.Random) void {
         if (shared.codec == 0) continue;
         const seed = &run.seeds[random.below(run.seeds_count)];
         const side = if (random.below(2) == 0) &seed.request else &seed.response;
-        const header = 61;
         // Mostly the records of another batch.
-        const from = if (side.sizes[0] > header and random.below(4) > 0) side.fields[0] + header else random.below(side.size + 1);
-        const end = if (from > side.fields[0]) @max(from, side.fields[0] + side.sizes[0]) else side.size;
+        const from = if (side.sizes[0] > HEADER and random.below(4) > 0) side.batches[0] + HEADER else random.below(side.size + 1);
+        const end = if (from > side.batches[0]) @max(from, side.batches[0] + side.sizes[0]) else side.size;
         const size = @min(end - from, unpacked.len - used);
         const given = unpacked[used..][0..size];
         @memcpy(given, side.bytes[from..][0..size]);
