@@ -15,8 +15,8 @@ import click
 
 from kafkasniff.analysis.detectors import detector_names, find_detector
 from kafkasniff.analysis.parameters import parameters_of
+from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
 from kafkasniff.cli.main import command_line
-from kafkasniff.cli.manual import EXIT_CODES, EXIT_ORDER
 
 DOCS = Path(__file__).parent.parent / "docs"
 _THRESHOLD = re.compile(r"- `\w+` = ")

@@ -54,6 +54,7 @@ _COMMANDS: Final = {
         "completion_command",
         "Print a completion script for bash, zsh or fish.",
     ),
+    "help": ("kafkasniff.cli.commands.help", "help_command", "Explain a command, or filters, TLS and exit codes."),
 }
 MEMORY_ADVICE: Final = "give --memory a lower SIZE, use fewer --jobs, or provide more memory"
 """What to do about an out-of-memory error."""
