@@ -80,7 +80,7 @@ WITHOUT_MIRROR = {
     "redact": "message records streams",
     "report": "charts drawing latency_charts steps tables traffic",
     "sinks": "native_lines native_names native_text",
-    "spark": "connections fetch_sessions run source table_rows",
+    "spark": "connections fetch_sessions run table_rows",
     "tables/exports": "beginning counted finalise shard stager staging",
     "tcp": "packets plan segments",
     "timing": "watch",
