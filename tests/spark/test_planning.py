@@ -33,7 +33,7 @@ def always_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mixed(folder: Path) -> list[str]:
-    """Captures of all kinds, and files that are none."""
+    """Captures of all kinds, and files that are not captures."""
     paths = make_captures(folder, 8, damage=True)
     packed, empty, other = (folder / name for name in ("packed.pcap.gz", "empty.pcap", "other.pcap"))
     packed.write_bytes(gzip.compress((CAPTURES / "java-telemetry.pcap").read_bytes(), 0))
@@ -62,7 +62,7 @@ def test_tasks_find_what_threads_find(spark: SparkSession, tmp_path: Path) -> No
     assert [one.look.grown for one in found] == [False, True] + [False] * (len(files) - 2)
     flawed = [Path(one.file.path).name for one in found if one.look.flaw is not None]
     assert flawed == ["empty.pcap", "other.pcap"]
-    # What is bad, has grown or is in the export is not walked.
+    # Captures that are bad, have grown or are in the export are not walked.
     unread = [Path(one.file.path).name for one in found if not one.pieces]
     assert sorted(unread) == sorted([*flawed, *(Path(path).name for path in paths[1:3])])
     assert max(len(one.pieces) for one in found) > 1

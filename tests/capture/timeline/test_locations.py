@@ -119,7 +119,7 @@ def test_files_are_listed_without_opening_any(folder: Path, monkeypatch: pytest.
         ("notes.txt", False),
     ]
     assert {file.doubtful for file in list_captures([str(folder)])} == {True}
-    # The same in two steps. What is named counts, whatever a look at the folder says.
+    # The same in two steps. A file that is named counts, whatever a look at its folder says.
     answers = [not file.doubtful for file in files]
     named = [Path(file.name).name for file in captures_among(files, answers)]
     assert named == ["a.pcap", "b.pcap", "empty.pcap", "z.pcap.gz", "notes.txt"]
