@@ -107,7 +107,6 @@ def plan(spark: SparkSession, address: str) -> Planned:
 
 def _in_process(pipe: Connection, objects: int, delay: float, executors: int) -> None:
     os.environ |= STORE
-
     with delayed_store(objects, delay, CAPTURE.read_bytes()) as (port, stopped):
         spark = get_session(f"local-cluster[{executors},1,1024]")
         try:

@@ -89,10 +89,9 @@ class CapturePartition(InputPartition):
 def _plan(options: SourceOptions) -> CapturePlan:
     from kafkasniff.capture.timeline.locations import list_captures
     from kafkasniff.spark.planning import look_at_captures, plan_looked_at
-    from kafkasniff.tables.exports.captures import Exported
 
     files = list_captures(options.paths)
-    return plan_looked_at(look_at_captures(None, files, options.split_size, Exported()))
+    return plan_looked_at(look_at_captures(None, files, options.split_size))
 
 
 class _PacketsReader(DataSourceReader):

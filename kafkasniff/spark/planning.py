@@ -36,7 +36,7 @@ from kafkasniff.model import Problem
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.spark.reading import AT_ONCE, FILE_BYTES, grouped
 from kafkasniff.tables.checkpoint.values import Values
-from kafkasniff.tables.exports.captures import Exported, KeptHead, Look, ManifestCapture, identify
+from kafkasniff.tables.exports.captures import Exported, Look, ManifestCapture, flaw_of, identify, open_kept
 from kafkasniff.tables.rows.exchanges import capture_name
 
 if TYPE_CHECKING:
@@ -84,9 +84,11 @@ _GROUP: Final = msgspec.msgpack.Decoder(list[_Seen])
 
 
 def look_at_captures(
-    spark: SparkSession | None, files: Sequence[CaptureFile], split_size: int, exported: Exported
+    spark: SparkSession | None, files: Sequence[CaptureFile], split_size: int, exported: Exported | None = None
 ) -> list[LookedAt]:
     """Look at files that were listed; returns the captures among them.
+
+    `exported`: for an export, the captures that it has; otherwise captures are not identified.
 
     This is done in tasks, or without a session, or if there are few, in threads of this process. Raises CaptureError if
     one cannot be read, or a folder has none.
@@ -151,7 +153,7 @@ def _in_threads(function: Callable[[_Item], _Result], items: Sequence[_Item], re
 class _Looks:
     """Looks at pieces of captures."""
 
-    def __init__(self, split_size: int, exported: Exported) -> None:
+    def __init__(self, split_size: int, exported: Exported | None) -> None:
         self._split_size = split_size
         self._exported = exported
 
@@ -165,17 +167,21 @@ class _Looks:
 
     def seen(self, piece: _Piece) -> _Seen:
         """Look at a piece, and walk it if its capture is to be read."""
-        file = piece.file
-        read_at = KeptHead(open_capture(file), file.size)
+        file, exported = piece.file, self._exported
+        read_at = open_kept(file)
         try:
             if file.doubtful and not is_capture(read_at):
                 return _Seen(counts=False)
-            capture = identify(capture_name(file.name) or "", file.size, read_at)
-            look = self._exported.examine(file.path, capture, read_at)
+            capture = ManifestCapture(capture_name(file.name) or "", file.size)
+            if exported is None:
+                look = Look(file.path, capture, flaw_of(capture, read_at))
+            else:
+                capture = identify(capture.name, file.size, read_at)
+                look = exported.examine(file.path, capture, read_at)
         except OSError as error:
             raise CaptureError(f"{file.name}: cannot be read ({error.strerror or error})") from None
         walked = None
-        if look.flaw is None and not look.grown and not self._exported.has(capture):
+        if look.flaw is None and not look.grown and (exported is None or not exported.has(capture)):
             walked = walk_piece(file, read_at, self._split_size, piece.number)
         if walked is not None:
             part, found = walked

@@ -19,7 +19,7 @@ from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.packet_rows import packet_rows, secret_rows
 from kafkasniff.spark.pushdown import Condition, keeper
 from kafkasniff.spark.tables import PACKETS
-from kafkasniff.tables.exports.captures import SMALL_FILE, KeptHead
+from kafkasniff.tables.exports.captures import SMALL_FILE, open_kept
 from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["PacketQuery", "Part", "grouped", "parts_of", "read_part"]
@@ -51,7 +51,7 @@ AT_ONCE: Final = 16
 
 FILE_BYTES: Final = 1 << 20
 """What a part of a file costs besides its bytes, in bytes: opening it, two requests if it is remote, and reading its
-first packets take 1 to 2 ms of CPU time, in which a task reads about a megabyte."""
+first packets take about 2 ms of CPU time, in which a task reads about a megabyte."""
 
 
 def grouped(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> list[list[_T]]:
@@ -111,8 +111,7 @@ def _batches(part: Part) -> Iterator[PacketBatch]:
 def _opened(item: tuple[Split, CaptureFile]) -> tuple[Split, ReadAt]:
     """A split and how to read it; a small remote file is read here already, at the same time as others."""
     split, file = item
-    if file.size > SMALL_FILE or not is_remote(file.path):
-        return split, open_capture(file)
-    read_at = KeptHead(open_capture(file), file.size)
-    read_at(0, file.size)
+    read_at = open_kept(file)
+    if file.size <= SMALL_FILE and is_remote(file.path):
+        read_at(0, file.size)
     return split, read_at

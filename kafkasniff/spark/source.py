@@ -16,7 +16,6 @@ from kafkasniff.spark.packet_rows import packet_batches
 from kafkasniff.spark.planning import in_tasks, look_at_captures, notes_of, plan_looked_at
 from kafkasniff.spark.reading import PacketQuery, Part, parts_of, read_part
 from kafkasniff.spark.tables import PACKETS, PIPELINE, ddl
-from kafkasniff.tables.exports.captures import Exported
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +58,7 @@ def open_captures(spark: SparkSession, paths: Sequence[str], *, split_size: int 
     Raises CaptureError if one cannot be opened, is empty or is not a capture.
     """
     with task_errors():
-        looked_at = look_at_captures(spark, list_captures(paths), split_size, Exported())
+        looked_at = look_at_captures(spark, list_captures(paths), split_size)
     return PlannedCaptures(spark, plan_looked_at(looked_at), split_size)
 
 

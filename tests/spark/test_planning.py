@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from kafkasniff.spark.planning import in_tasks, look_at_captures, notes_of, plan
 from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.exports.captures import Exported
+from tests.capture.files import pcap
+from tests.capture.segments import frames
 from tests.capture.timelines import make_captures
 
 if TYPE_CHECKING:
@@ -72,7 +75,7 @@ def test_tasks_find_what_threads_find(spark: SparkSession, tmp_path: Path) -> No
 def test_the_plan_and_the_notes_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
     paths = [path for path in mixed(tmp_path) if Path(path).name not in {"empty.pcap", "other.pcap"}]
     files = find_captures(paths)
-    captures = plan_looked_at(look_at_captures(spark, files, 5_000, Exported()))
+    captures = plan_looked_at(look_at_captures(spark, files, 5_000))
     assert captures == plan_captures(files, open_capture, split_size=5_000)
     notes = read_notes(captures, open_capture)
     assert captures.has_fragments
@@ -102,7 +105,27 @@ def test_tasks_find_captures_in_folders(spark: SparkSession, tmp_path: Path) -> 
 def test_a_bad_capture_has_no_plan(tmp_path: Path) -> None:
     paths = mixed(tmp_path)
     with pytest.raises(CaptureError, match=r"empty\.pcap: is empty"):
-        plan_looked_at(look_at_captures(None, find_captures(paths), 5_000, Exported()))
+        plan_looked_at(look_at_captures(None, find_captures(paths), 5_000))
+
+
+def test_a_local_capture_with_a_bad_sector_is_read_as_far_as_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap(frames(3_000)))
+    pread = os.pread
+
+    def broken(descriptor: int, size: int, offset: int, /) -> bytes:
+        if offset < 163_840 and offset + size > 159_744:
+            raise OSError(5, "Input/output error")
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", broken)
+    for exported in (None, Exported()):
+        captures = plan_looked_at(look_at_captures(None, find_captures([str(path)]), 128 << 20, exported))
+        (note,) = read_notes(captures, open_capture)
+        assert "reading it failed: Input/output error" in repr(note.value)
+        assert sum(split.packets for split in captures.splits) == note.place.number - 1 > 1_000
 
 
 @pytest.mark.usefixtures("always_jobs")

@@ -17,7 +17,7 @@ import msgspec
 from kafkasniff.capture.timeline.locations import CaptureFile, capture_at, open_capture
 from kafkasniff.capture.timeline.splits import ReadAt, open_whole
 from kafkasniff.errors import CaptureError, UnreachableError, UsageError
-from kafkasniff.runtime.addresses import Location
+from kafkasniff.runtime.addresses import Location, is_remote
 from kafkasniff.tables.rows.exchanges import capture_name
 
 __all__ = [
@@ -25,10 +25,12 @@ __all__ = [
     "KeptHead",
     "Look",
     "ManifestCapture",
+    "flaw_of",
     "identify",
     "look_at",
     "look_at_file",
     "new_captures",
+    "open_kept",
 ]
 
 SAMPLE: Final = 64 << 10
@@ -93,7 +95,7 @@ class Exported:
         """What is known of a capture. Raises UnreachableError."""
         if self.has(capture):
             return Look(path, capture)
-        return Look(path, capture, _flaw(capture, read_at), self._begin(capture, read_at))
+        return Look(path, capture, flaw_of(capture, read_at), self._begin(capture, read_at))
 
     def _begin(self, capture: ManifestCapture, read_at: ReadAt) -> bool:
         """Whether a capture begins with the bytes of a shorter one."""
@@ -145,8 +147,17 @@ def look_at(path: str, exported: Exported) -> Look:
 
 def look_at_file(file: CaptureFile, path: str, exported: Exported) -> Look:
     """Look at a file that was found; `path`: to open it. Raises CaptureError and OSError if it cannot be read."""
-    read_at = KeptHead(open_capture(file), file.size)
+    read_at = open_kept(file)
     return exported.examine(path, identify(capture_name(file.name) or "", file.size, read_at), read_at)
+
+
+def open_kept(file: CaptureFile) -> ReadAt:
+    """Random access to a file, with as few requests as possible if it is remote.
+
+    A local one is read as it comes: reading more than is needed could meet a bad sector.
+    """
+    read_at = open_capture(file)
+    return KeptHead(read_at, file.size) if is_remote(file.path) else read_at
 
 
 class KeptHead:
@@ -184,7 +195,7 @@ def _digest(data: bytes) -> str:
     return _hash(data).hexdigest()
 
 
-def _flaw(capture: ManifestCapture, read_at: ReadAt) -> str | None:
+def flaw_of(capture: ManifestCapture, read_at: ReadAt) -> str | None:
     """Why a capture is bad (`bad_captures`); None if it is not. Raises UnreachableError."""
     assert capture.size is not None
     try:
