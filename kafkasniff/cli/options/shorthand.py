@@ -54,7 +54,7 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
 
 def unknown_command(first: str, commands: Iterable[str]) -> str:
     """The message for a first word that is neither a command nor a file."""
-    import difflib  # noqa: PLC0415 - only misspelled commands need it
+    import difflib
 
     near = difflib.get_close_matches(first, list(commands), 1)
     if near:
