@@ -58,8 +58,7 @@ WITHOUT_MIRROR = {
     "analysis": "columns group_events visibility",
     "analysis/comparison": "latencies side",
     "capture/live": "capabilities frames interface_socket ring",
-    "capture/timeline": "cursor planning",
-    "capture/write": "patched_file",
+    "capture/timeline": "cursor",
     "cli": "environment",
     "cli/options": "capture_options option_groups",
     "cli/render": """
@@ -67,13 +66,11 @@ WITHOUT_MIRROR = {
         waterfall""",
     "cli/running": "capture_usage counted_captures pipeline privileges scrape_access top",
     "engine": "paired paired_messages roles",
-    "live": "columns",
     "native": "caller calls exchanges feed names",
-    "report": "charts drawing latency_charts steps tables traffic",
+    "report": "charts tables",
     "sinks": "native_lines native_names native_text",
     "spark": "connections fetch_sessions run source table_rows",
     "tables/exports": "beginning counted finalise shard stager staging",
-    "tls": "decrypt12 negotiation protection",
 }
 """Long modules that are tested through others, by folder. Nothing is added here: write tests of the module instead."""
 
