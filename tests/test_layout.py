@@ -42,7 +42,6 @@ TOPICS = {
         cli/commands/test_live_files cli/test_names cli/test_numbers cli/test_remote cli/test_trace_ids
         cli/test_user sinks/test_rate tls/test_commands""",
     "one kind of input for several modules": """
-        native/test_bodies
         native/test_control_records native/test_message_sets native/test_odd_bodies native/test_payload
         native/test_record_facts native/test_record_rows native/test_records sinks/test_templates""",
     "programs that are started: brokers, Spark, browsers": """
@@ -54,19 +53,14 @@ TOPICS = {
 """Modules of tests that mirror none, by what they are about."""
 
 WITHOUT_MIRROR = {
-    "": "model",
-    "analysis": "columns group_events visibility",
-    "analysis/comparison": "latencies side",
-    "capture/live": "capabilities frames interface_socket ring",
-    "capture/timeline": "cursor",
-    "cli": "environment",
+    "analysis": "visibility",
+    "analysis/comparison": "side",
+    "capture/live": "capabilities interface_socket",
     "cli/options": "capture_options option_groups",
-    "cli/render": """
-        api_objects api_tables audit_text check_text diff_text stats_text timing_answer timing_text
-        waterfall""",
-    "cli/running": "capture_usage counted_captures pipeline privileges scrape_access top",
+    "cli/render": "stats_text",
+    "cli/running": "capture_usage counted_captures pipeline privileges top",
     "engine": "paired paired_messages roles",
-    "native": "caller calls exchanges feed names",
+    "native": "exchanges feed names",
     "report": "charts tables",
     "sinks": "native_lines native_names native_text",
     "spark": "connections fetch_sessions run source table_rows",
