@@ -34,7 +34,8 @@ def named_roles(key: int, version: int, *, response: bool = False) -> dict[str, 
 
 def test_a_produce_request() -> None:
     assert named_roles(PRODUCE, 3) == {
-        "transactional_id": "transaction", "acks": "acks", "timeout_ms": "timeout_ms", "name": "data_topic", "index": "partition",
+        "transactional_id": "transaction", "acks": "acks", "timeout_ms": "timeout_ms", "name": "data_topic",
+        "index": "partition",
         "records": "records",
     }  # fmt: skip
     assert named_roles(PRODUCE, 3, response=True) == {
