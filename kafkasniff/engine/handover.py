@@ -210,7 +210,7 @@ class Handover:
                 return tcp
         repeats, tcp.clock, tcp.last_packet, tcp.last_time, packets, tcp.packets = row[11:17]
         tcp.seen += packets
-        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again = row[17:29]
+        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, resent = row[17:29]
         early, _, early_count, _, ticks, silent, _, silent_count, _, _, *place = row[29:_CONNECTION_FIELDS]
         waiting: list[Pending] = []
         begun = count + silent_count
@@ -261,7 +261,7 @@ class Handover:
             bool(vary),
             bool(rise),
             last_answer if has_answer else None,
-            again,
+            resent,
             self._early(1 - row[7], early, early_count),
             ticks,
         )

@@ -91,7 +91,7 @@ def test_it_groups_the_packets(packets: list[Raw]) -> None:
 
 @given(packets=st.lists(raws, min_size=1, max_size=20))
 def test_colliding_hashes_change_nothing(packets: list[Raw]) -> None:
-    """Whoever sends packets may choose endpoints whose hashes are equal."""
+    """An attacker may choose endpoints whose hashes are equal."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "endpoint_hash", lambda high, _low, _port: np.ones(len(high), dtype=np.uint64))
         check(packets)

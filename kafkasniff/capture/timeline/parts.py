@@ -299,15 +299,15 @@ def _notes_of_capture(
                 if packets is None:
                     continue
                 clocks = _clocks(packets, clock)
-                behind = number + len(clocks)
+                after = number + len(clocks)
                 batch = decoder.decode(packets, number, [])
-                found = [(place, value) for place, value in waiting if place < behind]
+                found = [(place, value) for place, value in waiting if place < after]
                 found.extend((note.order, note.value) for note in batch.notes)
                 notes.extend(PlacedNote(Place(int(clocks[at - number]), index, at), value) for at, value in found)
-                waiting = [(place, value) for place, value in waiting if place >= behind]
-                clock, number = int(clocks[-1]), behind
+                waiting = [(place, value) for place, value in waiting if place >= after]
+                clock, number = int(clocks[-1]), after
             readers.pop(0)
-        clock, number = split.clock_behind, split.packets_before + split.packets + 1
+        clock, number = split.clock_after, split.packets_before + split.packets + 1
     end = Place(clock, index, number)
     notes.extend(PlacedNote(end, value) for _, value in waiting)
     return notes, end

@@ -231,7 +231,7 @@ class KafkaConnection(Recognition):
                 self._streams[item.direction].hole = item.open
                 self._compare_streams()
                 if not item.open:
-                    self._look_again(item.direction)
+                    self._search_again(item.direction)
             elif isinstance(item, TcpProblem):
                 self._tcp_problem(item)
             elif isinstance(item, Wrapped):
@@ -424,7 +424,7 @@ class KafkaConnection(Recognition):
         if self.verdict != "kafka":
             return
         assert self._log.client is not None
-        self._look_again(self._log.client, MAX_SEARCH)
+        self._search_again(self._log.client, MAX_SEARCH)
         broker = 1 - self._log.client
         responses = self._streams[broker]
         if responses.framer is None and responses.trial is None and self._dialogue.ids_rise:

@@ -59,7 +59,7 @@ def test_keys_are_the_highest_times_so_far(
 def test_packets_up_to_a_key(
     tmp_path_factory: pytest.TempPathFactory, seconds: list[int], bound: int, capture: int
 ) -> None:
-    """Of equal keys those of the captures before are first, and its own."""
+    """Among equal keys, captures before this one come first."""
     cursor = opened(written(tmp_path_factory.mktemp("cursor") / "a.pcap", seconds))
     cursor.fill(1 << 20)
     if cursor.empty:

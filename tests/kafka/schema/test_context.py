@@ -59,7 +59,7 @@ def test_a_cleared_context_is_as_new(done: list[str]) -> None:
     assert context.mark() == UNMARKED
     assert not context.truncated
     assert not context.interpretable
-    # Whoever has the old list keeps it.
+    # The old list is unchanged for its holder.
     assert len(kept) == done.count("problem")
 
 
