@@ -10,10 +10,10 @@ from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.kernel_connections import KernelConnections
 from kafkasniff.engine.outstanding import HIDDEN
 from kafkasniff.engine.versions import version_of
-from kafkasniff.kafka.connection.connection import InTurn
 from kafkasniff.kafka.connection.dialogue import Turn
 from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.kafka.connection.framing import Frame, Piece
+from kafkasniff.kafka.connection.in_turn import InTurn
 from kafkasniff.native.feed import (
     CONNECTION,
     HELD,
