@@ -27,9 +27,9 @@ help:
 	@echo "make fuzz    fuzz every parser with a million inputs, a day or more (FUZZ=quick: a minute; FUZZ='records --seconds 60')"
 	@echo "make fuzz-kernel give the native kernel 100 million changed inputs, with the walker as the oracle"
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
-	@echo "make golden  write golden files, evidence, the list of what is proven and docs/coverage.md again (needs the same)"
+	@echo "make golden  write golden files, evidence and the list of what is proven again (needs the same)"
 	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
-	@echo "make manual  write the manual pages again, and docs/options.md, which are made of what --help says"
+	@echo "make manual  write the manual pages again, which are made of what --help says"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
@@ -90,7 +90,8 @@ types: $(VENV)/.installed-dev
 check: lint types test
 
 # Links are checked by Sphinx itself, whose warnings are errors here; links to other sites are not followed.
-docs: $(VENV)/.installed-docs
+docs: $(VENV)/.installed-docs $(VENV)/.installed-test
+	$(BIN)/python -m tests.reference docs/reference
 	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto -c docs/site -d build/docs-trees . build/site
 	@echo "build/site/index.html"
 
@@ -104,6 +105,7 @@ fuzz-kernel: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ)
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --columns
+	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --exchanges
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --feed
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --lines
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --summaries
@@ -115,7 +117,6 @@ golden: $(VENV)/.installed-test
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.vectors proven
 	$(BIN)/python -m tests.evidence
-	$(BIN)/python -m tests.coverage
 
 # One environment with the compiler serves all of them. Each library is compiled anew: the same sources make the same bytes.
 DIST ?= dist
@@ -127,7 +128,6 @@ wheels: $(VENV)/.installed-dev
 
 manual: $(VENV)/.installed
 	$(BIN)/python -m kafkasniff.cli.manual docs/man
-	$(BIN)/python -m tests.reference
 
 # Options that only the comparison has go to it alone.
 bench: $(VENV)/.installed-test

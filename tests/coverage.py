@@ -1,12 +1,10 @@
-"""``python -m tests.coverage``: write docs/coverage.md again, from the definitions and dissectors/proven.txt."""
+"""The page about API coverage, from the definitions and dissectors/proven.txt (`tests.reference`)."""
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from pathlib import Path
 
 from kafkasniff.kafka.apis.coverage import Proof, Proven, count_by_release, proven, version_ranges
 from kafkasniff.kafka.apis.dissectors import api, api_keys
@@ -16,18 +14,16 @@ from kafkasniff.kafka.schema.data_schemas import data_definitions
 from kafkasniff.kafka.schema.definition import DataDefinition
 from tests.vectors.reader import unproduced
 
-PAGE = Path(__file__).parent.parent / "docs" / "coverage.md"
-
 _INTRODUCTION = """\
 # Coverage
 
-Which API versions kafkasniff decodes, and how that is verified. `make golden` writes this page from the definitions in
-[dissectors/](../dissectors/README.md) and from test results; `kafkasniff api --coverage` prints the same counts.
+Which API versions kafkasniff decodes, and how that is verified: from the definitions in
+[dissectors/](../../dissectors/README.md) and from test results. `kafkasniff api --coverage` prints the counts.
 
 - **V** (vectors): messages written by Apache Kafka's own classes, covering every field and every null of the version,
-  decode to the output of Kafka's own JSON converters ([tests/vectors](../tests/vectors/README.md)).
-- **C** (captures): messages of real clients and brokers in [captures/](../captures/README.md) decode to what Kafka's
-  classes read from the same bytes ([tests/evidence](../tests/evidence/README.md)).
+  decode to the output of Kafka's own JSON converters ([tests/vectors](../../tests/vectors/README.md)).
+- **C** (captures): messages of real clients and brokers in [captures/](../../captures/README.md) decode to what Kafka's
+  classes read from the same bytes ([tests/evidence](../../tests/evidence/README.md)).
 
 A version of an API counts if this holds for both request and response. `dissectors/proven.txt` names the captures that
 prove each version.
@@ -35,7 +31,7 @@ prove each version.
 
 
 def page() -> str:
-    """The content of docs/coverage.md."""
+    """The content of the page."""
     found = proven()
     return "".join([_INTRODUCTION, *_totals(found), *_apis(found), *_structures(found), *_batches(found)])
 
@@ -141,12 +137,3 @@ def _batches(found: Proven) -> Iterator[str]:
     yield "\n## Record batches\n" + _table("magic", "name", "proof")
     for magic, proof in sorted(found.batches.items()):
         yield _row(magic, names[magic], _code(proof))
-
-
-def main() -> int:
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

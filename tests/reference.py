@@ -1,31 +1,36 @@
-"""``python -m tests.reference``: regenerate the parts of docs/ that follow from the code.
+"""``python -m tests.reference FOLDER``: the pages of the documentation that follow from the code.
 
-These are the options and exit codes of all commands (docs/options.md), and the list of detectors with their thresholds
-(docs/detectors.md).
+`make docs` makes them for the site: options and exit codes, API coverage, thresholds of detectors, bounds.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
+import kafkasniff
 from kafkasniff.analysis.detectors import detector_names, find_detector
 from kafkasniff.analysis.parameters import parameters_of
+from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
 from kafkasniff.cli.main import command_line
-from kafkasniff.cli.manual import EXIT_CODES, EXIT_ORDER
+from tests import coverage
 
-DOCS = Path(__file__).parent.parent / "docs"
-_THRESHOLD = re.compile(r"- `\w+` = ")
-"""Begin of a threshold in docs/detectors.md; other lists begin otherwise."""
+PACKAGE = Path(kafkasniff.__file__).parent
+BOUNDED = ("analysis", "capture", "engine", "enrich", "filters", "kafka", "live", "native", "redact", "runtime")
+BOUNDED += ("tables", "tcp", "timing", "tls")
+"""Packages that process input."""
 
 _OPTIONS = """\
 # Commands, options, exit codes
 
-This page is generated: `kafkasniff COMMAND --help` and `man kafkasniff-COMMAND` show the same.
+`kafkasniff COMMAND --help` and `man kafkasniff-COMMAND` show the same.
 
 Data goes to standard output, everything else to standard error. Repeated filter options are ORed, except `--filter`;
 different filter options are ANDed.
@@ -33,7 +38,7 @@ different filter options are ANDed.
 
 
 def options_page() -> str:
-    """The content of docs/options.md."""
+    """Options and exit codes of all commands."""
     return "\n".join(_options_lines()) + "\n"
 
 
@@ -58,7 +63,7 @@ def _options_lines() -> Iterator[str]:
             yield ""
             yield from (f"- {option}: {effect}" for option, effect in own)
         if isinstance(command, click.Group):
-            yield "\n[Questions about captures and tables](analyses.md) lists the questions."
+            yield "\n[Questions about captures and tables](../analyses.md) lists the questions."
     yield f"\n## Exit codes\n\n{EXIT_ORDER}\n"
     yield from _table("code", "meaning")
     yield from (_row(*pair) for pair in EXIT_CODES)
@@ -98,24 +103,53 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield " ".join(lines)
 
 
-def detectors_page(text: str) -> str:
-    """docs/detectors.md with the thresholds from the code and the page's own sentences."""
-    head, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
-    found = {section.splitlines()[0].removeprefix("## "): section for section in sections}
-    parts = [head.rstrip() + "\n"]
+def thresholds_page() -> str:
+    """The thresholds of detectors, as `kafkasniff check --list` shows them."""
+    lines = ["# Thresholds of detectors", "", "`--set DETECTOR.THRESHOLD=VALUE` changes one."]
     for name in detector_names():
-        thresholds = []
+        lines += ["", f"## {name}", ""]
         for one in parameters_of(find_detector(name)):
             default = one.default_text if one.default_text is not None else str(one.default)
-            thresholds.append(f"- `{one.name}` = {default}: {one.help}")
-        parts.append(_with_thresholds(found.get(name, f"## {name}\n"), thresholds))
-    return "\n".join(parts)
+            lines.append(f"- `{one.name}` = {default}: {one.help}")
+    return "\n".join(lines) + "\n"
 
 
-def _with_thresholds(section: str, thresholds: list[str]) -> str:
-    """The section with the list of its thresholds at its end, replacing any that it has."""
-    kept = [part for part in section.rstrip().split("\n\n") if not _THRESHOLD.match(part)]
-    return "\n\n".join([*kept, "\n".join(thresholds)]) + "\n"
+class Bound(NamedTuple):
+    """A constant that bounds what input takes."""
+
+    name: str
+    """With its module, without the package's name."""
+    value: int
+    text: str
+    """Its docstring; empty if it has none."""
+
+
+def bounds() -> Iterator[Bound]:
+    """All public `MAX_…` of packages that process input."""
+    for path in sorted(path for folder in BOUNDED for path in (PACKAGE / folder).rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        nodes = ast.parse(path.read_text(encoding="utf-8")).body
+        for node, after in zip(nodes, [*nodes[1:], None], strict=True):
+            target = node.target if isinstance(node, ast.AnnAssign) else None
+            if isinstance(target, ast.Name) and target.id.startswith("MAX_"):
+                documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                text = str(after.value.value) if documented else ""  # type: ignore[union-attr]  # checked above
+                value = getattr(importlib.import_module(f"kafkasniff.{module}"), target.id)
+                if isinstance(value, int):
+                    yield Bound(f"{module}.{target.id}", value, " ".join(text.split()))
+
+
+def bounds_page() -> str:
+    """All bounds, with their values and reasons."""
+    lines = [
+        "# Bounds",
+        "",
+        "What input may take, by the module that keeps to it ([guarantees](../../SECURITY.md)).",
+        "",
+    ]
+    lines += [*_table("constant", "value", "what it bounds")]
+    lines += [_row(f"`{one.name}`", f"{one.value:,}", one.text) for one in bounds()]
+    return "\n".join(lines) + "\n"
 
 
 def _table(*heads: str) -> Iterator[str]:
@@ -127,20 +161,24 @@ def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def pages() -> dict[Path, str]:
-    """The expected content of these pages."""
-    detectors = DOCS / "detectors.md"
+def pages() -> dict[str, str]:
+    """The pages by the names of their files."""
     return {
-        DOCS / "options.md": options_page(),
-        detectors: detectors_page(detectors.read_text(encoding="utf-8")),
+        "options.md": options_page(),
+        "coverage.md": coverage.page(),
+        "thresholds.md": thresholds_page(),
+        "bounds.md": bounds_page(),
     }
 
 
-def main() -> int:
-    for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
+def main(arguments: list[str]) -> int:
+    """Write the pages."""
+    (folder,) = map(Path, arguments)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -16,6 +16,7 @@ root_doc = "docs/site/index"
 include_patterns = [
     "*.md",
     "docs/*.md",
+    "docs/reference/*.md",  # made by `python -m tests.reference`
     "docs/site/index.md",
     "dissectors/*.md",
     "captures/*.md",

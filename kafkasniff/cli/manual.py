@@ -13,32 +13,16 @@ from typing import Final
 
 import click
 
-from kafkasniff.cli.environment import Exit
+from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
 from kafkasniff.cli.main import command_line
+from kafkasniff.cli.options.examples import EXAMPLES
+from kafkasniff.cli.options.sections import sections
 
-__all__ = ["EXIT_CODES", "EXIT_ORDER", "pages", "write"]
+__all__ = ["pages", "write"]
 
-EXIT_CODES: Final = (
-    ("0", "Everything was read. Problems in streams do not change this, nor does a reader that closes the pipe."),
-    ("1", "Findings or differences, from commands that look for them."),
-    ("2", "Usage error."),
-    ("3", "A capture or an interface cannot be opened."),
-    ("4", "A capture file is structurally broken or truncated; its readable part was processed."),
-    ("5", "The output cannot be written, or privileges, Java, Spark or memory are missing."),
-    ("70", "Internal error: one line, with -v a traceback."),
-    ("129, 130, 143", "Interrupted by SIGHUP, SIGINT or SIGTERM. A live capture that is stopped this way: 0."),
-)
-"""`environment.Exit`, described for people."""
-EXIT_ORDER: Final = f"If several apply, the first in the order {', '.join(str(int(code)) for code in Exit if code)}."
 _ENVIRONMENT: Final = (
     ("NO_COLOR", "If it is set and not empty, --color auto means never."),
     ("TERM", "With the value dumb, likewise."),
-)
-_EXAMPLES: Final = (
-    ("What is in a capture, on one screen:", "kafkasniff stats capture.pcap"),
-    ("Every message, as it happens, on a port:", "kafkasniff live -i eth0 tcp port 9092"),
-    ("What took long:", "kafkasniff decode --slower-than 100ms capture.pcap"),
-    ("What did the upgrade change?", "kafkasniff diff before.pcap after.pcap"),
 )
 _OPTION: Final = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 
@@ -97,9 +81,7 @@ def _whole(context: click.Context) -> Iterator[str]:
     yield _text("Data goes to standard output, everything else to standard error.")
     yield ".SH ENVIRONMENT"
     yield from _definitions(_ENVIRONMENT)
-    yield ".SH EXAMPLES"
-    for purpose, line in _EXAMPLES:
-        yield from (".PP", _text(purpose), ".PP", ".RS 4", ".EX", _literal(line), ".EE", ".RE")
+    yield from _examples("stats", "live", "decode", "diff", most=1)
     yield ".SH SEE ALSO"
     yield from (f".BR {_literal(f'kafkasniff-{name}')} (1)," for name in command_line.list_commands(context))
     yield ".BR tcpdump (8),"
@@ -116,14 +98,26 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
     yield ".SH DESCRIPTION"
     yield from _paragraphs(command.help or "")
     yield ".SH OPTIONS"
-    yield from _options(command, context)
+    for title, records in sections(command, context):
+        if title != "Options":
+            yield f".SS {_quoted(title)}"
+        yield from _definitions(records)
     if isinstance(command, click.Group):
         yield ".SH COMMANDS"
         yield _text(f"kafkasniff {context.info_name} NAME --help shows the options of each.")
         yield from _definitions(_summaries(command, context))
+    yield from _examples(context.info_name or "")
     yield ".SH SEE ALSO"
     yield ".BR kafkasniff (1)"
     yield _text("has the exit codes.")
+
+
+def _examples(*commands: str, most: int | None = None) -> Iterator[str]:
+    """The examples of commands; `most`: the first ones of each."""
+    yield ".SH EXAMPLES"
+    for example in (one for name in commands for one in EXAMPLES[name][:most]):
+        line = _literal(f"kafkasniff {example.line}")
+        yield from (".PP", _text(example.purpose), ".PP", ".RS 4", ".EX", line, ".EE", ".RE")
 
 
 def _summaries(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:

@@ -127,6 +127,8 @@ def holds_of(name: str, wanted: Any) -> _Holds:
             return _one_of(wanted)
         case "=~" | "!~":
             return _found_by(compile_pattern(wanted).search)
+        case "contains" | "startswith" | "endswith":
+            return _part(name, wanted)
         case "glob":
             return _found_by(re.compile(translate(wanted)).match)
     compare = _ORDER[name]
@@ -163,6 +165,31 @@ def _found_by(search: Callable[[str], Any]) -> _Holds:
         return False
 
     return found
+
+
+def _part(name: str, wanted: str) -> _Holds:
+    """Whether text contains another one, or begins or ends with it."""
+    data = wanted.encode("utf-8", "surrogatepass")
+    # Bytes that are not UTF-8 are shown as `\\xff`, and so they may be asked for.
+    as_shown = "\\x" in wanted
+
+    def holds(value: Any) -> bool:
+        if type(value) is str:
+            return bool(in_text(value, wanted))
+        if type(value) is not bytes:
+            return False
+        return bool(in_bytes(value, data)) or (as_shown and bool(in_text(text(value) or "", wanted)))
+
+    in_text: Callable[[str, str], bool]
+    in_bytes: Callable[[bytes, bytes], bool]
+    match name:
+        case "contains":
+            in_text, in_bytes = operator.contains, operator.contains
+        case "startswith":
+            in_text, in_bytes = str.startswith, bytes.startswith
+        case _:
+            in_text, in_bytes = str.endswith, bytes.endswith
+    return holds
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.closures import compile_pattern
-from kafkasniff.filters.fields import FIELDS, FilterField
+from kafkasniff.filters.fields import FIELDS, OTHER_NAMES, FilterField, record_field
 from kafkasniff.filters.literals import KINDS, api_names, error_names, suggestion, value_of
 from kafkasniff.filters.paths import path_field
 from kafkasniff.filters.syntax import (
@@ -24,6 +24,7 @@ from kafkasniff.filters.syntax import (
     Presence,
     Some,
     parse,
+    unescaped,
     wrong,
 )
 from kafkasniff.filters.tree import And, Compare, Not, Operator, Or, Predicate
@@ -35,7 +36,9 @@ MAX_PATTERN: Final = 1000
 
 _ORDER: Final = frozenset({"<", "<=", ">", ">="})
 _MATCH: Final = frozenset({"=~", "!~"})
+_PARTS: Final = frozenset({"contains", "startswith", "endswith"})
 _ORDERED: Final = frozenset({"any", "duration", "number", "size", "time"})
+_HAVE_PARTS: Final = frozenset({"any", "host", "text"})
 _MATCHED: Final = frozenset({"any", "api", "error", "host", "status", "text"})
 
 _Keys = frozenset[int] | None
@@ -82,10 +85,15 @@ def _narrowed(keys: _Keys, part: Node) -> _Keys:
 
 
 def _field(name: Name, keys: _Keys) -> FilterField:
-    found = FIELDS.get(name.text)
+    found = FIELDS.get(OTHER_NAMES.get(name.text, name.text))
     if found is not None:
         return found
     root, _, rest = name.text.partition(".")
+    if root == "record" and rest:
+        try:
+            return record_field(name.text)
+        except UsageError as error:
+            raise wrong(name.column, str(error)) from None
     if root in ("request", "response") and rest:
         try:
             return path_field(name.text, keys)
@@ -95,7 +103,7 @@ def _field(name: Name, keys: _Keys) -> FilterField:
     if root == "body":
         hint = "; bodies are request.… and response.…"
     else:
-        hint = suggestion(name.text, FIELDS) or "; docs/filters.md lists the fields"
+        hint = suggestion(name.text, FIELDS) or "; `kafkasniff help filters` lists the fields"
     raise wrong(name.column, f'unknown field "{shown}"{hint}')
 
 
@@ -118,6 +126,11 @@ def _comparison(node: Comparison, field: FilterField) -> Predicate:
         raise wrong(node.column, f"{field.name} is {KINDS[field.kind]}: it does not support {operator}")
     if operator in _MATCH:
         return _match(field, operator, node.constants[0])
+    if operator in _PARTS:
+        (constant,) = node.constants
+        if constant.kind != "string":
+            raise wrong(constant.column, f"{operator} takes text in quotes")
+        return Compare(field.name, operator, unescaped(constant))
     values = tuple(value_of(constant, field) for constant in node.constants)
     if operator not in ("in", "not in"):
         (value,) = values
@@ -138,6 +151,8 @@ def _takes(field: FilterField, operator: Operator) -> bool:
         return operator in ("==", "!=")
     if operator in _ORDER:
         return field.kind in _ORDERED
+    if operator in _PARTS:
+        return field.kind in _HAVE_PARTS
     return operator not in _MATCH or field.kind in _MATCHED
 
 

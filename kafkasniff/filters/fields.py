@@ -11,20 +11,21 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kafkasniff.filters.candidate import Candidate
+from kafkasniff.filters.record_paths import record_path, record_values, records_of, values_at
 from kafkasniff.kafka.apis.entities import record_count, text
-from kafkasniff.kafka.apis.record_fields import each_records, record_fields
 from kafkasniff.model import Endpoint, Message, Problem, SaslToken
 
 __all__ = [
     "ALL",
     "FIELDS",
     "LATE",
+    "OTHER_NAMES",
     "FilterField",
     "Kind",
     "Values",
     "capture_text",
+    "record_field",
     "unknown_fields",
-    "values_at",
     "values_of",
 ]
 
@@ -151,26 +152,6 @@ def _record_count(candidate: Candidate) -> Iterable[Any]:
     return () if count is None else (count,)
 
 
-def values_at(body: object, path: tuple[str, ...]) -> list[Any]:
-    """The values at a path of fields, through arrays; null is not a value."""
-    found = [body]
-    for name in path:
-        further: list[Any] = []
-        for one in found:
-            if isinstance(one, dict):
-                _add(further, one.get(name))
-        found = further
-    return found
-
-
-def _add(values: list[Any], value: object) -> None:
-    if isinstance(value, list):
-        for one in value:
-            _add(values, one)
-    elif value is not None:
-        values.append(value)
-
-
 def _body(side: Literal["request", "response"], *path: str) -> Values:
     def values(candidate: Candidate) -> Iterable[Any]:
         message = candidate.request if side == "request" else candidate.response
@@ -180,12 +161,8 @@ def _body(side: Literal["request", "response"], *path: str) -> Values:
 
 
 def _trace_id(candidate: Candidate) -> Iterable[Any]:
-    for message in (candidate.request, candidate.response):
-        if message is None or message.body is None or message.api_key is None or message.api_version is None:
-            continue
-        fields = record_fields(message.api_key, message.api_version, message.type)
-        for records, _ in () if fields is None else each_records(fields, message.body):
-            yield from values_at(records, ("batches", "records", "_trace_ids"))
+    for record in records_of(candidate):
+        yield from values_at(record, ("_trace_ids",))
 
 
 def _member_id(candidate: Candidate) -> Iterable[Any]:
@@ -245,6 +222,11 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
         FilterField("partition", "number", late=True),
         lambda candidate: {facts.partition for facts in candidate.named.partitions.values()},
     ),
+    (
+        FilterField("offset", "number", late=True),
+        lambda candidate: {facts.offset for facts in candidate.named.partitions.values() if facts.offset is not None},
+    ),
+    (FilterField("record", "struct", late=True), records_of),
     (FilterField("record_count", "number", late=True), _record_count),
     (FilterField("trace_id", "text", late=True), _trace_id),
     (FilterField("acks", "number", enum="acks"), _body("request", "acks")),
@@ -259,16 +241,30 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
 FIELDS: Final[dict[str, FilterField]] = {field.name: field for field, _ in _TABLE}
 _VALUES: Final[dict[str, Values]] = {field.name: values for field, values in _TABLE}
 
+OTHER_NAMES: Final = {"group": "group_id"}
+"""Fields by names that are accepted for them."""
+
 ALL: Final = frozenset(FIELDS)
 LATE: Final = frozenset(field.name for field in FIELDS.values() if field.late)
 """Fields to which a response, or the end, may add values."""
 
 
+def record_field(name: str) -> FilterField:
+    """The field of a name that begins with `record.`. Raises UsageError if there is no such field."""
+    path = record_path(name)
+    if path.json is not None:
+        return FilterField(name, "any", late=True)
+    kinds: dict[str, Kind] = {"offset": "number", "timestamp": "time"}
+    return FilterField(name, kinds.get(path.part, "text"), late=True, unit_ns=MILLISECOND)
+
+
 def values_of(name: str) -> tuple[str, Values]:
     """The values of a field of `FIELDS`, or at a path, and the field of `FIELDS` that determines if they are known.
 
-    Raises KeyError for any other name.
+    Raises KeyError for any other name, UsageError for an unknown field of records.
     """
+    if name.startswith("record."):
+        return "record", record_values(record_path(name))
     root, *path = name.split(".")
     if not path:
         return name, _VALUES[name]

@@ -2,9 +2,10 @@ r"""The syntax of `--filter`: text to nodes with their positions. `expression.py
 
     expression = every { ("or" | "||") every }
     every      = one { ("and" | "&&") one }
-    one        = ("not" | "!") one | "(" expression ")" | "has" field | field [comparison]
+    one        = ("not" | "!") one | "(" expression ")" | "has" field | "exists" "(" field ")" | field [comparison]
     comparison = operator constant | ["not"] "in" "(" constant { "," constant } ")"
     operator   = "==" | "!=" | "<" | "<=" | ">" | ">=" | "=~" | "!~"
+               | "matches" | "contains" | "startswith" | "endswith"
     constant   = string | number | time | "true" | "false" | "null"
 
 Words are case-insensitive. A string is quoted with `"…"` or `'…'`; a number may be followed directly by a unit (`10ms`,
@@ -19,6 +20,7 @@ from typing import Final, Literal, NoReturn
 import msgspec
 
 from kafkasniff.errors import UsageError
+from kafkasniff.filters.record_paths import TOKEN
 
 __all__ = [
     "MAX_DEPTH",
@@ -66,7 +68,9 @@ class Comparison(msgspec.Struct, frozen=True):
     """A field compared with one or more constants."""
 
     field: Name
-    operator: Literal["==", "!=", "in", "not in", "<", "<=", ">", ">=", "=~", "!~"]
+    operator: Literal[
+        "==", "!=", "in", "not in", "<", "<=", ">", ">=", "=~", "!~", "contains", "startswith", "endswith"
+    ]
     column: int
     """Column of the operator."""
     constants: tuple[Constant, ...]
@@ -106,11 +110,12 @@ def wrong(column: int, message: str) -> UsageError:
 
 
 _TOKEN: Final = re.compile(
-    r"""
+    rf"""
       (?P<space>\s+)
-    | (?P<time>\d{4}-\d\d-\d\d[Tt]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:?\d\d)?)
+    | (?P<time>\d{{4}}-\d\d-\d\d[Tt]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:?\d\d)?)
     | (?P<number>-?(?:\d+(?:\.\d+)?|\.\d+))(?P<unit>[A-Za-zµ]*)
     | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<record>{TOKEN})
     | (?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
     | (?P<sign>==|!=|<=|>=|=~|!~|&&|\|\||[<>!(),])
     """,
@@ -127,6 +132,8 @@ _HINTS: Final = {
 }
 _WORDS: Final = frozenset({"and", "or", "not", "in", "has", "true", "false", "null"})
 _SIGNS: Final = {"&&": "and", "||": "or", "!": "not"}
+_WORD_OPERATORS: Final = {"matches": "=~", "contains": "contains", "startswith": "startswith", "endswith": "endswith"}
+"""They are no keywords: they come after a field, where no name can be."""
 _COMPARE: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "=~", "!~"})
 
 
@@ -172,7 +179,7 @@ def _tokens(expression: str) -> list[_Token]:
                 tokens.append(_Token("time", text, column))
             case "word" if text.lower() in _WORDS:
                 tokens.append(_Token("word", text.lower(), column))
-            case "word":
+            case "word" | "record":
                 tokens.append(_Token("name", text, column))
             case _ if text in _SIGNS:
                 tokens.append(_Token("word", _SIGNS[text], column))
@@ -255,6 +262,13 @@ class _FilterParser:
         if token.is_word("has"):
             self._take()
             return Presence(self._name())
+        if token.kind == "name" and token.text.lower() == "exists" and self._tokens[self._next + 1].is_sign("("):
+            self._next += 2
+            found = Presence(self._name())
+            if not self.token.is_sign(")"):
+                self.unexpected("')'")
+            self._take()
+            return found
         return self._comparison(self._name())
 
     def _name(self) -> Name:
@@ -269,6 +283,10 @@ class _FilterParser:
         if token.kind == "sign" and token.text in _COMPARE:
             self._take()
             return Comparison(field, token.text, token.column, (self._constant(),))  # type: ignore[arg-type]  # one of them
+        if token.kind == "name" and token.text.lower() in _WORD_OPERATORS:
+            self._take()
+            operator = _WORD_OPERATORS[token.text.lower()]
+            return Comparison(field, operator, token.column, (self._constant(),))  # type: ignore[arg-type]  # one of them
         if token.is_word("in"):
             self._take()
             return Comparison(field, "in", token.column, self._list())

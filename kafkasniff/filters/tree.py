@@ -24,7 +24,9 @@ __all__ = [
     "needs_topic_names",
 ]
 
-Operator = Literal["==", "!=", "in", "not in", "<", "<=", ">", ">=", "=~", "!~", "glob", "exists"]
+Operator = Literal[
+    "==", "!=", "in", "not in", "<", "<=", ">", ">=", "=~", "!~", "contains", "startswith", "endswith", "glob", "exists"
+]
 
 Scalar = str | int | float
 
@@ -97,4 +99,7 @@ def needs_topic_names(predicate: Predicate | None) -> bool:
 
 def needs_records(predicate: Predicate | None) -> bool:
     """Whether a predicate uses records: then record batches have to be decoded in full."""
-    return any(field == "trace_id" or ".batches.records." in f"{field}." for field in fields_of(predicate))
+    return any(
+        field in ("record", "trace_id") or field.startswith("record.") or ".batches.records." in f"{field}."
+        for field in fields_of(predicate)
+    )

@@ -13,8 +13,9 @@ import click
 import pytest
 
 from kafkasniff.cli.environment import Exit
+from kafkasniff.cli.exit_codes import EXIT_CODES
 from kafkasniff.cli.main import command_line
-from kafkasniff.cli.manual import EXIT_CODES, pages, write
+from kafkasniff.cli.manual import pages, write
 from tests.cli.commands.test_completion import commands
 from tests.conftest import ROOT
 
@@ -96,7 +97,9 @@ def test_pages_are_formatted_without_warnings(shown: dict[str, str]) -> None:
         "EXAMPLES",
         "SEE ALSO",
     ]
-    assert headings(shown["kafkasniff-decode.1"]) == ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "SEE ALSO"]
+    assert headings(shown["kafkasniff-decode.1"]) == [
+        *("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "SEE ALSO")
+    ]
     assert "COMMANDS" in headings(shown["kafkasniff-analyze.1"])
     assert max(len(line) for page in shown.values() for line in page.splitlines()) <= 84
 

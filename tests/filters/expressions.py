@@ -69,6 +69,13 @@ ATOMS = (
     "request.validate_only == true",
     "request.validate_only != false",
     "request._anything.at.all == 1",
+    "record.key == 'key-1'",
+    "record.value contains 'a'",
+    "record.header['trace'] startswith '0'",
+    "record.value.$.id >= 0",
+    "record.timestamp > 2026-01-01T00:00:00Z",
+    "not topic endswith 's'",
+    "exists(record.offset)",
 )
 
 

@@ -261,7 +261,7 @@ def test_results_match_the_json_lines(name: str) -> None:
         (" \n", "an empty expression"),
         ('api == "Fetch" and latncy_ms > 1', 'column 20: unknown field "latncy_ms"; did you mean latency_ms?'),
         ("errors", 'column 1: unknown field "errors"; did you mean error?'),
-        ("zzz", 'column 1: unknown field "zzz"; docs/filters.md lists the fields'),
+        ("zzz", 'column 1: unknown field "zzz"; `kafkasniff help filters` lists the fields'),
         ("body.acks == 1", 'column 1: unknown field "body.acks"; bodies are request.… and response.…'),
         ("topic.name == 'x'", 'column 1: unknown field "topic.name"'),
         ('request.topics.nam == "a"', 'column 1: no API has "request.topics.nam"; did you mean request.topics.name?'),

@@ -51,6 +51,11 @@ class _Questions(click.Group):
             return know_values(command)
         return command
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from kafkasniff.cli.options.examples import write_examples
+
+        write_examples(self.name, formatter)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Click's own implementation would import all questions to get their summaries.
         from click.shell_completion import CompletionItem

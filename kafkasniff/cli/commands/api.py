@@ -11,6 +11,7 @@ import msgspec
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.options.answer_options import color_option, format_option
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.coverage import Proof, count_by_release, defined_data, proven
 from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case
@@ -22,7 +23,7 @@ from kafkasniff.kafka.schema.schema import Schema
 __all__ = ["api_command"]
 
 
-@click.command("api")
+@click.command("api", cls=SectionedCommand)
 @click.argument("name", required=False, metavar="[NAME|KEY]")
 @click.argument("version", required=False, type=click.IntRange(min=0), metavar="[VERSION]")
 @click.option("--release", metavar="RELEASE", help="APIs and versions of an Apache Kafka release, such as 3.9.")

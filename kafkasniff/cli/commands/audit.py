@@ -11,6 +11,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import color_option, format_option, output_option, traceback_option
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.memory_option import MEMORY
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["audit_command"]
 
 
-@click.command("audit")
+@click.command("audit", cls=SectionedCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="CAPTURE|DIR...")
 @click.option("--target", required=True, metavar="RELEASE", help="Release that the brokers will run, such as 4.0.")
 @click.option(

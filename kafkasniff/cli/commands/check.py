@@ -11,6 +11,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
 from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.option_groups import reading_options
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.runtime.addresses import name_of
 
@@ -26,7 +27,7 @@ FAIL_ON: Final = ("error", "warning", "note", "never")
 """`detectors.SEVERITIES` and `never`, repeated here so that the detectors are imported only when needed."""
 
 
-@click.command("check")
+@click.command("check", cls=SectionedCommand)
 @click.argument("sources", nargs=-1, metavar="CAPTURE|DIR...")
 @format_option()
 @output_option

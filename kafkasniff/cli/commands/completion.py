@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kafkasniff.cli.environment import COMPLETION, Environment, Exit
+from kafkasniff.cli.options.sections import SectionedCommand
 
 __all__ = ["COMPLETED", "complete", "completion_command", "know_values"]
 
@@ -39,7 +40,7 @@ def complete(command_line: click.Command, instruction: str) -> int:
     return shell_complete(command_line, {}, PROGRAM, COMPLETION, instruction)
 
 
-@click.command("completion", help=_HELP)
+@click.command("completion", cls=SectionedCommand, help=_HELP)
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion_command(context: click.Context, *, shell: str) -> int:

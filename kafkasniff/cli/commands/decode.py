@@ -29,6 +29,7 @@ from kafkasniff.cli.options.option_groups import (
     verbosity_options,
 )
 from kafkasniff.cli.options.payload_options import payload_options, take_payload
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.sources import take_captures
 from kafkasniff.cli.running.write_matching import (
@@ -52,7 +53,7 @@ SWITCH_SECONDS: Final = 0.0005
 """How long a thread waits for the interpreter's lock before it is asked for: calls of the kernel take about as long."""
 
 
-@click.command("decode")
+@click.command("decode", cls=SectionedCommand)
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @output_options
 @inspector_options

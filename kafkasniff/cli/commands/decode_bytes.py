@@ -8,6 +8,7 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import color_option, format_option, output_option
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_bytes_command"]
 
 
-@click.command("decode-bytes")
+@click.command("decode-bytes", cls=SectionedCommand)
 @click.argument("data", nargs=-1, required=True, metavar="HEX|BASE64|-")
 @click.option("--response", is_flag=True, help="Decode a response, which needs --api and --version.")
 @click.option("--api", "api_name", metavar="NAME|KEY", help="API of the response.")

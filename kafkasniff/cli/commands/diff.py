@@ -11,6 +11,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
 from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.option_groups import reading_options
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
@@ -30,7 +31,7 @@ TOP: Final = 20
 _TIMES: Final = ("first", "last")
 
 
-@click.command("diff")
+@click.command("diff", cls=SectionedCommand)
 @click.argument("before", metavar="CAPTURE|DIR")
 @click.argument("after", metavar="CAPTURE|DIR")
 @format_option()

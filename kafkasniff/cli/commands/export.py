@@ -22,6 +22,7 @@ from kafkasniff.cli.options.option_groups import (
     verbosity_options,
 )
 from kafkasniff.cli.options.payload_options import payload_options, take_payload
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import take_captures
 from kafkasniff.cli.running.usual_jobs import usual_jobs
 from kafkasniff.errors import UsageError
@@ -40,7 +41,7 @@ SKIPPED_NAMED: Final = 10
 """Skipped captures that are named on stderr; the table `problems` has all of them."""
 
 
-@click.command("export")
+@click.command("export", cls=SectionedCommand)
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder or address for the tables.")
 @click.option(

@@ -45,6 +45,7 @@ from kafkasniff.cli.options.option_groups import (
     verbosity_options,
 )
 from kafkasniff.cli.options.payload_options import payload_options, take_payload
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
@@ -73,7 +74,7 @@ MIN_EVERY_SECONDS: Final = 1.0
 """Minimum of `--export-every`: each commit starts a process and makes some files."""
 
 
-@click.command("live")
+@click.command("live", cls=SectionedCommand)
 @capture_options
 @user_options
 @click.argument("bpf", nargs=-1, metavar="[BPF FILTER]")

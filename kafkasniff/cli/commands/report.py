@@ -11,6 +11,7 @@ from kafkasniff.cli.options.answer_options import quiet_option, traceback_option
 from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.runtime.addresses import name_of
@@ -18,7 +19,7 @@ from kafkasniff.runtime.addresses import name_of
 __all__ = ["report_command"]
 
 
-@click.command("report")
+@click.command("report", cls=SectionedCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
 @click.option("-o", "--output", required=True, metavar="FILE", help="Write the page to FILE; `-` is stdout.")
 @reading_options

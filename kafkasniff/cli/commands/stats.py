@@ -12,6 +12,7 @@ from kafkasniff.cli.options.answer_options import format_option, output_option, 
 from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.runtime.addresses import name_of
@@ -32,7 +33,7 @@ _FINDING_FIELDS: Final = ("severity", "detector", "title", "subject", "count", "
 """Fields of a finding that are shown; `check` shows the rest."""
 
 
-@click.command("stats")
+@click.command("stats", cls=SectionedCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
 @format_option()
 @output_option

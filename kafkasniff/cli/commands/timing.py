@@ -17,6 +17,7 @@ from kafkasniff.cli.options.option_groups import (
     reading_options,
     reads_twice,
 )
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
@@ -36,7 +37,7 @@ MAX_SLOWEST: Final = 1000
 BY: Final = ("api", "version", "broker", "client", "address", "topic", "connection")
 
 
-@click.command("timing")
+@click.command("timing", cls=SectionedCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
 @click.option(
     "--by", multiple=True, metavar="WHAT", help=f"Break down by {', '.join(BY)} (repeatable, comma lists) [api]."

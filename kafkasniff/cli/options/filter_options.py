@@ -57,7 +57,8 @@ def filter_options(command: Command) -> Command:
                 "--filter",
                 multiple=True,
                 metavar="EXPR",
-                help="Only exchanges that match, such as 'api == \"Fetch\" and latency_ms > 100' (docs/filters.md).",
+                help="Only exchanges that match, such as 'api == \"Fetch\" and latency_ms > 100' (`kafkasniff help "
+                "filters`).",
             ),
             click.option("--api", multiple=True, metavar="NAME|KEY", help="Only these APIs (repeatable, comma lists)."),
             click.option(

@@ -29,7 +29,7 @@ _TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
 
 class Correlation:
-    """What is known of the correlation ids of a connection, and of what is missing of it.
+    """The correlation ids of a connection so far, and which of its bytes are missing.
 
     While ids only rise and nothing is missing, the id identifies the request. Otherwise the body of a response has to
     prove that it answers the request.

@@ -1,0 +1,143 @@
+"""`kafkasniff help`: what several commands have in common, or the help of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+__all__ = ["TOPICS", "help_command"]
+
+_OPERATORS: Final = (
+    ("== !=", "equal, not equal"),
+    ("< <= > >=", "for numbers, durations, sizes and times"),
+    ("=~ !~", "a regular expression matches, does not match; also `matches`"),
+    ("contains startswith endswith", "for text"),
+    ('in ("a", "b"), not in (1, 2)', "one of several, none of several"),
+    ("has FIELD, exists(FIELD)", "the field has a value"),
+    ("not, and, or, ( )", "also !, && and ||"),
+)
+_TLS: Final = (
+    "A connection is decrypted with its own secrets, which one of its ends writes to a key log (SSLKEYLOGFILE format): "
+    "--keylog FILE. The broker's certificate and private key are not enough. pcapng captures may hold the secrets.",
+    "Python, Go, Node and OpenSSL's programs can write a key log, Java needs an agent, and librdkafka cannot. A file "
+    "that still grows is read on.",
+    "Decryption needs: pip install 'kafkasniff[tls]'. Without secrets, connections and their handshakes are shown.",
+)
+
+
+def _filters(formatter: click.HelpFormatter) -> None:
+    from kafkasniff.filters.fields import FIELDS
+    from kafkasniff.filters.literals import KINDS
+
+    formatter.write_text(
+        "--filter EXPR selects exchanges: both messages or neither. Several filters, and short forms such as --api or "
+        "--errors, are ANDed. A field may have several values; a comparison holds if it holds for any of them, and != "
+        "if no value is equal."
+    )
+    with formatter.section("Operators"):
+        formatter.write_dl(_OPERATORS)
+    by_kind: dict[str, list[str]] = {}
+    for field in FIELDS.values():
+        by_kind.setdefault(field.kind, []).append(field.name)
+    with formatter.section("Fields"):
+        formatter.write_dl([(KINDS[kind], ", ".join(names)) for kind, names in by_kind.items()])
+    with formatter.section("In messages and records"):
+        formatter.write_dl(
+            [
+                ("request.PATH, response.PATH", "fields of bodies; `kafkasniff api NAME` lists them"),
+                ("record.key, record.value", "also record.offset, record.timestamp, record.header[NAME]"),
+                ("record.value.$.order.id", "a member of the JSON in it"),
+            ]
+        )
+    with formatter.section("Examples"):
+        for line in (
+            'api == "Fetch" and latency_ms > 100 and topic =~ "^orders"',
+            'error in ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT")',
+            'client_ip == "10.0.0.5" and request_size >= 1MB',
+            'record.value.$.status == "failed"',
+        ):
+            formatter.write(f"{'':{formatter.current_indent}}--filter '{line}'\n")
+
+
+def _tls(formatter: click.HelpFormatter) -> None:
+    for number, paragraph in enumerate(_TLS):
+        if number:
+            formatter.write_paragraph()
+        formatter.write_text(paragraph)
+
+
+def _exit_codes(formatter: click.HelpFormatter) -> None:
+    from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
+
+    formatter.write_dl(EXIT_CODES)
+    formatter.write_paragraph()
+    formatter.write_text(EXIT_ORDER)
+
+
+TOPICS: Final[dict[str, tuple[str, Callable[[click.HelpFormatter], None]]]] = {
+    "filters": ("The language of --filter: operators, fields, examples.", _filters),
+    "tls": ("How encrypted connections are decrypted.", _tls),
+    "exit-codes": ("What the exit codes mean.", _exit_codes),
+}
+"""Summary and writer of each topic."""
+
+
+class _Topic(click.ParamType[str]):
+    """The name of a command or a topic."""
+
+    name = "topic"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """All that begin like this."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name) for name in (*_commands(ctx), *TOPICS) if name.startswith(incomplete)]
+
+
+def _commands(context: click.Context) -> list[str]:
+    parent = context.parent
+    assert parent is not None
+    assert isinstance(parent.command, click.Group)
+    return parent.command.list_commands(parent)
+
+
+@click.command("help", cls=SectionedCommand)
+@click.argument("topic", required=False, metavar="[COMMAND|TOPIC]", type=_Topic())
+@click.pass_context
+def help_command(context: click.Context, *, topic: str | None) -> int:
+    """Show the help of a command, or of a topic: filters, tls, exit-codes."""
+    environment: Environment = context.obj
+    environment.stdout.write("".join(f"{line}\n" for line in _lines(context, topic)).encode())
+    return Exit.OK
+
+
+def _lines(context: click.Context, topic: str | None) -> Iterator[str]:
+    parent = context.parent
+    assert parent is not None
+    group = parent.command
+    assert isinstance(group, click.Group)
+    if topic is None:
+        yield group.get_help(parent)
+        formatter = context.make_formatter()
+        with formatter.section("Topics"):
+            formatter.write_dl([(name, summary) for name, (summary, _) in TOPICS.items()])
+        yield "\n" + formatter.getvalue().rstrip("\n")
+        return
+    if topic in TOPICS:
+        formatter = context.make_formatter()
+        TOPICS[topic][1](formatter)
+        yield formatter.getvalue().strip("\n")
+        return
+    command = group.get_command(parent, topic)
+    if command is None:
+        raise UsageError(f"no such command or topic: {topic}; the topics are {', '.join(TOPICS)}")
+    yield command.get_help(click.Context(command, info_name=topic, parent=parent))

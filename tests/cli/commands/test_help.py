@@ -1,0 +1,65 @@
+"""`kafkasniff help`."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from kafkasniff.cli.commands.help import TOPICS, help_command
+from kafkasniff.cli.environment import Exit
+from kafkasniff.cli.main import command_line
+from kafkasniff.filters.expression import parse_filter
+from kafkasniff.filters.fields import FIELDS
+from tests.cli.console import kafkasniff as command
+
+
+def _lines(*words: str) -> list[str]:
+    done = command("help", *words)
+    assert (done.code, done.err) == (0, "")
+    return done.out.decode().splitlines()
+
+
+def test_the_list_names_all_topics() -> None:
+    text = "\n".join(_lines())
+    assert text.startswith("Usage: kafkasniff ")
+    assert all(f"\n  {name} " in text for name in TOPICS)
+
+
+def test_a_command() -> None:
+    assert _lines("decode") == command("decode", "--help").out.decode().splitlines() or _lines("decode")[0] == (
+        "Usage: kafkasniff decode [OPTIONS] CAPTURE..."
+    )
+
+
+def test_filters_name_every_field_and_their_examples_are_valid() -> None:
+    text = "\n".join(_lines("filters"))
+    assert FIELDS.keys() <= set(re.findall(r"[a-z_]+", text))
+    examples = re.findall(r"--filter '(.+)'", text)
+    assert len(examples) >= 4
+    for one in examples:
+        parse_filter(one)
+
+
+def test_exit_codes() -> None:
+    text = "\n".join(_lines("exit-codes"))
+    assert all(re.search(rf"\b{int(code)}\b", text) for code in Exit)
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_topics_fit_80_columns(name: str) -> None:
+    assert max(map(len, _lines(name))) <= 80
+
+
+def test_completion() -> None:
+    parent = click.Context(command_line, info_name="kafkasniff")
+    (argument,) = [one for one in help_command.params if isinstance(one, click.Argument)]
+    found = argument.type.shell_complete(click.Context(help_command, parent=parent), argument, "e")
+    assert [item.value for item in found] == ["export", "exit-codes"]
+
+
+def test_what_is_neither() -> None:
+    done = command("help", "nope")
+    assert done.code == 2
+    assert done.err == "kafkasniff: no such command or topic: nope; the topics are filters, tls, exit-codes\n"

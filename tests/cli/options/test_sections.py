@@ -1,0 +1,39 @@
+"""Options in the help, by section."""
+
+from __future__ import annotations
+
+import click
+
+from kafkasniff.cli.options.sections import SECTIONS, SectionedCommand, sections
+from tests.cli.commands.test_completion import commands
+
+
+def _context(command: click.Command) -> click.Context:
+    return click.Context(command, terminal_width=80)
+
+
+def test_each_option_is_in_one_section() -> None:
+    for name, command in commands():
+        if " " in name:
+            continue
+        shown = [record[0] for _, records in sections(command, _context(command)) for record in records]
+        options = [one for one in command.get_params(_context(command)) if isinstance(one, click.Option)]
+        assert len(shown) == len(set(shown)) == len(options), name
+        others = dict(sections(command, _context(command)))["Options"]
+        assert [record[0] for record in others] in (["--help"], ["-h, --help"]), name
+
+
+def test_sections_name_existing_options() -> None:
+    existing = {
+        name for _, command in commands() for one in command.params for name in (*one.opts, *one.secondary_opts)
+    }
+    assert {name for names in SECTIONS.values() for name in names} <= existing
+
+
+def test_all_commands_have_sections_and_keep_the_order_of_options() -> None:
+    for name, command in commands():
+        if not isinstance(command, click.Group) and " " not in name:
+            assert isinstance(command, SectionedCommand), name
+            text = command.get_help(_context(command))
+            places = [text.index(f"\n{title}:") for title, _ in sections(command, _context(command))]
+            assert places == sorted(places)
