@@ -120,7 +120,7 @@ def export(
                     output,
                     run,
                     [look.capture for look in new],
-                    goes_on=not discard_state,
+                    continues=not discard_state,
                     quarantined=found.bad if on_bad == "quarantine" else (),
                 )
         finally:
@@ -159,15 +159,15 @@ def write_run(
     captures: Sequence[ManifestCapture],
     *,
     batch: int | None = None,
-    goes_on: bool = True,
+    continues: bool = True,
     quarantined: Sequence[ManifestCapture] = (),
 ) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
     """Write the tables of a run and commit them.
 
     Returns the manifest, the run's rows by table, and notices about the run and about its partitions.
 
-    `output`: result of `task_output`; `captures`: the new ones; `batch`: the number of a stream's batch; `goes_on` and
-    `quarantined`: as for `ExportTarget.commit`.
+    `output`: result of `task_output`; `captures`: the new ones; `batch`: the number of a stream's batch; `continues`
+    and `quarantined`: as for `ExportTarget.commit`.
     """
     options = run.options
     made, notices = _make_files(target, output, run)
@@ -186,7 +186,7 @@ def write_run(
             found[True],
             dump(run.carry()),
             engine="spark",
-            goes_on=goes_on,
+            continues=continues,
             batch=batch,
             quarantined=quarantined,
         )

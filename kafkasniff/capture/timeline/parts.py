@@ -316,7 +316,7 @@ def _end(splits: Sequence[Split], index: int) -> Place:
     """The place of the end of a capture."""
     if not splits:
         return Place(NO_TIME, index, 1)
-    return Place(splits[-1].clock_behind, index, splits[-1].packets_before + splits[-1].packets + 1)
+    return Place(splits[-1].clock_after, index, splits[-1].packets_before + splits[-1].packets + 1)
 
 
 def notes_of_capture(splits: Sequence[Split], file: CaptureFile, read_at: ReadAt) -> list[PlacedNote]:
@@ -343,14 +343,14 @@ def notes_of_capture(splits: Sequence[Split], file: CaptureFile, read_at: ReadAt
                 if packets is None:
                     continue
                 clocks = _clocks(packets, clock)
-                behind = number + len(clocks)
+                after = number + len(clocks)
                 batch = decoder.decode(packets, number, [])
-                found = [(place, value) for place, value in waiting if place < behind]
+                found = [(place, value) for place, value in waiting if place < after]
                 found.extend((note.order, note.value) for note in batch.notes)
                 notes.extend(PlacedNote(Place(int(clocks[at - number]), index, at), value) for at, value in found)
-                waiting = [(place, value) for place, value in waiting if place >= behind]
-                clock, number = int(clocks[-1]), behind
+                waiting = [(place, value) for place, value in waiting if place >= after]
+                clock, number = int(clocks[-1]), after
             readers.pop(0)
-        clock, number = split.clock_behind, split.packets_before + split.packets + 1
+        clock, number = split.clock_after, split.packets_before + split.packets + 1
     notes.extend(PlacedNote(_end(splits, index), value) for _, value in waiting)
     return notes

@@ -196,8 +196,8 @@ class _Making:
         with self._target.output():
             self._target.partial.remove_tree()
         result = self._run(given, predicate, learn, shards)
-        again = f"the interrupted run cannot be resumed and was made again: {reason}"
-        result.notices = (again, *result.notices)
+        notice = f"the interrupted run cannot be resumed and was made again: {reason}"
+        result.notices = (notice, *result.notices)
         return result
 
     def _run(
@@ -281,7 +281,7 @@ class _Making:
                 made.written,
                 made.unfinished,
                 made.state,
-                goes_on=not self._discard_state,
+                continues=not self._discard_state,
                 quarantined=self._quarantined,
             )
         rows = {
