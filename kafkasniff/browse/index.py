@@ -18,7 +18,7 @@ from kafkasniff.text.printable import word
 __all__ = ["COLUMNS", "MAX_EXCHANGES", "MAX_WORDS", "ExchangeIndex", "Row"]
 
 MAX_EXCHANGES: Final = 5_000_000
-"""Maximum number of exchanges in the list, about 90 bytes each; the rest of the captures is not read."""
+"""Maximum number of exchanges in the list, about 100 bytes each; the rest of the captures is not read."""
 MAX_WORDS: Final = 200_000
 """Maximum number of distinct texts (endpoints, names) in the index; each further one is shown as `…`."""
 UNKNOWN: Final = -(1 << 63)
