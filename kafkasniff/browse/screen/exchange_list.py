@@ -218,7 +218,7 @@ class ExchangeList(ScrollView, can_focus=True):
             return Strip([Segment(text, _TITLE)]).crop_extend(x, x + width, _TITLE)
         line = y - 1 + self.scroll_offset.y
         if line >= self._count:
-            return Strip.blank(width)
+            return Strip.blank(width, Style.null())
         row = self.index.row(self._place(line))
         style = Style.null()
         if row.error:

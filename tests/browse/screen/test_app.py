@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, Static, Tree
 
@@ -64,3 +65,18 @@ def test_help_and_quit() -> None:
         await pilot.press("q")
 
     assert drive(steps).return_code == 0
+
+
+def test_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        # More lines than exchanges: the blank ones are drawn as well.
+        assert listed(app).size.height > len(listed(app).index)
+        strips = [strip for line in app.screen._compositor.render_strips() for strip in line]
+        styles = [segment.style for segment in strips if segment.style is not None and segment.style.color is not None]
+        shades = {style.color.get_truecolor() for style in styles}
+        assert shades
+        assert {max(shade) - min(shade) for shade in shades} == {0}
+
+    drive(steps, size=(80, 70))
