@@ -53,7 +53,7 @@ class Mark(msgspec.Struct, frozen=True):
     runs: int
     captures: int
     digest: str
-    """Of the captures: an export only adds to its captures, so that they identify it wherever it is."""
+    """Hash of the captures: an export only adds to them, so that they identify it wherever it is."""
 
     @classmethod
     def of(cls, runs: int, captures: Sequence[ManifestCapture]) -> Mark:

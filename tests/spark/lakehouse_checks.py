@@ -81,7 +81,7 @@ class Checks:
         partition = "struct<topic:string,topic_id:string,partition:int>"
         self.spark.sql(
             f"CREATE TABLE {DATABASE}.{name}_exchanges (capture STRING, partitions ARRAY<{partition}>, note STRING)"
-            " USING delta TBLPROPERTIES ('owner' = 'us')"
+            " USING delta"
         )
         found: dict[str, Any] = {"differences": [], "runs": []}
         for number, part in enumerate(self.parts):
@@ -89,7 +89,7 @@ class Checks:
             if number == 0:
                 self.spark.sql(f"UPDATE {DATABASE}.{name}_exchanges SET note = 'kept'")
             found["differences"].append(self.differences(name))
-            found["runs"].append(self.runs(name))
+            found["runs"].append({table: self.runs(name, table) for table in TABLES})
         before = self.history(name)
         self.export(name, self.parts)
         found["repeated"] = [before, self.history(name)]
