@@ -30,13 +30,15 @@ class Checks:
         self.parts = parts
         self.others = others
 
-    def export(self, name: str, captures: list[str], out: str | None = None, **more: Any) -> None:
+    def export(
+        self, name: str, captures: list[str], out: str | None = None, tables: tuple[str, ...] = TABLES, **more: Any
+    ) -> None:
         from kafkasniff.spark.export import export
         from kafkasniff.spark.lakehouse import LakeTables
         from kafkasniff.tables.exports.options import ExportOptions
 
-        lake = LakeTables(self.spark, f"{DATABASE}.{name}", TABLES)
-        export(self.spark, captures, self.folder / (out or name), ExportOptions(), lake=lake, **more)
+        lake = LakeTables(self.spark, f"{DATABASE}.{name}", tables)
+        export(self.spark, captures, self.folder / (out or name), ExportOptions(tables=tables), lake=lake, **more)
 
     def refused(self, *given: Any, **more: Any) -> str:
         from kafkasniff.errors import UsageError
@@ -47,10 +49,10 @@ class Checks:
             return str(error)
         return "not refused"
 
-    def differences(self, name: str) -> dict[str, list[int]]:
+    def differences(self, name: str, tables: tuple[str, ...] = TABLES) -> dict[str, list[int]]:
         """By table: rows of the export, and EXCEPT ALL both ways."""
         found = {}
-        for table in TABLES:
+        for table in tables:
             path = self.folder / name / table
             if not path.exists():
                 found[table] = [0, 0, self.table(name, table).count()]
@@ -102,10 +104,12 @@ class Checks:
         """Before the first row, between two tables, and between a table's rows and its mark."""
         from kafkasniff.spark.lakehouse import LakeTables
 
+        tables = ("exchanges", "connections")
+
         class KilledError(Exception):
             pass
 
-        def dying(method: str, call: int) -> None:
+        def dying(method: str, call: int, captures: list[str]) -> None:
             real, calls = getattr(LakeTables, method), []
 
             def die(*given: Any) -> None:
@@ -116,7 +120,7 @@ class Checks:
 
             setattr(LakeTables, method, die)
             try:
-                self.export("killed", self.parts[:2] if method == "_replace" and call == 2 else self.parts[:1])
+                self.export("killed", captures, tables=tables)
             except KilledError:
                 pass
             else:
@@ -124,21 +128,24 @@ class Checks:
             finally:
                 setattr(LakeTables, method, real)
 
-        dying("_replace", 1)
-        dying("_set_mark", 1)
-        dying("_set_mark", 4)
-        self.export("killed", self.parts[:1])
-        first = self.differences("killed")
-        dying("_replace", 2)
-        self.export("killed", self.parts[:2])
-        return [first, self.differences("killed")]
+        first, both, found = self.parts[:1], self.parts[:2], []
+        dying("_replace", 1, first)
+        # A table's first mark says whose rows will be in it, the second one that they are.
+        dying("_set_mark", 1, first)
+        dying("_set_mark", 3, first)
+        self.export("killed", first, tables=tables)
+        found.append(self.differences("killed", tables))
+        dying("_replace", 2, both)
+        self.export("killed", both, tables=tables)
+        return [*found, self.differences("killed", tables)]
 
     def state_discarded(self) -> Any:
         """The open rows of the first run stay, and are final."""
-        self.export("discarded", self.parts[:1])
+        tables = ("connections",)
+        self.export("discarded", self.parts[:1], tables=tables)
         before = self.runs("discarded")
-        self.export("discarded", self.parts[1:2], discard_state=True)
-        return [before, self.runs("discarded"), self.differences("discarded")]
+        self.export("discarded", self.parts[1:2], tables=tables, discard_state=True)
+        return [before, self.runs("discarded"), self.differences("discarded", tables)]
 
     def written_directly(self) -> Any:
         """A run again, another one, and tables of an export."""
