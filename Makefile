@@ -105,6 +105,7 @@ fuzz-kernel: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ)
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --columns
+	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --exchanges
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --feed
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --lines
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --summaries

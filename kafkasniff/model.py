@@ -25,6 +25,7 @@ __all__ = [
     "Status",
     "StreamBytes",
     "Summary",
+    "TlsHandshake",
 ]
 
 Direction = Literal["request", "response"]
@@ -267,6 +268,26 @@ class StreamBytes(msgspec.Struct, frozen=True, gc=False):
         return self.decoded + self.skipped + self.lost
 
 
+class TlsHandshake(msgspec.Struct, frozen=True):
+    """What is visible of a connection's handshake; None and empty: not seen."""
+
+    version: int | None = None
+    """The version of the ServerHello, such as 0x0303."""
+    suite: int | None = None
+    """The cipher suite."""
+    offered: int | None = None
+    """The highest version that the client offers."""
+    server_name: str | None = None
+    """The host that the client asks for (SNI)."""
+    alpn: str | None = None
+    certificate: bytes | None = None
+    """The server's own certificate in DER, as is visible up to TLS 1.2."""
+    resumed: bool = False
+    """An earlier session is resumed, without a certificate."""
+    lacks_certificate: bool = False
+    """The client was asked for a certificate and has none."""
+
+
 class Connection(msgspec.Struct, frozen=True):
     """A TCP connection that carried data; yielded when it is over."""
 
@@ -329,6 +350,8 @@ class Connection(msgspec.Struct, frozen=True):
     """
     captured: Literal["both", "client", "broker"] = "both"
     """The direction whose packets are in the capture."""
+    tls: TlsHandshake | None = None
+    """Its TLS handshake; None without TLS."""
 
 
 class Summary(msgspec.Struct):

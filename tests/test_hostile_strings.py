@@ -148,6 +148,14 @@ def test_json_on_a_terminal(capture: Path, exported: Path) -> None:
         assert one == other != []
 
 
+def test_the_security_view(evil: str, tmp_path: Path) -> None:
+    path = write_pcap(tmp_path / "evil.pcap", packets(evil))
+    result = kafkasniff("security", "--color", "always", path, stdout_tty=True, width=100)
+    assert result.code == Exit.OK
+    harmless(result.text)
+    harmless(result.err)
+
+
 def test_markup_is_text(benign: Path, tmp_path: Path) -> None:
     path = write_pcap(tmp_path / "markup.pcap", packets(EVIL["markup"]))
     assert "[link=http://x]" in kafkasniff("decode", "-vv", path).text

@@ -163,6 +163,14 @@ def test_export(exported: Path, path: Path, tmp_path: Path) -> None:
     assert EVERY - shown == {"raw plain password", "raw client proof"}
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_security_view(path: Path, form: str) -> None:
+    result = kafkasniff("security", "--format", form, path)
+    assert result.code == Exit.OK
+    assert result.out
+    assert found_in(result.out + result.err.encode()) == set()
+
+
 def test_a_record_without_its_secret_value_is_still_a_row(exported: Path) -> None:
     rows = [row for one in exported.glob("records/*/*.parquet") for row in pq.ParquetFile(one).read().to_pylist()]
     by_key = {row["key"]: row["value"] for row in rows if row["key"] is not None}

@@ -39,6 +39,11 @@ _COMMANDS: Final = {
     "audit": ("kafkasniff.cli.commands.audit", "audit_command", "Find clients that a Kafka release would refuse."),
     "stats": ("kafkasniff.cli.commands.stats", "stats_command", "Summarize captures or exports on one screen."),
     "check": ("kafkasniff.cli.commands.check", "check_command", "Find problems, with evidence and advice."),
+    "security": (
+        "kafkasniff.cli.commands.security",
+        "security_command",
+        "Show who connects as whom, over TLS and SASL or not.",
+    ),
     "report": ("kafkasniff.cli.commands.report", "report_command", "Write an HTML report: overview, findings, charts."),
     "timing": ("kafkasniff.cli.commands.timing", "timing_command", "Show where time went: client, network, broker."),
     "diff": ("kafkasniff.cli.commands.diff", "diff_command", "Compare two captures or exports."),

@@ -188,6 +188,7 @@ class InspectedConnection:
             self.stream(1 - client, end.closed),
             self.protocol(),
             "both" if all(end.heard) else "client" if end.heard[client] else "broker",
+            None if self.tls is None else self.tls.handshake,
         )
 
     def protocol(self) -> str | None:

@@ -650,8 +650,9 @@ const Facts = struct {
     }
 
     /// Walks the batches of a field. Other formats than magic 2 are left to Python, and so are control batches if records
-    /// are wanted. The caller decompresses.
+    /// are wanted, and partitions that a message names twice, of which the last counts. The caller decompresses.
     fn batches(self: *Self, one: *Partition, bytes: []const u8) Error!void {
+        if (one.has.batches) return error.Odd;
         const call = self.call;
         var at: usize = 0;
         one.records = 0;

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.tls.certificates import MAX_SUBJECT, other_name, out_of_date
 from kafkasniff.tls.ciphers import suite
 from kafkasniff.tls.handshake import TLS12, TLS13, ClientHello, ServerHello
-from kafkasniff.tls.wording import EXPIRED, NOT_YET_VALID, OTHER_NAME
-
-if TYPE_CHECKING:
-    from cryptography.x509 import Certificate
 
 __all__ = ["alert_name", "describe", "version_name"]
-
-MAX_SUBJECT: Final = 300
-"""Maximum number of characters of a certificate's subject, and of its names."""
-MAX_NAMES: Final = 5
-"""Maximum number of names of a certificate that are shown."""
 
 _VERSIONS: Final = {0x0300: "SSL 3.0", 0x0301: "TLS 1.0", 0x0302: "TLS 1.1", TLS12: "TLS 1.2", TLS13: "TLS 1.3"}
 
@@ -109,38 +98,7 @@ def _certificate(data: bytes, name: str | None, time_ns: int) -> str:
     try:
         found = x509.load_der_x509_certificate(data)
         subject = found.subject.rfc4514_string()[:MAX_SUBJECT] or "an empty subject"
-        flaws = [*_out_of_date(found, time_ns), *_other_name(found, name)]
+        flaws = [*out_of_date(found, time_ns), *other_name(found, name)]
     except Exception:
         return "certificate of an unreadable subject"
     return "; ".join([f"certificate of {subject}", *flaws])
-
-
-def _out_of_date(certificate: Certificate, time_ns: int) -> Iterator[str]:
-    """RFC 5280, 4.1.2.5."""
-    if time_ns == NO_TIME:
-        return
-    time = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
-    if time > certificate.not_valid_after_utc:
-        yield f"{EXPIRED} {certificate.not_valid_after_utc:%Y-%m-%d}"
-    elif time < certificate.not_valid_before_utc:
-        yield f"{NOT_YET_VALID} {certificate.not_valid_before_utc:%Y-%m-%d}"
-
-
-def _other_name(certificate: Certificate, name: str | None) -> Iterator[str]:
-    """Whether the client asked for a name (RFC 6066, 3) that the certificate does not cover (RFC 9525, 6.3)."""
-    from cryptography import x509  # noqa: PLC0415 - it is there by now
-
-    if name is None:
-        return
-    try:
-        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return  # old clients use the subject then
-    names = held.get_values_for_type(x509.DNSName)
-    if not any(_is_for(one.lower(), name.lower()) for one in names):
-        yield f"{OTHER_NAME} {', '.join(names[:MAX_NAMES])[:MAX_SUBJECT] or 'no host name'}"
-
-
-def _is_for(pattern: str, name: str) -> bool:
-    first, _, rest = name.partition(".")
-    return pattern == name or (bool(first) and pattern == f"*.{rest}")

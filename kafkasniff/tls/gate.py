@@ -20,6 +20,7 @@ from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import APPLICATION_DATA, HANDSHAKE, HEADER, may_be_header
 
 if TYPE_CHECKING:
+    from kafkasniff.model import TlsHandshake
     from kafkasniff.tls.session import TlsSession
 
 __all__ = ["MAX_HELD", "TlsGate", "is_tls"]
@@ -52,6 +53,11 @@ class TlsGate:
     def encrypted(self) -> bool:
         """The connection is TLS."""
         return self._session is not None
+
+    @property
+    def handshake(self) -> TlsHandshake | None:
+        """The visible part of its handshake; None if the connection is not TLS."""
+        return None if self._session is None else self._session.handshake
 
     @property
     def waiting(self) -> int:

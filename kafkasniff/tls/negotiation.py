@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkasniff.model import TlsHandshake
 from kafkasniff.tls import handshake
 from kafkasniff.tls.descriptions import describe
 from kafkasniff.tls.half import Half
@@ -65,6 +66,21 @@ class Negotiation:
     def describe(self, time_ns: int) -> str:
         """A description of what is visible of the connection at a time."""
         return describe(self.hello, self.server, self._certificate, self._alpn, time_ns)
+
+    @property
+    def handshake(self) -> TlsHandshake:
+        """The visible part of the handshake."""
+        hello, server = self.hello, self.server
+        return TlsHandshake(
+            version=None if server is None else server.version,
+            suite=None if server is None else server.suite,
+            offered=None if hello is None else hello.version,
+            server_name=None if hello is None else hello.server_name,
+            alpn=self._alpn,
+            certificate=self._certificate,
+            resumed=self.resumed,
+            lacks_certificate=self.lacks_certificate,
+        )
 
     def message(self, half: Half, kind: int, body: bytes, *, clear: bool) -> str | None:
         """Take a message; `clear`: it was not protected. Returns what is wrong with a hello."""

@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from kafkasniff.model import TlsHandshake
 from kafkasniff.tcp.segments import (
     NO_TIME,
     Closed,
@@ -96,6 +97,11 @@ class TlsSession:
         # Results of a call of `feed`.
         self._out: list[Item] = []
         self._keys = keys
+
+    @property
+    def handshake(self) -> TlsHandshake:
+        """The visible part of its handshake."""
+        return self._talk.handshake
 
     @property
     def waiting(self) -> int:

@@ -17,10 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz.costs import family as costs
-from tests.fuzz.costs import page
-from tests.fuzz.costs.climb import MAX_TRIALS, Climb
-from tests.fuzz.costs.pairs import PAIRS
+from tests.fuzz.costs import NAME
 from tests.fuzz.engine import COUNTED, INTERRUPTED, Run, has_atheris, replay, run
 from tests.fuzz.families import FAMILIES
 from tests.fuzz.tally import Tally
@@ -39,7 +36,7 @@ QUICK_SECONDS: Final = 2
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument(
-        "families", nargs="+", choices=(*FAMILIES, costs.NAME, "all", "quick"), metavar="FAMILY", help="or all"
+        "families", nargs="+", choices=(*FAMILIES, NAME, "all", "quick"), metavar="FAMILY", help="or all"
     )
     parser.add_argument("--executions", type=int, default=0, help="inputs of each family, at most")
     parser.add_argument(
@@ -155,9 +152,14 @@ def _planned(options: argparse.Namespace, names: Sequence[str], *, quick: bool, 
 
 def _climb(options: argparse.Namespace, runs: _Runs, *, quick: bool) -> bool:
     """Run the family `costs`, whose trials are processes of their own; whether it found nothing."""
+    # Imported here, as below: it imports kafkasniff, which atheris has to see imported.
+    from tests.fuzz.costs import family as costs
+    from tests.fuzz.costs.climb import MAX_TRIALS, Climb
+    from tests.fuzz.costs.pairs import PAIRS
+
     seconds = (options.seconds or costs.SECONDS) / len(PAIRS)
     plan = costs.QUICK if quick else Climb(seconds, seed=options.seed, trials=options.executions or MAX_TRIALS)
-    sound = costs.run(options.folder / costs.NAME, plan, ended=lambda: runs.ended)
+    sound = costs.run(options.folder / NAME, plan, ended=lambda: runs.ended)
     if options.table:
         _say_costs(options)
     return sound
@@ -165,7 +167,10 @@ def _climb(options: argparse.Namespace, runs: _Runs, *, quick: bool) -> bool:
 
 def _say_costs(options: argparse.Namespace) -> None:
     """The table of what all runs of `costs` came to; into the page, where that is asked for."""
-    results = costs.Results.read(options.folder / costs.NAME)
+    from tests.fuzz.costs import family as costs
+    from tests.fuzz.costs import page
+
+    results = costs.Results.read(options.folder / NAME)
     if options.table:
         page.write(results)
     else:
@@ -177,11 +182,13 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     quick = "quick" in options.families
     whole = quick or "all" in options.families
-    names = FAMILIES if whole else tuple(name for name in options.families if name != costs.NAME)
-    with_costs = whole or costs.NAME in options.families
+    names = FAMILIES if whole else tuple(name for name in options.families if name != NAME)
+    with_costs = whole or NAME in options.families
     if options.input is not None:
         for name in names:
             replay(name, options.input)
+        from tests.fuzz.costs import family as costs
+
         return 0 if names or costs.replay(options.input) else 1
     if options.tally:
         if names:

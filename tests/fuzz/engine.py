@@ -109,6 +109,9 @@ def _keep(folder: Path, given: Inputs) -> NoReturn:
 
 
 def _guided(what: Run) -> NoReturn:
+    early = sorted(name for name in sys.modules if name.partition(".")[0] == "kafkasniff")
+    if early:
+        raise RuntimeError(f"imported before atheris can measure their coverage: {', '.join(early)}")
     import atheris  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     with atheris.instrument_imports(include=["kafkasniff"]):

@@ -178,6 +178,12 @@ def test_a_run(tmp_path: Path) -> None:
     assert Tally.read(folder).guided == (300 if has_atheris() else 0)
 
 
+def test_the_command_imports_no_parser() -> None:
+    """Else a guided run would not measure its coverage."""
+    code = "import sys, tests.fuzz.__main__; print([name for name in sys.modules if name.startswith('kafkasniff')])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT).strip() == "[]"
+
+
 def test_runs_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each run continues after the one before, up to the requested number."""
     for until in ("120", "150"):

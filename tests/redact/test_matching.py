@@ -27,7 +27,7 @@ from tests.craft.samples import mixed
 from tests.craft.write import LINKS, pcap_bytes, pcapng_bytes, write_pcap
 from tests.kafka.records_craft import GZIP, Record, batch_of, message, wrapper
 from tests.redact.blanked import connections, lines, without_blanked, write
-from tests.secret_traffic import TEXTS, capture, found_in
+from tests.secret_traffic import TEXTS, capture, cases, found_in
 
 CAPTURES = (
     "java-0.9.pcap",
@@ -126,6 +126,26 @@ def test_it_holds_no_secret(secrets: list[Packet], name: str, payload: bool, tmp
         write(path, with_secrets, secrets=True, payload=True)
         assert with_secrets.read_bytes() == path.read_bytes()
         assert found_in(path.read_bytes()) == set(TEXTS)
+
+
+def test_it_holds_no_secret_that_is_read_as_a_tag_of_the_header(tmp_path: Path) -> None:
+    """As `test_secrets` has it for output: a damaged count of tagged fields makes the body a part of the header."""
+    (case,) = [case for case in cases() if case.name == "token expired v2"]
+    damaged = bytearray(case.request)
+    assert damaged[14:22] == b"crafted\0"
+    damaged[21] = 1
+    made = Conversation()
+    made.handshake()
+    for correlation_id in range(3):
+        made.exchange(kafka.api_versions_request(correlation_id), kafka.api_versions_response(correlation_id))
+    made.send("client", bytes(damaged))
+    path, out = write_pcap(tmp_path / "in.pcap", made.packets, nanoseconds=True), tmp_path / "out.pcap"
+    assert found_in(path.read_bytes()) == case.secrets
+    for payload in (True, False):
+        write(path, out, payload=payload)
+        # The names in the header stay, so the message was written.
+        assert b"crafted" in out.read_bytes()
+        assert found_in(out.read_bytes()) == set()
 
 
 @pytest.mark.parametrize("name", [name for name in DISTURBED if name not in {"as it is", "snapped", "cut"}])

@@ -47,7 +47,7 @@ class OutstandingParameters(Parameters, frozen=True, kw_only=True):
     status: Annotated[
         tuple[Literal["open", "unanswered", "lost"], ...],
         Meta(description="open: the capture ended; unanswered: the connection ended; lost: perhaps in a gap."),
-    ] = ("open",)
+    ] = ("open", "unanswered")
 
 
 class Outstanding(Accumulator[OutstandingParameters]):

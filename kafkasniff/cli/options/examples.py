@@ -55,6 +55,11 @@ EXAMPLES: Final = {
         Example("In CI: exit code 1 for errors alone:", "check --fail-on error capture.pcap"),
         Example("All detectors with their thresholds:", "check --list"),
     ),
+    "security": (
+        Example("Clients, principals, TLS and SASL by listener:", "security capture.pcap"),
+        Example("In CI: exit code 1 for readable passwords:", "security --fail-on error capture.pcap"),
+        Example("As JSON, for a script:", "security --format json capture.pcap"),
+    ),
     "report": (
         Example("One HTML page to send to colleagues:", "report capture.pcap -o report.html"),
         Example(

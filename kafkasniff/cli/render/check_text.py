@@ -19,7 +19,16 @@ from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, date_of, rfc3339
 
-__all__ = ["check_text", "finding_object", "headline", "list_objects", "list_text", "severity_paint"]
+__all__ = [
+    "check_text",
+    "finding_lines",
+    "finding_object",
+    "headline",
+    "how_to_look",
+    "list_objects",
+    "list_text",
+    "severity_paint",
+]
 
 SHOWN: Final = 5
 """Pieces of evidence, and different notes, shown in the text; JSON has all."""
@@ -70,9 +79,9 @@ def check_text(
     if not any(finding.detector == UndecodedTraffic.name for finding in findings):
         lines += [f"{paint.warn}{line}{paint.reset}" for line in visibility_lines(visible)]
     for finding in findings:
-        lines += ["", *_finding(finding, paint, width, captures=captures)]
+        lines += ["", *finding_lines(finding, paint, width, captures=captures)]
     shown = [one for finding in findings for one in finding.evidence]
-    hints = list(_how_to_look(shown, sources)) if captures else []
+    hints = list(how_to_look(shown, sources)) if captures else []
     if not captures and shown:
         hints = ["connection_id and exchange_id are the key of the export's tables"]
     if hints:
@@ -80,7 +89,7 @@ def check_text(
     return "".join(f"{line}\n" for line in lines)
 
 
-def _how_to_look(shown: Sequence[Evidence], sources: Sequence[str]) -> Iterator[str]:
+def how_to_look(shown: Sequence[Evidence], sources: Sequence[str]) -> Iterator[str]:
     """Commands that show the exchanges and connections named above."""
     names = " ".join(shlex.quote(printable(one)) for one in sources)
     if any(one.exchange is not None for one in shown):
@@ -89,7 +98,8 @@ def _how_to_look(shown: Sequence[Evidence], sources: Sequence[str]) -> Iterator[
         yield f"To look at conn N: kafkasniff decode -v {names} --connection N"
 
 
-def _finding(finding: Finding, paint: Paint, width: int, *, captures: bool) -> Iterator[str]:
+def finding_lines(finding: Finding, paint: Paint, width: int, *, captures: bool) -> Iterator[str]:
+    """A finding as lines of text."""
     colour = severity_paint(paint, finding.severity)
     first, *rest = _wrapped(finding.title, width) or [""]
     yield f"{colour}{finding.severity:<9}{paint.reset}{paint.api}{first}{paint.reset}"

@@ -15,11 +15,13 @@ def test_the_longest_wait_comes_first() -> None:
     found = answers("outstanding", ROWS)
     assert pick(found, "api", "exchange_id", "age_us", "time", "broker") == [
         ("Fetch", 1, 4_000_000, moment(1), "10.0.0.9:9092"),
+        ("Fetch", 2, 3_000_000, moment(2), "10.0.0.9:9092"),
         ("Produce", 3, 2_000_000, moment(3), "10.0.0.9:9092"),
     ]
 
 
-def test_other_ends() -> None:
+def test_chosen_ends() -> None:
+    assert pick(answers("outstanding", ROWS, status="open"), "exchange_id") == [(1,), (3,)]
     assert pick(answers("outstanding", ROWS, status="unanswered,lost"), "status") == [("unanswered",), ("lost",)]
 
 

@@ -5,3 +5,9 @@ two quantities meet: requests that wait, and gaps that look at each of them. `pa
 captures that are made of them, `trial` runs a command over one in a process of its own, within limits, `climb` looks
 for the most that a byte costs, and `page` writes the table of docs/fuzzing.md.
 """
+
+from typing import Final
+
+__all__ = ["NAME"]
+
+NAME: Final = "costs"

@@ -16,9 +16,8 @@ from tests.fuzz.costs.climb import Climb, Found, Measure, climb, is_excess, meas
 from tests.fuzz.costs.pairs import PAIRS, Pair
 from tests.fuzz.costs.trial import Trial
 
-__all__ = ["BEFORE", "NAME", "QUICK", "SECONDS", "Results", "replay", "run"]
+__all__ = ["BEFORE", "QUICK", "SECONDS", "Results", "replay", "run"]
 
-NAME: Final = "costs"
 SECONDS: Final = 900
 """CPU seconds of a run of all pairs."""
 BEFORE: Final = Path(__file__).with_name("before.json")

@@ -42,13 +42,13 @@ const MARK = 0xA5;
 const MARKED = 64;
 
 /// Hands out memory with a guard after each piece.
-const Memory = struct {
+pub const Memory = struct {
     bytes: []u8,
     used: usize = 0,
     ends: [32]usize = undefined,
     pieces: usize = 0,
 
-    fn take(self: *Memory, comptime T: type, count: u64) [*]T {
+    pub fn take(self: *Memory, comptime T: type, count: u64) [*]T {
         self.used = std.mem.alignForward(usize, self.used, 8);
         const piece = self.bytes[self.used..][0 .. count * @sizeOf(T)];
         self.used += piece.len;
@@ -66,7 +66,7 @@ const Memory = struct {
         return found;
     }
 
-    fn check(self: *const Memory) void {
+    pub fn check(self: *const Memory) void {
         for (self.ends[0..self.pieces]) |end| {
             for (self.bytes[end..][0..MARKED]) |byte| if (byte != MARK) @trap();
         }
@@ -85,7 +85,7 @@ fn sum(bytes: []u8) void {
     }
 }
 
-fn number(random: *fuzz.Random) i64 {
+pub fn number(random: *fuzz.Random) i64 {
     return switch (random.below(4)) {
         0 => 0,
         1 => std.math.maxInt(i64) - @as(i64, @intCast(random.below(3))),
@@ -123,7 +123,7 @@ fn room(binary: *columns.Binary, memory: *Memory, count: u64, size: u64) void {
 }
 
 /// As much room as was measured, or less.
-fn prepare(call: *columns.Columns, memory: *Memory, random: *fuzz.Random) void {
+pub fn prepare(call: *columns.Columns, memory: *Memory, random: *fuzz.Random) void {
     var all = columns.Counts{};
     for (call.batches[0..call.batches_size]) |batch| {
         if (batch.status != .done) continue;

@@ -11,6 +11,7 @@ pub const panic = kernel.panic;
 
 comptime {
     _ = @import("columns.zig");
+    _ = @import("exchanges.zig");
     _ = @import("feed.zig");
     _ = @import("lines.zig");
     _ = @import("summaries.zig");
@@ -102,7 +103,7 @@ pub fn change(bytes: []u8, random: *Random) void {
 }
 
 /// Gives the batches and messages of a field right checksums: else few would come further.
-fn sum(field: []u8) void {
+pub fn sum(field: []u8) void {
     var at: usize = 0;
     while (field.len - at >= 17) {
         const length = std.mem.readInt(i32, field[at + 8 ..][0..4], .big);
@@ -119,7 +120,6 @@ fn sum(field: []u8) void {
 
 var unpacked: [1 << 16]u8 = undefined;
 /// Decompressed bytes are as hostile as the rest: a slice of the input, or a changed field of records.
-/// changed.
 fn decompressed(run: *const Run, data: []const u8, random: *Random) []const u8 {
     if (random.below(2) == 0) {
         const from = random.below(data.len + 1);

@@ -74,7 +74,7 @@ const Batch = struct {
 };
 
 /// Something that the feed says of a message is another thing.
-fn disturb(message: *Message, random: *fuzz.Random) void {
+pub fn disturb(message: *Message, random: *fuzz.Random) void {
     const value = random.next() >> @intCast(random.below(64));
     switch (random.below(14)) {
         0 => message.start = value,
@@ -114,7 +114,7 @@ const Known = struct {
     plain: [MOST]u8,
     names: names_of.Names,
 
-    fn begin(self: *Known, count: u64, random: *fuzz.Random) *names_of.Names {
+    pub fn begin(self: *Known, count: u64, random: *fuzz.Random) *names_of.Names {
         self.plain = @splat(0);
         self.names.plain = &self.plain;
         self.names.plain_size = count;
@@ -125,7 +125,7 @@ const Known = struct {
         return &self.names;
     }
 
-    fn clear(self: *Known) void {
+    pub fn clear(self: *Known) void {
         self.topics = @splat(.{ .id = @splat(0), .text = null, .size = 0, .state = .wanted });
         self.names.topics = &self.topics;
         self.names.mask = self.topics.len - 1;
@@ -133,7 +133,7 @@ const Known = struct {
     }
 
     /// Answer as a caller does; false: the message is left.
-    fn answer(self: *Known, index: u64, random: *fuzz.Random) bool {
+    pub fn answer(self: *Known, index: u64, random: *fuzz.Random) bool {
         const names = &self.names;
         if (names.wanted > names.wants_size or names.index != index) @panic("asked of nothing");
         if (random.below(8) == 0) return false;
@@ -162,7 +162,7 @@ const Known = struct {
     }
 };
 
-var known: Known = undefined;
+pub var known: Known = undefined;
 
 fn text(comptime words: []const u8) lines.Text {
     return .{ .text = words.ptr, .size = words.len };

@@ -235,6 +235,22 @@ def test_records_of_all_sorts(options: ExportOptions, tmp_path: Path, columns: l
     assert sum(columns) > 0.3 * count
 
 
+def test_a_partition_that_a_request_names_twice(tmp_path: Path, columns: list[int]) -> None:
+    """The batches of the first time do not count for its sizes."""
+    made = talk(0)
+    batches = [
+        kafka.record_batch([kafka.record(0, b"k", b"v" * 300)], compressed=True),
+        kafka.record_batch([kafka.record(0, b"k", b"v" * 20)], compressed=True),
+    ]
+    for number in range(3, 8):
+        entries = [kafka.int32(1) + kafka.int32(len(batch)) + batch for batch in batches]
+        body = kafka.string(None) + kafka.int16(-1) + kafka.int32(30_000)
+        body += kafka.array([kafka.string("orders") + kafka.array(entries)])
+        made.exchange(kafka.request(0, 3, number, body), kafka.produce_response(number, "orders", number))
+    check(write_pcap(tmp_path / "twice.pcap", made.packets, nanoseconds=True), tmp_path, EVERYTHING)
+    assert columns
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
 def test_small_messages(options: ExportOptions, tmp_path: Path, columns: list[int]) -> None:
     capture = tmp_path / "small.pcap"

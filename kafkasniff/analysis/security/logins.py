@@ -1,0 +1,115 @@
+"""What one connection shows of its authentication.
+
+SASL is KIP-43 (SaslHandshake), KIP-152 (SaslAuthenticate) and RFC 4616, 5802, 7628. A broker serves no other request
+before authentication has succeeded, so an answered one proves it, whatever was lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from kafkasniff.kafka.apis.named_apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.model import Exchange, SaslToken
+
+__all__ = ["Login", "Outcome"]
+
+Outcome = Literal["none", "begun", "succeeded", "failed"]
+"""none: no SASL was seen; begun: its end was not seen."""
+
+_ONE_ROUND: Final = frozenset({"PLAIN", "OAUTHBEARER"})
+"""Mechanisms in which an answer without an error is the end."""
+
+
+class Login:
+    """The SASL authentication of one connection; after re-authentication (KIP-368) the last one."""
+
+    __slots__ = ("credentials", "exchange", "mechanism", "offered", "outcome", "principal", "reason", "served", "token")
+
+    def __init__(self) -> None:
+        self.mechanism: str | None = None
+        self.principal: str | None = None
+        """The user, by name alone."""
+        self.token = False
+        """The user name is the id of a delegation token (KIP-48)."""
+        self.outcome: Outcome = "none"
+        self.reason: str | None = None
+        """Why it failed: the error, and the broker's words."""
+        self.offered: tuple[str, ...] = ()
+        """Mechanisms that the broker offers."""
+        self.exchange: int | None = None
+        """Number of the exchange that decided, or of the last one of it."""
+        self.credentials = False
+        """Credentials of the mechanism were sent."""
+        self.served = False
+        """The broker has answered other requests than those that anyone may send."""
+
+    def feed(self, exchange: Exchange) -> None:
+        """Take an exchange of the connection."""
+        request, response = exchange.request, exchange.response
+        seen = request or response
+        key = None if seen is None else seen.api_key
+        asked = {} if request is None or request.body is None else request.body
+        answered = None if response is None else response.body
+        if key == SASL_HANDSHAKE:
+            self._handshake(exchange.exchange, asked, answered)
+        elif key == SASL_AUTHENTICATE:
+            self._authenticate(exchange.exchange, asked, answered)
+        elif key != API_VERSIONS and request is not None and response is not None:
+            self.served = True
+            if self.outcome == "begun":
+                self.outcome = "succeeded"
+
+    def feed_token(self, token: SaslToken) -> None:
+        """Take a raw token (SaslHandshake v0, or GSSAPI as of 0.9)."""
+        if self.outcome in ("none", "failed"):
+            self.outcome = "begun"
+        self.mechanism = token.mechanism or self.mechanism
+        if token.direction == "request":
+            self.credentials = True
+        self._said(token.meaning)
+
+    def _handshake(self, number: int, asked: dict[str, Any], answered: dict[str, Any] | None) -> None:
+        mechanism = asked.get("mechanism")
+        if isinstance(mechanism, str):
+            # A new attempt, perhaps of a client that tries one mechanism after the other.
+            self.mechanism, self.outcome, self.reason = mechanism, "begun", None
+        if answered is None:
+            return
+        self.exchange = number
+        self.offered = tuple(one for one in answered.get("mechanisms") or () if isinstance(one, str))
+        if answered.get("error_code"):
+            self._fail(answered["error_code"], None)
+
+    def _authenticate(self, number: int, asked: dict[str, Any], answered: dict[str, Any] | None) -> None:
+        if self.outcome in ("none", "failed"):
+            self.outcome, self.reason = "begun", None
+        self.exchange = number
+        said = asked.get("_auth_bytes")
+        if asked:
+            self.credentials = True
+        self._said(said)
+        if answered is None:
+            return
+        told = answered.get("_auth_bytes") or {}
+        if answered.get("error_code"):
+            self._fail(answered["error_code"], answered.get("error_message"))
+        elif told.get("error"):
+            self.outcome, self.reason = "failed", str(told["error"])
+        elif told.get("message") == "server-final" or (self.mechanism in _ONE_ROUND and said):
+            self.outcome = "succeeded"
+
+    def _said(self, meaning: dict[str, Any] | None) -> None:
+        """Take what a message of the mechanism says of the user."""
+        if meaning is None:
+            return
+        self.mechanism = self.mechanism or meaning.get("mechanism")
+        name = meaning.get("authzid") or meaning.get("username")
+        if isinstance(name, str):
+            self.principal = name
+            self.token = bool(meaning.get("token_auth"))
+
+    def _fail(self, code: int, words: object) -> None:
+        name = error_name(code) or f"error {code}"
+        self.outcome = "failed"
+        self.reason = f"{name}: {words}" if isinstance(words, str) and words else name

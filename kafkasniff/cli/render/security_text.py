@@ -1,0 +1,128 @@
+"""Who connects as whom, as text and as objects."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from kafkasniff.analysis.detectors import Finding
+from kafkasniff.analysis.security import ClientIdentity
+from kafkasniff.cli.render.check_text import finding_lines, headline, how_to_look
+from kafkasniff.text.paint import COLOUR, PLAIN, Paint
+from kafkasniff.text.printable import display_width, printable
+from kafkasniff.text.times import rfc3339
+
+__all__ = ["identity_object", "security_text"]
+
+_AUTHENTICATION: Final = {
+    "none": "no SASL",
+    "begun": "authentication not seen to its end",
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "unserved": "no SASL, and no request was answered",
+    "hidden": "encrypted",
+    "unknown": "began before the capture",
+}
+
+
+def identity_object(identity: ClientIdentity) -> dict[str, Any]:
+    """An identity as in JSON: times as RFC 3339."""
+    fields: dict[str, Any] = msgspec.to_builtins(identity)
+    fields["examples"] = [
+        {"connection": number, "exchange": exchange, "time": rfc3339(time)}
+        for _, number, exchange, time in identity.examples
+    ]
+    for name in ("first", "last"):
+        fields[name] = rfc3339(fields[name])
+    return fields
+
+
+def security_text(
+    identities: Sequence[ClientIdentity],
+    findings: Sequence[Finding],
+    sources: Sequence[str],
+    *,
+    connections: int,
+    width: int,
+    coloured: bool,
+) -> str:
+    """Listeners with their clients, then the findings. `connections`: all that were seen."""
+    paint = COLOUR if coloured else PLAIN
+    where = ", ".join(printable(one) for one in sources)
+    shown = sum(one.connections for one in identities)
+    lines = [f"{paint.api}{headline(findings) or 'no findings'}{paint.reset} in {where}"]
+    if shown < connections:
+        others = connections - shown
+        lines.append(
+            f"{others:,} of {connections:,} connections are not shown: neither Kafka nor TLS, or too short to say"
+        )
+    for broker, these in groupby(identities, key=lambda one: one.broker):
+        lines += ["", f"{paint.name}{broker}{paint.reset}"]
+        for one in these:
+            lines += _identity(one, paint, width)
+    for finding in findings:
+        lines += ["", *finding_lines(finding, paint, width, captures=True)]
+    hints = list(how_to_look([one for finding in findings for one in finding.evidence], sources))
+    if hints:
+        lines += ["", *(f"{paint.dim}{line}{paint.reset}" for line in hints)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _identity(one: ClientIdentity, paint: Paint, width: int) -> Iterator[str]:
+    """Who, as whom; with what software; over what; the certificate."""
+    count = f"{one.connections:,} connection{'' if one.connections == 1 else 's'}"
+    principal = "" if one.principal is None else f"{'token ' if one.by_token else ''}{printable(one.principal)}"
+    mechanism = "" if one.mechanism is None else f"{printable(one.mechanism)} "
+    outcome = f"{mechanism}{_AUTHENTICATION[one.authentication]}"
+    colour = paint.error if one.authentication == "failed" else ""
+    who = [one.client_ip, principal] if principal else [one.client_ip]
+    end = paint.reset if colour else ""
+    said = f"{colour}{outcome}{end}"
+    counted = f"{paint.dim}{count}{paint.reset}"
+    if display_width("  ".join([*who, outcome, count])) + 2 <= width:
+        yield "  " + "  ".join([*who, said, counted])
+    else:
+        yield f"  {one.client_ip}  {counted}"
+        if principal:
+            yield f"    {principal}"
+        yield from (f"    {colour}{line}{end}" for line in _wrapped(outcome, width))
+    parts = [", ".join(map(printable, one.client_ids)), _software(one), _transport(one)]
+    rest = [part for part in parts if part]
+    if display_width(joined := " · ".join(rest)) <= width - 4:
+        rest = [joined]
+    yield from (f"    {line}" for part in rest for line in _wrapped(part, width))
+    if one.reason is not None:
+        yield from (f"    {colour}{line}{end}" for line in _wrapped(printable(one.reason), width))
+    found = one.transport.certificate
+    if found is not None:
+        text = f"{printable(found.subject)}, by {printable(found.issuer)}, until {found.not_after:%Y-%m-%d}"
+        yield from (f"    {line}" for line in _wrapped(f"certificate of {text}", width))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width - 4, 20), break_on_hyphens=False)
+
+
+def _software(one: ClientIdentity) -> str:
+    words = [printable(word) for word in (one.software_name, one.software_version) if word is not None]
+    return " ".join(words)
+
+
+def _transport(one: ClientIdentity) -> str:
+    over = one.transport
+    if not over.tls:
+        return "no TLS"
+    parts = [over.version or "TLS, handshake not captured"]
+    if over.cipher is not None:
+        parts.append(over.cipher)
+    if over.server_name is not None:
+        parts.append(f"for {printable(over.server_name)}")
+    if over.certificate_note is not None:
+        parts.append(f"certificate {over.certificate_note}")
+    if over.without_client_certificate:
+        parts.append("no client certificate")
+    return ", ".join(parts)

@@ -1,0 +1,260 @@
+"""Exchanges as columns by the native kernel, on millions of changed requests and responses of all pairs.
+
+Some of them become captures. Their exports with and without the kernel must have the same rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import random
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pytest
+
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.roles import ExchangeKinds, exchange_kind
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.schema.layout import Field
+from kafkasniff.native.columns import Columns
+from kafkasniff.native.exchanges import ExchangeReader
+from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, REQUEST, VERSIONS
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.stager import Stager
+from tests.craft.conversation import interleaved
+from tests.craft.kafka_bytes import unsigned_varint
+from tests.craft.write import write_pcap
+from tests.fuzz.compiled import Room, compiled
+from tests.kafka import records_craft as craft
+from tests.native.kernel_and_walker import the_kernel
+from tests.tables.exports import test_columns as exported
+from tests.tables.exports.exported import rows, run
+
+ROOM: Final = 16 << 10
+MARKS: Final = b"\x05task-"
+HEADERS: Final = b"\x0btraceparent"
+CLIENT_ID: Final = slice(10, 12)
+"""Bytes of a request's header that the Python side gets changed; a connection with others is out of step."""
+TOGETHER: Final = 400
+"""Exchanges of one capture."""
+OF_ONE: Final = 16
+"""Exchanges of a connection: what some of them are leaves the rest of it to Python."""
+TABLES: Final = ("exchanges", "records", "problems", "connections")
+
+
+class _Side(ctypes.Structure):
+    _fields_ = (
+        ("bytes", ctypes.c_char_p),
+        ("size", ctypes.c_uint64),
+        ("batches", ctypes.c_uint64 * 2),
+        ("sizes", ctypes.c_uint64 * 2),
+        ("message", ctypes.c_uint8 * MESSAGE.itemsize),
+    )
+
+
+class _Seed(ctypes.Structure):
+    _fields_ = (("request", _Side), ("response", _Side))
+
+
+class _Room(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_void_p), ("size", ctypes.c_uint64))
+
+
+class _Run(ctypes.Structure):
+    _fields_ = (
+        ("call", ctypes.c_void_p),
+        ("columns", ctypes.POINTER(Columns)),
+        ("seeds", ctypes.POINTER(_Seed)),
+        ("seeds_count", ctypes.c_uint64),
+        ("requests", _Room),
+        ("responses", _Room),
+        *((name, ctypes.c_uint64) for name in ("executions", "random", "seed", "asked", "answered")),
+        *((name, ctypes.c_uint64) for name in ("rows", "left", "ended", "batches", "taken", "records", "named")),
+    )
+
+
+class Exchange(NamedTuple):
+    """A request and its response, without their lengths."""
+
+    key: int
+    version: int
+    request: bytes
+    response: bytes
+
+
+class _WithRecords(exported.Repeating):
+    """An encoder whose `records` fields are not empty."""
+
+    batches: tuple[bytes, ...] = ()
+
+    def scalar(self, field: Field, path: str, nullable: bool) -> tuple[bytes, Any]:
+        if field.type != "records" or self.rng.random() < 0.2:
+            return super().scalar(field, path, nullable)
+        raw = b"".join(self.rng.choices(self.batches, k=self.rng.choice([1, 1, 2])))
+        return (unsigned_varint(len(raw) + 1) if field.compact else len(raw).to_bytes(4, "big")) + raw, None
+
+
+def _batches(rng: random.Random) -> tuple[bytes, ...]:
+    """Batches in all codecs, most of them short, and sets of messages."""
+    found = []
+    texts: list[bytes | None] = [None, b"", b"key", b"task-1", "größe".encode() * 5]
+    headers = (("traceparent", b"x"), ("h", None))
+    for codec in range(5):
+        for count in (1, 2, 5):
+            records = [
+                craft.Record(at, at, rng.choice(texts), rng.choice(texts), headers[: at % 3]) for at in range(count)
+            ]
+            found += [craft.batch_of(records, codec), craft.batch_of(records, codec, attributes=rng.choice([8, 16]))]
+    return (*found, craft.message(0, b"k", b"v", magic=1))
+
+
+def _kinds() -> list[tuple[int, int]]:
+    """All pairs that the kernel has programs for."""
+    kinds = [(key, version) for key in api_keys() if (found := api(key)) is not None for version in found.versions]
+    return [kind for kind in kinds if exchange_kind(*kind, show_secrets=True, names=True) is not None]
+
+
+def _exchanges(rng: random.Random, batches: tuple[bytes, ...]) -> list[Exchange]:
+    """Seeds: some of each pair, and more of Produce and Fetch."""
+    made = type("_Made", (_WithRecords,), {"batches": batches})
+    found = []
+    for key, version in _kinds():
+        for _ in range(20 if key in {0, 1} else 4):
+            request, response = exported.any_exchange(key, version, 0, rng, made)
+            if max(len(request), len(response)) <= ROOM // 4:
+                found.append(Exchange(key, version, request[4:], response[4:]))
+    return found
+
+
+def _side(one: Exchange, *, is_request: bool, batches: tuple[bytes, ...] = ()) -> _Side:
+    """A message as the feed has it."""
+    data = one.request if is_request else one.response
+    row = np.zeros((), MESSAGE)
+    row["first_packet"] = row["last_packet"] = row["packet"] = 3
+    row["time"] = row["first_time"] = 1_781_000_000_000_000_000
+    row["code"], row["size"] = one.key * VERSIONS + one.version, len(data)
+    if is_request:
+        row["body"], row["client_id"] = 12 + (request_plan(one.key, one.version).header > 1), 2
+        row["flags"] = REQUEST
+    else:
+        row["body"], row["client_id"] = 4 + (response_plan(one.key, one.version).header > 0), -1
+        row["flags"], row["latency"], row["duration"] = ARENA, 1_000_000, 1_000_000
+    side = _Side(data, len(data))
+    side.message = type(side.message).from_buffer_copy(row.tobytes())
+    places = sorted((at, len(batch)) for batch in batches if (at := data.find(batch)) >= 0)[:2]
+    for number, (at, size) in enumerate(places):
+        side.batches[number], side.sizes[number] = at, size
+    return side
+
+
+def agree(exchanges: list[Exchange], options: ExportOptions, folder: Path) -> int:
+    """Exchanges that the kernel reads as columns; raises AssertionError if rows differ from those without it."""
+    talks = []
+    for number, one in enumerate(exchanges):
+        if number % OF_ONE == 0:
+            talks.append(exported.talk(len(talks)))
+        correlation_id = (number + 10).to_bytes(4, "big")
+        header = one.key.to_bytes(2, "big") + one.version.to_bytes(2, "big") + correlation_id
+        talks[-1].exchange(
+            exported.framed(header + one.request[8:]), exported.framed(correlation_id + one.response[4:])
+        )
+    capture = write_pcap(folder / "exchanges.pcap", interleaved(talks), nanoseconds=True)
+    taken = 0
+    take = Stager.take_columns
+
+    def counted(self: Stager, pairs: Any, captures: tuple[str, ...]) -> None:
+        nonlocal taken
+        taken += len(pairs.asked)
+        take(self, pairs, captures)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 300)
+        patch.setattr(Stager, "take_columns", counted)
+        first = run([capture], folder / "columns", options)
+        patch.setattr(Inspector, "_uses_kernel", False)
+        second = run([capture], folder / "rows", options)
+    for table in options.tables:
+        # As text, in which NaNs are equal.
+        if repr(rows(folder / "columns", table)) != repr(rows(folder / "rows", table)):
+            raise AssertionError(f"rows of {table} differ: {capture} {options}")
+    if first.summary != second.summary:
+        raise AssertionError(f"the summaries differ: {capture}")
+    return taken
+
+
+def _changed(seed: Exchange, request: bytes, response: bytes) -> Exchange | None:
+    """A changed exchange, as a connection in step could have it: its headers are those of the seed."""
+    asked, answered = (
+        12 + (request_plan(seed.key, seed.version).header > 1),
+        4 + (response_plan(seed.key, seed.version).header > 0),
+    )
+    if len(request) < asked or len(response) < answered:
+        return None
+    header = seed.request[: CLIENT_ID.start] + request[CLIENT_ID] + seed.request[CLIENT_ID.stop : asked]
+    return seed._replace(request=header + request[asked:], response=seed.response[:answered] + response[answered:])
+
+
+def _compare(exchanges: list[Exchange], rng: random.Random) -> int:
+    options = ExportOptions(
+        tables=TABLES, show_secrets=rng.random() < 0.5, bodies=rng.random() < 0.7, headers=rng.random() < 0.05
+    )
+    folder = Path(tempfile.mkdtemp(prefix="kafkasniff-fuzz-"))
+    # Kept if they differ.
+    taken = agree(exchanges, options, folder)
+    shutil.rmtree(folder)
+    return taken
+
+
+def fuzz(options: argparse.Namespace) -> int:
+    """Fuzz; a crash ends the process."""
+    rng = random.Random(options.seed)
+    batches = _batches(rng)
+    exchanges = _exchanges(rng, batches)
+    seeds = (_Seed * len(exchanges))(
+        *[_Seed(*(_side(one, is_request=side, batches=batches) for side in (True, False))) for one in exchanges]
+    )
+    kernel = the_kernel()
+    kinds = ExchangeKinds(kernel, show_secrets=True, names=True)
+    kinds.are_known(np.arange(KEYS * VERSIONS))
+    reader = ExchangeReader(
+        kernel, kinds.programs, headers=False, bodies=True, records=True, show_secrets=True, most=ROOM, max_records=1000
+    )
+    columns = Columns()
+    columns.marks, columns.marks_size, columns.headers, columns.headers_size = MARKS, len(MARKS), HEADERS, len(HEADERS)
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as name:
+        library = compiled(Path(name))
+    requests, responses = Room(ROOM), Room(ROOM)
+    state = _Run(ctypes.addressof(reader.call), ctypes.pointer(columns), seeds, len(exchanges))
+    state.requests, state.responses = _Room(requests.address, ROOM), _Room(responses.address, ROOM)
+    state.random = options.seed * 2 + 1
+    done = compared = taken = 0
+    waiting: list[Exchange] = []
+    began, cpu, oracle = time.monotonic(), time.process_time(), 0.0
+    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
+        state.executions = min(options.every, options.executions - done)
+        library.kafkasniff_fuzz_exchanges(ctypes.byref(state))
+        done += state.executions
+        found = _changed(exchanges[state.seed], requests.last(state.asked), responses.last(state.answered))
+        if found is not None:
+            waiting.append(found)
+        if len(waiting) == TOGETHER or (done == options.executions and waiting):
+            before = time.process_time()
+            taken += _compare(waiting, rng)
+            compared += len(waiting)
+            waiting.clear()
+            oracle += time.process_time() - before
+    seconds = time.process_time() - cpu
+    print(
+        f"{done:,} executions with {len(exchanges):,} exchanges of {len(kinds.known):,} pairs, {seconds:,.0f} s of CPU:"
+    )
+    print(f"{state.rows:,} exchanges as columns, {state.left:,} left to Python; {state.ended:,} calls ended early;")
+    print(f"{state.batches:,} batches, of which {state.taken:,} taken, with {state.records:,} records written;")
+    print(f"{state.named:,} names of topics; exports of {compared:,} exchanges compared ({oracle:,.0f} s of CPU),")
+    print(f"{taken:,} of them by columns")
+    return 0
