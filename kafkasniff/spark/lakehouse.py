@@ -38,7 +38,7 @@ ADDED: Final = {"date": pa.date32(), "run": pa.int64(), "open": pa.bool_()}
 """The columns that these tables have in addition to those of the export's files."""
 
 MARK: Final = "kafkasniff.export"
-"""The property of a table that says what it has: `Mark`, or `DIRECT`."""
+"""The property of a table that says what it has: `TableMark`, or `DIRECT`."""
 DIRECT: Final = "none"
 """The table is written by `write_to`, not from an export."""
 MAX_READERS: Final = 1 << 10
@@ -47,7 +47,7 @@ MAX_READERS: Final = 1 << 10
 _NAME: Final = re.compile(r"\w+(\.\w+){2,}", re.ASCII)
 
 
-class Mark(msgspec.Struct, frozen=True):
+class TableMark(msgspec.Struct, frozen=True):
     """Which runs of which export a table has."""
 
     runs: int
@@ -56,7 +56,7 @@ class Mark(msgspec.Struct, frozen=True):
     """Hash of the captures: an export only adds to them, so that they identify it wherever it is."""
 
     @classmethod
-    def of(cls, runs: int, captures: Sequence[ManifestCapture]) -> Mark:
+    def of(cls, runs: int, captures: Sequence[ManifestCapture]) -> TableMark:
         """The mark of a table with these runs, of these captures."""
         encoded = msgspec.json.encode(captures)
         return cls(runs, len(captures), hashlib.blake2b(encoded, digest_size=16).hexdigest())
@@ -66,7 +66,7 @@ class Mark(msgspec.Struct, frozen=True):
         return f"{self.runs} {self.captures} {self.digest}"
 
     @classmethod
-    def load(cls, text: str) -> Mark | None:
+    def load(cls, text: str) -> TableMark | None:
         """From the property; None if it is another text."""
         found = re.fullmatch(r"(\d{1,10}) (\d{1,10}) ([0-9a-f]{32})", text, re.ASCII)
         return None if found is None else cls(int(found[1]), int(found[2]), found[3])
@@ -119,7 +119,7 @@ class LakeTables:
         Raises UsageError as `check` does, and the exceptions of `task_errors`.
         """
         export = Export.open(directory).elsewhere()
-        now = Mark.of(manifest.runs, manifest.captures).dump()
+        now = TableMark.of(manifest.runs, manifest.captures).dump()
         for table, entry in manifest.tables.items():
             done = self._runs_of(table, manifest)
             if done == manifest.runs:
@@ -127,7 +127,7 @@ class LakeTables:
             name = self._path(table)
             with task_errors():
                 if self._marks[table] is None:  # if this process is killed, the next one knows whose rows it finds
-                    self._set_mark(table, Mark.of(0, manifest.captures).dump())
+                    self._set_mark(table, TableMark.of(0, manifest.captures).dump())
                 # Open rows that no later run continued are final; those that one continued are not in the export.
                 final = {file.run for file in entry.files if file.run <= done and was_open(file.path)}
                 if final:
@@ -187,10 +187,10 @@ class LakeTables:
         text = self._marks[table]
         if text is None:
             return 0
-        mark = Mark.load(text)
+        mark = TableMark.load(text)
         captures = [] if manifest is None else manifest.captures
         runs = 0 if manifest is None else manifest.runs
-        if mark is None or mark.runs > runs or mark != Mark.of(mark.runs, captures[: mark.captures]):
+        if mark is None or mark.runs > runs or mark != TableMark.of(mark.runs, captures[: mark.captures]):
             raise UsageError(
                 f"{self.name}_{table} has rows that are not of this export: name the folder that they are from with -o,"
                 " or other tables"

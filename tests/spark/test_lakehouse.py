@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from captures.record.distribution import SetupError
-from kafkasniff.spark.lakehouse import Mark
+from kafkasniff.spark.lakehouse import TableMark
 from kafkasniff.tables.exports.captures import ManifestCapture
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, missing
@@ -161,8 +161,8 @@ def test_without_spark_there_are_no_tables(tmp_path: Path) -> None:
 
 def test_marks_are_of_one_export() -> None:
     captures = [ManifestCapture("a.pcap", 1, "x", "y"), ManifestCapture("b.pcap", 2, "x", "z")]
-    mark = Mark.of(3, captures)
-    assert Mark.load(mark.dump()) == mark
-    assert mark.digest != Mark.of(3, captures[::-1]).digest
-    assert Mark.load("none") is None
-    assert Mark.load("3 2 nothing") is None
+    mark = TableMark.of(3, captures)
+    assert TableMark.load(mark.dump()) == mark
+    assert mark.digest != TableMark.of(3, captures[::-1]).digest
+    assert TableMark.load("none") is None
+    assert TableMark.load("3 2 nothing") is None
