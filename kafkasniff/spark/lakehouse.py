@@ -170,11 +170,10 @@ class LakeTables:
             writer = spark.createDataFrame([], schema).writeTo(name).partitionedBy(sf.col("date"), sf.col("open"))
             # Catalogs of Delta Lake may hold tables of other formats; those of Iceberg have one.
             (writer.using("delta") if "delta" in self._provider.lower() else writer).create()
-            return None
         found = spark.table(name)
         properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
         mark = properties.get(MARK)
-        # Also shows whether rows can be read at all.
+        # Also shows whether tables can be read at all: with another Spark than its own, a runtime may only make them.
         if found.limit(1).count() and mark is None:
             raise UsageError(f"{self.name}_{table} has rows that kafkasniff did not write: choose another name")
         missing = list(_missing(found.schema, schema))
