@@ -101,10 +101,15 @@ def python_with(*requirements: str) -> str:
     return str(python)
 
 
+def has_python_with(*requirements: str) -> bool:
+    """Whether ``python_with`` needs no download."""
+    return (_environment(*requirements) / "complete").exists()
+
+
 def is_cached(version: str, *environments: Sequence[str], modules: Sequence[Path] = ()) -> bool:
     """Whether a release's jars, environments with these packages and Go programs are there without a download."""
     jars = cache_directory() / f"kafka-{version}"
-    complete = all((_environment(*one) / "complete").exists() for one in environments)
+    complete = all(has_python_with(*one) for one in environments)
     return jars.is_dir() and complete and all(_program_of(module).exists() for module in modules)
 
 
