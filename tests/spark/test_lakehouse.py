@@ -82,7 +82,7 @@ def test_the_next_run_replaces_open_rows(found: dict[str, Any]) -> None:
         {table: [row[:2] for row in one[table]] for table in ("exchanges", "connections")}
         for one in found["several_runs"]["runs"]
     )
-    # All connections of the first part go on.
+    # All connections of the first part continue in the second.
     assert first == {"exchanges": [[1, False], [1, True]], "connections": [[1, True]]}
     assert second == {"exchanges": [[1, False], [2, False], [2, True]], "connections": [[2, False], [2, True]]}
     assert third == {"exchanges": [[1, False], [2, False], [3, False]], "connections": [[2, False], [3, False]]}
