@@ -1,17 +1,11 @@
-"""An object store that takes its time: how long the driver of a run looks at many captures.
+"""An object store that takes its time.
 
-    python -m benchmarks.delayed_store --objects 2000 --delay 20
-
-A server on this machine lists that many objects, which all hold the same small capture, and waits before each answer.
-Printed are the seconds of listing and of looking at all captures, CPU time, and requests by kind.
+A server on this machine lists many objects, which all hold the same small capture, and waits before each answer.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
-import os
-import resource
 import threading
 import time
 from collections import Counter
@@ -21,10 +15,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
-
-from kafkasniff.capture.timeline.locations import find_captures
-from kafkasniff.tables.exports.bad_captures import sort_out
-from kafkasniff.tables.exports.captures import look_at_file, new_captures
 
 CAPTURE = Path(__file__).resolve().parent.parent / "captures" / "sarama.pcap"
 PAGE = 1000
@@ -134,30 +124,3 @@ def delayed_store(objects: int, delay: float, content: bytes) -> Iterator[tuple[
     finally:
         process.terminate()
         process.join()
-
-
-def main() -> None:
-    """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--objects", type=int, default=2000)
-    parser.add_argument("--delay", type=float, default=20.0, help="milliseconds before each answer")
-    options = parser.parse_args()
-    os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
-    with delayed_store(options.objects, options.delay / 1000, CAPTURE.read_bytes()) as (port, stopped):
-        address = f"s3://b/day?scheme=http&endpoint_override=127.0.0.1:{port}&region=us-east-1"
-        begun, cpu = time.monotonic(), time.process_time()
-        files = find_captures([address], by_name=True)
-        listed = time.monotonic()
-        found = sort_out(lambda file: look_at_file(file, file.path), files, "fail", None, remote=True)
-        new_captures(found.good, [])
-        looked = time.monotonic()
-        print(f"objects       {len(files):,}")
-        print(f"listing       {listed - begun:.2f} s")
-        print(f"looking       {looked - listed:.2f} s, {(looked - listed) / len(files) * 1000:.2f} ms an object")
-        print(f"CPU           {time.process_time() - cpu:.2f} s of the driver")
-        print(f"peak memory   {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
-        print(f"requests      {stopped()}")
-
-
-if __name__ == "__main__":
-    main()

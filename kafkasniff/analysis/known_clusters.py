@@ -47,10 +47,10 @@ class Known(msgspec.Struct, frozen=True):
         table = part.table()
         if not table.num_rows:
             return table
-        again = Partials(part.shape)
+        merged = Partials(part.shape)
         columns = {name: table.column(name) for name in table.column_names}
-        again.add({**columns, "cluster": self.groups(table.column("cluster"))})
-        return again.table()
+        merged.add({**columns, "cluster": self.groups(table.column("cluster"))})
+        return merged.table()
 
 
 ALONE: Final = Known()

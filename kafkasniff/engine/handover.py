@@ -10,10 +10,10 @@ from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.kernel_connections import KernelConnections
 from kafkasniff.engine.outstanding import HIDDEN
 from kafkasniff.engine.versions import version_of
-from kafkasniff.kafka.connection.connection import InTurn
 from kafkasniff.kafka.connection.dialogue import Turn
 from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.kafka.connection.framing import Frame, Piece
+from kafkasniff.kafka.connection.in_turn import InTurn
 from kafkasniff.native.feed import (
     CONNECTION,
     HELD,
@@ -210,7 +210,7 @@ class Handover:
                 return tcp
         repeats, tcp.clock, tcp.last_packet, tcp.last_time, packets, tcp.packets = row[11:17]
         tcp.seen += packets
-        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, again = row[17:29]
+        ordinal, last_id, last_answer, has_id, has_answer, vary, rise, most, first, _, count, resent = row[17:29]
         early, _, early_count, _, ticks, silent, _, silent_count, _, _, *place = row[29:_CONNECTION_FIELDS]
         waiting: list[Pending] = []
         begun = count + silent_count
@@ -261,7 +261,7 @@ class Handover:
             bool(vary),
             bool(rise),
             last_answer if has_answer else None,
-            again,
+            resent,
             self._early(1 - row[7], early, early_count),
             ticks,
         )

@@ -22,7 +22,7 @@ from kafkasniff.enrich.plan import (
     reads_nothing,
     teaches,
 )
-from kafkasniff.enrich.sessions import goes_by_sessions
+from kafkasniff.enrich.sessions import uses_sessions
 from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.connection.waits import WaitPlan, wait_plan
 from kafkasniff.kafka.messages.message_plan import client_software, request_plan, response_plan
@@ -133,11 +133,11 @@ def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = F
     rare = {FORGOTTEN}
     if wait is not None and wait.replica_ids and wait.replica_id not in top:
         # Only replicas send the struct with their id.
-        found = {way[0] for way in wait.replica_ids} & {field.name for field in root.tagged}
+        found = {path[0] for path in wait.replica_ids} & {field.name for field in root.tagged}
         if not found:
             return None
         rare |= found
-    session = goes_by_sessions(key, version)
+    session = uses_sessions(key, version)
     wanted = ("acks",) if wait is None else ("acks", "min_bytes", wait.replica_id, *wait.limits)
     wanted += SESSION if session else ()
     asked_values = tuple(dict.fromkeys(name for name in wanted if name is not None and name in top))

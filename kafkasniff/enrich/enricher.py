@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.plan import NamePlan, data_plan, message_plan, named_topics
-from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep, goes_by_sessions, session_fields
+from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep, session_fields, uses_sessions
 from kafkasniff.kafka.apis import cluster_metadata
 from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.kafka.messages.message_plan import client_software
@@ -86,14 +86,14 @@ class Enricher:
         self.missed: set[int] = set()
         """Exchanges with a topic id whose name is unknown, if `notes_missed`; the reader empties the set."""
         self.notes_missed = False
-        self._ways: dict[tuple[int | None, int | None, Direction], _LearningPlan] = {}
+        self._plans: dict[tuple[int | None, int | None, Direction], _LearningPlan] = {}
         self._problems: list[Problem] = []
         self._unknown: set[str] = set()
         self._metadata_log = False
         self._misses = False
         self._lost = False
         """Set once dropped sessions were reported."""
-        self._again = False
+        self._second_pass = False
         self._begun: tuple[int, FetchSession | None] = 0, None
         """The exchange of the last Fetch request, and its session."""
 
@@ -137,34 +137,34 @@ class Enricher:
 
     def feed(self, events: _Events) -> _Events:
         """Process the next events and return them. Hot: most messages have nothing to learn and cost one look-up."""
-        ways = self._ways
+        plans = self._plans
         for event in events:
             if type(event) is Message:
                 body: Any = event.body
                 if body is None or body.__class__ is RenderedBody:
                     continue
                 kind = (event.api_key, event.api_version, event.type)
-                way = ways.get(kind) or self._way(*kind)
-                if way.looks and (way.topics is None or not _has_no_records(body, *way.topics)):
+                learning = plans.get(kind) or self._plan(*kind)
+                if learning.looks and (learning.topics is None or not _has_no_records(body, *learning.topics)):
                     self._message(event, body)
-                elif way.sessions:
+                elif learning.sessions:
                     self._session(event, body)
             elif type(event) is Exchange and self._adds:
                 self._exchange(event)
         return events
 
-    def _way(self, key: int | None, version: int | None, direction: Direction) -> _LearningPlan:
+    def _plan(self, key: int | None, version: int | None, direction: Direction) -> _LearningPlan:
         """Where to look in messages of this kind."""
         plan = None if key is None or version is None else message_plan(key, version, direction)
-        way = _LearningPlan(
+        learning = _LearningPlan(
             looks=plan is not None or (direction == "request" and client_software(key) is not None),
             topics=None if plan is None else named_topics(plan[0]),
-            sessions=goes_by_sessions(key, version),
+            sessions=uses_sessions(key, version),
         )
-        if len(self._ways) >= MAX_KINDS:
-            self._ways.clear()
-        self._ways[key, version, direction] = way
-        return way
+        if len(self._plans) >= MAX_KINDS:
+            self._plans.clear()
+        self._plans[key, version, direction] = learning
+        return learning
 
     def _message(self, message: Message, body: Body) -> None:
         key = message.api_key
@@ -218,9 +218,9 @@ class Enricher:
         """Add names to a message that was emitted before some of them were known (`missed`)."""
         if message.api_key is None or message.body is None:
             return
-        self._again = True
+        self._second_pass = True
         self._inner(message.api_key, message.api_version, message.type, message.body)
-        self._again = False
+        self._second_pass = False
         self._add_problems(message)
 
     def _inner(self, key: int, version: int | None, direction: Direction, body: Body) -> None:
@@ -256,7 +256,7 @@ class Enricher:
         """Learn from a struct and add to it. `node`, `rack`: values of the enclosing struct. Hot."""
         name: Any = None if plan.topic is None else body.get(plan.topic)
         # A name that was known before means that the records were read then, too.
-        named_before = self._again and (name is not None or "_topic_name" in body)
+        named_before = self._second_pass and (name is not None or "_topic_name" in body)
         if plan.topic_id is not None:
             topic_id = body.get(plan.topic_id)
             if name is not None:

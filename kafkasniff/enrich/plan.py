@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.enrich.sessions import goes_by_sessions
+from kafkasniff.enrich.sessions import uses_sessions
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema import data_schemas
 from kafkasniff.kafka.schema.definition import FieldDefinition
@@ -83,7 +83,7 @@ def message_plan(api_key: int, version: int, direction: Direction) -> tuple[Name
 @lru_cache(maxsize=4096)
 def leaves_alone(api_key: int, version: int, direction: Direction) -> bool:
     """Whether an `Enricher` adds nothing to bodies of this kind, whatever it knows. It may learn from them."""
-    if goes_by_sessions(api_key, version):
+    if uses_sessions(api_key, version):
         return False
     found = message_plan(api_key, version, direction)
     return found is None or not found[0].is_added_to
@@ -95,7 +95,7 @@ def reads_nothing(api_key: int, version: int, direction: Direction) -> bool:
 
     The exception are bodies that name one of the brokers' own topics: its records are read if topics have names.
     """
-    if goes_by_sessions(api_key, version):
+    if uses_sessions(api_key, version):
         return False
     found = message_plan(api_key, version, direction)
     return found is None or named_topics(found[0]) is not None
@@ -111,7 +111,7 @@ def shows_nothing(api_key: int, version: int, direction: Direction) -> bool:
     if reads_nothing(api_key, version, direction):
         return True
     found = message_plan(api_key, version, direction)
-    return found is not None and not goes_by_sessions(api_key, version) and _names_brokers_only(found[0])
+    return found is not None and not uses_sessions(api_key, version) and _names_brokers_only(found[0])
 
 
 @lru_cache(maxsize=4096)

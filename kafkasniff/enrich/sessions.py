@@ -30,8 +30,8 @@ __all__ = [
     "FetchSessions",
     "SessionStep",
     "TopicNames",
-    "goes_by_sessions",
     "session_fields",
+    "uses_sessions",
 ]
 
 FIRST_VERSION: Final = 7
@@ -60,7 +60,7 @@ FINAL_EPOCH: Final = -1
 """A full request that closes its session; `FetchMetadata.FINAL_EPOCH`."""
 
 
-def goes_by_sessions(api_key: int | None, version: int | None) -> bool:
+def uses_sessions(api_key: int | None, version: int | None) -> bool:
     """Whether messages of this kind may belong to a fetch session."""
     return api_key == FETCH and version is not None and version >= FIRST_VERSION
 

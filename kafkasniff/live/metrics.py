@@ -138,8 +138,8 @@ class Metrics:
         for traffic in topic_traffic(message):
             if traffic.records or traffic.bytes:
                 pair = self._pair(traffic.topic, message.client_id)
-                _count(self._records, (*pair, traffic.way), traffic.records)
-                _count(self._record_bytes, (*pair, traffic.way), traffic.bytes)
+                _count(self._records, (*pair, traffic.flow), traffic.records)
+                _count(self._record_bytes, (*pair, traffic.flow), traffic.bytes)
 
     def _exchange(self, exchange: Exchange) -> None:
         self._outstanding.exchange(exchange)

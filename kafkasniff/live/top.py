@@ -171,9 +171,9 @@ class TopModel:
         for traffic in topic_traffic(message):
             counts = self._topics.at(traffic.topic, slot).at(slot)
             counts.errors += traffic.errors
-            if message.type == "request" or traffic.way != PRODUCED:
+            if message.type == "request" or traffic.flow != PRODUCED:
                 counts.requests += 1
-            if traffic.way == PRODUCED:
+            if traffic.flow == PRODUCED:
                 counts.produced += traffic.records
                 counts.sent += traffic.bytes
             else:
@@ -181,7 +181,7 @@ class TopModel:
                 counts.received += traffic.bytes
             if traffic.records:
                 for counts in parts:
-                    if traffic.way == PRODUCED:
+                    if traffic.flow == PRODUCED:
                         counts.produced += traffic.records
                     else:
                         counts.fetched += traffic.records

@@ -27,7 +27,7 @@ class TopicTraffic(NamedTuple):
 
     topic: str | bytes
     """Its name; its id if no name is known."""
-    way: str
+    flow: str
     """PRODUCED or FETCHED."""
     records: int
     """Records of batches with a known count; compressed message sets (before 0.11) have none."""
@@ -82,10 +82,10 @@ def topic_traffic(message: Message) -> list[TopicTraffic]:
     found = _place_of(message.api_key, message.type)
     if found is None or message.body is None:
         return []
-    place, way = found
+    place, flow = found
     counts: list[_Counts] = []
     _count(place, message.body, None, counts)
-    return [TopicTraffic(topic, way, records, size, errors) for topic, records, size, errors in counts]
+    return [TopicTraffic(topic, flow, records, size, errors) for topic, records, size, errors in counts]
 
 
 _Counts = list[Any]

@@ -255,8 +255,16 @@ class Matching:
         pseudo = pseudo_sums(mine, rows, offset - header + mine.wire_length[rows])
         # On a SYN, data starts one sequence number later (RFC 7413).
         seq = mine.seq[rows] + (mine.flags[rows] & SYN != 0).astype(np.uint32)
-        behind = picked.start + picked.captured - offset - size
-        columns = (offset + shift, header + shift, size, behind, pseudo, seq, chosen.direction[usable].astype(np.int64))
+        trailing = picked.start + picked.captured - offset - size
+        columns = (
+            offset + shift,
+            header + shift,
+            size,
+            trailing,
+            pseudo,
+            seq,
+            chosen.direction[usable].astype(np.int64),
+        )
         lists = [column.tolist() for column in (*columns, chosen.which[usable])]
         for at, begin, length, more, summed, number, direction, which in zip(*lists, strict=True):
             if more > 0:

@@ -1,7 +1,7 @@
 """Payload: shown, dropped, or replaced by hashes that can be compared.
 
 Payload is keys and values of records, values of their headers, and the fields that the definitions mark `payload`.
-The payload fields of a message are determined from the layout of its version (`_way_to_payload`), so a new API needs no
+The payload fields of a message are determined from the layout of its version (`_payload_fields`), so a new API needs no
 code: `records` fields, marked fields and nested messages are found anywhere, in arrays, structs and tags.
 
 A hash is BLAKE2b (RFC 7693) keyed with a salt: with the same salt, equal bytes have equal hashes, and nobody without
@@ -125,20 +125,20 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
 
         `version` is the version with which the body was decoded.
         """
-        way = None if version is None else _way_to_payload(api_key, version, direction)
-        return body if way is None else self._struct(body, way)
+        plan = None if version is None else _payload_fields(api_key, version, direction)
+        return body if plan is None else self._struct(body, plan)
 
-    def _struct(self, struct: Body, way: _PayloadFields) -> Body:
+    def _struct(self, struct: Body, plan: _PayloadFields) -> Body:
         hidden = LargeBody(struct) if struct.__class__ is LargeBody else dict(struct)
-        for name in way.records:
+        for name in plan.records:
             hidden = self._replace(hidden, name, self._records)
-        for name in way.marked:
+        for name in plan.marked:
             hidden = self._replace(hidden, name, self._value)
-        for name, inner in way.structs:
-            hidden = self._replace(hidden, name, functools.partial(self._inner, way=inner))
-        for name, direction in way.nested:
+        for name, inner in plan.structs:
+            hidden = self._replace(hidden, name, functools.partial(self._inner, plan=inner))
+        for name, direction in plan.nested:
             hidden = self._nested(hidden, name, direction)
-        if way.tags and "_unknown_tags" in hidden:
+        if plan.tags and "_unknown_tags" in hidden:
             hidden["_unknown_tags"] = [self._tag(one) for one in hidden["_unknown_tags"]]
         return hidden
 
@@ -156,8 +156,8 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
             struct[name] = [hide(one) for one in value] if isinstance(value, list) else hide(value)
         return struct
 
-    def _inner(self, value: Any, *, way: _PayloadFields) -> Any:
-        return self._struct(value, way) if isinstance(value, dict) else value
+    def _inner(self, value: Any, *, plan: _PayloadFields) -> Any:
+        return self._struct(value, plan) if isinstance(value, dict) else value
 
     def _nested(self, struct: Body, name: str, direction: Direction) -> Body:
         """Hide the payload of a nested message, and its bytes, unless it cannot have payload."""
@@ -236,23 +236,23 @@ def may_carry(api_key: int) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)  # keys and versions come from the wire
-def _way_to_payload(api_key: int, version: int, direction: Direction) -> _PayloadFields | None:
+def _payload_fields(api_key: int, version: int, direction: Direction) -> _PayloadFields | None:
     """Where a message of this kind holds payload; None if nowhere, or if its layout is unknown."""
     api = dissectors.api(api_key)
     if api is None or version not in api.versions:
         return None
     schema = api.request(version) if direction == "request" else api.response(version)
-    return _way(schema.root) if schema.root.payload else None
+    return _fields_of(schema.root) if schema.root.payload else None
 
 
-def _way(struct: Struct) -> _PayloadFields:
+def _fields_of(struct: Struct) -> _PayloadFields:
     fields = (*struct.fields, *struct.tagged)
     return _PayloadFields(
         records=tuple(field.name for field in fields if field.type == "records"),
         marked=tuple(field.name for field in fields if field.payload and field.type != "records"),
         nested=tuple((field.name, field.nests) for field in fields if field.nests is not None),
         structs=tuple(
-            (field.name, _way(field.struct))
+            (field.name, _fields_of(field.struct))
             for field in fields
             if field.struct is not None and (field.struct.payload or field.struct.flexible)
         ),

@@ -134,21 +134,21 @@ def latency_of(name: str) -> Callable[[ApiStats], str]:
     return lambda row: "" if row.latency is None else duration(getattr(row.latency, name) * 1000)
 
 
-def records_of(way: str) -> Callable[[TopicStats], str]:
+def records_of(flow: str) -> Callable[[TopicStats], str]:
     """Records of a topic that went this way, with their bytes."""
 
     def cell(row: TopicStats) -> str:
-        traffic: Traffic = getattr(row, way)
+        traffic: Traffic = getattr(row, flow)
         return f"{traffic.records:,} ({amount(traffic.bytes)})" if traffic.batches or traffic.bytes else ""
 
     return cell
 
 
-def rate_of(way: str) -> Callable[[TopicStats], str]:
+def rate_of(flow: str) -> Callable[[TopicStats], str]:
     """The same per second."""
 
     def cell(row: TopicStats) -> str:
-        traffic: Traffic = getattr(row, way)
+        traffic: Traffic = getattr(row, flow)
         if not traffic.records or traffic.records_per_second is None or traffic.bytes_per_second is None:
             return ""
         return rate(traffic.records_per_second, traffic.bytes_per_second)

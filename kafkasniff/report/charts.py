@@ -9,6 +9,7 @@ import msgspec
 
 from kafkasniff.analysis.overview.answer import TopicStats
 from kafkasniff.kafka.schema.errors import error_by_code
+from kafkasniff.report.cells import MAX_DETAIL
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.drawing import (
     NAMES_AXIS,
@@ -27,7 +28,7 @@ from kafkasniff.report.drawing import (
 from kafkasniff.report.latency_charts import latency_histogram, latency_over_time, latency_ranges
 from kafkasniff.report.svg import svg_of
 from kafkasniff.sinks.summaries.phrases import amount
-from kafkasniff.text.printable import word
+from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
 
 __all__ = ["Chart", "charts_of"]
@@ -197,7 +198,7 @@ def _groups(axis: TimeAxis, contents: Contents) -> Drawing | None:
         # A bar without width would be invisible.
         least = (axis.high - axis.low) // 150
         generation = "" if row["generation"] is None else str(row["generation"])
-        cause = f": {word(row['cause'], 120)}" if row["cause"] else ""
+        cause = f": {cut(printable(row['cause']), MAX_DETAIL)}" if row["cause"] else ""
         rows.append(
             {
                 "y": group,

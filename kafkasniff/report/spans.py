@@ -81,7 +81,7 @@ class OverTime(Accumulator[Parameters]):
     def merge(self, other: OverTime) -> None:
         """Merge another's rows."""
         super().merge(other)
-        self._fit(again=True)
+        self._fit(always=True)
 
     @property
     def width(self) -> int:
@@ -92,16 +92,16 @@ class OverTime(Accumulator[Parameters]):
     def spans(self, name: str) -> pa.Table:
         """The rows of a partial answer, by the spans that suit the whole duration."""
         # Rows of a restored state may have narrower spans.
-        self._fit(again=True)
+        self._fit(always=True)
         return self.parts[name].table()
 
-    def _fit(self, *, again: bool = False) -> None:
+    def _fit(self, *, always: bool = False) -> None:
         """Widen the spans to suit the duration seen so far."""
         extent = self.parts["extent"].table()
         width = self._width
         if extent.num_rows:
             width = width_of(extent.column("low")[0].as_py(), extent.column("high")[0].as_py())
-        if width != self._width or again:
+        if width != self._width or always:
             self._width = width
             for name, shape in self.counted().items():
                 self.parts[name] = _widened(self.parts[name], shape, width)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan
+    from kafkasniff.capture.timeline.parts import CapturePlan
     from kafkasniff.spark.options import SourceOptions
     from kafkasniff.spark.pushdown import Condition
     from kafkasniff.spark.reading import Part
@@ -87,12 +87,11 @@ class CapturePartition(InputPartition):
 
 
 def _plan(options: SourceOptions) -> CapturePlan:
-    from kafkasniff.capture.timeline.locations import find_captures, open_capture
-    from kafkasniff.capture.timeline.parts import plan_captures
-    from kafkasniff.spark.source import walk_here
+    from kafkasniff.capture.timeline.locations import list_captures
+    from kafkasniff.spark.planning import look_at_captures, plan_looked_at
 
-    files: list[CaptureFile] = find_captures(options.paths)
-    return plan_captures(files, open_capture, split_size=options.split_size, walk_all=walk_here(files))
+    files = list_captures(options.paths)
+    return plan_looked_at(look_at_captures(None, files, options.split_size))
 
 
 class _PacketsReader(DataSourceReader):

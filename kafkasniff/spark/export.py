@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kafkasniff.capture.formats.reader import BROKEN_KINDS
-from kafkasniff.capture.timeline.locations import find_captures
+from kafkasniff.capture.timeline.locations import list_captures
 from kafkasniff.errors import UsageError
-from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.options import SPLIT_BYTES
+from kafkasniff.spark.planning import look_at_captures, plan_looked_at
 from kafkasniff.spark.run import KINDS, SparkRun, describe, parallelism, run_captures
 from kafkasniff.spark.shared_folder import share
-from kafkasniff.spark.source import open_files
+from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.stored_output import StoredOutput
 from kafkasniff.spark.table_rows import FILES, Decided, WriteFiles
 from kafkasniff.spark.tables import ddl
@@ -30,12 +30,12 @@ from kafkasniff.spark.task_output import TaskOutput, check_executors
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.exports.bad_captures import OnBadCapture, sort_out
 from kafkasniff.tables.exports.beginning import check_no_stream, check_options, read_carried
-from kafkasniff.tables.exports.captures import ManifestCapture, look_at_file, new_captures
+from kafkasniff.tables.exports.captures import Exported, ManifestCapture, new_captures
 from kafkasniff.tables.exports.manifest import Manifest, WrittenFile
 from kafkasniff.tables.exports.opening import open_export
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
-from kafkasniff.tables.exports.run import Result, nothing_new
+from kafkasniff.tables.exports.run import Result, has_checkpoint, nothing_new
 from kafkasniff.tables.exports.store import ExportStore
 from kafkasniff.tables.exports.target import ExportTarget
 from kafkasniff.tables.rows import TABLE_NAMES
@@ -85,23 +85,29 @@ def export(
             check_no_stream(manifest, target.name)
         if lake is not None:
             lake.check(manifest)
-        files = {file.path: file for file in find_captures(captures, by_name=True)}
-        remote = any(map(is_remote, files))
-        found = sort_out(
-            lambda file: look_at_file(file, file.path), list(files.values()), on_bad, manifest, remote=remote
-        )
-        new = new_captures(found.good, [] if manifest is None else manifest.captures)
-        if not new and manifest is not None:
-            if lake is not None:
-                lake.load(os.fspath(directory), manifest)
-            return nothing_new(manifest, found)
-        before = [one.name for one in ([] if manifest is None else manifest.captures)]
-        carried = read_carried(target, discard=discard_state)
-        target.discard()
+        files = list_captures(captures, by_name=True)
         parallel = parallelism(spark)
+        # A run of the other engine that was killed is discarded only once there is something to do.
+        begun = not has_checkpoint(target)
         try:
-            output = task_output(target, spark, parallel)
-            opened = open_files(spark, [files[path] for path, _ in new], split_size=split_size)
+            # Before the captures are looked at, which may take minutes.
+            output = _new_output(target, spark, parallel) if begun else None
+            exported = Exported() if manifest is None else Exported(manifest.captures, manifest.quarantined)
+            describe(spark, "a look at the captures")
+            looked_at = {one.look.path: one for one in look_at_captures(spark, files, split_size, exported)}
+            found = sort_out((one.look for one in looked_at.values()), on_bad, manifest)
+            new = new_captures(found.good, [] if manifest is None else manifest.captures)
+            if not new and manifest is not None:
+                if lake is not None:
+                    lake.load(os.fspath(directory), manifest)
+                return nothing_new(manifest, found)
+            before = [one.name for one in ([] if manifest is None else manifest.captures)]
+            carried = read_carried(target, discard=discard_state)
+            if output is None:
+                begun = True
+                output = _new_output(target, spark, parallel)
+            plan = plan_looked_at([looked_at[look.path] for look in new])
+            opened = PlannedCaptures(spark, plan, split_size)
             with run_captures(
                 opened,
                 options,
@@ -119,16 +125,22 @@ def export(
                     target,
                     output,
                     run,
-                    [capture for _, capture in new],
-                    goes_on=not discard_state,
+                    [look.capture for look in new],
+                    continues=not discard_state,
                     quarantined=found.bad if on_bad == "quarantine" else (),
                 )
         finally:
-            target.discard()
+            if begun:
+                target.discard()
         if lake is not None:
             lake.load(os.fspath(directory), manifest)
         skipped = tuple(problem.detail for problem in found.problems)
         return Result(manifest, len(new), rows, run.summary, broken, skipped=skipped, notices=notices)
+
+
+def _new_output(target: ExportTarget, spark: SparkSession, parallel: int) -> TaskOutput:
+    target.discard()
+    return task_output(target, spark, parallel)
 
 
 def task_output(target: ExportTarget, spark: SparkSession, parallel: int, *, check: bool = True) -> TaskOutput:
@@ -155,15 +167,15 @@ def write_run(
     captures: Sequence[ManifestCapture],
     *,
     batch: int | None = None,
-    goes_on: bool = True,
+    continues: bool = True,
     quarantined: Sequence[ManifestCapture] = (),
 ) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
     """Write the tables of a run and commit them.
 
     Returns the manifest, the run's rows by table, and notices about the run and about its partitions.
 
-    `output`: result of `task_output`; `captures`: the new ones; `batch`: the number of a stream's batch; `goes_on` and
-    `quarantined`: as for `ExportTarget.commit`.
+    `output`: result of `task_output`; `captures`: the new ones; `batch`: the number of a stream's batch; `continues`
+    and `quarantined`: as for `ExportTarget.commit`.
     """
     options = run.options
     made, notices = _make_files(target, output, run)
@@ -182,7 +194,7 @@ def write_run(
             found[True],
             dump(run.carry()),
             engine="spark",
-            goes_on=goes_on,
+            continues=continues,
             batch=batch,
             quarantined=quarantined,
         )

@@ -11,12 +11,15 @@ from typing import Final, TypeVar
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.capture.timeline.locations import open_capture
+from kafkasniff.capture.timeline.locations import for_each, open_capture
 from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan, read_datagrams, read_notes, read_split
-from kafkasniff.capture.timeline.splits import Split
+from kafkasniff.capture.timeline.splits import ReadAt, Split
+from kafkasniff.runtime.addresses import is_remote
+from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.packet_rows import packet_rows, secret_rows
 from kafkasniff.spark.pushdown import Condition, keeper
 from kafkasniff.spark.tables import PACKETS
+from kafkasniff.tables.exports.captures import SMALL_FILE, open_kept
 from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["PacketQuery", "Part", "grouped", "parts_of", "read_part"]
@@ -43,20 +46,25 @@ class Part(msgspec.Struct, frozen=True):
     """All blocks of decryption secrets of this plan."""
 
 
-MOST_PER_TASK: Final = 32
-"""Parts of files that one task reads: opening a file takes as long as reading some megabytes."""
+AT_ONCE: Final = 16
+"""Remote captures that a task requests at the same time: an answer takes about as long as the work for as many."""
+
+FILE_BYTES: Final = 1 << 20
+"""What a part of a file costs besides its bytes, in bytes: opening it, two requests if it is remote, and reading its
+first packets take about 2 ms of CPU time, in which a task reads about a megabyte."""
 
 
 def grouped(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> list[list[_T]]:
-    """Neighbouring items in groups of about `limit` in total and at most `MOST_PER_TASK`.
+    """Neighbouring items in groups of about `limit` bytes, or of files that cost as much as a split of usual size.
 
     So many small files need neither a task each nor a single one for all.
     """
     groups: list[list[_T]] = []
+    most = max(limit, SPLIT_BYTES)
     total = 0
     for item in items:
         total += size(item)
-        if not groups or total > limit or len(groups[-1]) == MOST_PER_TASK:
+        if not groups or total > limit or total + (len(groups[-1]) + 1) * FILE_BYTES > most:
             groups.append([])
             total = size(item)
         groups[-1].append(item)
@@ -91,7 +99,19 @@ def read_part(part: Part, wanted: PacketQuery) -> Iterator[pa.RecordBatch]:
 
 
 def _batches(part: Part) -> Iterator[PacketBatch]:
-    for split, file in part.splits:
-        yield from read_split(split, open_capture(file))
+    for start in range(0, len(part.splits), AT_ONCE):
+        splits = part.splits[start : start + AT_ONCE]
+        remote = any(is_remote(file.path) for _, file in splits)
+        for split, read_at in for_each(_opened, splits, remote=remote, at_once=AT_ONCE):
+            yield from read_split(split, read_at)
     if part.rest is not None:
         yield from read_datagrams(part.rest, open_capture)
+
+
+def _opened(item: tuple[Split, CaptureFile]) -> tuple[Split, ReadAt]:
+    """A split and how to read it; a small remote file is read here already, at the same time as others."""
+    split, file = item
+    read_at = open_kept(file)
+    if file.size <= SMALL_FILE and is_remote(file.path):
+        read_at(0, file.size)
+    return split, read_at

@@ -189,8 +189,8 @@ class SparkRun:
         columns = [pa.array(column, pa.int64()) for column in zip(*plans, strict=True)] or [
             pa.array([], pa.int64())
         ] * 3
-        planned = self._spark.createDataFrame(pa.table(columns, ["slot", "first", "ways"]))
-        part = sf.expr("int(first + pmod(xxhash64(connection_id, exchange_id), ways))")
+        planned = self._spark.createDataFrame(pa.table(columns, ["slot", "first", "parts"]))
+        part = sf.expr("int(first + pmod(xxhash64(connection_id, exchange_id), parts))")
         return rows.join(sf.broadcast(planned), "slot").withColumn("part", part), parts
 
     def in_parts(self, kinds: Iterable[str]) -> DataFrame:
@@ -303,7 +303,7 @@ def run_captures(
         packets,
         options,
         names=dict(enumerate([*before, *captures.names])),
-        end_clock=max((split.clock_behind for split in captures.plan.splits), default=NO_TIME),
+        end_clock=max((split.clock_after for split in captures.plan.splits), default=NO_TIME),
         size=sum(file.size for file in captures.plan.files),
         carried=carried,
         given=given,

@@ -16,11 +16,11 @@ ROW_BYTES: Final = 512
 
 
 class SlotPlan(NamedTuple):
-    """The parts for the rows of a slot: `ways` parts from `first` on, by exchange."""
+    """The parts for the rows of a slot: `parts` of them from `first` on, by exchange."""
 
     slot: int
     first: int
-    ways: int
+    parts: int
 
 
 def plan_slots(sizes: Iterable[tuple[int, int, int]], parallelism: int) -> tuple[list[SlotPlan], int]:
@@ -33,10 +33,10 @@ def plan_slots(sizes: Iterable[tuple[int, int, int]], parallelism: int) -> tuple
     for slot, cost in costs:
         if used and used + cost > most:
             part, used = part + 1, 0
-        ways = max(1, -(-cost // most)) if not used else 1
-        plans.append(SlotPlan(slot, part, ways))
-        if ways > 1:
-            part, used = part + ways, 0
+        parts = max(1, -(-cost // most)) if not used else 1
+        plans.append(SlotPlan(slot, part, parts))
+        if parts > 1:
+            part, used = part + parts, 0
         else:
             used += cost
     return plans, part + (1 if used else 0) or 1

@@ -160,5 +160,5 @@ class _Batches:
             shards=self._shards or len(carried.shards) or self._parallel,
             parallel=self._parallel,
         ) as run:
-            write_run(folder, output, run, new, batch=batch, goes_on=not self.discard_state)
+            write_run(folder, output, run, new, batch=batch, continues=not self.discard_state)
         self.discard_state = False

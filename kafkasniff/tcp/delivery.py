@@ -190,7 +190,7 @@ class StreamPair:
         while stream.held_bytes > MAX_HELD_BYTES or len(held) > MAX_HELD_SEGMENTS:
             self._give_up_hole(stream, packet)
 
-    def _deliver(self, stream: Stream, packet: Packet, fresh: Held, *, behind_gap: bool = False) -> None:
+    def _deliver(self, stream: Stream, packet: Packet, fresh: Held, *, after_gap: bool = False) -> None:
         """Deliver a segment that starts at `next`, and the held ones that it reaches; bytes that were held first win.
 
         They count as contiguous from `packet` on, which filled the hole before them. After a gap, which nothing fills,
@@ -229,7 +229,7 @@ class StreamPair:
             plain.append(segment)
             if segment.held_count > latest.held_count:
                 latest = segment
-            released.append(latest.time_ns if behind_gap else packet.time_ns)
+            released.append(latest.time_ns if after_gap else packet.time_ns)
             if len(segment.data) < segment.wire:
                 self._run(direction, plain, released, packet)
                 missing = segment.wire - len(segment.data)
@@ -297,7 +297,7 @@ class StreamPair:
         self.items.append(Gap(packet.order, direction, size, packet.packet, packet.time_ns, resumed_ns=first.time_ns))
         stream.miss(stream.next, first.start)
         stream.next = first.start
-        self._deliver(stream, packet, first, behind_gap=True)
+        self._deliver(stream, packet, first, after_gap=True)
         if not stream.held:
             self.items.append(Hole(packet.order, direction, open=False))
 

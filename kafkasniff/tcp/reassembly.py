@@ -365,10 +365,10 @@ def _deliver_stretch(  # noqa: PLR0917 - once for each stretch
             return False
         # A half is in capture order, and all rows in the stretch are plain.
         first = bisect_left(plan.order, first_order, begin, end)
-        behind = bisect_right(plan.order, last.order, first, end)
-        if first < behind and (stream.next is None or stream.fin is not None or stream.next & MASK != plan.seq[first]):
+        after = bisect_right(plan.order, last.order, first, end)
+        if first < after and (stream.next is None or stream.fin is not None or stream.next & MASK != plan.seq[first]):
             return False
-        ranges.append((first, behind))
+        ranges.append((first, after))
     _deliver_ranges(plan, connection, ranges)
     _note_acks(connection, _last_acks(packets, index, stop), lambda: [one.ack for one in packets[index:stop]])
     connection.clock, connection.last_packet, connection.last_time = last.clock, last.packet, last.time_ns

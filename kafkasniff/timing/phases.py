@@ -103,8 +103,8 @@ def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: 
     # A response that came sooner than its throttle time was not delayed by it.
     held = throttle_ns if throttle_ns and not at_once and left >= throttle_ns else 0
     left -= held
-    way = min(network or 0, left)
-    left -= way
+    path = min(network or 0, left)
+    left -= path
     asked = waited = 0
     if wait is not None:
         asked = left if wait.limit_ns is None else min(wait.limit_ns, left)
@@ -118,7 +118,7 @@ def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: 
         behind=behind,
         muted=muted,
         held=held,
-        network=way,
+        network=path,
         wait=waited,
         broker=left - waited,
         response=received,

@@ -47,7 +47,7 @@ _EMPTY_CERTIFICATE: Final = frozenset(8 + 1 + tag + padding for tag in _TAGS for
 def is_settled(client: Half, server: Half) -> bool:
     """For TLS 1.3: whether the handshake succeeded, judged by sizes. The records of both sides are in their queues."""
     first = next(_encrypted(client.queue), None)
-    return first is not None and any(len(one.data) not in _ALERT for one in _behind(server, first))
+    return first is not None and any(len(one.data) not in _ALERT for one in _following(server, first))
 
 
 def may_say_more(talk: Negotiation, halves: tuple[Half, Half]) -> bool:
@@ -102,7 +102,7 @@ def why_failed(talk: Negotiation, halves: tuple[Half, Half], close: Closed) -> s
         return CLIENT_LEFT if by_client and server.queue else None
     if len(sent) == 1 and len(sent[0].data) in _ALERT:
         return CLIENT_REFUSED
-    answers = list(_behind(server, sent[0]))
+    answers = list(_following(server, sent[0]))
     if any(len(one.data) not in _ALERT for one in answers):
         return None
     if by_client and not any(one.marks[-1].time_ns < closed_ns for one in answers):
@@ -113,7 +113,7 @@ def why_failed(talk: Negotiation, halves: tuple[Half, Half], close: Closed) -> s
     return why
 
 
-def _behind(half: Half, record: Record) -> Iterator[Record]:
+def _following(half: Half, record: Record) -> Iterator[Record]:
     """Encrypted records of a stream that came after one of the other's."""
     return (one for one in _encrypted(half.queue) if one.order > record.order)
 

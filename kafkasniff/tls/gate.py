@@ -156,10 +156,10 @@ def is_tls(head: bytes, *, aligned: bool) -> bool | None:
         return None if len(head) <= HEADER else head[HEADER] in (CLIENT_HELLO, SERVER_HELLO)
     if aligned:
         return False
-    behind = HEADER + int.from_bytes(head[3:HEADER]) if len(head) >= HEADER else len(head)
-    if len(head) > behind and not may_be_header(head, behind):
+    record_end = HEADER + int.from_bytes(head[3:HEADER]) if len(head) >= HEADER else len(head)
+    if len(head) > record_end and not may_be_header(head, record_end):
         return False
-    return True if len(head) >= behind + _NEXT else None
+    return True if len(head) >= record_end + _NEXT else None
 
 
 def _own(item: Item) -> Item:

@@ -59,7 +59,7 @@ def raw_packets(packets: Sequence[Captured], *, capture: int = 0, link: int = 1,
 class FakeInterface:
     """Stands in for `InterfaceSocket`. `blocks`: number of packets per block, in turns."""
 
-    look_again_s = None
+    poll_seconds = None
 
     def __init__(
         self, name: str, capture: int, packets: Iterable[Captured], blocks: Sequence[int] = (7,), lost: int = 0

@@ -255,7 +255,7 @@ def test_records_of_the_brokers_own_topics_after_others() -> None:
 def test_kinds_of_messages_are_bounded() -> None:
     enricher = Enricher()
     enricher.feed([Message("request", 9, api_key=key, api_version=0, body={}) for key in range(MAX_KINDS + 10)])
-    assert len(enricher._ways) <= MAX_KINDS
+    assert len(enricher._plans) <= MAX_KINDS
 
 
 def test_clients_give_no_names() -> None:

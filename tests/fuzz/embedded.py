@@ -21,7 +21,7 @@ from kafkasniff.kafka.embedded.sasl_messages import describe_message
 from kafkasniff.kafka.embedded.telemetry import push_telemetry_request
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_record
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, told_of_secrets
+from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, redacted_content
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
 from kafkasniff.kafka.schema.memory import GroupProtocol
@@ -135,7 +135,7 @@ def _metrics(way: int, intake: Intake) -> None:
 
 
 def _connect(way: int, intake: Intake) -> None:
-    _writable(told_of_secrets(CONNECT_KEYS[way % len(CONNECT_KEYS)], intake.rest()))
+    _writable(redacted_content(CONNECT_KEYS[way % len(CONNECT_KEYS)], intake.rest()))
 
 
 def _envelope(way: int, intake: Intake) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kafkasniff.live.columns import TABLES, number
+from kafkasniff.live.columns import TABLES
 from kafkasniff.live.screen import HIGH, MIN_HEIGHT, MIN_WIDTH, WIDE, screen
 from kafkasniff.live.snapshot import Snapshot
 from kafkasniff.live.state import ViewState
@@ -121,28 +121,6 @@ def test_the_selected_row_stays_visible() -> None:
     chosen = ViewState(table=2, selected=(rows[-1].name, rows[-1].client, None))
     assert str(rows[-1].name) not in drawn(seen, state, 80, 24)
     assert str(rows[-1].name) in drawn(seen, chosen, 80, 24)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (-1, "0"),
-        (0.01, "<0.1"),
-        (0.5, "0.5"),
-        (3, "3"),
-        (9.96, "10"),
-        (12.4, "12"),
-        (999.4, "999"),
-        (999.6, "1.0k"),
-        (12_345, "12k"),
-        (3.4e6, "3.4M"),
-        (7e9, "7.0G"),
-        (5e12, "5T"),
-    ],
-)
-def test_numbers_are_short(value: float, text: str) -> None:
-    assert number(value) == text
 
 
 def words_of(svg: str) -> str:

@@ -42,11 +42,11 @@ def test_the_same_records_as_in_the_tables() -> None:
 
 def test_direction_of_records() -> None:
     (produced,) = topic_traffic(message("request", 0, produce_body("a", 3, 4)))
-    assert (produced.topic, produced.way, produced.records, produced.errors) == ("a", PRODUCED, 7, 0)
+    assert (produced.topic, produced.flow, produced.records, produced.errors) == ("a", PRODUCED, 7, 0)
     (answered,) = topic_traffic(message("response", 0, produced_body("a", 6)))
-    assert (answered.way, answered.records, answered.bytes, answered.errors) == (PRODUCED, 0, 0, 1)
+    assert (answered.flow, answered.records, answered.bytes, answered.errors) == (PRODUCED, 0, 0, 1)
     (fetched,) = topic_traffic(message("response", 1, fetched_body(b"\xff", 5)))
-    assert (fetched.topic, fetched.way, fetched.records) == (b"\xff", FETCHED, 5)
+    assert (fetched.topic, fetched.flow, fetched.records) == (b"\xff", FETCHED, 5)
     assert topic_traffic(message("request", 1, fetched_body("a", 5))) == []
     assert topic_traffic(message("response", 3, fetched_body("a", 5))) == []
 

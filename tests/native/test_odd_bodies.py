@@ -29,7 +29,7 @@ from tests.choice import DEEP, examples, fewer
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka.encode import Encoder, Plan
 from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, roots, the_kernel, walked
-from tests.native.test_bodies import data_schemas, schemas_of
+from tests.native.test_caller import data_schemas, schemas_of
 from tests.native.test_captures import lines
 
 SHOW = DecodeOptions(show_secrets=True)

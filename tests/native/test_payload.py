@@ -26,7 +26,7 @@ from tests import invented
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
 from tests.native.kernel_and_walker import agree, caller, program
-from tests.native.test_bodies import CHOICES
+from tests.native.test_caller import CHOICES
 
 SALT = b"pepper"
 WAYS = (Payload("dropped"), Payload.hashed(SALT))

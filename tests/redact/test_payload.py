@@ -19,7 +19,6 @@ from kafkasniff.cli.environment import Exit
 from kafkasniff.kafka.messages.message import decode_request
 from kafkasniff.library import read
 from kafkasniff.model import Exchange, Message
-from kafkasniff.redact.message import Blanker
 from kafkasniff.redact.payload import HASH_BYTES, SHOWN, Payload, stand_in_text
 from kafkasniff.tables.exports.options import ExportOptions
 from tests.choice import DEEP
@@ -387,13 +386,3 @@ def test_tagged_fields_of_messages_without_payload_stay() -> None:
     assert Payload("dropped").hide(message) == message
     assert message.body is not None
     assert message.body["_unknown_tags"] == [{"tag": 5, "base64": b64encode(b"new").decode()}]
-
-
-@pytest.mark.parametrize("shown", [True, False])
-def test_tagged_fields_without_a_definition_are_blanked_on_the_wire(shown: bool) -> None:
-    data = tagged_produce()
-    blanker = Blanker(secrets=False, payload=shown)
-    decoded = decode_request(data, 0, len(data), blanker.options)
-    blanked = blanker.message(data, 0, len(data), decoded, request=True, cut=False)
-    assert len(blanked) == len(data)
-    assert (b"secret" in blanked, b"hidden" in blanked) == (shown, shown)

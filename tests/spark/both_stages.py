@@ -59,7 +59,7 @@ def by_stages(
     packets = packets_of(plan)
     # As a task gets it.
     task_keys = pickle.loads(pickle.dumps(TaskKeys(keys, secrets_among(notes))))
-    end_clock = max(split.clock_behind for split in plan.splits)
+    end_clock = max(split.clock_after for split in plan.splits)
     read = ReadConnections(options, dict(enumerate(plan.names)), end_clock=end_clock, keys=task_keys)
     found: list[pa.RecordBatch] = []
     learned_facts = LearnedFacts()

@@ -21,7 +21,7 @@ from kafkasniff.analysis import find_question, make_parameters
 from kafkasniff.analysis.export import Export, answer
 from kafkasniff.native import kernel, kernel_note
 from tests.analysis.exports import write_export
-from tests.analysis.test_merging import pool
+from tests.analysis.test_accumulator import pool
 from tests.capture.reading import Row
 from tests.capture.timelines import expected
 from tests.conftest import ROOT, missing

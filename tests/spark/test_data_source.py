@@ -75,7 +75,7 @@ def test_captures_with_everything_that_goes_wrong(spark: SparkSession, tmp_path:
 def test_planning_by_a_job_gives_the_same_plan(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [str(path) for path in REAL]
     here = open_captures(spark, paths, split_size=70_000)
-    monkeypatch.setattr("kafkasniff.spark.source.FEW_BYTES", 0)
+    monkeypatch.setattr("kafkasniff.spark.planning.FEW_BYTES", 0)
     assert open_captures(spark, paths, split_size=70_000).plan == here.plan
     assert packets(spark, paths, columns=["number"]).count() == sum(len(placed) for placed in [expected(REAL).rows])
 

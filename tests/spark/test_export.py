@@ -11,6 +11,7 @@ from pyarrow import parquet as pq
 from kafkasniff.errors import CaptureError, OutputError, UsageError
 from kafkasniff.redact.payload import HASH_BYTES, Payload
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.shard import CHECKPOINT, shard_name
 from kafkasniff.tables.rows import TABLES
 from tests.choice import DEEP
 from tests.fuzz.costs.streams import dates_rows
@@ -164,6 +165,39 @@ def test_what_cannot_be_done_is_said(spark: SparkSession, tmp_path: Path) -> Non
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError):
         by_spark(spark, [capture], tmp_path / "file")
+
+
+def test_a_bad_capture_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.pcap").write_bytes(b"")
+    with pytest.raises(CaptureError, match=r"a\.pcap: is empty.* \(--on-bad-capture skip leaves it out\)"):
+        by_spark(spark, [CAPTURES / "sarama.pcap", tmp_path / "a.pcap"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_killed_run_of_the_other_engine_is_discarded_only_for_new_captures(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    first, second = cut(CAPTURES / "java-group-classic.pcap", (0.5,), tmp_path)
+    out = tmp_path / "out"
+    run([first], out)
+    checkpoint = out / ".partial" / shard_name(0) / CHECKPOINT
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(b"what a killed run can be resumed from")
+    assert by_spark(spark, [first], out).new == 0
+    assert checkpoint.exists()
+    assert by_spark(spark, [first, second], out).new == 1
+    assert not (out / ".partial").exists()
+
+
+def test_a_capture_that_has_grown_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    data = (CAPTURES / "sarama.pcap").read_bytes()
+    path.write_bytes(data[:-5_000])
+    by_spark(spark, [path], tmp_path / "out")
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match="was exported when it was shorter"):
+        by_spark(spark, [path], tmp_path / "out")
+    assert not (tmp_path / "out" / ".partial").exists()
 
 
 def test_tables_of_a_catalog_read_an_export(spark: SparkSession, tmp_path: Path) -> None:

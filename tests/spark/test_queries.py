@@ -16,7 +16,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.spark import queries
 from tests.analysis.exports import write_export
 from tests.analysis.tables import START_NS
-from tests.analysis.test_merging import PARAMETERS, pool
+from tests.analysis.test_accumulator import PARAMETERS, pool
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 

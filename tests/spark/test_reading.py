@@ -1,21 +1,33 @@
-"""What one task of Spark reads: groups of bounded size and number."""
+"""What one task of Spark reads: groups that cost about the same."""
 
 from __future__ import annotations
 
-from kafkasniff.spark.reading import MOST_PER_TASK, grouped
+from kafkasniff.spark.options import SPLIT_BYTES
+from kafkasniff.spark.reading import FILE_BYTES, grouped
+
+MB = 1 << 20
 
 
-def sizes(*items: int, limit: int = 100) -> list[list[int]]:
+def sizes(*items: int, limit: int) -> list[list[int]]:
     return grouped(items, lambda item: item, limit)
 
 
 def test_neighbours_share_a_task_up_to_the_limit() -> None:
-    assert sizes(40, 60, 1, 99, 100) == [[40, 60], [1, 99], [100]]
-    assert sizes(500, 1, 500) == [[500], [1], [500]]
-    assert sizes() == []
+    assert sizes(40, 60, 1, 99, 100, limit=100) == [[40, 60], [1, 99], [100]]
+    assert sizes(500, 1, 500, limit=100) == [[500], [1], [500]]
+    assert sizes(limit=100) == []
 
 
 def test_many_small_files_are_several_tasks() -> None:
-    groups = sizes(*[0] * 10_000)
-    assert len(groups) == -(-10_000 // MOST_PER_TASK)
-    assert max(map(len, groups)) == MOST_PER_TASK
+    for limit in (64 << 10, SPLIT_BYTES):
+        groups = sizes(*[0] * 10_000, limit=limit)
+        assert len(groups) == -(-10_000 * FILE_BYTES // SPLIT_BYTES)
+        assert max(map(len, groups)) == SPLIT_BYTES // FILE_BYTES
+    assert len(sizes(*[0] * 10_000, limit=4 * SPLIT_BYTES)) == -(-10_000 * FILE_BYTES // (4 * SPLIT_BYTES))
+
+
+def test_each_file_costs_as_much_as_some_bytes() -> None:
+    # Two files of 126 MB together, and twice the cost of a file.
+    assert sizes(60 * MB, SPLIT_BYTES - 62 * MB, limit=SPLIT_BYTES) == [[60 * MB, SPLIT_BYTES - 62 * MB]]
+    assert sizes(60 * MB, SPLIT_BYTES - 61 * MB, limit=SPLIT_BYTES) == [[60 * MB], [SPLIT_BYTES - 61 * MB]]
+    assert FILE_BYTES == MB

@@ -9,8 +9,6 @@ import pytest
 
 from kafkasniff.model import Endpoint
 from kafkasniff.timing import Link, LinkWatch, Trouble, trouble
-from kafkasniff.timing import watch as watching
-from tests.conftest import ROOT
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, FIN, RST, SYN, Packet
 from tests.timing.timeline import MS, Timeline, at
@@ -172,55 +170,6 @@ def test_a_window_that_stays_closed() -> None:
     assert client.between(at(12), at(13)) == Trouble(closed=1, closed_ns=MS)
 
 
-def test_ports_that_are_used_again() -> None:
-    """A connection is found by its ends and the time, also when the next one has begun within the same batch."""
-    one, other = Timeline(), Timeline(isn=(5_000, 6_000))
-    one.open(10, 1)
-    one.data("client", 20, b"x" * 10)
-    one.at(30).close()
-    other.open(20, 1, begin=100)
-    watch, told = watched([*one.packets, *other.packets])
-    found = [watch.find(CLIENT, BROKER, at(time)) for time in (20, 120)]
-    assert [None if link is None else link.handshake()[0] for link in found] == [10 * MS, 20 * MS]
-    assert told == [found[0]]
-    watch.feed(batch([], []))
-    assert watch.find(CLIENT, BROKER, at(20)) is found[1]
-    assert watch.find(CLIENT, Endpoint("10.0.0.9", 9093), at(20)) is None
-    # Who is the client is for messages to say.
-    swapped = watch.find(BROKER, CLIENT, at(120))
-    assert swapped is found[1]
-    assert swapped is not None
-    assert swapped.end(swapped.client)[2] == 9092
-
-
-def test_silence_ends_a_connection() -> None:
-    line = Timeline()
-    line.data("client", 0, b"a")
-    line.data("client", 3_600_001, b"b")
-    watch, told = watched(line.packets)
-    watch.close()
-    assert [link.client.packets for link in told] == [1, 1]
-
-
-def test_other_ports_and_packets_without_a_time() -> None:
-    line = Timeline()
-    line.open(1, 1)
-    watch, _ = watched(line.packets, ports=[9093])
-    assert watch.find(CLIENT, BROKER, at(5)) is None
-    watch, _ = watched([packet.but(time_ns=-(2**63)) for packet in line.packets])
-    assert watch.find(CLIENT, BROKER, at(5)) is None
-
-
-def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "MAX_LINKS", 3)
-    lines = [Timeline(client=("10.0.0.5", 50_000 + number)) for number in range(5)]
-    for line in lines:
-        line.open(1, 1)
-    watch, told = watched([packet for line in lines for packet in line.packets])
-    assert watch.forgotten == 2
-    assert [link.ends[0][2] for link in told] == [50_000, 50_001]
-
-
 def test_what_went_wrong_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgotten segments are counted; state that nobody needs any more makes room."""
     monkeypatch.setattr(trouble, "MAX_REMEMBERED", 3)
@@ -233,16 +182,6 @@ def test_what_went_wrong_is_remembered_within_a_bound(monkeypatch: pytest.Monkey
     watch, told = watched([*one.packets, *other.packets], size=9)
     watch.close()
     assert [(len(link.client.again), link.client.lost_count) for link in told] == [(3, 2), (3, 2)]
-
-
-def test_both_ends_the_same() -> None:
-    """Nobody sends such packets but to see what happens."""
-    line = Timeline(client=("10.0.0.9", 9092), broker=("10.0.0.9", 9092))
-    line.open(1, 1)
-    line.data("client", 5, b"x")
-    watch, told = watched(line.packets)
-    watch.close()
-    assert len(told) >= 1
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -274,7 +213,7 @@ def test_packets_that_nobody_sends(seed: int) -> None:
     for size in (None, 1, 13):
         watch, told = watched(packets, size)
         watch.close()
-        found.append([_facts(link) for link in told])
+        found.append([facts_of(link) for link in told])
     assert found[0] == found[1] == found[2]
     for link in told:
         for half in link.halves:
@@ -287,30 +226,9 @@ def test_packets_that_nobody_sends(seed: int) -> None:
                 assert again is None or first < again <= first + 30 * MS
 
 
-def _facts(link: Link) -> tuple[object, ...]:
+def facts_of(link: Link) -> tuple[object, ...]:
     halves = [
         (half.packets, half.data, half.records, half.samples, half.again, half.late_sum, half.closed, half.opened)
         for half in link.halves
     ]
     return link.ends, link.first_time, link.last_time, link.opening, link.syns, link.handshake(), halves
-
-
-@pytest.mark.parametrize("name", [("java-group-classic", 3), ("franz-go", 7)])
-def test_batches_change_nothing(name: tuple[str, int]) -> None:
-    from kafkasniff.capture import open_captures
-
-    found = []
-    for split in (False, True):
-        told: list[Link] = []
-        watch = LinkWatch(over=told.append)
-        with open_captures([str(ROOT / "captures" / f"{name[0]}.pcap")]) as source:
-            for each in source:
-                rest = each
-                while split and len(rest) > name[1]:
-                    part, rest = rest.split(name[1])
-                    watch.feed(part)
-                watch.feed(rest)
-        watch.close()
-        found.append([_facts(link) for link in told])
-    assert found[0] == found[1]
-    assert found[0]

@@ -41,7 +41,7 @@ def compare(
     before: Side, after: Side, thresholds: Thresholds, sections: Collection[str] = SECTIONS, notes: Sequence[str] = ()
 ) -> ComparisonAnswer:
     """The differences. `sections`: the lists to include; `notes`: further caveats."""
-    ways: dict[str, Callable[[Side, Side, Thresholds], Sequence[DiffRow]]] = {
+    compare_section: dict[str, Callable[[Side, Side, Thresholds], Sequence[DiffRow]]] = {
         "versions": _versions,
         "rates": _rates,
         "latency": compare_latencies,
@@ -52,7 +52,7 @@ def compare(
         "clients": lambda one, other, thresholds: compare_clients(one.clients(), other.clients(), thresholds),
         "brokers": lambda one, other, thresholds: compare_brokers(one.brokers(), other.brokers(), thresholds),
     }
-    found: Any = {name: ways[name](before, after, thresholds) for name in SECTIONS if name in sections}
+    found: Any = {name: compare_section[name](before, after, thresholds) for name in SECTIONS if name in sections}
     side_notes = [f"{name}: {note}" for name, side in (("before", before), ("after", after)) for note in side.notes()]
     return ComparisonAnswer(
         before=_compared(before),
@@ -152,15 +152,15 @@ def _topics(before: Side, after: Side, thresholds: Thresholds) -> list[TopicDiff
     family, rows = Family(thresholds), []
     for topic in {name for found in sides for _, name in found}:
         changes, times = [], [0, 0]
-        for way in ("produced", "fetched"):
+        for flow in ("produced", "fetched"):
             pairs = list(zip(sides, (before, after), strict=True))
-            counts = [_of(found, (way, topic), "records", side) for found, side in pairs]
+            counts = [_of(found, (flow, topic), "records", side) for found, side in pairs]
             if counts[0].any() or counts[1].any():
                 changes.append(family.change(_rate(counts[0], before), _rate(counts[1], after)))
             else:
                 changes.append(Change(0.0, 0.0, None, None, False))
             for place, (found, side) in enumerate(pairs):
-                times[place] += int(_of(found, (way, topic), "times", side).sum())
+                times[place] += int(_of(found, (flow, topic), "times", side).sum())
         rows.append(
             TopicDiff(
                 topic=topic,
@@ -176,7 +176,9 @@ def _batching(before: Side, after: Side, thresholds: Thresholds) -> list[Batchin
     sides = before.topics(), after.topics()
     codecs = before.codecs(), after.codecs()
     family, rows = Family(thresholds), []
-    both = {name for way, name in sides[0] if way == "produced"} & {name for way, name in sides[1] if way == "produced"}
+    both = {name for flow, name in sides[0] if flow == "produced"} & {
+        name for flow, name in sides[1] if flow == "produced"
+    }
     for topic in both:
         one, other = (found[("produced", topic)] for found in sides)
         batches = [int(sums["batches"].sum()) for sums in (one, other)]

@@ -212,20 +212,20 @@ def _beta(x: float, a: float, b: float) -> float:
         return 1 - _beta(1 - x, b, a)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     # Lentz's method evaluates a continued fraction from its beginning.
-    upper, lower = 1.0, 1 / _apart(1 - (a + b) * x / (a + 1))
+    upper, lower = 1.0, 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
     value = lower
     for number in range(1, MAX_TERMS):
         even = number * (b - number) * x / ((a + 2 * number - 1) * (a + 2 * number))
         odd = -(a + number) * (a + b + number) * x / ((a + 2 * number) * (a + 2 * number + 1))
         for term in (even, odd):
-            lower = 1 / _apart(1 + term * lower)
-            upper = _apart(1 + term / upper)
+            lower = 1 / _away_from_zero(1 + term * lower)
+            upper = _away_from_zero(1 + term / upper)
             value *= upper * lower
         if abs(upper * lower - 1) < 1e-15:
             break
     return front * value
 
 
-def _apart(number: float) -> float:
+def _away_from_zero(number: float) -> float:
     """A non-zero divisor."""
     return number if abs(number) > _TINY else _TINY

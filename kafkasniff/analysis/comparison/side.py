@@ -80,7 +80,7 @@ class Side:
         self._apis = Spanned(self.spans, _sums(_API, _OF_EXCHANGES, "exchanges"))
         self._latencies = Spanned(self.spans, distribution_shape(_API))
         self._errors = Spanned(self.spans, _sums((*_API, ("error_code", pa.int32())), ("exchanges",), "exchanges"))
-        self._topics = Spanned(self.spans, _sums((("way", TEXT), *_TOPIC), _OF_TOPICS, "times"))
+        self._topics = Spanned(self.spans, _sums((("flow", TEXT), *_TOPIC), _OF_TOPICS, "times"))
         self._versions = Partials(_sums((*_API, ("api_version", pa.int32())), ("exchanges",), "exchanges"))
         self._codecs = Partials(_sums((*_TOPIC, ("compression", TEXT)), ("batches",), "batches"))
         self._brokers, self._clients = Brokers(), Clients()
@@ -146,12 +146,12 @@ class Side:
         )
         follower = is_follower(column(parts, "client_id"))
         parts = only(parts, pc.and_(in_any(parts, "api", _WAYS), pc.invert(follower)))
-        way = pc.if_else(in_any(parts, "api", ["Produce"]), "produced", "fetched")
+        flow = pc.if_else(in_any(parts, "api", ["Produce"]), "produced", "fetched")
         topics = {name: column(parts, name) for name, _ in _TOPIC}
         self._topics.add(
             times[column(parts, "row").to_numpy()],
             {
-                "way": way,
+                "flow": flow,
                 **topics,
                 "records": pc.fill_null(column(parts, "record_count"), 0),
                 "batches": pc.fill_null(column(parts, "batch_count"), 0),
@@ -159,7 +159,7 @@ class Side:
                 "times": np.ones(parts.num_rows, np.int64),
             },
         )
-        sent = only(parts, pc.and_(pc.equal(way, "produced"), pc.greater(column(parts, "batch_count"), 0)))
+        sent = only(parts, pc.and_(pc.equal(flow, "produced"), pc.greater(column(parts, "batch_count"), 0)))
         self._codecs.add(
             {name: column(sent, name) for name in ("topic", "topic_id", "compression")}
             | {"batches": column(sent, "batch_count")}
@@ -199,7 +199,7 @@ class Side:
     def topics(self) -> dict[tuple[str, str | None], Sums]:
         """By direction (`produced`, `fetched`) and topic, `records`, `batches`, `bytes` and `times` by span."""
         table = topic_names(self._topics.table(), self.names)
-        return {(way, topic): sums for (way, topic), sums in self._by_span(table, ["way", "topic"], _OF_TOPICS)}
+        return {(flow, topic): sums for (flow, topic), sums in self._by_span(table, ["flow", "topic"], _OF_TOPICS)}
 
     def codecs(self) -> dict[str | None, dict[str, int]]:
         """By topic and codec, the number of produced batches."""

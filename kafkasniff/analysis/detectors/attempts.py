@@ -177,8 +177,8 @@ class Attempts:
         """The epoch in which its producer resumed this partition without a batch of this size; otherwise None."""
         if one.producer_id < 0 or one.last is None or self.is_stored(one):
             return None
-        again = self._sizes.get((*one.place, one.record_count, one.bytes))
-        if again is not None and again > one.last:
+        newer = self._sizes.get((*one.place, one.record_count, one.bytes))
+        if newer is not None and newer > one.last:
             return None
         later = [
             row["producer_epoch"]

@@ -125,33 +125,33 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                     continue
                 node = (cluster, number)
                 until = None if gone.back_ns is None else gone.back_ns + SLACK_NS
-                again = history.new_epoch(node, gone.first_ns, until)
-                if again is not None:
-                    explained.add((*node, again["epoch"]))
+                restarted = history.new_epoch(node, gone.first_ns, until)
+                if restarted is not None:
+                    explained.add((*node, restarted["epoch"]))
                 listed = None
-                if gone.back_ns is None and again is None:
+                if gone.back_ns is None and restarted is None:
                     listed = history.listed_again(node, gone.first_ns)
                 moved = history.new_leaders(node, gone.first_ns, gone.back_ns)
-                found.append(self._finding(broker, gone, again, listed, moved))
+                found.append(self._finding(broker, gone, restarted, listed, moved))
         return [*found, *self._restarts(history, explained, sorted(unknown))]
 
     def _finding(
         self,
         broker: str,
         gone: Absence,
-        again: dict[str, Any] | None,
+        restarted: dict[str, Any] | None,
         listed: int | None,
         moved: dict[int, int] | None,
     ) -> Finding:
         """The finding for one absence.
 
-        `again` is the epoch in which the broker registered afterwards, `listed` when metadata listed it again; None if
-        unknown. `moved` are the new leaders of its partitions with partition counts; None if too many absences need
+        `restarted` is the epoch in which the broker registered afterwards, `listed` when metadata listed it again; None
+        if unknown. `moved` are the new leaders of its partitions with partition counts; None if too many absences need
         them.
         """
         back, how = gone.back_ns, ""
-        if back is None and again is not None:
-            back, how = again["first"], ", according to its new epoch"
+        if back is None and restarted is not None:
+            back, how = restarted["first"], ", according to its new epoch"
         elif back is None and listed is not None:
             back, how = listed, ", according to the metadata of other brokers"
         first = clock_time(gone.first_ns)[:-3]
@@ -169,8 +169,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         if moved:
             moves = [f"{plural(count, 'partition')} to broker {leader}" for leader, count in sorted(moved.items())]
             facts.append(f"leaders moved: {', '.join(moves)}")
-        if again is not None:
-            facts.append(f"restarted (broker epoch {again['epoch']})")
+        if restarted is not None:
+            facts.append(f"restarted (broker epoch {restarted['epoch']})")
         links = sorted((*gone.dropped, *gone.failed), key=_time)
         severity: Severity = "error" if back is None else "warning" if gone.worked else "note"
         return self.finding(
@@ -196,7 +196,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 "clients": gone.clients,
                 "back": back is not None,
                 "leaders_moved": None if moved is None else {str(leader): moved[leader] for leader in sorted(moved)},
-                "broker_epoch": None if again is None else again["epoch"],
+                "broker_epoch": None if restarted is None else restarted["epoch"],
             },
         )
 

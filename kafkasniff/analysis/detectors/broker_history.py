@@ -142,8 +142,8 @@ class _Lists:
         # This many of the lists before `start` lack the broker. The first list with it that is preceded by more such
         # lists follows one without it.
         without = start - int(np.searchsorted(there, start))
-        again = int(np.searchsorted(before, without, side="right"))
-        return int(self._times[there[again]]) if again < len(there) else None
+        index = int(np.searchsorted(before, without, side="right"))
+        return int(self._times[there[index]]) if index < len(there) else None
 
     def _of(self, node: int) -> tuple[Any, Any]:
         """The positions of lists with a broker, and how many lists without it precede each."""

@@ -124,9 +124,9 @@ class Detector(Accumulator[P]):
             columns["cluster"] = self.clusters.groups(table.column("cluster"))
         if not columns:
             return table
-        again = Partials(part.shape)
-        again.add({**{field: table.column(field) for field in table.column_names}, **columns})
-        return again.table()
+        merged = Partials(part.shape)
+        merged.add({**{field: table.column(field) for field in table.column_names}, **columns})
+        return merged.table()
 
     def evidence(self, name: str) -> dict[tuple[Any, ...], tuple[Evidence, ...]]:
         """The contents of a partial answer of `evidence_shape`, by its keys, the earliest first."""

@@ -112,7 +112,7 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
     def _finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...]) -> Finding:
         place = f"{word(row['topic'])}-{row['partition']}{in_cluster(self.clusters, row['cluster'])}"
         where = f"for {place} (producer id {row['producer_id']})"
-        again, gaps, duplicates = row["repeated_records"], row["out_of_order_errors"], row["duplicate_errors"]
+        repeats, gaps, duplicates = row["repeated_records"], row["out_of_order_errors"], row["duplicate_errors"]
         who = "a producer" if row["client_id"] is None else word(row["client_id"])
         severity: Severity = "note"
         if gaps:
@@ -124,9 +124,9 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
                 "leader changed uncleanly. Producers of old versions may have to be closed and recreated."
             )
         else:
-            many = again >= self.thresholds.at_least and again > self.thresholds.share * row["records"]
+            many = repeats >= self.thresholds.at_least and repeats > self.thresholds.share * row["records"]
             severity = "warning" if many else "note"
-            title = f"{who} sent {plural(again, 'record')} more than once {where}"
+            title = f"{who} sent {plural(repeats, 'record')} more than once {where}"
             if duplicates:
                 title = f"{title}; {plural(duplicates, 'batch', 'batches')} refused with DUPLICATE_SEQUENCE_NUMBER"
             meaning = (
@@ -143,13 +143,13 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
             meaning=meaning,
             advice=advice,
             subject=subject(row, "client_id", "topic", "partition", "producer_id", "producer_epoch"),
-            count=max(gaps, duplicates, 1 if again else 0, len(evidence)),
+            count=max(gaps, duplicates, 1 if repeats else 0, len(evidence)),
             first=row["first"],
             last=row["last"],
             evidence=evidence,
             values={
                 "records": row["records"],
-                "repeated_records": again,
+                "repeated_records": repeats,
                 "duplicate_errors": duplicates,
                 "out_of_order_errors": gaps,
             },

@@ -161,9 +161,9 @@ class RebalanceStorms(_Groups):
                 reasons.append(
                     f"{some([name for name, _ in who.most_common()])} {verb} ({plural(who.total(), 'time')})"
                 )
-        again = sum(not (row["left"] or row["lost"]) for row in rows)
-        if again:
-            reasons.append(f"{again:,} of them because members joined again")
+        rejoined = sum(not (row["left"] or row["lost"]) for row in rows)
+        if rejoined:
+            reasons.append(f"{rejoined:,} of them because members joined again")
         causes = list(dict.fromkeys(row["cause"] for row in rows if row["cause"]))
         why = "; ".join(reasons)
         # Times of rebalances are microseconds, rounded down.

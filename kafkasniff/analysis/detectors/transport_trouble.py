@@ -81,7 +81,7 @@ class TransportTrouble(Detector[TransportThresholds]):
             **self._hit.shapes(),
             **self._shut.shapes(),
             "packets": Shape(keys=PAIR, measures=sums, weight="again"),
-            "ways": Shape(keys=PAIR, measures=least),
+            "round_trips": Shape(keys=PAIR, measures=least),
             "latencies": distribution_shape(PAIR),
             "throttled": Shape(
                 keys=(("whole_id", pa.int64()),),
@@ -97,8 +97,8 @@ class TransportTrouble(Detector[TransportThresholds]):
             counts = {"packets": integers(column(batch, "packets")), "again": integers(column(batch, "retransmits"))}
             self.parts["packets"].add({**_pair(batch), **counts})
         elif table == TABLE:
-            ways = only(batch, pc.is_valid(column(batch, "broker_round_trip_us")))
-            self.parts["ways"].add({**_pair(ways), "way_us": column(ways, "broker_round_trip_us")})
+            round_trips = only(batch, pc.is_valid(column(batch, "broker_round_trip_us")))
+            self.parts["round_trips"].add({**_pair(round_trips), "way_us": column(round_trips, "broker_round_trip_us")})
             shut = pc.greater(pc.add(column(batch, "client_closed"), column(batch, "broker_closed")), 0)
             batch = only(batch, shut)
             keys = {**_pair(batch), "whole_id": column(batch, "connection_id")}
@@ -121,14 +121,14 @@ class TransportTrouble(Detector[TransportThresholds]):
         lost = in_any(batch, "status", ("unanswered", "open")).to_numpy(zero_copy_only=False)
         # A requested wait or a quota may take this long without any retransmission.
         slow = (took - excused_us(batch)) * 1000 >= self.thresholds.slow
-        again = integers(column(batch, "retransmits"))
-        hit = (again > 0) & (lost | slow)
+        retransmits = integers(column(batch, "retransmits"))
+        hit = (retransmits > 0) & (lost | slow)
         batch = only(batch, pa.array(hit))
         notes = [
             f"{plural(int(count), 'segment')} retransmitted, {'no response' if gone else elapsed(int(us) * 1000)}"
-            for count, gone, us in zip(again[hit], lost[hit], took[hit], strict=True)
+            for count, gone, us in zip(retransmits[hit], lost[hit], took[hit], strict=True)
         ]
-        measures = {"again": again[hit], "unanswered": lost[hit].astype(np.int64), "worst_us": took[hit]}
+        measures = {"again": retransmits[hit], "unanswered": lost[hit].astype(np.int64), "worst_us": took[hit]}
         self._hit.add(self, batch, _pair(batch), pa.array(notes, pa.string()), **measures)
 
     def findings(self) -> list[Finding]:
@@ -219,10 +219,12 @@ class TransportTrouble(Detector[TransportThresholds]):
 
     def _far(self) -> Iterator[Finding]:
         keys, found = distributions(self.parts["latencies"], ("client_ip", "broker"), {"p50": 0.5})
-        ways = {(row["client_ip"], row["broker"]): row["way_us"] for row in self.parts["ways"].table().to_pylist()}
+        round_trips = {
+            (row["client_ip"], row["broker"]): row["way_us"] for row in self.parts["round_trips"].table().to_pylist()
+        }
         rows = zip(keys.to_pylist(), found["p50"].to_pylist(), found["count"].to_pylist(), strict=True)
         for key, median, count in rows:
-            way = ways.get((key["client_ip"], key["broker"]))
+            way = round_trips.get((key["client_ip"], key["broker"]))
             limits = self.thresholds
             if way is None or way * 1000 < limits.way or way < limits.way_share * median:
                 continue

@@ -32,7 +32,7 @@ from kafkasniff.analysis.overview.faults import Connections as ConnectionSums
 from kafkasniff.analysis.overview.groups import GENERATION_APIS, Groups
 from kafkasniff.analysis.overview.peers import Brokers, Clients
 from kafkasniff.analysis.overview.section import Section
-from kafkasniff.analysis.overview.topics import WAYS, Topics
+from kafkasniff.analysis.overview.topics import FLOWS, Topics
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.latency import Latency as Latencies
 from kafkasniff.analysis.questions.rebalances import Rebalances
@@ -280,10 +280,10 @@ def _latency(row: Mapping[str, Any] | None) -> LatencyStats | None:
 
 
 def _topic(row: dict[str, Any], seconds: float | None) -> TopicStats:
-    ways: dict[str, Any] = {}
-    for way in WAYS:
-        records, batches, size = (row.pop(f"{way}_{name}") for name in ("records", "batches", "bytes"))
+    flows: dict[str, Any] = {}
+    for flow in FLOWS:
+        records, batches, size = (row.pop(f"{flow}_{name}") for name in ("records", "batches", "bytes"))
         rates = (None, None) if seconds is None else (records / seconds, size / seconds)
-        ways[way] = Traffic(records, batches, size, *rates)
+        flows[flow] = Traffic(records, batches, size, *rates)
     del row["bytes"]
-    return TopicStats(**row, **ways)
+    return TopicStats(**row, **flows)

@@ -51,9 +51,13 @@ def where(mask: pa.Array, values: pa.Array) -> pa.Array:
 
 def folded(table: pa.Table, keys: Sequence[str], how: Mapping[str, How]) -> pa.Table:
     """Combines rows with equal keys; columns keep their names. `keys`: at least one."""
-    found = table.group_by(list(keys), use_threads=False).aggregate([(name, way) for name, way in how.items()])
+    found = table.group_by(list(keys), use_threads=False).aggregate(
+        [(name, function) for name, function in how.items()]
+    )
     columns = {key: found.column(key) for key in keys}
-    columns |= {name: found.column(f"{name}_{way}").cast(table.schema.field(name).type) for name, way in how.items()}
+    columns |= {
+        name: found.column(f"{name}_{function}").cast(table.schema.field(name).type) for name, function in how.items()
+    }
     return pa.table(columns)
 
 

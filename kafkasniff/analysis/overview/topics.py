@@ -16,9 +16,9 @@ from kafkasniff.analysis.distribution import distribution_rows, distribution_sha
 from kafkasniff.analysis.overview.section import TEXT, Section, folded, topic_names, where
 from kafkasniff.analysis.partials import Partials, Shape
 
-__all__ = ["WAYS", "Topics"]
+__all__ = ["FLOWS", "Topics"]
 
-WAYS: Final = ("produced", "fetched", "replicated")
+FLOWS: Final = ("produced", "fetched", "replicated")
 """By producers; by consumers; by brokers that follow a leader."""
 _APIS: Final = ("Produce", "Fetch", "ShareFetch")
 _QUANTILES: Final = {"record_bytes_p50": 0.5, "record_bytes_p99": 0.99}
@@ -30,7 +30,7 @@ _BROKER: Final = ("broker_ip", "broker_port")
 
 
 class Topics(Section):
-    """Topics with records, batches and bytes by `WAYS`, sizes of their records, codecs, and compression ratios.
+    """Topics with records, batches and bytes by `FLOWS`, sizes of their records, codecs, and compression ratios.
 
     Bytes are those of batches on the wire. `record_bytes_…` are those of key, value and headers before compression, of
     every captured record except control records; null without the table `records`. `compression_ratio` is the size of
@@ -48,7 +48,7 @@ class Topics(Section):
         }
 
     def shapes(self) -> Mapping[str, Shape]:
-        keys = (("way", TEXT), *_CLUSTER, *_TOPIC, ("compression", TEXT))
+        keys = (("flow", TEXT), *_CLUSTER, *_TOPIC, ("compression", TEXT))
         names = (*_SUMS, "exchanges", "plain_bytes", "packed_bytes")
         measures: Any = tuple((name, pa.int64(), "sum") for name in names)
         return {
@@ -66,13 +66,13 @@ class Topics(Section):
         batch = only(batch, in_any(batch, "api", _APIS))
         parts = exploded(batch, "partitions", ["api", "client_id", *_BROKER])
         follower = is_follower(column(parts, "client_id"))
-        way = pc.if_else(in_any(parts, "api", ["Produce"]), WAYS[0], pc.if_else(follower, WAYS[2], WAYS[1]))
+        flow = pc.if_else(in_any(parts, "api", ["Produce"]), FLOWS[0], pc.if_else(follower, FLOWS[2], FLOWS[1]))
         keys = {"cluster": broker_endpoint(parts), **{name: column(parts, name) for name, _ in _TOPIC}}
         size, plain = column(parts, "bytes"), column(parts, "uncompressed_bytes")
         both = pc.and_(pc.is_valid(size), pc.is_valid(plain))
         self.parts["traffic"].add(
             {
-                "way": way,
+                "flow": flow,
                 **keys,
                 "compression": column(parts, "compression"),
                 "records": pc.fill_null(column(parts, "record_count"), 0),
@@ -93,12 +93,12 @@ class Topics(Section):
         counts = {(row["cluster"], row["topic"]): row["count_all"] for row in numbers.to_pylist()}
         found: dict[tuple[str | None, str | None], dict[str, Any]] = {}
         sums: Any = dict.fromkeys((*_SUMS, "exchanges", "plain_bytes", "packed_bytes"), "sum")
-        for row in folded(traffic, ["cluster", "topic", "way", "compression"], sums).to_pylist():
+        for row in folded(traffic, ["cluster", "topic", "flow", "compression"], sums).to_pylist():
             topic = found.setdefault(
                 (row["cluster"], row["topic"]), {"codecs": set(), "plain": 0, "packed": 0, "bytes": 0}
             )
             for name in _SUMS:
-                key = f"{row['way']}_{name}"
+                key = f"{row['flow']}_{name}"
                 topic[key] = topic.get(key, 0) + row[name]
             topic["bytes"] += row["bytes"]
             topic["plain"] += row["plain_bytes"]
@@ -112,7 +112,7 @@ class Topics(Section):
                 "topic": name,
                 "cluster": cluster,
                 "partitions": counts.get((cluster, name), 0),
-                **{f"{way}_{one}": topic.get(f"{way}_{one}", 0) for way in WAYS for one in _SUMS},
+                **{f"{flow}_{one}": topic.get(f"{flow}_{one}", 0) for flow in FLOWS for one in _SUMS},
                 "bytes": topic["bytes"],
                 "compression": sorted(topic["codecs"]),
                 "compression_ratio": topic["plain"] / topic["packed"] if topic["packed"] else None,
@@ -147,7 +147,7 @@ _ANSWER: Final = pa.schema(
         ("topic", TEXT),
         ("cluster", TEXT),
         ("partitions", pa.int64()),
-        *((f"{way}_{one}", pa.int64()) for way in WAYS for one in _SUMS),
+        *((f"{flow}_{one}", pa.int64()) for flow in FLOWS for one in _SUMS),
         ("bytes", pa.int64()),
         ("compression", pa.list_(TEXT)),
         ("compression_ratio", pa.float64()),

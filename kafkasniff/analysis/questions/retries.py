@@ -180,8 +180,8 @@ class Retries(Accumulator[Parameters]):
         # All steps of a producer add up to 0, so one running sum serves all of them.
         times = np.cumsum(step)
         length = np.append(position[1:] - position[:-1], 0)
-        again = np.bincount(number, weights=np.where(times > 1, (times - 1) * length, 0), minlength=keys.num_rows)
-        repeated = {tuple(key.values()): int(count) for key, count in zip(keys.to_pylist(), again, strict=True)}
+        repeats = np.bincount(number, weights=np.where(times > 1, (times - 1) * length, 0), minlength=keys.num_rows)
+        repeated = {tuple(key.values()): int(count) for key, count in zip(keys.to_pylist(), repeats, strict=True)}
         found = []
         for row in self.clusters.folded(self.parts["producers"]).to_pylist():
             count = repeated.get(tuple(row[name] for name in names), 0)

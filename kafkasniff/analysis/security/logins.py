@@ -67,7 +67,7 @@ class Login:
         self.mechanism = token.mechanism or self.mechanism
         if token.direction == "request":
             self.credentials = True
-        self._said(token.meaning)
+        self._identify(token.meaning)
 
     def _handshake(self, number: int, asked: dict[str, Any], answered: dict[str, Any] | None) -> None:
         mechanism = asked.get("mechanism")
@@ -85,21 +85,21 @@ class Login:
         if self.outcome in ("none", "failed"):
             self.outcome, self.reason = "begun", None
         self.exchange = number
-        said = asked.get("_auth_bytes")
+        sent = asked.get("_auth_bytes")
         if asked:
             self.credentials = True
-        self._said(said)
+        self._identify(sent)
         if answered is None:
             return
-        told = answered.get("_auth_bytes") or {}
+        received = answered.get("_auth_bytes") or {}
         if answered.get("error_code"):
             self._fail(answered["error_code"], answered.get("error_message"))
-        elif told.get("error"):
-            self.outcome, self.reason = "failed", str(told["error"])
-        elif told.get("message") == "server-final" or (self.mechanism in _ONE_ROUND and said):
+        elif received.get("error"):
+            self.outcome, self.reason = "failed", str(received["error"])
+        elif received.get("message") == "server-final" or (self.mechanism in _ONE_ROUND and sent):
             self.outcome = "succeeded"
 
-    def _said(self, meaning: dict[str, Any] | None) -> None:
+    def _identify(self, meaning: dict[str, Any] | None) -> None:
         """Take what a message of the mechanism says of the user."""
         if meaning is None:
             return

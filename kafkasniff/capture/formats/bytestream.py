@@ -41,7 +41,7 @@ class ByteStream(Protocol):
 
     failure: Failure | None
     """Set when the stream ended too early."""
-    again: bool
+    reopens: bool
     """It can be closed and reopened from the start (a regular file)."""
 
     @property
@@ -64,7 +64,7 @@ class RegularFile:
     def __init__(self, descriptor: int) -> None:
         self.failure: Failure | None = None
         self.bytes_read = 0
-        self.again = True
+        self.reopens = True
         self._descriptor = descriptor
 
     def extend(self, tail: bytes, need: int, size: int) -> bytes:
@@ -96,7 +96,7 @@ class Pipe:
     def __init__(self, stream: BinaryIO, *, owned: bool) -> None:
         self.failure: Failure | None = None
         self.bytes_read = 0
-        self.again = False
+        self.reopens = False
         self._stream = stream
         self._owned = owned
         self._returned = b""
@@ -169,7 +169,7 @@ class Compressed:
 
     def __init__(self, source: ByteStream, head: bytes, inflater: Inflater) -> None:
         self.failure: Failure | None = None
-        self.again = source.again
+        self.reopens = source.reopens
         self._source = source
         self._inflater = inflater
         self._given = head

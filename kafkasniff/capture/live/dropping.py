@@ -198,10 +198,10 @@ def _check(identity: Identity) -> None:
     """Check that nothing of root is left or can be regained."""
     if (os.getuid(), os.geteuid(), os.getgid(), os.getegid()) != (*(identity.uid,) * 2, *(identity.gid,) * 2):
         raise MissingPartError(f"cannot continue as {identity.name}: the process has another user")
-    ways: list[Callable[[int], None]] = [os.seteuid, os.setuid]
+    setters: list[Callable[[int], None]] = [os.seteuid, os.setuid]
     if identity.gid:
-        ways += [os.setegid, os.setgid]
-    for back in ways:
+        setters += [os.setegid, os.setgid]
+    for back in setters:
         try:
             back(0)
         except PermissionError:

@@ -57,7 +57,7 @@ class InterfaceSocket:
     for an invalid filter, MissingPartError without privileges or (for a filter) libpcap.
     """
 
-    look_again_s: Final = None
+    poll_seconds: Final = None
     """Readable when the kernel has packets."""
 
     def __init__(

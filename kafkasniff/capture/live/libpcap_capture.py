@@ -49,7 +49,7 @@ class LibpcapInterface:
     UsageError for an invalid filter, MissingPartError without privileges, scapy or libpcap.
     """
 
-    look_again_s: Final = RETIRE_MS / 1000
+    poll_seconds: Final = RETIRE_MS / 1000
     """On some systems the descriptor becomes readable only when the buffer is full, though data can be read before
     (pcap_get_required_select_timeout(3PCAP), and the comments of libpcap's pcap-bpf.c).
     """

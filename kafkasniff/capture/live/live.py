@@ -64,7 +64,7 @@ class CapturedInterface(Protocol):
         """Waiting fraction of the kernel's buffer, 0 to 1: at 1 packets are lost."""
 
     @property
-    def look_again_s(self) -> float | None:
+    def poll_seconds(self) -> float | None:
         """Seconds after which there may be packets although `fileno` has not become readable."""
 
     def fileno(self) -> int:
@@ -193,7 +193,7 @@ class LiveSource:
         quiet_since = time.monotonic()
         deadline: float | None = None
         left = max(one.blocks for one in self._sockets)
-        looks = [one.look_again_s for one in self._sockets if one.look_again_s is not None]
+        looks = [one.poll_seconds for one in self._sockets if one.poll_seconds is not None]
         while not self._closed:
             unread = []
             for capture, one in live.items():
@@ -297,7 +297,7 @@ def open_live(
     names = [interface_name(name) for name in given]
     if not names or len(set(names)) < len(names):
         raise UsageError("name each interface once")
-    open_one = _way_to_capture()
+    open_one = _backend()
     sockets: list[CapturedInterface] = []
     try:
         for capture, name in enumerate(names):
@@ -316,7 +316,7 @@ def open_live(
     return source
 
 
-def _way_to_capture() -> Callable[..., CapturedInterface]:
+def _backend() -> Callable[..., CapturedInterface]:
     """The capture implementation of this system. Raises MissingPartError if there is none."""
     if hasattr(socket, "AF_PACKET"):
         return InterfaceSocket

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CaptureFile",
     "capture_at",
+    "captures_among",
     "find_captures",
     "for_each",
     "is_capture",
     "is_pattern",
+    "list_captures",
     "listed",
     "open_capture",
 ]
@@ -55,6 +57,10 @@ class CaptureFile(msgspec.Struct, frozen=True):
     path: str
     """Its path or handle for opening."""
     size: int
+    folder: str | None = None
+    """Name of the folder that it was found in; None if it was named itself."""
+    doubtful: bool = False
+    """It is ignored unless it begins like a capture, which was not looked at."""
 
 
 def is_pattern(path: str) -> bool:
@@ -62,15 +68,17 @@ def is_pattern(path: str) -> bool:
     return _PATTERN.search(path) is not None
 
 
-def for_each(function: Callable[[_Item], _Result], items: Sequence[_Item], *, remote: bool) -> Iterator[_Result]:
-    """The results in the order of the items; the calls run at the same time if they are about `remote` files."""
+def for_each(
+    function: Callable[[_Item], _Result], items: Sequence[_Item], *, remote: bool, at_once: int = READ_AT_ONCE
+) -> Iterator[_Result]:
+    """The results in the order of the items; `at_once` calls run at the same time if they are about `remote` files."""
     if not remote or len(items) < 2:
         yield from map(function, items)
         return
     # Imported on first use: local captures need no threads, and start-up is faster without it.
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(READ_AT_ONCE, len(items))) as pool:
+    with ThreadPoolExecutor(min(at_once, len(items))) as pool:
         yield from pool.map(function, items)
 
 
@@ -81,13 +89,49 @@ def find_captures(paths: Sequence[str], *, by_name: bool = False) -> list[Captur
     subfolders; `by_name`: also files that are named like one, whatever they hold. A path that exists is no pattern.
     Raises CaptureError if there is no capture or it cannot be reached, and UsageError if no path is given.
     """
+    files = list_captures(paths, by_name=by_name)
+    return captures_among(files, for_each(_counts, files, remote=any(map(_is_remote, files))))
+
+
+def list_captures(paths: Sequence[str], *, by_name: bool = False) -> list[CaptureFile]:
+    """The files among which `find_captures` finds captures, without opening any.
+
+    One comes twice if it is named, and in a folder that is named, too. Raises CaptureError and UsageError.
+    """
     if not paths:
         raise UsageError("name at least one capture, a folder or a pattern")
-    found: dict[str, CaptureFile] = {}
+    found: dict[tuple[str, str | None], CaptureFile] = {}
     for path in paths:
         for file in _find(Location.of(path), by_name=by_name):
-            found.setdefault(file.path, file)
+            found.setdefault((file.path, file.folder), file)
     return list(found.values())
+
+
+def captures_among(files: Sequence[CaptureFile], answers: Iterable[bool]) -> list[CaptureFile]:
+    """The captures among files that were listed, each once.
+
+    `answers`: for each file whether it counts: if it is doubtful, whether it begins like a capture. Raises CaptureError
+    if a folder has none.
+    """
+    found: dict[str, CaptureFile] = {}
+    folders: dict[str, bool] = {}
+    for file, answer in zip(files, answers, strict=True):
+        if file.folder is not None:
+            folders[file.folder] = answer or folders.get(file.folder, False)
+        if answer:
+            found.setdefault(file.path, file)
+    for folder, has_captures in folders.items():
+        if not has_captures:
+            raise _no_captures(folder)
+    return list(found.values())
+
+
+def _no_captures(folder: str) -> CaptureError:
+    return CaptureError(f"{folder}: contains neither captures (pcap, pcapng) nor an export (manifest.json)")
+
+
+def _is_remote(file: CaptureFile) -> bool:
+    return not Location.of(file.path).is_local
 
 
 def capture_at(path: str) -> CaptureFile:
@@ -117,21 +161,19 @@ def _find(location: Location, *, by_name: bool) -> list[CaptureFile]:
     size = store.size(location)
     if size is not None:
         return [CaptureFile(location.name, location.uri, size)]
-    listed_files = store.files(location)
-
-    def counts(file: CaptureFile) -> bool:
-        return (by_name and named_like_capture(file.name)) or _is_capture(file)
-
-    answers = for_each(counts, listed_files, remote=not location.is_local)
-    files = [file for file, answer in zip(listed_files, answers, strict=True) if answer]
+    files = store.files(location)
     if not files:
-        raise CaptureError(f"{location.name}: contains neither captures (pcap, pcapng) nor an export (manifest.json)")
-    return files
+        raise _no_captures(location.name)
+    return [
+        CaptureFile(file.name, file.path, file.size, location.name, not (by_name and named_like_capture(file.name)))
+        for file in files
+    ]
 
 
-def _is_capture(file: CaptureFile) -> bool:
+def _counts(file: CaptureFile) -> bool:
+    """Whether a file that was listed is to be read."""
     try:
-        return is_capture(open_capture(file))
+        return not file.doubtful or is_capture(open_capture(file))
     except OSError as error:
         raise CaptureError(f"{file.name}: cannot be opened ({error.strerror or error})") from None
 

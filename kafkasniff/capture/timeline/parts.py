@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, NoteValue, RawPackets
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.timeline.locations import CaptureFile
-from kafkasniff.capture.timeline.planning import SPLIT_SIZE, PlannedPart, Walked, pieces, plan, walk
+from kafkasniff.capture.timeline.planning import SPLIT_SIZE, PlannedPart, Walked, piece_count, pieces, plan, walk
 from kafkasniff.capture.timeline.splits import WALK_SIZE, PartDecoder, ReadAt, Split, open_split
 from kafkasniff.errors import CaptureError
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
@@ -33,10 +33,15 @@ __all__ = [
     "Open",
     "Place",
     "PlacedNote",
+    "WalkedPiece",
+    "in_order",
+    "notes_of_capture",
+    "notes_of_rest",
     "plan_captures",
     "read_datagrams",
     "read_notes",
     "read_split",
+    "walk_piece",
 ]
 
 FRAGMENTS_AT_ONCE: Final = 2_048
@@ -45,6 +50,9 @@ FRAGMENTS_AT_ONCE: Final = 2_048
 
 Open = Callable[[CaptureFile], ReadAt]
 """Opens a capture for random access. Raises CaptureError."""
+
+WalkedPiece = tuple[PlannedPart, Walked]
+"""A piece of a capture, and what was found in it."""
 
 
 class Place(NamedTuple):
@@ -76,6 +84,17 @@ class CapturePlan(msgspec.Struct, frozen=True):
         """Names of the captures, by index."""
         return tuple(file.name for file in self.files)
 
+    def by_capture(self) -> dict[int, list[Split]]:
+        """The splits of each capture that has any."""
+        found: dict[int, list[Split]] = {}
+        for split in self.splits:
+            found.setdefault(split.capture, []).append(split)
+        return found
+
+    def noted(self) -> list[list[Split]]:
+        """The splits of each capture that has notes."""
+        return [splits for splits in self.by_capture().values() if any(split.has_notes for split in splits)]
+
     @property
     def has_fragments(self) -> bool:
         """Some packets have to be reassembled by `read_datagrams`."""
@@ -91,28 +110,38 @@ def plan_captures(
     open_file: Open,
     *,
     split_size: int = SPLIT_SIZE,
-    walk_all: Callable[[Sequence[PlannedPart]], Iterable[Walked]] | None = None,
+    walked: Iterable[Sequence[WalkedPiece]] | None = None,
 ) -> CapturePlan:
     """Plan how to read captures; the index of a capture is its index in `files`.
 
-    `walk_all` walks pieces of all captures, in any order, and returns what it found in each; by default they are walked
-    one after the other. Raises CaptureError if a capture cannot be opened, is empty or invalid.
+    `walked`: the pieces of each capture with what `walk_piece` returned for them; by default they are walked here, one
+    after the other. Raises CaptureError if a capture cannot be opened, is empty or invalid.
     """
-    readers = [open_file(file) for file in files]
-    parts = [_pieces(file, index, readers[index], split_size) for index, file in enumerate(files)]
-    every = [piece for of_one in parts for piece in of_one]
-    walked = iter(walk_all(every) if walk_all is not None else (walk(piece, readers[piece.capture]) for piece in every))
+    if walked is None:
+        walked = (_walk_all(file, open_file(file), split_size) for file in files)
     splits: list[Split] = []
-    for of_one, read_at in zip(parts, readers, strict=True):
-        splits.extend(plan(of_one, read_at, list(islice(walked, len(of_one)))))
+    for index, (file, found) in enumerate(zip(files, walked, strict=True)):
+        parts = [msgspec.structs.replace(part, capture=index) for part, _ in found]
+        splits.extend(plan(parts, open_file(file), [one for _, one in found]))
     return CapturePlan(tuple(files), tuple(splits))
 
 
-def _pieces(file: CaptureFile, index: int, read_at: ReadAt, split_size: int) -> list[PlannedPart]:
+def walk_piece(file: CaptureFile, read_at: ReadAt, split_size: int, index: int) -> WalkedPiece | None:
+    """Walk one of the `piece_count` pieces of a capture; None if it does not have that many, since it is compressed.
+
+    Raises CaptureError if the capture cannot be read, is empty or invalid.
+    """
     try:
-        return pieces(read_at, file.name, index, file.size, split_size)
+        parts = pieces(read_at, file.name, 0, file.size, split_size)
+        return (parts[index], walk(parts[index], read_at)) if index < len(parts) else None
     except OSError as error:
         raise CaptureError(f"{file.name}: cannot be read ({error.strerror or error})") from None
+
+
+def _walk_all(file: CaptureFile, read_at: ReadAt, split_size: int) -> list[WalkedPiece]:
+    count = piece_count(file.size, split_size)
+    found = (walk_piece(file, read_at, split_size, index) for index in range(count))
+    return [piece for piece in found if piece is not None]
 
 
 def _clocks(packets: RawPackets, before: int) -> NDArray[np.int64]:
@@ -147,14 +176,6 @@ class _Fragment(NamedTuple):
     link: int
     interface: int
     data: bytes
-
-
-def _splits_by_capture(plan: CapturePlan) -> dict[int, list[Split]]:
-    """The splits of each capture that has any."""
-    found: dict[int, list[Split]] = {}
-    for split in plan.splits:
-        found.setdefault(split.capture, []).append(split)
-    return found
 
 
 def _fragments(
@@ -202,7 +223,7 @@ class _Datagrams:
         merged = heapq.merge(
             *(
                 _fragments(plan.files[index], splits, names, self._open)
-                for index, splits in sorted(_splits_by_capture(plan).items())
+                for index, splits in sorted(plan.by_capture().items())
                 if any(split.fragments for split in splits)
             )
         )
@@ -257,35 +278,58 @@ def read_datagrams(plan: CapturePlan, open_file: Open) -> Iterator[PacketBatch]:
 def read_notes(plan: CapturePlan, open_file: Open) -> list[PlacedNote]:
     """All notes of a run, in order. Raises CaptureError like `read_split`."""
     notes: list[PlacedNote] = []
+    for splits in plan.noted():
+        file = plan.files[splits[0].capture]
+        notes.extend(notes_of_capture(splits, file, open_file(file)))
+    return in_order(notes, notes_of_rest(plan, open_file))
+
+
+def in_order(notes: Iterable[PlacedNote], rest: Iterable[PlacedNote]) -> list[PlacedNote]:
+    """All notes of a run, of `notes_of_capture` and `notes_of_rest`."""
+    return sorted([*notes, *rest], key=lambda note: note.place)
+
+
+def notes_of_rest(plan: CapturePlan, open_file: Open) -> list[PlacedNote]:
+    """The notes that depend on fragments or on all parts of a capture. Reads only splits with fragments.
+
+    Raises CaptureError like `read_split`.
+    """
+    notes: list[PlacedNote] = []
     ends: list[Place] = []
     datagrams = _Datagrams(plan, open_file)
     for _ in datagrams.read():
         pass  # for its reports
-    by_capture, names = _splits_by_capture(plan), plan.names
-    for index, file in enumerate(plan.files):
+    by_capture = plan.by_capture()
+    for index in range(len(plan.files)):
         splits = by_capture.get(index, [])
-        found, end = _notes_of_capture(splits, index, open_file(file), names)
-        ends.append(end)
+        ends.append(_end(splits, index))
         for split in splits:
             datagrams.decoder.add_counts(index, split.cut, split.malformed)
-        notes.extend(found)
-        notes.extend(PlacedNote(end, problem) for problem in datagrams.decoder.finish(index))
+        notes.extend(PlacedNote(ends[-1], problem) for problem in datagrams.decoder.finish(index))
     last = Place(max((end.clock for end in ends), default=NO_TIME), len(ends), 0)
     notes.extend(datagrams.notes)
     notes.extend(PlacedNote(last, problem) for problem in datagrams.decoder.close())
-    return sorted(notes, key=lambda note: note.place)
+    return notes
 
 
-def _notes_of_capture(
-    splits: list[Split], index: int, read_at: ReadAt, names: tuple[str, ...]
-) -> tuple[list[PlacedNote], Place]:
-    """Those of one capture except for its fragments, and the place of its end."""
+def _end(splits: Sequence[Split], index: int) -> Place:
+    """The place of the end of a capture."""
+    if not splits:
+        return Place(NO_TIME, index, 1)
+    return Place(splits[-1].clock_after, index, splits[-1].packets_before + splits[-1].packets + 1)
+
+
+def notes_of_capture(splits: Sequence[Split], file: CaptureFile, read_at: ReadAt) -> list[PlacedNote]:
+    """The notes of one capture except for its fragments. Raises CaptureError like `read_split`."""
+    index = splits[0].capture
+    # A single capture, however many others there are.
+    splits = [msgspec.structs.replace(split, capture=0) for split in splits]
     notes: list[PlacedNote] = []
     waiting: list[tuple[int, NoteValue]] = []
     """With the number of the packet that they precede, which was not read yet."""
     readers = [open_split(split, read_at) for split in splits if split.has_notes]
     # A single decoder, since it reports on an interface only once; interfaces keep their indices.
-    decoder = PartDecoder(names, lambda _, which: readers[0].interface(which))
+    decoder = PartDecoder((file.name,), lambda _, which: readers[0].interface(which))
     clock, number = NO_TIME, 1
     for split in splits:
         if waiting and split.packets:
@@ -299,15 +343,14 @@ def _notes_of_capture(
                 if packets is None:
                     continue
                 clocks = _clocks(packets, clock)
-                behind = number + len(clocks)
+                after = number + len(clocks)
                 batch = decoder.decode(packets, number, [])
-                found = [(place, value) for place, value in waiting if place < behind]
+                found = [(place, value) for place, value in waiting if place < after]
                 found.extend((note.order, note.value) for note in batch.notes)
                 notes.extend(PlacedNote(Place(int(clocks[at - number]), index, at), value) for at, value in found)
-                waiting = [(place, value) for place, value in waiting if place >= behind]
-                clock, number = int(clocks[-1]), behind
+                waiting = [(place, value) for place, value in waiting if place >= after]
+                clock, number = int(clocks[-1]), after
             readers.pop(0)
-        clock, number = split.clock_behind, split.packets_before + split.packets + 1
-    end = Place(clock, index, number)
-    notes.extend(PlacedNote(end, value) for _, value in waiting)
-    return notes, end
+        clock, number = split.clock_after, split.packets_before + split.packets + 1
+    notes.extend(PlacedNote(_end(splits, index), value) for _, value in waiting)
+    return notes

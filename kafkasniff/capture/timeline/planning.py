@@ -39,7 +39,7 @@ from kafkasniff.capture.timeline.splits import (
 )
 from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["SPLIT_SIZE", "PlannedPart", "Walked", "pieces", "plan", "walk"]
+__all__ = ["SPLIT_SIZE", "PlannedPart", "Walked", "piece_count", "pieces", "plan", "walk"]
 
 SPLIT_SIZE: Final = 128 << 20
 """Bytes of a part, by default."""
@@ -48,7 +48,7 @@ NOWHERE: Final = -1
 """An offset that no record has."""
 
 
-class PlannedPart(msgspec.Struct, frozen=True):
+class PlannedPart(msgspec.Struct, frozen=True, array_like=True):
     """A part as it is assigned for walking, when only its place is known."""
 
     path: str
@@ -65,7 +65,7 @@ class PlannedPart(msgspec.Struct, frozen=True):
     """Parser state to walk it with; exact for the first piece. None: compressed."""
 
 
-class Walked(msgspec.Struct, frozen=True):
+class Walked(msgspec.Struct, frozen=True, array_like=True):
     """The result of walking a piece."""
 
     begin: int
@@ -95,6 +95,11 @@ class Walked(msgspec.Struct, frozen=True):
     """Packets whose headers contradict themselves."""
 
 
+def piece_count(size: int, split_size: int) -> int:
+    """The number of pieces of a capture file of `size` bytes that is not compressed: a compressed one has only one."""
+    return max(1, -(-size // split_size))
+
+
 def pieces(read_at: ReadAt, path: str, capture: int, size: int, split_size: int = SPLIT_SIZE) -> list[PlannedPart]:
     """The pieces of a capture file of `size` bytes, to be walked.
 
@@ -107,11 +112,12 @@ def pieces(read_at: ReadAt, path: str, capture: int, size: int, split_size: int 
         open_whole(read_at, path, capture, size).close()
         return [PlannedPart(path, capture, 0, size, size, None)]
     parser, begin = found
-    start = parser.state
-    parser.parse(head[begin:], begin, ended=False)
-    # The beginning may end within damage: a guess concerns the data after it.
-    guess = msgspec.structs.replace(parser.state, packets=0, lost_at=None)
+    start = guess = parser.state
     firsts = [begin, *range(split_size, size, split_size)] if split_size > begin else [begin]
+    if len(firsts) > 1:
+        parser.parse(head[begin:], begin, ended=False)
+        # The beginning may end within damage: a guess concerns the data after it.
+        guess = msgspec.structs.replace(parser.state, packets=0, lost_at=None)
     stops = [*firsts[1:], size]
     return [
         PlannedPart(path, capture, first, stop, size, guess if index else start)

@@ -217,7 +217,7 @@ def _cursor(capture: int, path: str, stdin: BinaryIO | None) -> Cursor:
     if not Location.of(path).is_local:
         return _remote_cursor(capture, path)
     reader = CaptureReader(open_path(path), path, capture)
-    if not reader.stream.again:
+    if not reader.stream.reopens:
         return Cursor(capture, path, reader, None)
     return Cursor(capture, path, reader, lambda: CaptureReader(open_path(path), path, capture))
 

@@ -76,7 +76,7 @@ class Split(msgspec.Struct, frozen=True):
     notes: int
     clock: int
     """Highest time of the packets before it; NO_TIME if there are none."""
-    clock_behind: int
+    clock_after: int
     """The same after it."""
     state: State | None
     """Parser state before it; None for a compressed capture, which is read from its start."""
@@ -121,7 +121,7 @@ class Region:
 
     def __init__(self, read_at: ReadAt, begin: int, end: int) -> None:
         self.failure: Failure | None = None
-        self.again = False
+        self.reopens = False
         self._read_at = read_at
         self._begin = begin
         self._position = begin

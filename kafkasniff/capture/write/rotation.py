@@ -160,15 +160,15 @@ class CaptureFiles:
         if limit is None:
             self._append(data, len(blocks.sizes))
             return
-        behind = np.concatenate(([0], np.cumsum(blocks.sizes)))
+        ends = np.concatenate(([0], np.cumsum(blocks.sizes)))
         place, done, count = 0, 0, len(blocks.sizes)
         while True:
             # A packet is written if the previous file is not yet larger than the limit.
             room = limit - self._size + done
-            last = max(place, min(int(np.searchsorted(behind, room, "right")), count))
+            last = max(place, min(int(np.searchsorted(ends, room, "right")), count))
             if last > place:
-                self._append(data[done : behind[last]], last - place)
-                place, done = last, int(behind[last])
+                self._append(data[done : ends[last]], last - place)
+                place, done = last, int(ends[last])
             if place == count:
                 return
             self._end()

@@ -69,8 +69,9 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
         return _list(environment, detectors, options)
     if not sources:
         raise click.UsageError("Missing argument 'CAPTURE|DIR...'.")
-    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
-    sources = tuple(map(name_of, sources))
+    divided = divide_sources(environment, sources, filtered=predicate is not None)
+    captures, folders = divided
+    capture_arguments, sources = divided.capture_arguments(sources), tuple(map(name_of, sources))
 
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.detectors.running import tables_for
@@ -103,9 +104,9 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
 
             text = check_text(
                 findings,
-                sources,
+                divided.heading(sources),
                 visible,
-                captures=bool(captures),
+                captures=capture_arguments,
                 filtered=predicate is not None,
                 width=stream.width(MAX_WIDTH),
                 coloured=stream.coloured(options["color"]),

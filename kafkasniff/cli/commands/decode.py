@@ -100,7 +100,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     framing["memory"] = options["memory"]
     # Read once more only where `--connection` selects nothing.
     explains = bool(filters.connection) and not quiet and reads_twice(None, captures)
-    again = {**framing, **key_arguments(options)} if explains else {}
+    explaining = {**framing, **key_arguments(options)} if explains else {}
     if two_pass:
         framing |= key_arguments(options)
     arguments = inspector_arguments(options, records_wanted(wanted, predicate), exchanges=predicate is not None)
@@ -207,7 +207,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 from kafkasniff.cli.render.connection_note import connection_notes
 
                 seen = inspector.summary.connections
-                for note in connection_notes(environment, filters.connection, captures, again, seen):
+                for note in connection_notes(environment, filters.connection, captures, explaining, seen):
                     environment.say(note)
         return Exit.BROKEN if source.broken else Exit.OK
 

@@ -10,7 +10,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
 from kafkasniff.cli.options.option_groups import framing_options
 from kafkasniff.cli.options.sections import SectionedCommand
-from kafkasniff.cli.running.sources import take_captures
+from kafkasniff.cli.running.sources import Sources, take_captures
 from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     taken = take_captures(environment, captures)
+    divided = Sources(taken, ())
 
     from kafkasniff.analysis.detectors import SEVERITIES
     from kafkasniff.analysis.security import SecurityView
@@ -73,7 +74,8 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
             text = security_text(
                 identities,
                 findings,
-                sources,
+                divided.heading(sources),
+                captures=divided.capture_arguments(captures),
                 connections=view.connections,
                 width=output.width(MAX_WIDTH),
                 coloured=output.coloured(options["color"]),

@@ -51,7 +51,8 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = take_predicate(options)
-    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+    divided = divide_sources(environment, sources, filtered=predicate is not None)
+    captures, folders = divided
     sources = tuple(map(name_of, sources))
     hosts = take_hosts(options)
     form, top = options.pop("form"), options.pop("top")
@@ -81,8 +82,8 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         else:
             from kafkasniff.cli.render.stats_text import stats_text
 
-            width, coloured = stream.width(), stream.coloured(colour)
-            stream.write_text(stats_text(answer, findings, sources, width=width, coloured=coloured, hosts=hosts))
+            heading, width, coloured = divided.heading(sources), stream.width(), stream.coloured(colour)
+            stream.write_text(stats_text(answer, findings, heading, width=width, coloured=coloured, hosts=hosts))
         if not quiet:
             say_notes(environment, answer.notes, answer.visibility)
     reading.end()

@@ -61,7 +61,8 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
     filters = take_filters(options)
     predicate = make_predicate(filters)
     each = options.pop("each") or bool(filters.exchange)
-    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
+    divided = divide_sources(environment, sources, filtered=predicate is not None)
+    captures, folders = divided
     sources = tuple(map(name_of, sources))
     if folders and each:
         raise UsageError(f"--each is for captures, and {folders[0]} is a folder")
@@ -83,7 +84,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
         if captures:
             reading.read(captures, page.each if each else None)
         if not each:
-            page.whole(answer, sources, broken=reading.broken)
+            page.whole(answer, sources, divided.heading(sources), broken=reading.broken)
         elif not page.shown and not quiet:
             environment.say("no exchange was selected")
     if not quiet:
@@ -143,8 +144,8 @@ class _TimingOutput:
             )
         self.shown += 1
 
-    def whole(self, answer: TimingAnswer, sources: tuple[str, ...], *, broken: bool) -> None:
-        """Write the aggregate."""
+    def whole(self, answer: TimingAnswer, sources: tuple[str, ...], heading: str, *, broken: bool) -> None:
+        """Write the aggregate; `heading`: the sources as text."""
         if self._json:
             from kafkasniff.tables.rows.exchanges import capture_name
 
@@ -153,7 +154,7 @@ class _TimingOutput:
             return
         from kafkasniff.cli.render.timing_text import timing_text
 
-        self._stream.write_text(timing_text(answer, sources, width=self._width, coloured=self._coloured))
+        self._stream.write_text(timing_text(answer, heading, width=self._width, coloured=self._coloured))
 
 
 class _Captures:

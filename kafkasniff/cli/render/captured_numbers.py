@@ -29,13 +29,13 @@ def with_numbers(
     names = answer.schema.names
     if "connection_id" not in names:
         return answer
-    again = reads_twice(None, captures)
-    if text and not again:
+    twice = reads_twice(None, captures)
+    if text and not twice:
         return answer
     from kafkasniff.analysis.detectors.numbers import Numbers
 
     numbers = Numbers()
-    if again and answer.num_rows:
+    if twice and answer.num_rows:
         arguments = {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
         for events in read_again(environment, captures, arguments, exchanges="exchange_id" in names):
             numbers.feed(events)

@@ -60,28 +60,29 @@ def headline(findings: Sequence[Finding]) -> str:
 
 def check_text(
     findings: Sequence[Finding],
-    sources: Sequence[str],
+    heading: str,
     visible: VisibleTraffic | None = None,
     *,
-    captures: bool,
+    captures: Sequence[str],
     filtered: bool = False,
     width: int,
     coloured: bool,
 ) -> str:
-    """The findings, worst first. `captures`: there are captures among the sources, so exchanges have numbers.
+    """The findings, worst first, below `heading`, which names the sources.
 
-    `visible`: how much of the traffic was decoded, without which there is no all-clear;
-    `filtered`: the traffic was selected by filters.
+    `captures`: arguments with which `decode` shows the same numbers; without captures exchanges have none. `visible`:
+    how much of the traffic was decoded, without which there is no all-clear; `filtered`: the traffic was selected by
+    filters.
     """
     paint = COLOUR if coloured else PLAIN
     found = headline(findings) or all_clear(visible, filtered=filtered)
-    lines = [f"{paint.api}{found}{paint.reset} in {', '.join(printable(one) for one in sources)}"]
+    lines = [f"{paint.api}{found}{paint.reset} in {heading}"]
     if not any(finding.detector == UndecodedTraffic.name for finding in findings):
         lines += [f"{paint.warn}{line}{paint.reset}" for line in visibility_lines(visible)]
     for finding in findings:
-        lines += ["", *finding_lines(finding, paint, width, captures=captures)]
+        lines += ["", *finding_lines(finding, paint, width, captures=bool(captures))]
     shown = [one for finding in findings for one in finding.evidence]
-    hints = list(how_to_look(shown, sources)) if captures else []
+    hints = list(how_to_look(shown, captures)) if captures else []
     if not captures and shown:
         hints = ["connection_id and exchange_id are the key of the export's tables"]
     if hints:
@@ -89,9 +90,9 @@ def check_text(
     return "".join(f"{line}\n" for line in lines)
 
 
-def how_to_look(shown: Sequence[Evidence], sources: Sequence[str]) -> Iterator[str]:
+def how_to_look(shown: Sequence[Evidence], captures: Sequence[str]) -> Iterator[str]:
     """Commands that show the exchanges and connections named above."""
-    names = " ".join(shlex.quote(printable(one)) for one in sources)
+    names = " ".join(shlex.quote(printable(one)) for one in captures)
     if any(one.exchange is not None for one in shown):
         yield f"To look at #N: kafkasniff decode -v {names} --exchange N"
     if any(one.exchange is None and one.connection is not None for one in shown):

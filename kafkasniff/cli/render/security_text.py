@@ -44,17 +44,20 @@ def identity_object(identity: ClientIdentity) -> dict[str, Any]:
 def security_text(
     identities: Sequence[ClientIdentity],
     findings: Sequence[Finding],
-    sources: Sequence[str],
+    heading: str,
     *,
+    captures: Sequence[str],
     connections: int,
     width: int,
     coloured: bool,
 ) -> str:
-    """Listeners with their clients, then the findings. `connections`: all that were seen."""
+    """Listeners with their clients, then the findings, below `heading`, which names the sources.
+
+    `captures`: as for `check_text`; `connections`: all that were seen.
+    """
     paint = COLOUR if coloured else PLAIN
-    where = ", ".join(printable(one) for one in sources)
     shown = sum(one.connections for one in identities)
-    lines = [f"{paint.api}{headline(findings) or 'no findings'}{paint.reset} in {where}"]
+    lines = [f"{paint.api}{headline(findings) or 'no findings'}{paint.reset} in {heading}"]
     if shown < connections:
         others = connections - shown
         lines.append(
@@ -66,7 +69,7 @@ def security_text(
             lines += _identity(one, paint, width)
     for finding in findings:
         lines += ["", *finding_lines(finding, paint, width, captures=True)]
-    hints = list(how_to_look([one for finding in findings for one in finding.evidence], sources))
+    hints = list(how_to_look([one for finding in findings for one in finding.evidence], captures))
     if hints:
         lines += ["", *(f"{paint.dim}{line}{paint.reset}" for line in hints)]
     return "".join(f"{line}\n" for line in lines)

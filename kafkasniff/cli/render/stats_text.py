@@ -24,7 +24,6 @@ from kafkasniff.report.cells import (
 )
 from kafkasniff.report.overview_columns import APIS, BROKERS, CLIENTS, GROUPS, MIDDLE, TOPICS, problem_columns
 from kafkasniff.sinks.summaries.phrases import amount
-from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, date_of, duration
 
 if TYPE_CHECKING:
@@ -37,13 +36,16 @@ __all__ = ["stats_text"]
 def stats_text(
     answer: OverviewAnswer,
     findings: Sequence[Finding],
-    sources: Sequence[str],
+    sources: str,
     *,
     width: int,
     coloured: bool,
     hosts: Hosts | None = None,
 ) -> str:
-    """The screen, `width` columns wide, with ANSI codes if `coloured`; `hosts`: names of addresses."""
+    """The screen, `width` columns wide, with ANSI codes if `coloured`.
+
+    `sources`: its first line; `hosts`: names of addresses.
+    """
     from rich.console import RenderableType
     from rich.padding import Padding
     from rich.table import Table
@@ -72,9 +74,9 @@ def stats_text(
     return as_text(shown, width=width, coloured=coloured)
 
 
-def _heading(answer: OverviewAnswer, sources: Sequence[str]) -> list[str]:
+def _heading(answer: OverviewAnswer, sources: str) -> list[str]:
     """Lines about the sources as a whole."""
-    lines = [", ".join(printable(one) for one in sources)]
+    lines = [sources]
     if answer.first is not None and answer.last is not None:
         begins, ends = f"{date_of(answer.first)} {clock_time(answer.first)}", clock_time(answer.last)
         if date_of(answer.first) != date_of(answer.last):

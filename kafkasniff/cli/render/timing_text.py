@@ -44,8 +44,8 @@ _NEAR: Final = {
 }
 
 
-def timing_text(answer: TimingAnswer, sources: Sequence[str], *, width: int, coloured: bool) -> str:
-    """The screen, `width` columns wide, with ANSI codes if `coloured`."""
+def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: bool) -> str:
+    """The screen, `width` columns wide, with ANSI codes if `coloured`; `sources`: its first line."""
     from rich.console import RenderableType
     from rich.padding import Padding
     from rich.text import Text
@@ -64,8 +64,8 @@ def timing_text(answer: TimingAnswer, sources: Sequence[str], *, width: int, col
     return as_text(shown, width=width, coloured=coloured)
 
 
-def _heading(answer: TimingAnswer, groups: Sequence[ExchangeGroup], sources: Sequence[str]) -> list[str]:
-    lines = [", ".join(printable(one) for one in sources)]
+def _heading(answer: TimingAnswer, groups: Sequence[ExchangeGroup], sources: str) -> list[str]:
+    lines = [sources]
     timed = sum(group.timed for group in groups)
     whole = sum(group.duration.total_us for group in groups)
     exchanges = sum(group.exchanges for group in groups)

@@ -164,7 +164,7 @@ def _network(timed: Timed) -> Iterator[str]:
         yield f"throttle time in the response: {timed.throttle_ms:,} ms"
     if link is None or marks is None:
         return
-    ways = [
+    round_trips = [
         f"{name} {duration(value)}"
         for name, value in (
             ("broker", link.to_broker(marks.response_done)),
@@ -174,7 +174,7 @@ def _network(timed: Timed) -> Iterator[str]:
     ]
     vantage = link.vantage()
     place = "" if vantage is None else f"captured {_NEAR[vantage]}"
-    trips = f"minimum round trips to {', '.join(ways)}" if ways else ""
+    trips = f"minimum round trips to {', '.join(round_trips)}" if round_trips else ""
     if place or trips:
         yield "; ".join(one for one in (place, trips) if one)
     for whose, trouble in (("client", timed.client_trouble), ("broker", timed.broker_trouble)):

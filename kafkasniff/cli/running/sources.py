@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 from kafkasniff.runtime.export_manifest import is_export
+from kafkasniff.text.printable import printable
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.export import Export
 
 __all__ = ["Sources", "divide_sources", "open_export", "take_captures"]
+
+
+MAX_NAMED: Final = 3
+"""Arguments of a command that are named in the heading of its output; more are counted."""
 
 
 class Sources(NamedTuple):
@@ -23,6 +28,18 @@ class Sources(NamedTuple):
     """Files and `-`; files of a folder are sorted by name."""
     folders: tuple[str, ...]
     """Exports."""
+
+    def heading(self, named: Sequence[str]) -> str:
+        """The sources for the heading of a text: the arguments, or how many files they are; JSON has all names."""
+        if len(named) <= MAX_NAMED:
+            return ", ".join(printable(one) for one in named)
+        counts = (len(self.captures), "capture"), (len(self.folders), "export")
+        return " and ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count)
+
+    def capture_arguments(self, named: Sequence[str]) -> list[str]:
+        """The arguments that name captures, for the text of another command; a placeholder for many."""
+        found = [name_of(one) for one in named if one not in self.folders]
+        return found if len(found) <= MAX_NAMED else ["CAPTURE..."]
 
 
 def divide_sources(environment: Environment, named: Sequence[str], *, filtered: bool) -> Sources:

@@ -133,16 +133,16 @@ def _topics(api_key: int, direction: Direction) -> tuple[_TopicStruct, ...]:
 def _topics_in(fields: tuple[FieldDefinition, ...], path: tuple[str, ...]) -> Iterator[_TopicStruct]:
     names = tuple(field for field in fields if field.entity == "topic_name" and not field.array)
     ids = tuple(field for field in fields if (field.name, field.type, field.array) == ("topic_id", "uuid", False))
-    records = tuple(_ways(fields))
+    records = tuple(_record_paths(fields))
     if records and (names or ids):
         yield _TopicStruct(path, names, ids, records)
     for field in fields:
         yield from _topics_in(field.fields, (*path, field.name))
 
 
-def _ways(fields: tuple[FieldDefinition, ...]) -> Iterator[tuple[str, ...]]:
+def _record_paths(fields: tuple[FieldDefinition, ...]) -> Iterator[tuple[str, ...]]:
     for field in fields:
         if field.type == "records" and field.secret == "no":
             yield (field.name,)
-        for way in _ways(field.fields):
-            yield (field.name, *way)
+        for path in _record_paths(field.fields):
+            yield (field.name, *path)

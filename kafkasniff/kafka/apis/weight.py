@@ -64,37 +64,37 @@ class _CountedParts(NamedTuple):
 
 
 @lru_cache(maxsize=1024)  # keys come from the wire
-def _way_of_request(api_key: int | None) -> _CountedParts | None:
+def _parts_of_request(api_key: int | None) -> _CountedParts | None:
     """How requests that may hold records are weighed; None for all others, for which BODY_RATIO suffices."""
     found = None if api_key is None else api(api_key)
-    return None if found is None else _way_of(found.definition.request)
+    return None if found is None else _parts_of(found.definition.request)
 
 
 @lru_cache(maxsize=1024)  # likewise
-def _way_of_response(api_key: int | None) -> _CountedParts | None:
+def _parts_of_response(api_key: int | None) -> _CountedParts | None:
     found = None if api_key is None else api(api_key)
-    return None if found is None else _way_of(found.definition.response)
+    return None if found is None else _parts_of(found.definition.response)
 
 
-def _way_of(message: MessageDefinition) -> _CountedParts | None:
+def _parts_of(message: MessageDefinition) -> _CountedParts | None:
     if not (message.has_records or message.nested):
         return None
-    way = _way(message.fields)
-    return way if message.nested is None else way._replace(nested=f"_{message.nested[1]}")
+    parts = _parts_in(message.fields)
+    return parts if message.nested is None else parts._replace(nested=f"_{message.nested[1]}")
 
 
-def _way(fields: tuple[FieldDefinition, ...]) -> _CountedParts:
+def _parts_in(fields: tuple[FieldDefinition, ...]) -> _CountedParts:
     records = tuple(field.name for field in fields if field.type == "records")
     scalars = tuple(field.name for field in fields if field.array and field.type not in {"struct", "records"})
-    structs = [(field, _way(field.fields)) for field in fields if field.type == "struct"]
-    inner = tuple((field.name, way) for field, way in structs if field.array or way.counts)
+    structs = [(field, _parts_in(field.fields)) for field in fields if field.type == "struct"]
+    inner = tuple((field.name, parts) for field, parts in structs if field.array or parts.counts)
     return _CountedParts(2 * RECORD_BYTES if records else RECORD_BYTES, records, scalars, inner)
 
 
 def has_records(api_key: int | None, direction: Direction) -> bool:
     """Whether `likely_bytes` counts the records of such messages, so that it does not use BODY_RATIO."""
-    way = _way_of_request(api_key) if direction == "request" else _way_of_response(api_key)
-    return way is not None and way.nested is None
+    parts = _parts_of_request(api_key) if direction == "request" else _parts_of_response(api_key)
+    return parts is not None and parts.nested is None
 
 
 def likely_bytes(api_key: int | None, direction: Direction, size: int, body: Body | RenderedBody | None) -> int:
@@ -103,31 +103,31 @@ def likely_bytes(api_key: int | None, direction: Direction, size: int, body: Bod
         return size
     if isinstance(body, RenderedBody):
         return size + len(body.json)
-    way = _way_of_request(api_key) if direction == "request" else _way_of_response(api_key)
-    if way is None:
+    parts = _parts_of_request(api_key) if direction == "request" else _parts_of_response(api_key)
+    if parts is None:
         return size * BODY_RATIO
-    total = _counted(way, body)
-    if way.nested is None:
+    total = _counted(parts, body)
+    if parts.nested is None:
         return size + total
-    inside = body.get(way.nested)
+    inside = body.get(parts.nested)
     if inside is not None:
         total += likely_bytes(inside["api_key"], direction, 0, inside["body"])
     return size * BODY_RATIO + total
 
 
-def _counted(way: _CountedParts, struct: Body) -> int:
+def _counted(parts: _CountedParts, struct: Body) -> int:
     """Memory of the counted parts of a struct. Hot."""
     total = 0
-    for name in way.records:
+    for name in parts.records:
         value = struct.get(name)
         if value.__class__ is list:
             for one in value:
                 total += 0 if one is None else _records(one)
         elif value is not None:
             total += _records(value)
-    for name in way.scalars:
+    for name in parts.scalars:
         total += SCALAR_BYTES * len(struct.get(name) or ())
-    for name, inner in way.inner:
+    for name, inner in parts.inner:
         value = struct.get(name)
         if not value:
             continue

@@ -1,4 +1,7 @@
-"""The dialogue of a Kafka connection: classifies each frame, and pairs responses with requests."""
+"""The dialogue of a Kafka connection: classifies each frame, and pairs responses with requests.
+
+`correlation.py` judges whether a response answers a request.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +9,31 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Literal, NamedTuple
 
-import msgspec
-
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.apis.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
+from kafkasniff.kafka.connection.correlation import Correlation, elapsed, precedes
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.early import EarlyResponses
 from kafkasniff.kafka.connection.events import EventLog, ExchangeEvent, MessageEvent, TokenEvent
-from kafkasniff.kafka.connection.exchange import Ledger, Pending
+from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import AUTHENTICATION, Opening, refusal
 from kafkasniff.kafka.connection.sasl import SCRAM_ANSWERS, RawSasl
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, read_rest
-from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_exact_request, is_likely_request
-from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.messages.message_plan import request_plan
+from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_likely_request
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Problem, Status
 from kafkasniff.tcp.segments import NO_TIME
 
 __all__ = ["CLOSED_BEFORE", "Dialogue", "Turn"]
 
-_TRUNCATED: Final = ("body-truncated", "array-too-long")
-"""Problems of a body that ends too early and is valid until then."""
-NEAR: Final = 10_000
-"""Outstanding responses have ids that differ by less than this from the last request's."""
 NS_IN_S: Final = 1_000_000_000
 MOST_RETRANSMITS: Final = 0xFFFF
 """Retransmitted segments between two exchanges; with more, the kernel does not continue a connection."""
 CLOSED_BEFORE: Final = "the broker had closed it"
 """Problem text for a request that was sent after the end of its connection."""
 _INT = Struct(">i")
-_TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
 
 class Turn(NamedTuple):
@@ -54,65 +50,35 @@ class Turn(NamedTuple):
     """Earlier arrivals since then: `EarlyResponses.take_back`."""
 
 
-class Dialogue:
+class Dialogue(Correlation):
     """Frames of both streams in, messages, tokens and ends of exchanges into the log."""
 
     __slots__ = (
-        "_detail",
         "_early",
         "_every_end",
-        "_ids_rise",
-        "_ids_vary",
-        "_last_id",
-        "_log",
         "_offered",
         "_ordinal",
-        "_requests_lost_before",
-        "_responses_lost",
         "_sasl",
-        "gapped",
-        "last_answer",
-        "ledger",
         "memory",
         "one_sided",
         "opening",
-        "requests",
         "retransmits",
         "unread_of",
     )
 
     def __init__(self, log: EventLog, detail: Detail, *, every_end: bool = True) -> None:
+        super().__init__(log, detail)
         self._every_end = every_end
-        self._log = log
-        self._detail = detail
         self._sasl: RawSasl | None = None
         self._offered: str | None = None
         """Mechanism of an unanswered SaslHandshake v0: tokens may follow if the answer was lost."""
         self._early = EarlyResponses()
-        self._last_id: int | None = None
-        """Correlation id of the last request."""
-        self._ids_vary = False
-        """Two consecutive requests had different correlation ids: some clients use the same id for all."""
-        self._ids_rise = True
-        """Each request so far had a higher correlation id than the previous one: none is used twice."""
-        self.last_answer: int | None = None
-        """Correlation id of the last response that was paired."""
         self._ordinal = 0
-        self._requests_lost_before = -1
-        """Requests may be missing between those below this ordinal and those from it on; -1: none."""
-        self._responses_lost = False
-        """Responses may be in missing bytes."""
         self.memory = ConnectionMemory()
-        self.ledger = Ledger()
         self.opening: Opening | None = Opening()
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
-        self.gapped = False
-        """Bytes of this connection are missing."""
         self.one_sided = False
         """The capture lacks responses, and it is unknown which requests they answered."""
-        self.requests: Literal["none", "behind", "here"] = "none"
-        """How much of the client's stream is available: nothing so far; less than the broker's, because of a hole or a
-        search for its frames; or all of it."""
         self.retransmits = 0
         """Retransmitted segments since the last exchange ended."""
         self.unread_of = [0, 0]
@@ -133,7 +99,7 @@ class Dialogue:
         early = self._early
         return self.ledger.count * REQUEST_BYTES + early.size + len(early) * EARLY_BYTES
 
-    # -- in step (in_step.py) -----------------------------------------------------------------------------------------
+    # -- in step (in_turn.py) -----------------------------------------------------------------------------------------
 
     def is_plain(self) -> bool:
         """Whether frames are messages, and the next response answers the oldest request or does not fit."""
@@ -148,16 +114,6 @@ class Dialogue:
             and not (self._every_end and self.retransmits > MOST_RETRANSMITS)
         )
 
-    def _needs_proof(self) -> bool:
-        """Whether the body of the next response has to prove that it answers its request (`_pair`)."""
-        first = self.ledger.first
-        return not self._ids_rise or (first is not None and self._may_repeat(first))
-
-    @property
-    def loss(self) -> int:
-        """What is missing of the connection, in the kernel's representation: `feed.Loss`."""
-        return self.gapped + (self.gapped and self._responses_lost)
-
     def hand_over(self) -> Turn:
         """The position of a dialogue that `is_plain`, as numbers that change with each exchange."""
         return Turn(self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits)
@@ -167,57 +123,6 @@ class Dialogue:
         self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits = turn[:6]
         self._early.take_back(turn.early, turn.ticks)
 
-    @property
-    def detail(self) -> Detail:
-        """How much of messages is decoded."""
-        return self._detail
-
-    @property
-    def ids_rise(self) -> bool:
-        """Whether each request so far had a higher correlation id than the previous one: none is used twice."""
-        return self._ids_rise
-
-    # The interface for a search for responses: search.Requests.
-
-    def __contains__(self, correlation_id: object) -> bool:
-        return correlation_id in self.ledger
-
-    def is_near(self, correlation_id: int) -> bool:
-        """Whether this could be the id of a request of this connection; True if no request was seen."""
-        return self._last_id is None or abs(correlation_id - self._last_id) < NEAR
-
-    def is_next(self, correlation_id: int) -> bool:
-        """Whether this could be the id of the next response; True if nothing was seen of the connection."""
-        return self.is_near(correlation_id) and (self.last_answer is None or correlation_id > self.last_answer)
-
-    def is_exact(self, correlation_id: int, message: bytes) -> bool:
-        """Whether a message decodes exactly as the response to the outstanding request of this id."""
-        pending = self.ledger.oldest(correlation_id)
-        if pending is None:
-            return False
-        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
-        return decoded.body is not None and not decoded.problems
-
-    def is_beginning_of_response(self, message: bytes) -> bool:
-        """Whether the available part of a message decodes as a response to an outstanding request."""
-        pending = self.ledger.oldest(_INT.unpack_from(message)[0])
-        if pending is None:
-            return False
-        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
-        return all(problem.kind in _TRUNCATED for problem in decoded.problems)
-
-    def are_messages(self, frames: Sequence[Frame]) -> bool:
-        """Whether each of these frames of one stream is exactly a request, or a response to an outstanding one."""
-        for frame in frames:
-            if frame.direction == self._log.client:
-                if not is_exact_request(frame.data, frame.start, frame.end):
-                    return False
-            elif frame.end - frame.start < 4 or not self.is_exact(
-                _INT.unpack_from(frame.data, frame.start)[0], frame.data[frame.start : frame.end]
-            ):
-                return False
-        return True
-
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], left_ns: int = NO_TIME) -> None:
         """The connection and its exchanges have ended. `left_ns`: when the broker closed its side, if it did."""
         self._give_up(self._early.drain())
@@ -226,7 +131,7 @@ class Dialogue:
                 self._end_silent(rest)
             elif rest.lost:
                 self._end_without(rest, "lost")
-            elif (late := _elapsed(left_ns, rest.first_time)) is not None and late > 0:
+            elif (late := elapsed(left_ns, rest.first_time)) is not None and late > 0:
                 # Such a request gets no response, whenever the capture ends.
                 self._end_without(rest, "unanswered", f"{CLOSED_BEFORE} {_span(late)} before the request")
             elif self.one_sided:
@@ -382,20 +287,6 @@ class Dialogue:
             self._end_silent(silent)
         self._pair(pending, frame, problems)
 
-    def _is_stale(self, correlation_id: int, frame: Frame) -> bool:
-        """Whether a response answers a request in missing bytes that had the same id as the outstanding one.
-
-        It began before that request was complete. The same is true if capture points disagree about the order; but then
-        the id identifies it, and it fits.
-        """
-        pending = self.ledger.oldest(correlation_id)
-        if pending is None or not _precedes(frame, pending):
-            return False
-        if not self._ids_vary or self.ledger.has_same_id(correlation_id):
-            return True
-        decoded = decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, _TRIAL)
-        return self._is_unproven(decoded, pending, frame)
-
     def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...], *, early: int | None = None) -> None:
         """Pair a response with its request; `early`: its number if it was among the waiting ones."""
         if pending.hidden:
@@ -418,7 +309,7 @@ class Dialogue:
         )
         if self.gapped:
             whole = read_rest(decoded)
-            repeats = not self._ids_rise or self._may_repeat(pending) or _precedes(frame, pending)
+            repeats = not self._ids_rise or self._may_repeat(pending) or precedes(frame, pending)
             if repeats and self._is_unproven(self._to_judge(whole, pending, frame), pending, frame):
                 # Ids repeat on some connections: if bytes are missing, the same id need not be the same exchange.
                 self._leave_unpaired(frame, early)
@@ -428,8 +319,8 @@ class Dialogue:
                 decoded = whole
         self._pass_early(early)
         self.last_answer = pending.correlation_id
-        latency = _elapsed(pending.time_ns, frame.first_time)
-        duration = _elapsed(pending.first_time, frame.time_ns)
+        latency = elapsed(pending.time_ns, frame.first_time)
+        duration = elapsed(pending.first_time, frame.time_ns)
         if latency is not None and latency < 0:
             detail = "the response begins before its request ends: the capture's order or clocks are off"
             problems = (*problems, Problem("latency-negative", detail))
@@ -450,25 +341,6 @@ class Dialogue:
             self._offered = None
             if self._sasl is None and decoded.body is not None and decoded.body.get("error_code") == 0:
                 self._sasl = RawSasl(pending.mechanism or None)
-
-    def _may_repeat(self, pending: Pending) -> bool:
-        """Whether the response to a request may be lost, and a later request that is not available have the same id.
-
-        Java clients restart their ids after authentication. The later request may be in missing bytes, or be held back
-        after a hole: rising ids so far do not rule it out.
-        """
-        return self._responses_lost and (self.requests == "behind" or pending.ordinal < self._requests_lost_before)
-
-    def _is_unproven(self, decoded: Decoded, pending: Pending, frame: Frame) -> bool:
-        """Whether only its id suggests that a response answers a request: `decoded`, all of it, as that."""
-        cut = frame.end - frame.start != frame.size
-        if cut and (
-            self._may_repeat(pending)
-            or (_precedes(frame, pending) and (self._requests_lost_before >= 0 or not self._ids_rise))
-        ):
-            # The beginning of a message fits many others.
-            return True
-        return _does_not_fit(decoded, cut=cut)
 
     def _leave_unpaired(self, frame: Frame, early: int | None) -> None:
         """Process a response that does not answer the request with its id; `early` as in `_pair`."""
@@ -491,20 +363,6 @@ class Dialogue:
             self._early.remove(early)
         elif self._early:
             self._give_up(self._early.drain())
-
-    def _to_judge(self, decoded: Decoded, pending: Pending, frame: Frame) -> Decoded:
-        """The response with all its problems, even if its body is not wanted.
-
-        Bytes that are kept for columns are not checked yet.
-        """
-        options = self._detail.decode
-        if options.headers:
-            options = msgspec.structs.replace(options, bodies=True, records="full")
-        elif options.records == "columns" and response_plan(pending.api_key, pending.api_version).reads_records:
-            options = msgspec.structs.replace(options, records="full")
-        else:
-            return decoded
-        return decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, options)
 
     def _orphan(self, frame: Frame) -> None:
         self.opening = None
@@ -577,15 +435,6 @@ class Dialogue:
         event.problems = problems
 
 
-def _does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
-    """Whether a body was not decoded exactly to its end (for a truncated message: to the end of its bytes)."""
-    # The option for secrets does not matter here.
-    kinds = {problem.kind for problem in decoded.problems} - {"body-withheld"}
-    if decoded.raw is None and decoded.raw_redacted is None:
-        return "trailing-bytes" in kinds or (cut and bool(kinds))
-    return "version-unknown" not in kinds and not (cut and kinds.issubset(_TRUNCATED))
-
-
 def _incomplete(frame: Frame) -> tuple[Problem, ...]:
     """The problem of a frame with missing bytes at its end."""
     have = frame.end - frame.start
@@ -594,17 +443,8 @@ def _incomplete(frame: Frame) -> tuple[Problem, ...]:
     return (Problem("frame-incomplete", f"{have} of {frame.size} bytes of the message are in the capture", have),)
 
 
-def _precedes(frame: Frame, pending: Pending) -> bool:
-    """Whether a response begins before its request is complete."""
-    return (_elapsed(pending.time_ns, frame.first_time) or 0) < 0
-
-
 def _span(nanoseconds: int) -> str:
     """A duration as text."""
     if nanoseconds < NS_IN_S:
         return f"{nanoseconds / 1_000_000:.3g} ms"
     return f"{nanoseconds / NS_IN_S:,.1f} s"
-
-
-def _elapsed(earlier: int, later: int) -> int | None:
-    return None if NO_TIME in (earlier, later) else later - earlier

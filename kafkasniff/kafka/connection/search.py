@@ -282,8 +282,8 @@ class Searcher(SegmentedBytes):
 
     def restart_responses(self, order: int) -> None:
         """Restart chains of responses that begin after this packet: now the requests are known."""
-        behind = bisect_right(self._orders, order)
-        first = max(self._ends[behind - 1] - self._base, 0) if behind else 0
+        place = bisect_right(self._orders, order)
+        first = max(self._ends[place - 1] - self._base, 0) if place else 0
         for candidate in self._responses:
             if candidate.start >= first:
                 candidate.at, candidate.frames, candidate.correlation_id = candidate.start, 0, -1

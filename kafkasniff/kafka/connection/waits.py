@@ -82,14 +82,14 @@ def wait_plan(api_key: int | None) -> WaitPlan | None:
     if api is None:
         return None
     reason, limits = api.definition.waits or (None, ())
-    ways = tuple(_ways(api.definition.request.fields))
-    if reason is None and not ways:
+    paths = tuple(_replica_id_paths(api.definition.request.fields))
+    if reason is None and not paths:
         return None
     return WaitPlan(
         reason,  # type: ignore[arg-type]  # the parser takes no others
         limits,
-        next((way[0] for way in ways if len(way) == 1), None),
-        ways,
+        next((path[0] for path in paths if len(path) == 1), None),
+        paths,
     )
 
 
@@ -215,9 +215,9 @@ def planned_role(plan: WaitPlan, request: Mapping[str, Any]) -> Role | None:
     value: Any = request.get(plan.replica_id) if plan.replica_id is not None else None
     if isinstance(value, int):
         return "replica" if value >= 0 else "client"
-    for way in plan.replica_ids:
+    for path in plan.replica_ids:
         value = request
-        for name in way:
+        for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         if isinstance(value, int):
             return "replica" if value >= 0 else "client"
@@ -225,13 +225,13 @@ def planned_role(plan: WaitPlan, request: Mapping[str, Any]) -> Role | None:
     return "client" if request else None
 
 
-def _ways(fields: tuple[FieldDefinition, ...]) -> list[tuple[str, ...]]:
+def _replica_id_paths(fields: tuple[FieldDefinition, ...]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for field in fields:
         if field.enum == "replica_id":
             found.append((field.name,))
         elif field.fields and not field.array:
-            found += [(field.name, *way) for way in _ways(field.fields)]
+            found += [(field.name, *path) for path in _replica_id_paths(field.fields)]
     return found
 
 

@@ -91,19 +91,19 @@ def notes_for_later(api_key: int) -> bool:
 @functools.lru_cache(maxsize=1024)  # keys come from the wire
 def may_have_floats(api_key: int) -> bool:
     """Whether bodies of an API may contain floats, in their fields or in embedded structures. Hot."""
-    messages = [message for way in _DIRECTIONS if (message := _definition(api_key, way)) is not None]
+    messages = [message for direction in _DIRECTIONS if (message := _definition(api_key, direction)) is not None]
     return any(message.has_floats for message in messages) or any(one.floats for one in _readers(api_key))
 
 
 def _readers(api_key: int) -> list[_Interpreter]:
-    return [one for way in _DIRECTIONS for one in _READERS.get((api_key, way), ())]
+    return [one for direction in _DIRECTIONS for one in _READERS.get((api_key, direction), ())]
 
 
 def _is_nesting(api_key: int) -> bool:
     """Whether such messages contain others: a nested response is decoded by the request nested in the request."""
     return any(
         message is not None and message.nested is not None
-        for message in (_definition(api_key, way) for way in _DIRECTIONS)
+        for message in (_definition(api_key, direction) for direction in _DIRECTIONS)
     )
 
 

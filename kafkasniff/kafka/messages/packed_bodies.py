@@ -15,7 +15,7 @@ from kafkasniff.kafka.messages.message_body import settled
 from kafkasniff.kafka.messages.message_plan import MessagePlan
 from kafkasniff.kafka.records import record_sets
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.packed import BodyMemory, read_plain, ways_to_configs
+from kafkasniff.kafka.schema.packed import BodyMemory, config_paths, read_plain
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.model import LARGE_BODY, Body, Direction
 from kafkasniff.native.caller import HEAD_OF_ARRAY, Program
@@ -64,7 +64,7 @@ class PackedBodies:
         if schema is None or not plan.alone or (plan.interpret is not None and not plan.reads_records):
             return None
         assert self._options is not None
-        if schema.root.secrets and not self._options.show_secrets and any(ways_to_configs(schema.root)):
+        if schema.root.secrets and not self._options.show_secrets and any(config_paths(schema.root)):
             return None
         return program_of(schema.root)
 

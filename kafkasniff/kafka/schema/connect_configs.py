@@ -15,7 +15,7 @@ import msgspec
 from kafkasniff.kafka.schema.context import DecodeContext
 from kafkasniff.kafka.schema.secrets import is_sensitive, redacted
 
-__all__ = ["CONNECT_KEYS", "told_of_secrets", "withhold_secrets"]
+__all__ = ["CONNECT_KEYS", "redacted_content", "withhold_secrets"]
 
 CONNECT_KEYS: Final = (b"session-key", b"connector-", b"task-")
 """Prefixes of the keys of records that may hold a secret."""
@@ -37,13 +37,13 @@ def withhold_secrets(records: dict[str, Any], context: DecodeContext) -> None:
             key = record["key"]
             if key.__class__ is bytes and key.startswith(CONNECT_KEYS):
                 value = record["value"]
-                shown = told_of_secrets(key, value)
+                shown = redacted_content(key, value)
                 if shown is not None:
                     record["value"] = redacted(value)
                     record["_value"] = {"format": _FORMAT, "value": shown["value"]}
 
 
-def told_of_secrets(key: bytes, value: object) -> dict[str, Any] | None:
+def redacted_content(key: bytes, value: object) -> dict[str, Any] | None:
     """The displayable content of a record's value that holds a secret: `{"value"}`, None if it cannot be decoded.
 
     None if the value holds no secret. `key` begins with one of `CONNECT_KEYS`.

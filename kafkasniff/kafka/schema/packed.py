@@ -24,7 +24,7 @@ from kafkasniff.native.caller import Program, read_notes
 from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS, Hiding, Noted
 from kafkasniff.native.library import Kernel
 
-__all__ = ["BodyMemory", "Decoder", "decoder_of", "read_plain", "ways_to_configs"]
+__all__ = ["BodyMemory", "Decoder", "config_paths", "decoder_of", "read_plain"]
 
 Decoder = Callable[[bytes, int, int, DecodeContext], tuple[dict[str, Any], int]]
 
@@ -36,7 +36,7 @@ _RENDERED_PLACE: Final = Packing("<QQQ")
 
 read_plain: Final = plain.decode
 
-Way = tuple[tuple[str, bool], ...]
+FieldPath = tuple[tuple[str, bool], ...]
 """The path of fields to a struct, from the root, and whether each is an array."""
 
 
@@ -132,7 +132,7 @@ def decoder_of(kernel: Kernel, root: Struct, reader: RecordsReader | None = None
     It raises Odd at bytes that need the walker, and Ended if its walk ended early.
     """
     program = Program(kernel, program_of(root))
-    ways = tuple(ways_to_configs(root))
+    paths = tuple(config_paths(root))
     address, has_records, has_extensions = program.address, root.records, root.records or root.secrets
 
     def decode(data: bytes, position: int, end: int, context: DecodeContext) -> tuple[dict[str, Any], int]:
@@ -158,9 +158,9 @@ def decoder_of(kernel: Kernel, root: Struct, reader: RecordsReader | None = None
                 body = read_plain(reading.caller.view[: made >> 1])
         finally:
             _free.append(reading)
-        if ways and not options.show_secrets:
-            for way in ways:
-                for config in _at(body, way):
+        if paths and not options.show_secrets:
+            for field_path in paths:
+                for config in _at(body, field_path):
                     redact_config(config)
         return body, after
 
@@ -169,21 +169,21 @@ def decoder_of(kernel: Kernel, root: Struct, reader: RecordsReader | None = None
     return decode
 
 
-def ways_to_configs(struct: Struct, way: Way = ()) -> Iterator[Way]:
+def config_paths(struct: Struct, field_path: FieldPath = ()) -> Iterator[FieldPath]:
     """The paths to structs of a layout with a value that may be secret by its name; inner ones first."""
     for field in (*struct.fields, *struct.tagged):
         if field.struct is not None:
-            yield from ways_to_configs(field.struct, (*way, (field.name, field.array)))
+            yield from config_paths(field.struct, (*field_path, (field.name, field.array)))
     if any(field.secret == "config" for field in struct.fields):
-        yield way
+        yield field_path
 
 
-def _at(struct: dict[str, Any], way: Way) -> Iterator[dict[str, Any]]:
+def _at(struct: dict[str, Any], field_path: FieldPath) -> Iterator[dict[str, Any]]:
     """The structs at the end of a path."""
-    if not way:
+    if not field_path:
         yield struct
         return
-    (name, is_array), rest = way[0], way[1:]
+    (name, is_array), rest = field_path[0], field_path[1:]
     found = struct.get(name)
     for one in (found or ()) if is_array else () if found is None else (found,):
         yield from _at(one, rest)

@@ -71,19 +71,19 @@ class Op(msgspec.Struct, frozen=True):
 def ops_of(root: Struct) -> tuple[Op, ...]:
     """The ops of a layout; the first is the root."""
     found = list(_struct(root, Op("", "struct", ("flexible",) if root.flexible else (), 0, size=root.size)))
-    behind = _behind(found)
-    return tuple(msgspec.structs.replace(op, next=after) for op, after in zip(found, behind, strict=True))
+    following = _following(found)
+    return tuple(msgspec.structs.replace(op, next=after) for op, after in zip(found, following, strict=True))
 
 
-def _behind(ops: list[Op]) -> list[int]:
+def _following(ops: list[Op]) -> list[int]:
     """For each op, the index of the next one that is not deeper."""
-    behind = [len(ops)] * len(ops)
+    following = [len(ops)] * len(ops)
     waiting: list[int] = []
     for index, op in enumerate(ops):
         while waiting and ops[waiting[-1]].depth >= op.depth:
-            behind[waiting.pop()] = index
+            following[waiting.pop()] = index
         waiting.append(index)
-    return behind
+    return following
 
 
 def _struct(struct: Struct, op: Op) -> Iterator[Op]:

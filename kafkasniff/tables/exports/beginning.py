@@ -108,6 +108,5 @@ def total(summaries: Iterable[Summary]) -> Summary:
     """The sum of several shards' summaries."""
     found = Summary()
     for summary in summaries:
-        for name in summary.__struct_fields__:
-            setattr(found, name, getattr(found, name) + getattr(summary, name))
+        found.add(summary)
     return found

@@ -8,22 +8,37 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
 
 from kafkasniff.capture.timeline.locations import CaptureFile, capture_at, open_capture
-from kafkasniff.errors import UsageError
-from kafkasniff.runtime.addresses import Location
+from kafkasniff.capture.timeline.splits import ReadAt, open_whole
+from kafkasniff.errors import CaptureError, UnreachableError, UsageError
+from kafkasniff.runtime.addresses import Location, is_remote
 from kafkasniff.tables.rows.exchanges import capture_name
 
-__all__ = ["KeptHead", "Look", "ManifestCapture", "identify", "look_at", "look_at_file", "new_captures"]
+__all__ = [
+    "Exported",
+    "KeptHead",
+    "Look",
+    "ManifestCapture",
+    "flaw_of",
+    "identify",
+    "look_at",
+    "look_at_file",
+    "new_captures",
+    "open_kept",
+]
 
 SAMPLE: Final = 64 << 10
 """Bytes compared at the beginning and at the end of a capture. The first ones hold the times of its first packets,
 and the last ones show whether it has grown."""
+
+SMALL_FILE: Final = 1 << 20
+"""Size up to which a file is read at once: a request takes as long as reading about this much."""
 
 
 class ManifestCapture(msgspec.Struct, frozen=True):
@@ -48,24 +63,74 @@ class ManifestCapture(msgspec.Struct, frozen=True):
 
 
 class Look(NamedTuple):
-    """A capture, and how to read it."""
+    """What a run has to know of a capture before it reads it."""
 
     path: str
     capture: ManifestCapture
-    read_at: Callable[[int, int], bytes] | None = None
-    """(offset, size) → bytes; None for input that can be read only once or cannot be opened."""
+    flaw: str | None = None
+    """Why no packet of it can be read; unknown for one that the export has."""
+    grown: bool = False
+    """It begins with the bytes of a shorter one in the export."""
 
 
-def look_at(path: str) -> Look:
-    """Look at a capture. If a local one cannot be opened, its size is 0 and its reader reports the error.
+class Exported:
+    """The captures of an export, as others are compared with them. Picklable: tasks of Spark compare, too."""
+
+    def __init__(self, done: Iterable[ManifestCapture] = (), quarantined: Iterable[ManifestCapture] = ()) -> None:
+        # By the first bytes, so that comparing does not take longer with more captures.
+        self._done: dict[str | None, list[tuple[int | None, str | None]]] = {}
+        self._quarantined = {one.key for one in quarantined}
+        short: dict[int, set[str | None]] = {}
+        for one in done:
+            self._done.setdefault(one.head, []).append((one.size, one.tail))
+            if one.size and one.size < SAMPLE:
+                short.setdefault(one.size, set()).add(one.head)
+        self._short = sorted(short.items())
+
+    def has(self, capture: ManifestCapture) -> bool:
+        """Whether a capture need not be read: it is in the export, or in quarantine."""
+        return (capture.size, capture.tail) in self._done.get(capture.head, ()) or capture.key in self._quarantined
+
+    def examine(self, path: str, capture: ManifestCapture, read_at: ReadAt) -> Look:
+        """What is known of a capture. Raises UnreachableError."""
+        if self.has(capture):
+            return Look(path, capture)
+        return Look(path, capture, flaw_of(capture, read_at), self._begin(capture, read_at))
+
+    def _begin(self, capture: ManifestCapture, read_at: ReadAt) -> bool:
+        """Whether a capture begins with the bytes of a shorter one."""
+        assert capture.size is not None
+        try:
+            for size, tail in self._done.get(capture.head, ()):
+                if size and SAMPLE <= size < capture.size and _digest(read_at(size - SAMPLE, SAMPLE)) == tail:
+                    return True
+            if not self._short:
+                return False
+            head = read_at(0, min(SAMPLE, capture.size))
+        except OSError:
+            return False
+        hashed, digest = 0, _hash()
+        for size, heads in self._short:
+            if size >= capture.size:
+                break
+            digest.update(head[hashed:size])
+            hashed = size
+            # The head of a short capture is all of it.
+            if digest.hexdigest() in heads:
+                return True
+        return False
+
+
+def look_at(path: str, exported: Exported) -> Look:
+    """Look at a capture. If a local one cannot be opened, its size is 0, and reading it will report the error.
 
     Raises CaptureError if a remote one cannot be read.
     """
     if not Location.of(path).is_local:
-        return look_at_file(capture_at(path), path)
+        return look_at_file(capture_at(path), path, exported)
     name = capture_name("stdin" if path == "-" else path) or ""
 
-    def read_at(offset: int, size: int) -> bytes:
+    def read_at(offset: int, size: int, /) -> bytes:
         with open(path, "rb") as stream:
             stream.seek(offset)
             return stream.read(size)
@@ -74,83 +139,91 @@ def look_at(path: str) -> Look:
         facts = None if path == "-" else os.stat(path)
         if facts is None or not stat.S_ISREG(facts.st_mode):
             return Look(path, ManifestCapture(name, None))
-        return Look(path, identify(name, facts.st_size, read_at), read_at)
+        capture = identify(name, facts.st_size, read_at)
     except (OSError, ValueError):
         return Look(path, ManifestCapture(name, 0))
+    return exported.examine(path, capture, read_at)
 
 
-def look_at_file(file: CaptureFile, path: str) -> Look:
+def look_at_file(file: CaptureFile, path: str, exported: Exported) -> Look:
     """Look at a file that was found; `path`: to open it. Raises CaptureError and OSError if it cannot be read."""
-    read_at = KeptHead(open_capture(file))
-    return Look(path, identify(capture_name(file.name) or "", file.size, read_at), read_at)
+    read_at = open_kept(file)
+    return exported.examine(path, identify(capture_name(file.name) or "", file.size, read_at), read_at)
+
+
+def open_kept(file: CaptureFile) -> ReadAt:
+    """Random access to a file, with as few requests as possible if it is remote.
+
+    A local one is read as it comes: reading more than is needed could meet a bad sector.
+    """
+    read_at = open_capture(file)
+    return KeptHead(read_at, file.size) if is_remote(file.path) else read_at
 
 
 class KeptHead:
-    """Random access to a file whose first bytes are read several times, and kept until `forget`.
+    """Random access to a file whose first bytes, all bytes of a small one, are read once and kept.
 
     A request to a remote file system takes some ten milliseconds, whatever its size.
     """
 
-    def __init__(self, read_at: Callable[[int, int], bytes]) -> None:
+    def __init__(self, read_at: ReadAt, size: int) -> None:
+        """`size`: of the file."""
         self._read_at = read_at
+        self._keeps = size if size <= SMALL_FILE else SAMPLE
         self._head = b""
 
     def __call__(self, offset: int, size: int, /) -> bytes:
         """Bytes from an offset."""
-        if not offset and len(self._head) < size <= SAMPLE:
-            self._head = self._read_at(0, size)
+        if not self._head and offset + size <= self._keeps:
+            self._head = self._read_at(0, self._keeps)
         if offset + size <= len(self._head):
             return self._head[offset : offset + size]
         return self._read_at(offset, size)
 
-    def forget(self) -> None:
-        """Release the first bytes: a run may look at a hundred thousand captures."""
-        self._head = b""
 
-
-def identify(name: str, size: int, read_at: Callable[[int, int], bytes]) -> ManifestCapture:
+def identify(name: str, size: int, read_at: ReadAt) -> ManifestCapture:
     """The manifest entry of a capture. Raises the exceptions of `read_at`."""
     tail = max(size - SAMPLE, 0)
     return ManifestCapture(name, size, _digest(read_at(0, min(SAMPLE, size))), _digest(read_at(tail, size - tail)))
 
 
+def _hash(data: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(data, digest_size=16)
+
+
 def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return _hash(data).hexdigest()
 
 
-def new_captures(looks: Iterable[Look], done: Sequence[ManifestCapture]) -> list[tuple[str, ManifestCapture]]:
+def flaw_of(capture: ManifestCapture, read_at: ReadAt) -> str | None:
+    """Why a capture is bad (`bad_captures`); None if it is not. Raises UnreachableError."""
+    assert capture.size is not None
+    try:
+        open_whole(read_at, capture.name, 0, capture.size).close()
+    except UnreachableError:
+        raise
+    except CaptureError as error:
+        return str(error)
+    return None
+
+
+def new_captures(looks: Iterable[Look], done: Iterable[ManifestCapture]) -> list[Look]:
     """The captures that are not in the export yet, each once, in order.
 
     Raises UsageError if one has grown since: its exported rows cannot be taken back.
     """
-    found: list[tuple[str, ManifestCapture]] = []
+    found: list[Look] = []
     known = {one.key for one in done}
-    long = {one.head: one for one in done if one.size is not None and one.size >= SAMPLE}
-    short = [one for one in done if one.size is not None and 0 < one.size < SAMPLE]
-    for path, capture, read_at in looks:
-        if capture.key is not None:
-            if capture.key in known:
+    for look in looks:
+        key = look.capture.key
+        if key is not None:
+            if key in known:
                 continue
-            # The first bytes of long captures are recorded; and there are few short ones.
-            begun = [long[capture.head]] if capture.head in long else short
-            shorter = [one for one in begun if (one.size or 0) < (capture.size or 0)]
-            if any(_begins_like(read_at, one) for one in shorter):
+            if look.grown:
                 raise UsageError(
-                    f"{capture.name} was exported when it was shorter: export captures that are no longer written to"
+                    f"{look.capture.name} was exported when it was shorter: export captures that are no longer "
+                    "written to"
                 )
-            known.add(capture.key)
-        found.append((path, capture))
+            known.add(key)
+        found.append(look)
     return found
-
-
-def _begins_like(read_at: Callable[[int, int], bytes] | None, shorter: ManifestCapture) -> bool:
-    """Whether a capture begins with the bytes of a shorter one."""
-    assert shorter.size is not None
-    if read_at is None:
-        return False
-    try:
-        if _digest(read_at(0, min(SAMPLE, shorter.size))) != shorter.head:
-            return False
-        return _digest(read_at(max(shorter.size - SAMPLE, 0), min(SAMPLE, shorter.size))) == shorter.tail
-    except OSError:
-        return False

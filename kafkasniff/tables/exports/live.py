@@ -309,7 +309,7 @@ class LiveExport:
         first = not self._result.commits
         new = [self._capture] if first else []
         # Unfinished rows of runs before the capture stay as they are.
-        self._target.commit(self._options, new, made.written, made.unfinished, made.state, goes_on=not first)
+        self._target.commit(self._options, new, made.written, made.unfinished, made.state, continues=not first)
         self._carried.put(made.state)
         self._result.commits += 1
         self._result.notices += tuple(problem.detail for problem in made.problems)

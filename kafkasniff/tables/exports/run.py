@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.capture.timeline.locations import for_each
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import Summary
 from kafkasniff.runtime.addresses import is_remote
@@ -17,7 +18,7 @@ from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
 from kafkasniff.tables.exports.bad_captures import OnBadCapture, Sorted, sort_out
 from kafkasniff.tables.exports.beginning import check_no_stream, check_options, first_states, read_carried, total
-from kafkasniff.tables.exports.captures import ManifestCapture, look_at, new_captures
+from kafkasniff.tables.exports.captures import Exported, Look, ManifestCapture, look_at, new_captures
 from kafkasniff.tables.exports.distrust import DamagedRunError
 from kafkasniff.tables.exports.finish import finish
 from kafkasniff.tables.exports.folder import RUN
@@ -40,7 +41,7 @@ from kafkasniff.tables.exports.target import ExportTarget
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
 
-__all__ = ["Result", "export", "nothing_new"]
+__all__ = ["Result", "export", "has_checkpoint", "nothing_new"]
 
 _NONSENSE: Final = (ValueError, TypeError, LookupError, AttributeError, AssertionError, pa.ArrowException)
 """Exceptions that valid rows of the right types may raise if this program has not made them."""
@@ -111,12 +112,14 @@ def export(
             check_options(manifest, options, target.name)
             check_no_stream(manifest, target.name)
         remote = any(is_remote(path) for path in captures)
-        found = sort_out(look_at, captures, on_bad, manifest, remote=remote)
+        exported = Exported() if manifest is None else Exported(manifest.captures, manifest.quarantined)
+        looks = for_each(lambda path: look_at(path, exported), captures, remote=remote)
+        found = sort_out(looks, on_bad, manifest)
         new = new_captures(found.good, [] if manifest is None else manifest.captures)
         if not new and manifest is not None:
             return nothing_new(manifest, found)
         try:
-            if predicate is not None or any(capture.size is None for _, capture in new):
+            if predicate is not None or any(look.capture.size is None for look in new):
                 jobs = 1
             making = _Making(
                 target,
@@ -132,7 +135,7 @@ def export(
             )
             return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
-            if not _has_checkpoint(target):
+            if not has_checkpoint(target):
                 target.discard()
             raise
 
@@ -142,7 +145,7 @@ def nothing_new(manifest: Manifest, found: Sorted) -> Result:
     return Result(manifest, broken=bool(found.bad), skipped=tuple(problem.detail for problem in found.problems))
 
 
-def _has_checkpoint(target: ExportTarget) -> bool:
+def has_checkpoint(target: ExportTarget) -> bool:
     """Whether there is a state from which a run may be resumed."""
     return any((target.partial / name / CHECKPOINT).exists() for name in target.partial.names() if is_shard(name))
 
@@ -154,7 +157,7 @@ class _Making:
         self,
         target: ExportTarget,
         options: ExportOptions,
-        new: list[tuple[str, ManifestCapture]],
+        new: list[Look],
         hooks: Hooks,
         checkpoint_seconds: float,
         *,
@@ -193,8 +196,8 @@ class _Making:
         with self._target.output():
             self._target.partial.remove_tree()
         result = self._run(given, predicate, learn, shards)
-        again = f"the interrupted run cannot be resumed and was made again: {reason}"
-        result.notices = (again, *result.notices)
+        notice = f"the interrupted run cannot be resumed and was made again: {reason}"
+        result.notices = (notice, *result.notices)
         return result
 
     def _run(
@@ -212,14 +215,14 @@ class _Making:
         if predicate is not None and learn is not None and not resumed:
             (state,) = states
             first = load(state, ShardState)
-            learn(first.enricher.catalog, [path for path, _ in self._new])
+            learn(first.enricher.catalog, [look.path for look in self._new])
             states = [dump(first)]
         names = tuple(one.name for one in ([] if manifest is None else manifest.captures))
         tasks = [
             ShardTask(
                 target.partial / shard_name(number),
                 self._options,
-                tuple(path for path, _ in self._new),
+                tuple(look.path for look in self._new),
                 names,
                 carried.order,
                 state,
@@ -241,7 +244,7 @@ class _Making:
         """The plan of this run, and whether a killed run had the same plan."""
         target = self._target
         path = target.partial / RUN
-        new = [capture for _, capture in self._new]
+        new = [look.capture for look in self._new]
         plan = _RunInputs(self._options.public, new, shards, target.run, self._discard_state)
         with target.output():
             if path.exists():
@@ -252,7 +255,7 @@ class _Making:
                 if old is not None and self._continues(old, plan):
                     plan.shards = old.shards
                     path.put(msgspec.json.encode(plan))
-                    return plan, _has_checkpoint(target)
+                    return plan, has_checkpoint(target)
             target.partial.remove_tree()
             path.put(msgspec.json.encode(plan))
         return plan, False
@@ -271,14 +274,14 @@ class _Making:
             for table in options.tables:
                 (target.partial / table).remove_tree()
             made = finish(target.partial, target.file_name, options, carried, results, given=given, memory=self._memory)
-            new = [capture for _, capture in self._new]
+            new = [look.capture for look in self._new]
             manifest = target.commit(
                 options,
                 new,
                 made.written,
                 made.unfinished,
                 made.state,
-                goes_on=not self._discard_state,
+                continues=not self._discard_state,
                 quarantined=self._quarantined,
             )
         rows = {

@@ -127,7 +127,7 @@ class StagedTable:
         edges: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         batches = list(self._batches)
         mixed = []
-        again = StagedFiles(rest)
+        sorted_files = StagedFiles(rest)
         for index, batch in enumerate(self.files.released(self._batches)):
             days = _days(batch, self._table)
             if days is None:
@@ -139,13 +139,13 @@ class StagedTable:
                 if (numbers[1:] == numbers[:-1]).any():
                     # Several days in one part: all rows of the batch by part, then as the table is.
                     every = _numbers(days, chosen)
-                    again.put(self._table, in_order(batch, self._table, every))
+                    sorted_files.put(self._table, in_order(batch, self._table, every))
                     mixed.append(index)
                     every = np.sort(every)
                     firsts = _starts(every)
                     numbers = every[firsts]
             edges.append((numbers, np.append(firsts, len(batch))))
-        again.close()
+        sorted_files.close()
         for index, batch in zip(mixed, self._read(rest), strict=True):
             batches[index] = batch
         for number in sorted({number for numbers, _ in edges for number in numbers.tolist()}):

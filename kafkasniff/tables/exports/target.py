@@ -106,20 +106,20 @@ class ExportTarget(ABC):
         state: bytes,
         *,
         engine: Engine = "local",
-        goes_on: bool = True,
+        continues: bool = True,
         batch: int | None = None,
         quarantined: Sequence[ManifestCapture] = (),
     ) -> Manifest:
         """Add a run's files to the export and remove the last run's unfinished rows. Returns the new manifest.
 
-        `goes_on` False: the run does not continue the last one, so that the unfinished rows are final. `batch`: the
+        `continues` False: the run does not continue the last one, so that the unfinished rows are final. `batch`: the
         number of a stream's batch, if the run is one; `quarantined`: captures that later runs ignore.
         """
         old, run = self.manifest, self.run
         tables: dict[str, TableEntry] = {}
         for table in options.tables:
             kept = [] if old is None or table not in old.tables else old.tables[table].files
-            files = [entry for entry in kept if not (entry.open and goes_on)]
+            files = [entry for entry in kept if not (entry.open and continues)]
             files = [msgspec.structs.replace(entry, open=False) for entry in files]
             files += [FileEntry(*file, run) for file in written.get(table, ())]
             files += [FileEntry(*file, run, open=True) for file in unfinished.get(table, ())]

@@ -14,7 +14,7 @@ from kafkasniff.kafka.apis.entities import text
 from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS, add_trace_id
 from kafkasniff.kafka.records.record_batch import Batch
 from kafkasniff.kafka.records.record_sets import decode_held
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, told_of_secrets
+from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, redacted_content
 from kafkasniff.kafka.schema.context import DecodeContext
 from kafkasniff.model import Exchange, Message
 from kafkasniff.native.columns import Binary, RecordColumns
@@ -148,7 +148,7 @@ def _without_secrets(key: pa.Array, value: pa.Array) -> pa.Array:
     rows = np.flatnonzero(found)
     some = pa.array(rows)
     pairs = zip(key.take(some).to_pylist(), value.take(some).to_pylist(), strict=True)
-    secret = rows[[told_of_secrets(*pair) is not None for pair in pairs]] if len(rows) else rows
+    secret = rows[[redacted_content(*pair) is not None for pair in pairs]] if len(rows) else rows
     if not len(secret):
         return value
     keep = np.ones(len(key), np.bool_)
@@ -206,7 +206,7 @@ def plain_columns_of(
                 not show_secrets
                 and key[-1] is not None
                 and key[-1].startswith(CONNECT_KEYS)
-                and told_of_secrets(key[-1], value[-1]) is not None
+                and redacted_content(key[-1], value[-1]) is not None
             ):
                 value[-1] = None
             named = row.get("headers")

@@ -25,7 +25,7 @@ from tests.analysis.detectors.pooled import LOW, fresh
 from tests.analysis.detectors.talks import Talk, capture_of, checked
 from tests.analysis.exports import write_export
 from tests.analysis.tables import exchange, partition
-from tests.analysis.test_merging import pool, pool_batch
+from tests.analysis.test_accumulator import pool, pool_batch
 from tests.choice import examples
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT

@@ -6,10 +6,20 @@ import gzip
 import os
 from pathlib import Path
 from threading import Barrier
+from typing import NoReturn
 
 import pytest
 
-from kafkasniff.capture.timeline.locations import READ_AT_ONCE, Location, find_captures, for_each, listed, open_capture
+from kafkasniff.capture.timeline.locations import (
+    READ_AT_ONCE,
+    Location,
+    captures_among,
+    find_captures,
+    for_each,
+    list_captures,
+    listed,
+    open_capture,
+)
 from kafkasniff.capture.timeline.parts import plan_captures, read_split
 from kafkasniff.errors import CaptureError, UsageError
 from tests.capture.reading import Row
@@ -90,6 +100,41 @@ def test_what_is_not_there(folder: Path, tmp_path: Path) -> None:
         assert str(folder / path) in str(error.value)
     with pytest.raises(UsageError):
         find_captures([])
+
+
+def test_files_are_listed_without_opening_any(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opens(*_: object) -> NoReturn:
+        raise AssertionError("opened")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkasniff.capture.timeline.locations.open_capture", opens)
+        files = list_captures([str(folder), str(folder / "notes.txt")], by_name=True)
+    assert [(Path(file.name).name, file.doubtful) for file in files] == [
+        ("a.pcap", False),
+        ("b.pcap", False),
+        ("empty.pcap", False),
+        ("notes.txt", True),
+        ("x.gz", True),
+        ("z.pcap.gz", False),
+        ("notes.txt", False),
+    ]
+    assert {file.doubtful for file in list_captures([str(folder)])} == {True}
+    # The same in two steps. A file that is named counts, whatever a look at its folder says.
+    answers = [not file.doubtful for file in files]
+    named = [Path(file.name).name for file in captures_among(files, answers)]
+    assert named == ["a.pcap", "b.pcap", "empty.pcap", "z.pcap.gz", "notes.txt"]
+    with pytest.raises(CaptureError, match="contains neither captures"):
+        captures_among(files, [file.folder is None for file in files])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_folder_whose_only_capture_is_named_too(folder: Path, tmp_path: Path, order: int) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("a.pcap", "notes.txt"):
+        (other / name).write_bytes((folder / name).read_bytes())
+    paths = [str(other), str(other / "a.pcap")][::order]
+    assert [file.path for file in find_captures(paths)] == [str(other / "a.pcap")]
 
 
 def test_all_files_of_a_folder(folder: Path) -> None:

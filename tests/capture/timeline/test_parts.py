@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ from kafkasniff.capture.timeline.parts import (
     read_datagrams,
     read_notes,
     read_split,
+    walk_piece,
 )
-from kafkasniff.capture.timeline.planning import PlannedPart, Walked, walk
+from kafkasniff.capture.timeline.planning import piece_count
 from kafkasniff.capture.timeline.splits import ReadAt
 from kafkasniff.errors import CaptureError
 from tests.capture.files import START, pcap
@@ -37,8 +39,9 @@ def opened(file: CaptureFile) -> ReadAt:
     return lambda offset, size, /: data[offset : offset + size]
 
 
-def planned(paths: Sequence[Path], split_size: int) -> CapturePlan:
-    files = [CaptureFile(str(path), str(path), path.stat().st_size) for path in paths]
+def planned(paths: Sequence[Path], split_size: int, names: Sequence[str] = ()) -> CapturePlan:
+    named = zip(paths, names or map(str, paths), strict=True)
+    files = [CaptureFile(name, str(path), path.stat().st_size) for path, name in named]
     return plan_captures(files, opened, split_size=split_size)
 
 
@@ -82,23 +85,30 @@ def test_fragments_on_both_sides_of_a_border_and_in_two_captures(tmp_path: Path)
     assert [note for _, note in found.notes if "ip-fragment-dropped" in note]
 
 
-def test_scans_may_run_elsewhere(tmp_path: Path) -> None:
+def test_pieces_may_be_walked_elsewhere(tmp_path: Path) -> None:
     paths = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
     for path in paths:
         path.write_bytes(pcap(frames(200)))
-    asked: list[int] = []
-
-    def walk_all(pieces: Sequence[PlannedPart]) -> Iterable[Walked]:
-        asked.extend(piece.capture for piece in pieces)
-        return [walk(piece, opened(CaptureFile("", str(paths[piece.capture]), 0))) for piece in pieces]
-
     files = [CaptureFile(path.name, str(path), path.stat().st_size) for path in paths]
-    plan = plan_captures(files, opened, split_size=5_000, walk_all=walk_all)
-    assert asked == sorted(asked)
-    assert len(asked) >= len(plan.splits) > 2
-    assert plan.names == ("a.pcap", "b.pcap")
+    walked = [
+        [walk_piece(file, opened(file), 5_000, index) for index in range(piece_count(file.size, 5_000))]
+        for file in files
+    ]
+    plan = plan_captures(files, opened, walked=[[piece for piece in pieces if piece] for pieces in walked])
+    assert all(all(pieces) for pieces in walked)
+    assert len(plan.splits) > 2
+    assert plan == planned(paths, 5_000, names=["a.pcap", "b.pcap"])
     rows = [row for split in plan.splits for row in placed_rows(read_split(split, opened(plan.files[split.capture])))]
     assert [row for _, row in sorted(rows)] == expected(paths).rows
+
+
+def test_a_compressed_capture_has_one_piece(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap.gz"
+    path.write_bytes(gzip.compress(pcap(frames(200)), 0))
+    file = CaptureFile(str(path), str(path), path.stat().st_size)
+    assert piece_count(file.size, 5_000) > 1
+    assert walk_piece(file, opened(file), 5_000, 1) is None
+    assert len(planned([path], 5_000).splits) == 1
 
 
 def test_read_errors_are_reported(tmp_path: Path) -> None:

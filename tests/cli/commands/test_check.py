@@ -69,6 +69,21 @@ def test_the_text(too_large: Path, without_acks: Path) -> None:
     assert both.lines[0] == f"1 error, 1 note in {too_large}, {without_acks}"
 
 
+def test_many_captures_are_counted_in_the_heading(too_large: Path, tmp_path: Path) -> None:
+    """A list of names would hide the result; JSON has them."""
+    paths = [tmp_path / f"{number}.pcap" for number in range(4)]
+    for path in paths:
+        path.write_bytes(too_large.read_bytes())
+    result = kafkasniff("check", *paths, *ONLY)
+    assert result.lines[0].endswith(" in 4 captures")
+    assert result.lines[-1] == "To look at #N: kafkasniff decode -v CAPTURE... --exchange N"
+    assert answered(*paths, *ONLY)["sources"] == [str(path) for path in paths]
+    # A folder has one name.
+    assert kafkasniff("check", tmp_path, *ONLY).lines[0].endswith(f" in {tmp_path}")
+    for command in ("stats", "timing"):
+        assert kafkasniff(command, "-q", *paths).lines[0] == "4 captures"
+
+
 def test_the_number_leads_to_the_exchange(too_large: Path) -> None:
     (finding,) = answered(too_large, *ONLY)["findings"]
     for one in finding["evidence"]:

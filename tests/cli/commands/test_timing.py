@@ -89,69 +89,6 @@ def test_by_others(slow: Path) -> None:
     assert (refused.code, "colour" in refused.err) == (Exit.USAGE, True)
 
 
-def test_the_screen(slow: Path) -> None:
-    result = kafkasniff("timing", slow, "--slowest", "1", width=110)
-    assert result.code == Exit.OK
-    assert result.lines[1:] == [
-        "5 exchanges, 5 of them timed: 904 ms in all",
-        "captured: 2 connections, 1 near the client, 1 near the broker",
-        "round trips from there, by handshakes: to brokers 20.0 µs to 4.00 ms, to clients 10.0 µs to 30.0 ms",
-        "",
-        "Shares of the time from a request's first byte to its response's last",
-        "  API       count      p50     p99     max  request  in line  network  asked wait  broker  client p50",
-        "  Fetch         1   506 ms  506 ms  506 ms                        <1%         99%     <1%     10.0 ms",
-        "  Metadata      4  14.0 ms  349 ms  350 ms      13%       4%       3%                 81%      100 ms",
-        "",
-        "Slowest exchanges, without the waits that they asked for (--exchange N)",
-        "  exchange  what                      time  most of it",
-        "        #5  Metadata v1 of crafted  350 ms  the broker 300 ms",
-    ]
-
-
-def test_one_exchange(slow: Path) -> None:
-    result = kafkasniff("timing", slow, "--exchange", "3", width=90)
-    assert result.code == Exit.OK
-    assert result.lines == [
-        "#3  Metadata v1 of crafted, conn 1",
-        "10.0.0.5:51334 to 10.0.0.9:9092 (broker 0), corr 3",
-        "10:13:20.243456  24.0 ms from the request's first byte to the response's last",
-        "",
-        "   14.0 ms  ████████████████············  in line: the broker answered earlier requests",
-        "   4.00 ms  ················█████·······  network: to the broker and back, at least",
-        "   6.00 ms  ·····················███████  broker",
-        "",
-        "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
-        "unknown from here:",
-        "  if the round trip took longer this time than the minimum, the rest is in the broker's time",
-    ]
-
-
-def test_a_loss_and_a_client_that_stops_reading(tmp_path: Path) -> None:
-    line = Timeline()
-    line.open(4, 0.01)
-    asked = line.data("client", 10, kafka.metadata_request(1, ["orders"]))
-    line.add(220, asked.but(ident=900))
-    response = kafka.metadata_response(1, "10.0.0.9", 9092, ["orders"])
-    line.data("broker", 230, response[:20])
-    line.window = 0
-    line.acked("client", 231)
-    line.window = 1000
-    line.acked("client", 430)
-    line.data("broker", 434, response[20:])
-    result = kafkasniff("timing", write_pcap(tmp_path / "loss.pcap", line.packets), "--exchange", "1", width=80)
-    assert result.lines[3:12] == [
-        "",
-        "    210 ms  ████████··········  lost: until it was retransmitted",
-        "   4.00 ms  ········█·········  network: to the broker and back, at least",
-        "   6.00 ms  ·········█········  broker",
-        f"    204 ms  ·········█████████  response, first to last byte, {len(response)} bytes",
-        "",
-        "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
-        "client: 1 segment retransmitted (lost after the capture point, or acknowledged late)",
-        "client: zero window 1 time, for 199 ms: it accepted no more data",
-    ]
-
-
 def test_each_exchange_on_its_own(slow: Path) -> None:
     result = kafkasniff("timing", slow, "--each", "--format", "json", "--api", "Fetch")
     (one,) = result.objects

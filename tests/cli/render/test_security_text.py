@@ -29,7 +29,7 @@ _LONG = ClientIdentity(
 
 def _text(*identities: ClientIdentity, width: int = 80, connections: int = 1234, **options: Any) -> str:
     values = {"connections": connections, "width": width, "coloured": False, **options}
-    return security_text(identities, [], ["a.pcap"], **values)
+    return security_text(identities, [], "a.pcap", captures=["a.pcap"], **values)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])

@@ -11,6 +11,7 @@ import pytest
 from kafkasniff import read
 from kafkasniff.analysis.detectors.running import run
 from kafkasniff.capture.timeline.folders import divided
+from kafkasniff.cli.running.sources import Sources
 from kafkasniff.errors import CaptureError
 from kafkasniff.runtime.export_manifest import TABLES, is_export
 from kafkasniff.tables.rows import TABLE_NAMES
@@ -135,3 +136,27 @@ def test_filters_apply_to_captures_only(tmp_path: Path) -> None:
         found = kafkasniff(*command, "--api", "Fetch")
         assert found.code == 2
         assert f"filters are for captures; {tables} is an export" in found.err
+
+
+@pytest.mark.parametrize(
+    ("named", "captures", "exports", "heading"),
+    [
+        (["a.pcap"], 1, 0, "a.pcap"),
+        # One folder of many captures.
+        (["folder"], 56, 0, "folder"),
+        (["a", "b\x1b", "c"], 2, 1, "a, b\\x1b, c"),
+        (["a", "b", "c", "d"], 4, 0, "4 captures"),
+        (["a", "b", "c", "d"], 1_056, 1, "1,056 captures and 1 export"),
+        (["a", "b", "c", "d"], 0, 4, "4 exports"),
+    ],
+)
+def test_headings(named: list[str], captures: int, exports: int, heading: str) -> None:
+    found = Sources(("a",) * captures, ("b",) * exports)
+    assert found.heading(named) == heading
+
+
+def test_captures_for_another_command() -> None:
+    found = Sources(("a.pcap", "b.pcap"), ("tables",))
+    assert found.capture_arguments(["a.pcap", "tables", "b.pcap"]) == ["a.pcap", "b.pcap"]
+    assert found.capture_arguments(["a.pcap"] * 4) == ["CAPTURE..."]
+    assert found.capture_arguments(["tables"]) == []

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.kafka.apis.dissectors import api_keys
-from kafkasniff.kafka.apis.weight import BODY_RATIO, RECORD_BYTES, _way_of_request, _way_of_response, likely_bytes
+from kafkasniff.kafka.apis.weight import BODY_RATIO, RECORD_BYTES, _parts_of_request, _parts_of_response, likely_bytes
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.model import Direction
 from tests.vectors.reader import vectors
 
 
 def test_records_are_counted_where_definitions_have_them() -> None:
-    assert {key for key in api_keys() if _way_of_request(key) is not None} == {0, 58}
-    assert {key for key in api_keys() if _way_of_response(key) is not None} == {1, 58, 59, 78}
+    assert {key for key in api_keys() if _parts_of_request(key) is not None} == {0, 58}
+    assert {key for key in api_keys() if _parts_of_response(key) is not None} == {1, 58, 59, 78}
 
 
 def test_counts_in_kafkas_own_messages() -> None:

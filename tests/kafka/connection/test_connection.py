@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.events import Event, ExchangeEvent, MessageEvent, ProblemEvent, VerdictEvent
 from kafkasniff.kafka.connection.recognition import ConnectionOptions
-from kafkasniff.tcp.segments import Closed, Gap, Hole, Late, Retransmit, Started, Stretch
+from kafkasniff.tcp.segments import Closed, Late, Retransmit, Started, Stretch
 from tests.craft.kafka_bytes import (
     api_versions_request,
     api_versions_response,
-    frame,
     metadata_request,
     metadata_response,
 )
@@ -125,35 +124,6 @@ def test_a_stream_that_ends_within_a_frame() -> None:
     assert [(one.kind, one.bytes, one.is_request) for one in problems] == [("stream-cut", 9, True)]
     assert connection.pending_of == [9, 0]
     assert connection.waiting == 0
-
-
-@given(st.integers(2, 7), CUTS)
-def test_a_copied_state_continues_like_the_original(place: int, cuts: list[int]) -> None:
-    segments = segments_of(SAID, cuts)
-    middle = sum(len(pieces(data, cuts)) for _, data in SAID[:place])
-    parts = stretches(segments, [middle])
-    _, expected = fed([*STARTED, *parts, CLOSED])
-    connection, events = fed([*STARTED, parts[0]])
-    if connection.is_plain():
-        state = connection.hand_over()
-        assert connection.buffered == 0
-        connection.take_back(state)
-    _, rest = fed([*parts[1:], CLOSED], connection)
-    assert told([*events, *rest]) == told(expected)
-
-
-def test_states_that_the_kernel_does_not_take_over() -> None:
-    """A gap, the rest of a gap, or a connection without a verdict."""
-    assert not fed(STARTED)[0].is_plain()
-    connection, _ = fed([*STARTED, *stretches(SAID, [])])
-    assert connection.is_plain()
-    connection.feed([Hole(100, 0, True)])
-    assert not connection.is_plain()
-    connection.feed([Hole(101, 0, False)])
-    assert connection.is_plain()
-    connection.feed(stretches([(1, frame(bytes(90))[:30])], []))
-    connection.feed([Gap(200, 1, 20, 200, 200_000, False, 200_000)])
-    assert not connection.is_plain()
 
 
 def test_retransmitted_segments_are_counted() -> None:

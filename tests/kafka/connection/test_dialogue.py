@@ -1,133 +1,184 @@
-"""Pairing when correlation ids restart: Java clients restart their ids after authentication (SaslClientAuthenticator
-has its own ids, NetworkClient begins at 0)."""
+"""Frames of both streams one by one: what each is, and how the exchanges end."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 import pytest
 
-from tests.choice import DEEP
-from tests.craft import kafka_bytes as kb
-from tests.craft.conversation import Conversation
+from kafkasniff.kafka.connection import dialogue as module
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.dialogue import CLOSED_BEFORE, Dialogue
+from kafkasniff.kafka.connection.events import EventLog, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent
+from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.schema.context import DecodeOptions
+from tests.craft import kafka_bytes as kafka
 from tests.craft.from_layout import request_bytes, response_bytes
-from tests.craft.packet import Packet
-from tests.craft.pairs import Pair, pairing
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-LOST_AT_ONCE = 4 if DEEP else 3
-
-ODD = b"more"
-"""Bytes after a body."""
+CLIENT, BROKER, MS = 0, 1, 1_000_000
+SASL_HANDSHAKE = 17
 
 
-def authenticated(*, broker_first: bool, after: Sequence[tuple[bytes, bytes]], size: int = 1448) -> list[Packet]:
-    """A SCRAM client: ids -1, 0, 1, 2, then again from 0; `after` are further exchanges.
+class Frames:
+    """A dialogue whose frames come a millisecond apart."""
 
-    `broker_first`: at the end of the capture what is held back of the broker's stream is delivered first.
-    """
-    client, broker = ("10.0.0.5", 51334), ("10.0.0.1" if broker_first else "10.0.0.9", 9092)
-    talk = Conversation(client, broker)
-    talk.handshake()
-    for request, response in (
-        (kb.api_versions_request(-1), kb.api_versions_response(-1)),
-        (
-            request_bytes(SASL_HANDSHAKE, 1, 0, mechanism="SCRAM-SHA-256"),
-            response_bytes(SASL_HANDSHAKE, 1, 0, mechanisms=["SCRAM-SHA-256"]),
-        ),
-        (
-            request_bytes(SASL_AUTHENTICATE, 0, 1, auth_bytes=b"n,,n=bob,r=nonce"),
-            response_bytes(SASL_AUTHENTICATE, 0, 1, auth_bytes=b"r=nonce-more,s=salt,i=4096"),
-        ),
-        (
-            request_bytes(SASL_AUTHENTICATE, 0, 2, auth_bytes=b"c=biws,r=nonce-more,p=proof"),
-            response_bytes(SASL_AUTHENTICATE, 0, 2, auth_bytes=b"v=signature"),
-        ),
-        (kb.api_versions_request(0, 2), kb.api_versions_response(0, 2)),
-        (kb.metadata_request(1, ["t"]), kb.metadata_response(1, "host", 9092, ["t"])),
-        *after,
-    ):
-        talk.exchange(request, response, size)
-    talk.close()
-    return talk.packets
+    def __init__(self) -> None:
+        self.log = EventLog(CLIENT)
+        self.dialogue = Dialogue(self.log, Detail(DecodeOptions()))
+        self.dialogue.requests = "here"
+        self.order = 0
 
+    def send(self, direction: int, data: bytes, *, missing: int = 0, at: int | None = None) -> None:
+        """A frame with its length; `missing`: bytes at its end that are not in the capture."""
+        self.order += 1
+        message = data[4:]
+        time = MS * (self.order if at is None else at)
+        have = len(message) - missing
+        place = self.order, self.order, time, time, self.order
+        self.dialogue.frame(Frame(self.order, direction, message, 0, have, len(message), *place))
 
-def metadata(correlation_id: int, odd: bytes = b"") -> tuple[bytes, bytes]:
-    response = kb.metadata_response(correlation_id, "host", 9092, ["t"])
-    return kb.metadata_request(correlation_id, ["t"]), kb.frame(response[4:] + odd)
+    def ask(self, number: int) -> None:
+        self.send(CLIENT, kafka.metadata_request(number, ["orders"]))
 
+    def answer(self, number: int) -> None:
+        self.send(BROKER, kafka.metadata_response(number, "h", 9092, ["orders"]))
 
-def data_places(packets: Sequence[Packet]) -> list[int]:
-    return [place for place, packet in enumerate(packets) if packet.payload]
+    def ends(self) -> dict[int, str]:
+        return {one.ordinal: one.status for one in self.log.events if isinstance(one, ExchangeEvent)}
+
+    def problems(self) -> list[str]:
+        found = [one.kind for one in self.log.events if isinstance(one, ProblemEvent)]
+        for one in self.log.events:
+            if isinstance(one, MessageEvent | ExchangeEvent):
+                found += [problem.kind for problem in one.problems]
+        return found
 
 
-def pairs_of(pairs: Sequence[Pair]) -> set[tuple[object, object]]:
-    return {(pair.request, pair.response) for pair in pairs if pair.request and pair.response}
+def test_latency_and_duration() -> None:
+    frames = Frames()
+    frames.ask(1)
+    frames.answer(1)
+    (end,) = (one for one in frames.log.events if isinstance(one, ExchangeEvent))
+    assert (end.status, end.latency_ns, end.duration_ns) == ("answered", MS, MS)
+    assert frames.problems() == []
 
 
-@pytest.mark.parametrize("broker_first", [True, False])
-def test_an_id_of_an_earlier_sequence_does_not_get_the_response(broker_first: bool) -> None:
-    """The first SaslAuthenticate response and the second request are lost: everything after is held back to the end."""
-    packets = authenticated(broker_first=broker_first, after=[metadata(2), metadata(3)])
-    places = data_places(packets)
-    found = pairing(packets, [places[5], places[6]])
-    whole = pairing(packets)
-    lost = [pair for pair in whole.pairs if pair.correlation_id in {1, 2}][:2]
-    assert pairs_of(found.pairs) <= pairs_of(whole.pairs) - pairs_of(lost)
-    assert pairs_of(whole.pairs[-3:]) <= pairs_of(found.pairs)
-    assert found.kinds["response-lost"] == 1
+def test_pipelined_requests_are_paired_by_id() -> None:
+    frames = Frames()
+    for number in (1, 2, 3):
+        frames.ask(number)
+    for number in (1, 3, 2):
+        frames.answer(number)
+    assert frames.ends() == {0: "answered", 1: "answered", 2: "answered"}
+    assert frames.problems() == ["response-out-of-order"]
 
 
-@pytest.mark.parametrize("broker_first", [True, False])
-def test_requests_of_the_new_sequence_in_a_gap(broker_first: bool) -> None:
-    """The visible ids only rise: the restart itself is in the missing bytes."""
-    packets = authenticated(broker_first=broker_first, after=[metadata(number) for number in range(2, 60)])
-    places = data_places(packets)
-    # The response to the SaslAuthenticate with id 1; the requests with ids 2 (SaslAuthenticate), 0 and 1 (Metadata).
-    lost = [places[place] for place in (5, 6, 8, 10)]
-    found, whole = pairing(packets, lost), pairing(packets)
-    assert pairs_of(found.pairs) <= pairs_of(whole.pairs)
-    assert len(whole.pairs) - len(pairs_of(found.pairs)) == 4
+def test_a_response_before_its_request() -> None:
+    """Capture points may disagree about the order: it waits for the request."""
+    frames = Frames()
+    frames.answer(1)
+    frames.send(CLIENT, kafka.metadata_request(1, ["orders"]), at=3)
+    assert frames.ends() == {0: "answered"}
+    assert frames.problems() == ["latency-negative"]
 
 
-@pytest.mark.parametrize("broker_first", [True, False])
-@pytest.mark.parametrize("size", [1448, 40])
-def test_losses_never_create_wrong_pairs(size: int, broker_first: bool) -> None:
-    after = [] if size == 1448 else [metadata(2)]
-    packets = authenticated(broker_first=broker_first, after=after, size=size)
-    whole = pairs_of(pairing(packets).pairs)
-    places = data_places(packets)
-    most = LOST_AT_ONCE if size == 1448 else LOST_AT_ONCE - 1
-    for count in range(1, most + 1):
-        for lost in itertools.combinations(places, count):
-            found = pairing(packets, lost).pairs
-            # A message whose first or last packet is lost begins or ends in another one.
-            made_up = [
-                pair
-                for pair in found
-                if pair.request
-                and pair.response
-                and not any(_within(pair.request, one[0]) and _within(pair.response, one[1]) for one in whole)
-            ]
-            assert not made_up, f"without the packets {lost}"
+def test_a_response_without_a_request() -> None:
+    frames = Frames()
+    frames.dialogue.requests = "none"
+    frames.answer(1)
+    assert frames.ends() == {0: "orphan"}
+    assert frames.problems() == ["orphan-response"]
 
 
-def _within(part: tuple[int, int], whole: object) -> bool:
-    assert isinstance(whole, tuple)
-    return bool(whole[0] <= part[0] and part[1] <= whole[1])
+@pytest.mark.parametrize(
+    ("direction", "data"),
+    [(CLIENT, b"\x7f\xff" + bytes(20)), (BROKER, b"\1\2"), (BROKER, b"\x7f\xff\xff\xff secret")],
+)
+def test_frames_that_are_no_messages_are_not_shown(direction: int, data: bytes) -> None:
+    frames = Frames()
+    frames.ask(1)
+    frames.send(direction, kafka.frame(data))
+    frames.dialogue.close("fin")
+    assert "frame-unreadable" in frames.problems()
+    assert frames.dialogue.unread_of[direction] == 4 + len(data)
+    assert "secret" not in repr([one for one in frames.log.events if isinstance(one, ProblemEvent)])
 
 
-@pytest.mark.parametrize("broker_first", [True, False])
-def test_an_odd_response_finds_its_request_if_only_requests_are_lost(broker_first: bool) -> None:
-    """A broker with a complete stream has answered by then: the first response with an id belongs to its request."""
-    exchanges = [metadata(number, ODD) for number in range(2, 60)]
-    talk = Conversation(("10.0.0.5", 51334), ("10.0.0.1" if broker_first else "10.0.0.9", 9092))
-    talk.handshake()
-    for request, response in [metadata(1), *exchanges]:
-        talk.exchange(request, response)
-    talk.close()
-    lost = data_places(talk.packets)[20]
-    whole, found = pairing(talk.packets), pairing(talk.packets, [lost])
-    gone = [pair for pair in whole.pairs if pair.is_part_of(talk.packets[lost], lost + 1)]
-    assert pairs_of(found.pairs) == pairs_of(whole.pairs) - pairs_of(gone)
+def test_a_frame_cut_within_its_header_loses_requests() -> None:
+    frames = Frames()
+    data = kafka.metadata_request(1, ["orders"])
+    frames.send(CLIENT, data, missing=len(data) - 4 - 6)
+    assert frames.problems() == ["frame-unreadable"]
+    frames.send(CLIENT, data, missing=3)
+    assert "frame-incomplete" in frames.problems()
+
+
+@pytest.mark.parametrize(("reason", "status"), [("fin", "unanswered"), ("rst", "unanswered"), ("end", "open")])
+def test_the_end_of_a_connection(reason: str, status: str) -> None:
+    frames = Frames()
+    frames.ask(1)
+    frames.dialogue.close(reason)  # type: ignore[arg-type]
+    assert frames.ends() == {0: status}
+    assert frames.problems() == (["request-unanswered"] if status == "unanswered" else [])
+
+
+@pytest.mark.parametrize(("after", "text"), [(5, "5 ms"), (2_500, "2.5 s")])
+def test_a_request_after_the_broker_had_closed(after: int, text: str) -> None:
+    frames = Frames()
+    frames.send(CLIENT, kafka.metadata_request(1, ["orders"]), at=10 + after)
+    frames.dialogue.close("end", 10 * MS)
+    (end,) = (one for one in frames.log.events if isinstance(one, ExchangeEvent))
+    assert end.problems[0].detail.endswith(f"{CLOSED_BEFORE} {text} before the request")
+
+
+def test_requests_without_a_response() -> None:
+    """A Produce request with acks 0 ends with the next response, or with the connection."""
+    frames = Frames()
+    batch = kafka.record_batch([kafka.record(0, None, b"v")])
+    frames.send(CLIENT, kafka.produce_request(1, "orders", batch, acks=0))
+    frames.ask(2)
+    frames.answer(2)
+    assert frames.ends() == {0: "no_response", 1: "answered"}
+    frames.send(CLIENT, kafka.produce_request(3, "orders", batch, acks=0))
+    frames.send(BROKER, kafka.produce_response(3, "orders", 5))
+    assert frames.problems() == ["response-to-acks-0"]
+
+
+def test_raw_tokens_after_a_handshake() -> None:
+    frames = Frames()
+    frames.send(CLIENT, request_bytes(SASL_HANDSHAKE, 0, 1, mechanism="PLAIN"))
+    frames.send(BROKER, response_bytes(SASL_HANDSHAKE, 0, 1, mechanisms=["PLAIN"]))
+    frames.send(CLIENT, kafka.frame(b"\0user\0password"))
+    frames.send(BROKER, kafka.frame(b""))
+    frames.ask(1)
+    frames.answer(1)
+    tokens = [(one.is_request, one.mechanism) for one in frames.log.events if isinstance(one, TokenEvent)]
+    assert tokens == [(True, "PLAIN"), (False, "PLAIN")]
+    assert list(frames.ends().values()) == ["answered", "answered"]
+
+
+def test_a_dialogue_in_step() -> None:
+    frames = Frames()
+    for number in (1, 2):
+        frames.ask(number)
+        frames.answer(number)
+    assert frames.dialogue.is_plain()
+    turn = frames.dialogue.hand_over()
+    assert (turn.ordinal, turn.last_id, turn.last_answer, turn.ids_rise) == (2, 2, 2, True)
+    frames.dialogue.take_back(turn._replace(ordinal=7, retransmits=module.MOST_RETRANSMITS + 1))
+    # The kernel counts these in 16 bits.
+    assert not frames.dialogue.is_plain()
+    frames.ask(8)
+    assert frames.log.events[-1].ordinal == 7  # type: ignore[union-attr]
+
+
+def test_memory_of_what_waits() -> None:
+    frames = Frames()
+    assert frames.dialogue.memory_bytes == 0
+    frames.ask(1)
+    one = frames.dialogue.memory_bytes
+    frames.ask(2)
+    assert frames.dialogue.memory_bytes == 2 * one > 0
+    frames.answer(9)
+    assert frames.dialogue.early_bytes > 0
+    frames.answer(1)
+    frames.dialogue.close("fin")
+    assert (frames.dialogue.memory_bytes, frames.dialogue.early_bytes) == (0, 0)

@@ -21,6 +21,7 @@ from kafkasniff.kafka.messages.message import Decoded, decode_request
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from tests.craft.kafka_bytes import NO_TAGS, int8, int16, int32
 from tests.kafka.embedded.metadata_craft import compact_bytes
+from tests.kafka.embedded.test_otlp import everything
 from tests.kafka.records_craft import COMPRESSORS
 
 CAPTURE = Path(__file__).parents[3] / "captures" / "java-telemetry.pcap"
@@ -71,72 +72,12 @@ def test_a_real_producer() -> None:
     assert sent == 3
 
 
-def everything() -> MetricsData:
-    data = MetricsData()
-    resource = data.resource_metrics.add()
-    attribute = resource.resource.attributes.add(key="client_rack")
-    attribute.value.string_value = "rack-1"
-    scope = resource.scope_metrics.add()
-    scope.scope.name = "librdkafka"
-    gauge = scope.metrics.add(name="a.gauge", unit="1", description="one")
-    point = gauge.gauge.data_points.add(time_unix_nano=2**64 - 1, as_int=-5)
-    values = point.attributes.add(key="list").value.array_value.values
-    values.add(bool_value=True)
-    values.add(double_value=0.5)
-    values.add(bytes_value=b"\xff")
-    values.add()
-    values.add().kvlist_value.values.add(key="inner").value.int_value = 7
-    histogram = scope.metrics.add(name="a.histogram").histogram
-    histogram.aggregation_temporality = 2
-    histogram.data_points.add(count=3, sum=6.0, bucket_counts=[1, 2], explicit_bounds=[5.0], max=4.0)
-    exponential = scope.metrics.add(name="an.exponential").exponential_histogram
-    steps = exponential.data_points.add(count=1, scale=-2, zero_count=1)
-    steps.positive.offset = 3
-    steps.positive.bucket_counts.extend([1, 0])
-    summary = scope.metrics.add(name="a.summary").summary.data_points.add(count=2, sum=3.0)
-    summary.quantile_values.add(quantile=0.5, value=1.0)
-    scope.metrics.add(name="nothing")
-    scope.metrics.add(name="no.value").gauge.data_points.add(time_unix_nano=1)
-    return data
-
-
-def test_every_kind_of_metric() -> None:
-    (resource,) = told(everything())["resources"]
-    assert resource["attributes"] == {"client_rack": "rack-1"}
-    gauge, histogram, exponential, summary, nothing, no_value = resource["metrics"]
-    assert {metric["scope"] for metric in resource["metrics"]} == {"librdkafka"}
-    assert (gauge["unit"], gauge["description"], gauge["type"]) == ("1", "one", "gauge")
-    attributes = {"list": [True, 0.5, b"\xff", None, {"inner": 7}]}
-    assert gauge["points"] == [{"attributes": attributes, "time_unix_nano": 2**64 - 1, "value": -5}]
-    assert histogram["temporality"] == "cumulative"
-    buckets = {"count": 3, "sum": 6.0, "max": 4.0, "bucket_counts": [1, 2], "explicit_bounds": [5.0]}
-    assert histogram["points"] == [{"time_unix_nano": 0, **buckets}]
-    (steps,) = exponential["points"]
-    assert (exponential["temporality"], steps["scale"], steps["zero_count"]) == ("unspecified", -2, 1)
-    assert steps["positive"] == {"offset": 3, "bucket_counts": [1, 0]}
-    assert "sum" not in steps
-    quantiles = [{"quantile": 0.5, "value": 1.0}]
-    assert summary["points"] == [{"time_unix_nano": 0, "count": 2, "sum": 3.0, "quantile_values": quantiles}]
-    assert (nothing["type"], nothing["points"]) == (None, [])
-    assert no_value["points"] == [{"time_unix_nano": 1, "value": None}]
-
-
 def test_every_codec() -> None:
     data = everything().SerializeToString()
     for codec, compress in COMPRESSORS.items():
         decoded, body = pushed(compress(data), codec)
         assert decoded.problems == ()
         assert body["_metrics"] == told(everything())
-
-
-def test_neighbours_with_the_same_attributes_are_one_resource() -> None:
-    data = MetricsData()
-    for rack in ("a", "a", "b", "a"):
-        resource = data.resource_metrics.add()
-        resource.resource.attributes.add(key="rack").value.string_value = rack
-        resource.scope_metrics.add().metrics.add(name=f"of-{rack}")
-    found = [(one["attributes"]["rack"], len(one["metrics"])) for one in told(data)["resources"]]
-    assert found == [("a", 2), ("b", 1), ("a", 1)]
 
 
 def test_odd_numbers() -> None:
@@ -186,7 +127,7 @@ def test_unreadable_metrics(metrics: bytes, codec: int, kind: str) -> None:
     assert ("_metrics" in body) == (kind == "decompression-trailing")
 
 
-def test_parts_are_bounded() -> None:
+def test_skipped_parts_are_reported() -> None:
     data = MetricsData()
     metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name="many")
     for _ in range(MAX_PARTS):
@@ -197,30 +138,6 @@ def test_parts_are_bounded() -> None:
     assert len(shown["points"]) == MAX_PARTS - 3
     assert kinds(decoded) == ["metrics-bound"]
     assert "3 were skipped" in decoded.problems[0].detail
-
-
-def test_values_that_nest_too_deep() -> None:
-    data = MetricsData()
-    value = data.resource_metrics.add().resource.attributes.add(key="x").value
-    for _ in range(40):
-        value = value.array_value.values.add()
-    assert told(data)["resources"][0]["attributes"]["x"] is not None
-    raw = b""
-    for _ in range(300):
-        inner = b"\x0a" + bytes_of(raw)
-        raw = b"\x2a" + bytes_of(inner)
-    attribute = b"\x12" + bytes_of(raw)
-    decoded, _ = pushed(b"\x0a" + bytes_of(b"\x0a" + bytes_of(b"\x0a" + bytes_of(attribute))))
-    assert kinds(decoded) == ["metrics-malformed"]
-
-
-def bytes_of(data: bytes) -> bytes:
-    """A field's bytes prefixed with their length, as in protobuf."""
-    size, out = len(data), b""
-    while size > 0x7F:
-        out += bytes([size & 0x7F | 0x80])
-        size >>= 7
-    return out + bytes([size]) + data
 
 
 def test_the_bound_of_the_whole_message_holds_too() -> None:

@@ -10,7 +10,6 @@ import pytest
 from kafkasniff.kafka.messages.message_body import decode_body
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.messages.packed_bodies import MEMORY_RATIO, PackedBodies
-from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import ITEM
@@ -102,21 +101,3 @@ def test_memory_stays_bounded() -> None:
     assert [body is None for body in found[3:]] == [False]
     assert found[:3] == [decode_body(_plan(large[0]), large[1], 0, len(large[1]), DecodeContext(DecodeOptions()))] * 3
     assert 0 < maker.memory <= MEMORY_RATIO << 20
-
-
-def test_json_that_does_not_fit_comes_with_the_next_call() -> None:
-    """Bytes that were written before the room ran out count."""
-    found = kernel()
-    assert found is not None
-    renderer = Renderer(found, "auto", lambda *_: True)
-    assert renderer.use(DecodeOptions())
-    program = renderer.program(12, 0, "request")
-    assert program is not None
-    body = kafka.string("g" * 9_000) + kafka.int32(3) + kafka.string("m" * 9_000)
-    items = np.zeros(40, ITEM)
-    items["program"] = program.address
-    items["start"] = np.arange(len(items)) * len(body)
-    items["end"] = items["start"] + len(body)
-    made = renderer.bodies(body * len(items), items, [0] * len(items))
-    assert 1 < len(made) < len(items)
-    assert {None if one is None else len(one.json) > 18_000 for one in made} == {True}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka.messages.message import decode_request
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, told_of_secrets
+from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, redacted_content
 from kafkasniff.kafka.schema.context import DecodeOptions
 from tests.craft.from_layout import request_bytes
 from tests.kafka.records_craft import Record, batch_of
@@ -86,7 +86,7 @@ def test_unreadable_values_may_be_secrets(key: bytes, value: bytes) -> None:
 
 def test_values_other_than_strings() -> None:
     text = b'{"properties":{"password":[1,{"a":2}],"a":12345678901234567890123,"b":{"c":"d"},"e":7,"f":true}}'
-    told = told_of_secrets(b"connector-a", text)
+    told = redacted_content(b"connector-a", text)
     assert told is not None
     settings = told["value"]["properties"]
     assert (settings["e"], settings["f"]) == (7, True)
@@ -99,7 +99,7 @@ def test_nested_as_deep_as_python_allows(key: bytes) -> None:
     """Some depths can be read but not written, which takes a few more calls."""
     begin, end = (b'{"key":', b"}") if key == b"session-key" else (b'{"properties":{"password":', b"}}")
     for depth in range(sys.getrecursionlimit() - 250, sys.getrecursionlimit() + 10):
-        told = told_of_secrets(key, begin + b"[" * depth + b"]" * depth + end)
+        told = redacted_content(key, begin + b"[" * depth + b"]" * depth + end)
         assert told is not None
         assert b"[" not in json.dumps(told).encode()
 
@@ -107,6 +107,6 @@ def test_nested_as_deep_as_python_allows(key: bytes) -> None:
 @given(st.sampled_from([key + b"a" for key in CONNECT_KEYS] + list(CONNECT_KEYS)), st.binary(max_size=60))
 def test_any_bytes(key: bytes, value: bytes) -> None:
     for data in (value, b'{"properties":' + value, b'{"properties":{"password":"' + value):
-        told = told_of_secrets(key, data)
+        told = redacted_content(key, data)
         if told is not None:
             json.dumps(told)

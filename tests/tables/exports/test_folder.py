@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.errors import OutputError, UsageError
-from kafkasniff.tables.exports.captures import ManifestCapture, look_at, new_captures
+from kafkasniff.tables.exports.captures import Exported, ManifestCapture, look_at, new_captures
 from kafkasniff.tables.exports.folder import ExportFolder
 from tests.cli.console import kafkasniff
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run
@@ -107,19 +107,19 @@ def test_the_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert manifest(tmp_path)["runs"] == 1
 
 
-def found(paths: Sequence[Path | str], done: list[ManifestCapture]) -> list[tuple[str, ManifestCapture]]:
-    return new_captures([look_at(str(path)) for path in paths], done)
+def found(paths: Sequence[Path | str], done: list[ManifestCapture]) -> list[str]:
+    return [look.path for look in new_captures([look_at(str(path), Exported(done)) for path in paths], done)]
 
 
 def test_captures_are_identified_by_their_bytes(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_bytes(b"x" * 200_000 + b"1")
     other.write_bytes(b"x" * 200_000 + b"2")
-    done = [look_at(str(one)).capture]
+    done = [look_at(str(one), Exported()).capture]
     assert done[0].size == 200_001
     assert found([one], done) == []
-    assert [path for path, _ in found([other, one, other], done)] == [str(other)]
+    assert found([other, one, other], done) == [str(other)]
     # An unreadable input is left to its reader to report, and a pipe is never the same.
     assert len(found([tmp_path / "missing"], done)) == 1
-    assert len(found(["-"], [look_at("-").capture])) == 1
-    assert look_at("caf\udce9.pcap").capture.name == "caf\\xe9.pcap"
+    assert len(found(["-"], [look_at("-", Exported()).capture])) == 1
+    assert look_at("caf\udce9.pcap", Exported()).capture.name == "caf\\xe9.pcap"

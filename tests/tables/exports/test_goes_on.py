@@ -7,15 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.capture.timeline.source import CaptureSource
-from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
-from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports import shard
-from kafkasniff.tables.exports.beginning import new_state
-from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.rows.sessions import Sessions
 from tests.choice import DEEP, in_turn
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
@@ -113,26 +106,6 @@ def test_a_capture_that_has_grown_is_refused(tmp_path: Path) -> None:
         assert files(tmp_path / str(size)) == before
 
 
-def test_other_options_are_refused(tmp_path: Path) -> None:
-    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
-    run(parts[:1], tmp_path / "out")
-    for options in (ExportOptions(bodies=False), ExportOptions(tables=("exchanges",)), ExportOptions(ports=(9092,))):
-        with pytest.raises(UsageError, match="other options"):
-            run(parts, tmp_path / "out", options)
-
-
-def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
-    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
-    run(parts[:1], tmp_path / "out")
-    state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
-    _, rest = state.read_bytes().split(b"\n", 1)
-    state.write_bytes(b"kafkasniff-state 1 0123456789abcdef 0.0.1\n" + rest)
-    before = files(tmp_path / "out")
-    with pytest.raises(UsageError, match=r"written by kafkasniff 0\.0\.1"):
-        run(parts, tmp_path / "out")
-    assert files(tmp_path / "out") == before
-
-
 @pytest.mark.parametrize("beginning", [b"kafkasniff state 0.1.0\n", b"kafkasniff-state 1 0123456789abcdef 0.1.0\n"])
 def test_a_fresh_start_next_to_existing_rows(tmp_path: Path, beginning: bytes) -> None:
     """With any state, open rows stay, and new captures are exported as if they were the first."""
@@ -151,20 +124,6 @@ def test_a_fresh_start_next_to_existing_rows(tmp_path: Path, beginning: bytes) -
     # From there on as usual.
     assert not run(parts, tmp_path / "out").new
     assert tables(tmp_path / "out") == after
-
-
-def test_a_state_does_not_decide_whether_secrets_are_shown(tmp_path: Path) -> None:
-    """Otherwise, anyone who can write the folder's state could put passwords into the tables of the next run."""
-    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
-    run(parts[:1], tmp_path / "out")
-    state = tmp_path / "out" / manifest(tmp_path / "out")["state"]
-    shown = new_state(ExportOptions(show_secrets=True), Catalog(), sessions=False)
-    state.write_bytes(dump(Carried([dump(shown)], Sessions(), LearnedFacts())))
-    before = files(tmp_path / "out")
-    for jobs in (1, 2):
-        with pytest.raises(UsageError, match="has other options than its export"):
-            run(parts, tmp_path / "out", jobs=jobs)
-    assert files(tmp_path / "out") == before
 
 
 def test_several_processes_equal_one(tmp_path: Path) -> None:

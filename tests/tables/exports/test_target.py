@@ -67,7 +67,7 @@ def test_open_rows_stay_if_a_run_does_not_continue_the_last_one(tmp_path: Path) 
     with Kept(tmp_path) as target:
         target.commit(OPTIONS, [], written("a", 3), written("a-open", 2), b"1")
         found = target.commit(
-            OPTIONS, [], written("b", 4), {}, b"2", goes_on=False, quarantined=[ManifestCapture("q", 0)]
+            OPTIONS, [], written("b", 4), {}, b"2", continues=False, quarantined=[ManifestCapture("q", 0)]
         )
     assert [(entry.path, entry.open) for entry in found.tables["exchanges"].files] == [
         ("a", False),

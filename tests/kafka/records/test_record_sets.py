@@ -1,14 +1,18 @@
-"""Slices of a log at any byte position, as FetchSnapshot has them."""
+"""Consecutive batches: where each one is, and slices of a log at any byte position, as FetchSnapshot has them."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkasniff.kafka.records import record_sets
-from kafkasniff.kafka.records.record_sets import decode_records, decode_unaligned
+from kafkasniff.kafka.records.record_batch import Batch
+from kafkasniff.kafka.records.record_sets import decode_held, decode_records, decode_unaligned, find_batches
 from tests.kafka.records_craft import GZIP, ZSTD, Record, batch, batch_of, context, kinds, message
 
 BATCHES = [
@@ -112,3 +116,48 @@ def test_hostile_candidates_cost_little():
     assert time.process_time() - start < 2
     assert out["leading_bytes"] == len(data)
     assert kinds(where) == ["record-search"]
+
+
+@given(
+    st.lists(st.sampled_from([*BATCHES, message(7, b"k", b"v"), message(8, None, b"", magic=0)]), max_size=6), st.data()
+)
+def test_batches_of_any_magic_are_located(parts, data):
+    """Cut anywhere: the whole ones, and the bytes of the last one."""
+    field = b"".join(parts)
+    start = data.draw(st.integers(0, 3))
+    end = data.draw(st.integers(0, len(field)))
+    where = context()
+    spans, rest = find_batches(b"\xff" * start + field[:end], start, start + end, where)
+    places = [sum(map(len, parts[:index])) for index in range(len(parts) + 1)]
+    whole = [(a, b) for a, b in itertools.pairwise(places) if b <= end]
+    assert [(a - start, b - start) for a, b, _ in spans] == whole
+    assert [magic for *_, magic in spans] == [parts[index][16] for index in range(len(whole))]
+    assert rest == end - places[len(whole)]
+    assert where.problems == []
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_accounted_for(data):
+    where = context()
+    spans, rest = find_batches(data, 0, len(data), where)
+    assert [start for start, *_ in spans] == [0, *(end for _, end, _ in spans[:-1])][: len(spans)]
+    assert (spans[-1][1] if spans else 0) + rest == len(data)
+
+
+@pytest.mark.parametrize(("length", "reported"), [(13, True), (14, False), (1 << 30, False), ((1 << 30) + 1, True)])
+def test_a_length_without_a_magic(length, reported):
+    """12 to 16 bytes of a batch: enough for its length."""
+    where = context()
+    assert find_batches(bytes(8) + length.to_bytes(4, "big") + bytes(2), 0, 14, where) == ([], 14)
+    assert kinds(where) == (["batch-length"] if reported else [])
+
+
+@pytest.mark.parametrize("data", [BATCHES[1], BATCHES[3], message(7, b"k", b"v")])
+def test_held_batches_are_decoded_later(data):
+    whole = decode_records(data, 0, len(data), context())["batches"][0]
+    (held,) = decode_records(data, 0, len(data), context("columns"))["batches"]
+    assert isinstance(held, Batch)
+    assert held.get("records") is None or whole["magic"] < 2
+    records, left = decode_held(held, context(), 100)
+    assert records == whole["records"]
+    assert left == (100 - len(records) if whole["magic"] == 2 else 100)

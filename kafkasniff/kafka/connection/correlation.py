@@ -1,0 +1,201 @@
+"""Which request a response answers: by its correlation id and, where bytes are missing, by its body as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, Literal
+
+import msgspec
+
+from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.events import EventLog
+from kafkasniff.kafka.connection.exchange import Ledger, Pending
+from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.messages.message import Decoded, decode_response
+from kafkasniff.kafka.messages.message_plan import response_plan
+from kafkasniff.kafka.messages.plausibility import is_exact_request
+from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.tcp.segments import NO_TIME
+
+__all__ = ["Correlation", "elapsed", "precedes"]
+
+_TRUNCATED: Final = ("body-truncated", "array-too-long")
+"""Problems of a body that ends too early and is valid until then."""
+NEAR: Final = 10_000
+"""Outstanding responses have ids that differ by less than this from the last request's."""
+_INT = Struct(">i")
+_TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+
+
+class Correlation:
+    """The correlation ids of a connection so far, and which of its bytes are missing.
+
+    While ids only rise and nothing is missing, the id identifies the request. Otherwise the body of a response has to
+    prove that it answers the request.
+    """
+
+    __slots__ = (
+        "_detail",
+        "_ids_rise",
+        "_ids_vary",
+        "_last_id",
+        "_log",
+        "_requests_lost_before",
+        "_responses_lost",
+        "gapped",
+        "last_answer",
+        "ledger",
+        "requests",
+    )
+
+    def __init__(self, log: EventLog, detail: Detail) -> None:
+        self._log = log
+        self._detail = detail
+        self._last_id: int | None = None
+        """Correlation id of the last request."""
+        self._ids_vary = False
+        """Two consecutive requests had different correlation ids: some clients use the same id for all."""
+        self._ids_rise = True
+        """Each request so far had a higher correlation id than the previous one: none is used twice."""
+        self.last_answer: int | None = None
+        """Correlation id of the last response that was paired."""
+        self._requests_lost_before = -1
+        """Requests may be missing between those below this ordinal and those from it on; -1: none."""
+        self._responses_lost = False
+        """Responses may be in missing bytes."""
+        self.ledger = Ledger()
+        self.gapped = False
+        """Bytes of this connection are missing."""
+        self.requests: Literal["none", "behind", "here"] = "none"
+        """How much of the client's stream is available: nothing so far; less than the broker's, because of a hole or a
+        search for its frames; or all of it."""
+
+    @property
+    def detail(self) -> Detail:
+        """How much of messages is decoded."""
+        return self._detail
+
+    @property
+    def ids_rise(self) -> bool:
+        """Whether each request so far had a higher correlation id than the previous one: none is used twice."""
+        return self._ids_rise
+
+    @property
+    def loss(self) -> int:
+        """What is missing of the connection, in the kernel's representation: `feed.Loss`."""
+        return self.gapped + (self.gapped and self._responses_lost)
+
+    def _needs_proof(self) -> bool:
+        """Whether the body of the next response has to prove that it answers its request (`_pair`)."""
+        first = self.ledger.first
+        return not self._ids_rise or (first is not None and self._may_repeat(first))
+
+    # The interface for a search for responses: search.Requests.
+
+    def __contains__(self, correlation_id: object) -> bool:
+        return correlation_id in self.ledger
+
+    def is_near(self, correlation_id: int) -> bool:
+        """Whether this could be the id of a request of this connection; True if no request was seen."""
+        return self._last_id is None or abs(correlation_id - self._last_id) < NEAR
+
+    def is_next(self, correlation_id: int) -> bool:
+        """Whether this could be the id of the next response; True if nothing was seen of the connection."""
+        return self.is_near(correlation_id) and (self.last_answer is None or correlation_id > self.last_answer)
+
+    def is_exact(self, correlation_id: int, message: bytes) -> bool:
+        """Whether a message decodes exactly as the response to the outstanding request of this id."""
+        pending = self.ledger.oldest(correlation_id)
+        if pending is None:
+            return False
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
+        return decoded.body is not None and not decoded.problems
+
+    def is_beginning_of_response(self, message: bytes) -> bool:
+        """Whether the available part of a message decodes as a response to an outstanding request."""
+        pending = self.ledger.oldest(_INT.unpack_from(message)[0])
+        if pending is None:
+            return False
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
+        return all(problem.kind in _TRUNCATED for problem in decoded.problems)
+
+    def are_messages(self, frames: Sequence[Frame]) -> bool:
+        """Whether each of these frames of one stream is exactly a request, or a response to an outstanding one."""
+        for frame in frames:
+            if frame.direction == self._log.client:
+                if not is_exact_request(frame.data, frame.start, frame.end):
+                    return False
+            elif frame.end - frame.start < 4 or not self.is_exact(
+                _INT.unpack_from(frame.data, frame.start)[0], frame.data[frame.start : frame.end]
+            ):
+                return False
+        return True
+
+    # -- evidence besides the id, where bytes are missing -------------------------------------------------------------
+
+    def _is_stale(self, correlation_id: int, frame: Frame) -> bool:
+        """Whether a response answers a request in missing bytes that had the same id as the outstanding one.
+
+        It began before that request was complete. The same is true if capture points disagree about the order; but then
+        the id identifies it, and it fits.
+        """
+        pending = self.ledger.oldest(correlation_id)
+        if pending is None or not precedes(frame, pending):
+            return False
+        if not self._ids_vary or self.ledger.has_same_id(correlation_id):
+            return True
+        decoded = decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, _TRIAL)
+        return self._is_unproven(decoded, pending, frame)
+
+    def _may_repeat(self, pending: Pending) -> bool:
+        """Whether the response to a request may be lost, and a later request that is not available have the same id.
+
+        Java clients restart their ids after authentication. The later request may be in missing bytes, or be held back
+        after a hole: rising ids so far do not rule it out.
+        """
+        return self._responses_lost and (self.requests == "behind" or pending.ordinal < self._requests_lost_before)
+
+    def _is_unproven(self, decoded: Decoded, pending: Pending, frame: Frame) -> bool:
+        """Whether only its id suggests that a response answers a request: `decoded`, all of it, as that."""
+        cut = frame.end - frame.start != frame.size
+        if cut and (
+            self._may_repeat(pending)
+            or (precedes(frame, pending) and (self._requests_lost_before >= 0 or not self._ids_rise))
+        ):
+            # The beginning of a message fits many others.
+            return True
+        return _does_not_fit(decoded, cut=cut)
+
+    def _to_judge(self, decoded: Decoded, pending: Pending, frame: Frame) -> Decoded:
+        """The response with all its problems, even if its body is not wanted.
+
+        Bytes that are kept for columns are not checked yet.
+        """
+        options = self._detail.decode
+        if options.headers:
+            options = msgspec.structs.replace(options, bodies=True, records="full")
+        elif options.records == "columns" and response_plan(pending.api_key, pending.api_version).reads_records:
+            options = msgspec.structs.replace(options, records="full")
+        else:
+            return decoded
+        return decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, options)
+
+
+def _does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
+    """Whether a body was not decoded exactly to its end (for a truncated message: to the end of its bytes)."""
+    # The option for secrets does not matter here.
+    kinds = {problem.kind for problem in decoded.problems} - {"body-withheld"}
+    if decoded.raw is None and decoded.raw_redacted is None:
+        return "trailing-bytes" in kinds or (cut and bool(kinds))
+    return "version-unknown" not in kinds and not (cut and kinds.issubset(_TRUNCATED))
+
+
+def precedes(frame: Frame, pending: Pending) -> bool:
+    """Whether a response begins before its request is complete."""
+    return (elapsed(pending.time_ns, frame.first_time) or 0) < 0
+
+
+def elapsed(earlier: int, later: int) -> int | None:
+    """Nanoseconds between two times; None if one is unknown."""
+    return None if NO_TIME in (earlier, later) else later - earlier

@@ -1,0 +1,136 @@
+"""An audit as text and as JSON: outcomes, footnotes, and lists of bounded length."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kafkasniff.analysis.audit import Audit, AuditedClient, AuditFinding, BetweenBrokers
+from kafkasniff.analysis.upgrades import NewVersions
+from kafkasniff.cli.render import audit_text
+from kafkasniff.cli.render.audit_text import Audited, json_line, text
+
+
+def finding(**values: Any) -> AuditFinding:
+    fields: dict[str, Any] = {
+        "api": "Produce", "api_key": 0, "api_versions": [2], "kind": "too-old", "certain": True, "target_min": 3,
+        "target_max": 12, "requests": 1, "meaning": "it closes the connection", **values,
+    }  # fmt: skip
+    return AuditFinding(**fields)
+
+
+def client(outcome: str = "served", *findings: AuditFinding, **values: Any) -> AuditedClient:
+    fields: dict[str, Any] = {
+        "client_id": "app", "client_ip": "10.0.0.5", "software_name": None, "software_version": None, "asks": True,
+        "requests": 3, "first": None, "last": None, "falls_back": [], "notes": [], "needs": [], "upgrade": None,
+        **values,
+    }  # fmt: skip
+    return AuditedClient(outcome=outcome, findings=list(findings), **fields)
+
+
+def audited(
+    *clients: AuditedClient, between: tuple[BetweenBrokers, ...] = (), rule: str | None = None, **new: Any
+) -> Audited:
+    return Audited("4.0", new.get("older"), Audit(list(clients), list(between), {}, rule), new.get("new"))
+
+
+def lines(one: Audited, *, coloured: bool = False) -> list[str]:
+    return text(one, coloured=coloured).splitlines()
+
+
+def test_nobody() -> None:
+    assert lines(audited()) == ["No client was seen."]
+
+
+def test_outcomes_in_order() -> None:
+    found = lines(
+        audited(
+            client("refused", finding(), client_id="old", upgrade="an upgrade"),
+            client("at-risk", finding(certain=False), client_id="risky"),
+            client("served", software_name="java", software_version="3.7.0"),
+        )
+    )
+    assert found == [
+        "Kafka 4.0, 3 clients: 1 would be refused, 1 may be refused, 1 would be served.",
+        "",
+        "10.0.0.5  old  software unknown  would be refused",
+        "  Produce v2  too old  4.0 has v3-v12  1 request  [1]",
+        "  needs an upgrade",
+        "",
+        "10.0.0.5  risky  software unknown  may be refused",
+        "  Produce v2  too old  4.0 has v3-v12  1 request  [1]",
+        "",
+        "Served:",
+        "  10.0.0.5  app  java 3.7.0  3 requests",
+        "",
+        "[1] it closes the connection",
+    ]
+
+
+def test_shared_sentences_are_footnotes() -> None:
+    """Numbered by their first use, each once."""
+    found = lines(audited(client(notes=["b"]), client(notes=["a", "b"]), client(notes=[]), rule="A rule."))
+    assert [line.rpartition("  ")[2] for line in found[3:6]] == ["[1]", "[2, 1]", "3 requests"]
+    assert found[-3:] == ["[1] b", "[2] a", "A rule."]
+
+
+@pytest.mark.parametrize(
+    ("values", "row"),
+    [
+        ({"target_min": None, "target_max": None, "kind": "removed"}, "removed  4.0 does not have it"),
+        ({"target_min": 3, "target_max": 3}, "too old  4.0 has v3"),
+        ({"api_versions": list(range(20)), "requests": 1200}, "+12 more  too old  4.0 has v3-v12  1,200 requests"),
+    ],
+)
+def test_rows_of_findings(values: dict[str, Any], row: str) -> None:
+    assert any(row in line for line in lines(audited(client("refused", finding(**values)))))
+
+
+def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_text, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(audit_text, "MAX_ROWS", 1)
+    found = lines(audited(*[client()] * 5, *[client("refused", finding(), finding(api="Fetch"))] * 3))
+    assert "  … and 3 more (--format json has all)" in found
+    assert "  … and 1 more (--format json has all)" in found
+    assert found.count("  … +1") == 2
+
+
+def test_names_from_the_wire_are_escaped() -> None:
+    evil = "a\x1b[31m\nb"
+    one = client("refused", finding(api=evil), client_id=evil, software_name=evil, software_version=evil)
+    assert "\x1b" not in text(audited(one, client(client_id=evil)), coloured=False)
+    assert len(lines(audited(one))) == 6
+
+
+def test_brokers_and_unknown_clients() -> None:
+    found = lines(
+        audited(client(client_id=None, client_ip=None), between=(BetweenBrokers("Fetch", 1, 3, "too-old", 9),))
+    )
+    assert "  unknown address  no client id  software unknown  3 requests" in found
+    assert found[-1] == "  Fetch v3"
+
+
+def test_new_versions() -> None:
+    one = NewVersions("ListGroups", 16, "Lists groups.", 4, 5, 4, [5], [], ["4.0"])
+    other = NewVersions("ShareFetch", 78, "Fetches records.", None, 1, None, [0, 1], [1], ["4.0", "4.0"])
+    found = lines(audited(client(), older="3.9", new=[one, other]))
+    assert found[-2:] == [
+        "  ListGroups  v5      v4 is used",
+        "  ShareFetch  v0, v1  Fetches records; v1 is not stable",
+    ]
+    assert lines(audited(client(), older="3.9", new=[]))[-1] == "Clients use everything that 4.0 adds to 3.9."
+
+
+def test_json_has_everything() -> None:
+    found = json.loads(json_line(audited(*[client()] * 300, client("refused", finding()), older="3.9", new=[])))
+    assert (found["target"], found["from"], found["new"]) == ("4.0", "3.9", [])
+    assert found["counts"] == {"refused": 1, "at_risk": 0, "served": 300}
+    assert len(found["clients"]) == 301
+
+
+def test_colours_only_if_asked_for() -> None:
+    one = audited(client("refused", finding()))
+    assert "\x1b" not in text(one, coloured=False)
+    assert "\x1b" in text(one, coloured=True)

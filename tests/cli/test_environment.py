@@ -1,0 +1,202 @@
+"""Signals in the middle of output, exit codes, colours and messages."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kafkasniff.cli.environment import Exit, Interrupted, Interrupts
+from tests.cli.console import environment
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def handling() -> Iterator[Interrupts]:
+    """Handlers of this test, with SIGHUP honoured as on a terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        interrupts = Interrupts()
+        with interrupts.installed():
+            yield interrupts
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def send(signum: int) -> None:
+    signal.raise_signal(signum)
+
+
+def interrupted(action: Callable[[Interrupts], object]) -> Interrupted:
+    """The exception that ends an action."""
+    with handling() as interrupts, pytest.raises(Interrupted) as raised:
+        action(interrupts)
+    raised.value.accept()
+    return raised.value
+
+
+def wait() -> None:
+    """Long enough for any signal."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_a_signal_interrupts(signum: int) -> None:
+    found = interrupted(lambda _: send(signum))
+    assert found.signum == signum
+    assert found.code == 128 + signum
+
+
+def test_handlers_are_restored() -> None:
+    before = [signal.getsignal(signum) for signum in SIGNALS]
+    hook = sys.unraisablehook
+    with handling():
+        assert [signal.getsignal(signum) for signum in SIGNALS] != before
+    assert [signal.getsignal(signum) for signum in SIGNALS] == before
+    assert sys.unraisablehook is hook
+
+
+def test_it_waits_for_the_end_of_a_line() -> None:
+    written = []
+
+    def write(interrupts: Interrupts) -> None:
+        with interrupts.held():
+            send(signal.SIGTERM)
+            written.append("the whole line")
+        written.append("another line")
+
+    assert interrupted(write).signum == signal.SIGTERM
+    assert written == ["the whole line"]
+
+
+@pytest.mark.parametrize(("second", "waits"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True)])
+def test_a_second_signal_does_not_wait(second: int, waits: bool) -> None:
+    """A block that hangs can be interrupted. A closing terminal and systemd send SIGHUP after another one."""
+    finished = []
+
+    def hang(interrupts: Interrupts) -> None:
+        with interrupts.held():
+            send(signal.SIGINT)
+            send(second)
+            finished.append(True)
+
+    assert interrupted(hang).signum == (signal.SIGINT if waits else second)
+    assert bool(finished) is waits
+
+
+def test_the_first_signal_stops_a_run_without_an_end() -> None:
+    stopped: list[bool] = []
+    with handling() as interrupts, interrupts.stopping(lambda: stopped.append(True)):
+        send(signal.SIGINT)
+        assert stopped == [True]
+        with pytest.raises(Interrupted) as raised:
+            send(signal.SIGINT)
+        raised.value.accept()
+    with handling() as interrupts:
+        with interrupts.stopping(lambda: stopped.append(True)):
+            pass
+        with pytest.raises(Interrupted) as raised:
+            send(signal.SIGINT)
+        raised.value.accept()
+    assert stopped == [True]
+
+
+def test_a_lost_exception_is_raised_again() -> None:
+    """Python drops exceptions in destructors."""
+
+    class Loses:
+        def __del__(self) -> None:
+            send(signal.SIGTERM)
+
+    def lose(_: Interrupts) -> None:
+        one = Loses()
+        del one
+        wait()
+
+    assert interrupted(lose).signum == signal.SIGTERM
+
+
+def test_an_accepted_exception_is_not_lost() -> None:
+    lost: list[int] = []
+    one = Interrupted(signal.SIGINT, lost.append)
+    one.accept()
+    del one
+    assert lost == []
+    Interrupted(signal.SIGINT, lost.append)
+    assert lost == [signal.SIGINT]
+
+
+def test_no_error_handler_catches_an_interrupt() -> None:
+    assert not issubclass(Interrupted, Exception)
+
+
+def test_exit_codes_by_precedence() -> None:
+    """Findings hide a damaged capture; an internal error hides everything."""
+    order = list(Exit)
+    assert order[0] == Exit.INTERNAL
+    assert order[-1] == Exit.OK == 0
+    assert order.index(Exit.FINDINGS) < order.index(Exit.BROKEN)
+    assert len({int(code) for code in Exit}) == len(order)
+    assert all(0 <= code < 256 for code in Exit)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tty", "environ", "coloured"),
+    [
+        ("auto", True, {}, True),
+        ("auto", False, {}, False),
+        ("auto", True, {"NO_COLOR": "1"}, False),
+        ("auto", True, {"NO_COLOR": ""}, True),
+        ("auto", True, {"TERM": "dumb"}, False),
+        ("always", False, {"NO_COLOR": "1"}, True),
+        ("never", True, {}, False),
+    ],
+)
+def test_colours(wanted: str, tty: bool, environ: dict[str, str], coloured: bool) -> None:
+    assert environment(stdout_tty=tty, environ=environ).colour(wanted) is coloured
+    # Into a file only on request.
+    to_file = environment(stdout_tty=tty, environ=environ).colour(wanted, to_stdout=False)
+    assert to_file is (wanted == "always")
+
+
+def test_a_message_is_one_line() -> None:
+    stderr = io.StringIO()
+    environment(stderr=stderr).say("topic a\x1b[31m\nb is unknown")
+    assert stderr.getvalue() == "kafkasniff: topic a\\x1b[31m\\x0ab is unknown\n"
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("I/O operation on closed file")])
+def test_messages_that_nobody_reads(error: Exception) -> None:
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise error
+
+    environment(stderr=Closed()).say("anything")
+
+
+def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((77, 20)))
+    assert environment(width=None).width == 77
+    assert environment(width=50).width == 50
+
+
+def test_signals_arrive_in_the_main_thread() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def start(_: Interrupts) -> None:
+        thread = threading.Thread(target=lambda: signal.pthread_kill(main, signal.SIGTERM))
+        thread.start()
+        wait()
+
+    assert interrupted(start).signum == signal.SIGTERM

@@ -1,0 +1,110 @@
+"""Roles of fields for columns of the kernel: which exchanges it reads, and which are left to Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kafkasniff.engine.roles import ANSWERS, FIRST_VALUE, ROLES, SESSION, ExchangeKinds, exchange_kind
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.schema.program import ops_of
+from kafkasniff.native.exchanges import VALUES
+from kafkasniff.native.feed import VERSIONS
+from tests.native.kernel_and_walker import the_kernel
+
+PRODUCE, FETCH, METADATA, JOIN_GROUP, HEARTBEAT, SASL_HANDSHAKE, API_VERSIONS, ENVELOPE = 0, 1, 3, 11, 12, 17, 18, 58
+HEAD, OP = 20, 28
+
+
+def roles(program: bytes) -> list[int]:
+    count = int.from_bytes(program[8:12], "little")
+    return [program[HEAD + OP * index + 1] for index in range(count)]
+
+
+def named_roles(key: int, version: int, *, response: bool = False) -> dict[str, str]:
+    """Roles by the name of their field, without `none` and `inside`."""
+    kind, found = exchange_kind(key, version, show_secrets=False, names=True), api(key)
+    assert kind is not None
+    assert found is not None
+    schema = found.response(version) if response else found.request(version)
+    values = {FIRST_VALUE + place: name for place, name in enumerate(kind.values)}
+    pairs = zip(ops_of(schema.root), roles(kind.response if response else kind.request), strict=True)
+    return {op.name: values.get(role) or ROLES[role] for op, role in pairs if role > 1}
+
+
+def test_a_produce_request() -> None:
+    assert named_roles(PRODUCE, 3) == {
+        "transactional_id": "transaction", "acks": "acks", "timeout_ms": "timeout_ms", "name": "data_topic",
+        "index": "partition",
+        "records": "records",
+    }  # fmt: skip
+    assert named_roles(PRODUCE, 3, response=True) == {
+        "name": "data_topic", "index": "partition", "error_code": "code", "base_offset": "offset",
+        "throttle_time_ms": "throttle",
+    }  # fmt: skip
+
+
+def test_a_fetch_with_a_session() -> None:
+    kind = exchange_kind(FETCH, 12, show_secrets=False, names=True)
+    assert kind is not None
+    assert kind.session
+    assert set(SESSION) <= set(kind.values)
+    assert set(ANSWERS.values()) <= set(kind.values)
+    assert named_roles(FETCH, 12)["forgotten_topics_data"] == "rare"
+    found = named_roles(FETCH, 12, response=True)
+    assert (found["high_watermark"], found["records"], found["session_id"]) == (
+        "watermark",
+        "records",
+        ANSWERS["session_id"],
+    )
+    # Without names the enricher has to see it.
+    assert exchange_kind(FETCH, 13, show_secrets=False) is None
+
+
+def test_groups_and_members() -> None:
+    assert named_roles(HEARTBEAT, 0) == {"group_id": "group", "member_id": "member"}
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        (HEARTBEAT, 999),
+        (9999, 0),
+        # The client's software, secrets, a message in a message, and the members that a leader gets.
+        (API_VERSIONS, 3),
+        (36, 0),
+        (ENVELOPE, 0),
+        (JOIN_GROUP, 2),
+    ],
+)
+def test_kinds_that_are_left_to_python(key: int, version: int) -> None:
+    assert exchange_kind(key, version, show_secrets=False, names=True) is None
+
+
+@pytest.mark.parametrize("key", sorted(api_keys()))
+def test_every_version_has_whole_programs_or_none(key: int) -> None:
+    found = api(key)
+    assert found is not None
+    check = the_kernel().check
+    for version in found.versions:
+        kind = exchange_kind(key, version, show_secrets=True, names=True)
+        if kind is None:
+            continue
+        assert len(kind.values) <= VALUES
+        for program, schema in ((kind.request, found.request(version)), (kind.response, found.response(version))):
+            assert check(program, len(program)) == 1
+            assert len(roles(program)) == len(ops_of(schema.root))
+            known = set(range(len(ROLES))) | set(range(FIRST_VALUE, FIRST_VALUE + len(kind.values)))
+            assert set(roles(program)) <= known
+
+
+def test_kinds_are_made_once() -> None:
+    kinds = ExchangeKinds(the_kernel(), show_secrets=False, names=True)
+    code, unknown = HEARTBEAT * VERSIONS, HEARTBEAT * VERSIONS + 60
+    assert kinds.of(code) is kinds.of(code)
+    assert kinds.of(unknown) is None
+    assert kinds.programs[code] != 0
+    assert kinds.programs[unknown] == 0
+    assert kinds.are_known(np.array([code, unknown, code])).tolist() == [True, False, True]
+    assert kinds.are_known(np.array([], np.int64)).tolist() == []
+    assert set(kinds.known) == {code}

@@ -1,0 +1,200 @@
+"""The records of a batch one by one: malformed ones, and bounds on their number."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.kafka.records import record_list
+from kafkasniff.kafka.records.record_list import (
+    FlawError,
+    MalformedError,
+    RecordCursor,
+    decode_record_list,
+    read_varint,
+    wrap64,
+)
+from tests.kafka.records.test_record_batch import SIMPLE
+from tests.kafka.records_craft import (
+    COMPRESSORS,
+    LZ4,
+    NONE,
+    TIME,
+    ZSTD,
+    Record,
+    batch,
+    batch_of,
+    context,
+    decode,
+    kinds,
+    record,
+    record_body,
+    sized,
+    varint,
+    zstd,
+)
+
+MALFORMED = {
+    "inner length too long": (varint(len(record_body(SIMPLE[0])) + 1) + record_body(SIMPLE[0]) + b"\0", "surplus"),
+    "inner length too short": (varint(len(record_body(SIMPLE[0])) - 1) + record_body(SIMPLE[0]), "is truncated"),
+    "past the end": (varint(500) + record_body(SIMPLE[0]), "its length is 500"),
+    "negative length": (varint(-9) + bytes(40), "its length is -9"),
+    "no length": (b"\x00", "its length is 0"),
+    "key past the record": (varint(6) + b"\0\0\0" + varint(30) + b"\0\0" + bytes(60), "the key of 30 bytes"),
+    "key length -2": (varint(6) + b"\0\0\0" + varint(-2) + b"\0\0", "the key has the length -2"),
+    "value past the record": (varint(6) + b"\0\0\0\1" + varint(20) + b"\0" + bytes(60), "the value of 20 bytes"),
+    "value length -7": (varint(6) + b"\0\0\0\1" + varint(-7) + b"\0", "the value has the length -7"),
+    "headers that are not there": (varint(6) + b"\0\0\0\1\1" + varint(5), "5 headers, but 0 bytes are left"),
+    "-1 headers": (varint(6) + b"\0\0\0\1\1" + varint(-1), "-1 headers"),
+    "header key of length -1": (
+        varint(8) + b"\0\0\0\1\1" + varint(1) + b"\1\1",
+        "the key of header 0 has the length -1",
+    ),
+    "header value of length -3": (
+        varint(9) + b"\0\0\0\1\1" + varint(1) + varint(1) + b"k" + varint(-3),
+        "the value of header 0 has the length -3",
+    ),
+    "header key past the record": (
+        varint(8) + b"\0\0\0\1\1" + varint(1) + varint(40) + b"\1" + bytes(80),
+        "the key of header 0 of 40 bytes",
+    ),
+    "length without end": (b"\x80" * 5 + b"\0" * 20, "its length is a varint of more than 5 bytes"),
+    "timestamp without end": (varint(20) + b"\0" + b"\xff" * 10 + b"\0" * 9, "the timestamp delta is a varint of more"),
+    "cut in the length": (b"\x80", "its length is truncated"),
+    "too short for its fields": (varint(3) + b"\0\0\0", "the length of the key is truncated"),
+}
+
+
+@pytest.mark.parametrize("codec", [NONE, LZ4])
+@pytest.mark.parametrize("name", MALFORMED)
+@pytest.mark.parametrize("after", [b"", batch_of(SIMPLE)])
+def test_malformed_record(name, codec, after):
+    """The records before it are kept, nothing after it is read, and the next batch is."""
+    bad, detail = MALFORMED[name]
+    good = b"".join(map(record, SIMPLE[:2]))
+    data = batch(COMPRESSORS[codec](good + bad), 3, attributes=codec)
+    out, where = decode(data + after)
+    assert kinds(where) == ["record-malformed"]
+    (problem,) = where.problems
+    assert detail in problem.detail
+    assert "record 2 " in problem.detail
+    if codec == NONE:
+        assert 61 + len(good) <= problem.offset <= len(data)
+    else:
+        assert problem.offset == 0
+        assert "of the decompressed records" in problem.detail
+    assert [one["value"] for one in out["batches"][0]["records"]] == [b"value 0", b"value 1"]
+    assert len(out["batches"]) == (2 if after else 1)
+    if after:
+        assert [one["value"] for one in out["batches"][1]["records"]] == [b"value 0", b"value 1", b"value 2"]
+
+
+def test_varints_longer_than_they_need_be():
+    """Java reads them, so they are no flaw: lengths of 1 in two bytes, null as 0x81 0x00."""
+    body = b"\0" + b"\x80\0" + b"\x80\x80\0" + b"\x81\0" + b"\x82\x80\0v" + b"\x82\0" + b"\x82\0h" + b"\x81\x80\0"
+    out, where = decode(batch(varint(len(body)) + body, 1))
+    assert where.problems == []
+    assert out["batches"][0]["records"] == [
+        {"offset": 0, "timestamp": TIME, "key": None, "value": b"v", "headers": [{"key": "h", "value": None}]}
+    ]
+
+
+def test_header_key_that_is_not_utf8():
+    body = b"\0\0\0\1\1" + varint(2) + sized(b"\xff\xfe") + sized(b"x") + sized("ключ".encode()) + sized(b"y")
+    out, where = decode(batch(varint(len(body)) + body, 1))
+    assert kinds(where) == ["string-not-utf8"]
+    assert out["batches"][0]["records"][0]["headers"] == [
+        {"key": b"\xff\xfe", "value": b"x"},
+        {"key": "ключ", "value": b"y"},
+    ]
+
+
+def test_a_bomb_of_records(monkeypatch):
+    """A record without content takes seven bytes that compress to nothing: the number of records is bounded."""
+    monkeypatch.setattr(record_list, "MAX_RECORD_RATE", 1_000)
+    bomb = batch(zstd(record(Record(0, 0, None, None)) * 3_000), 3_000, attributes=ZSTD)
+    out, where = decode(bomb, max_records=1_000)
+    assert kinds(where) == ["record-bound"]
+    assert len(out["batches"][0]["records"]) == 1_000
+    out, where = decode(bomb * 2, max_records=1_000)
+    assert [len(found["records"]) for found in out["batches"]] == [1_000, 0]
+    out, where = decode(bomb, max_records=3_000)
+    assert where.problems == []
+    assert len(out["batches"][0]["records"]) == 3_000
+
+
+def test_identical_records_are_bounded_by_the_bytes_on_the_wire():
+    """No writer produces them: it numbers its records, so they compress to 0.6 bytes each at best."""
+    alike = batch(zstd(record(Record(0, 0, None, None)) * 100_000), 100_000, attributes=ZSTD)
+    out, where = decode(alike + batch_of(SIMPLE))
+    assert len(alike) < 200
+    assert kinds(where) == ["record-bound"]
+    assert [len(found["records"]) for found in out["batches"]] == [4 * len(alike), len(SIMPLE)]
+    numbered = batch_of([Record(number, 0, None, None) for number in range(100_000)], ZSTD)
+    out, where = decode(numbered)
+    assert where.problems == []
+    assert len(out["batches"][0]["records"]) == 100_000
+
+
+def test_identical_headers_are_bounded_by_the_bytes_on_the_wire():
+    body = b"\0\0\0\1\1" + varint(100_000) + b"\0\1" * 100_000
+    alike = batch(zstd(varint(len(body)) + body), 1, attributes=ZSTD)
+    out, where = decode(alike)
+    assert kinds(where) == ["record-bound"]
+    assert out["batches"][0]["records"] == []
+    headers = tuple((f"header-{number}", b"the same") for number in range(20))
+    honest = batch_of([Record(number, 0, None, b"v", headers) for number in range(10_000)], ZSTD)
+    out, where = decode(honest)
+    assert where.problems == []
+    assert len(out["batches"][0]["records"]) == 10_000
+
+
+@given(st.integers(0, (1 << 64) - 1))
+def test_varints_of_numbers(number: int) -> None:
+    """A zigzag varint of the signed 64-bit number with the same zigzag."""
+    signed = number >> 1 ^ -(number & 1)
+    data = b"\xff" + varint(signed)
+    assert read_varint(data, 1, 10) == (number, len(data))
+    cursor = RecordCursor(data, 1, len(data))
+    assert cursor.number("it", 10) == signed
+    assert cursor.position == len(data)
+
+
+def test_surplus_bits_of_a_varint_are_dropped() -> None:
+    assert read_varint(b"\xff\xff\xff\xff\x7f", 0, 5) == (0xFFFFFFFF, 5)
+    assert read_varint(b"\xff" * 9 + b"\x7f", 0, 10) == ((1 << 64) - 1, 10)
+    with pytest.raises(MalformedError):
+        read_varint(b"\xff" * 6, 0, 5)
+    with pytest.raises(IndexError):
+        read_varint(b"\xff" * 3, 0, 5)
+
+
+def test_a_cursor_stays_within_its_record() -> None:
+    """The bytes after `stop` are those of the next record."""
+    data = b"\x06abcd"
+    assert RecordCursor(data, 0, 4).field("the key") == b"abc"
+    with pytest.raises(FlawError, match="the key of 3 bytes, but 2 are left") as error:
+        RecordCursor(data, 0, 3).field("the key")
+    assert error.value.position == 1
+    with pytest.raises(FlawError, match="the length of the key is truncated"):
+        RecordCursor(b"\x80\x01", 0, 1).field("the key")
+
+
+@given(st.integers(-(1 << 80), 1 << 80))
+def test_wrap64_is_arithmetic_of_javas_long(value: int) -> None:
+    assert wrap64(value) == int.from_bytes((value % (1 << 64)).to_bytes(8, "big"), "big", signed=True)
+
+
+@given(st.integers(0, 8), st.integers(0, 8))
+def test_the_budget_counts_records_or_headers(records: int, budget: int) -> None:
+    data = b"".join(record(Record(index, 0, None, b"v", (("h", b""),) * 2)) for index in range(records))
+    where = context()
+    found, finished, left = decode_record_list(data, 0, len(data), 0, 0, None, where, None, budget)
+    # Each record has two headers, which are counted before it is.
+    whole = 2 * records <= budget
+    assert finished is whole
+    assert len(found) == (records if whole else budget // 2)
+    if whole:
+        assert left == budget - 2 * records
+    assert kinds(where) == ([] if whole else ["record-bound"])

@@ -1,0 +1,84 @@
+"""Exchanges, error codes and latencies per span: known answers, whatever the order and batches of rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from kafkasniff.report.traffic import EDGES, ErrorsOverTime, LatenciesOverTime, TrafficOverTime
+from tests.analysis.tables import SECOND, START_NS, Row, batch_of, exchange, partition
+
+KINDS = (TrafficOverTime, ErrorsOverTime, LatenciesOverTime)
+
+
+def rows() -> list[Row]:
+    found = [exchange("Produce", second / 7, latency_us=100 * second, api_version=9) for second in range(1, 200)]
+    found += [
+        exchange("Fetch", 300 + second, error_count=2, error_code=3,
+                 partitions=[partition(error_code=3), partition(number=1, error_code=6)])
+        for second in range(3)
+    ]  # fmt: skip
+    found.append({**exchange("Metadata"), "time_ns": None, "time": None})
+    found.append(exchange("Produce", 150, status="open", response_size=None, latency_us=None))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [13, 50])
+def test_batches_and_merging_do_not_matter(kind: type[TrafficOverTime], size: int) -> None:
+    everything = rows()
+    whole = kind()
+    whole.update(batch_of(everything))
+    expected = whole.result()
+    parts = [everything[start : start + size] for start in range(0, len(everything), size)]
+    forwards, merged = kind(), kind()
+    for part in parts:
+        forwards.update(batch_of(part))
+    for part in reversed(parts):
+        one = kind()
+        one.update(batch_of(part))
+        # On its way from another process.
+        merged.merge(kind.from_state(one.state()))
+    assert forwards.result().equals(expected)
+    assert merged.result().equals(expected)
+    assert kind.from_state(forwards.state()).result().equals(expected)
+    assert forwards.width == merged.width == whole.width == 10 * SECOND
+
+
+def test_exchanges_by_span() -> None:
+    counted = TrafficOverTime()
+    counted.update(batch_of(rows()))
+    table = counted.result().to_pylist()
+    assert sum(row["exchanges"] for row in table) == len(rows())
+    assert [row["exchanges"] for row in table if row["start"] is None] == [1]
+    (fetches,) = (row for row in table if row["api"] == "Fetch")
+    assert (fetches["start"], fetches["exchanges"]) == (START_NS + 300 * SECOND, 3)
+    assert [row["unanswered"] for row in table if row["unanswered"]] == [1]
+
+
+def test_every_code_of_a_response_counts() -> None:
+    counted = ErrorsOverTime()
+    counted.update(batch_of(rows()))
+    assert counted.result().to_pylist() == [
+        {"start": START_NS + 300 * SECOND, "code": code, "errors": 3} for code in (3, 6)
+    ]
+
+
+def test_latencies_by_span_and_over_all() -> None:
+    counted = LatenciesOverTime()
+    counted.update(batch_of([exchange("Produce", 0, latency_us=value) for value in (1, 3, 150, 150, 10**9)]))
+    (row,) = counted.result().to_pylist()
+    assert (row["count"], row["low"], row["high"], row["p50"]) == (5, 1, 10**9, 150)
+    (found,) = counted.histograms(["Produce"]).values()
+    assert len(found) == len(EDGES) + 1
+    assert sum(found) == 5
+    # Between 1 and 2, 2 and 5, 100 and 200 microseconds, and beyond the last edge.
+    assert {place: number for place, number in enumerate(found) if number} == {1: 1, 2: 1, 7: 2, len(EDGES): 1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rows(kind: type[TrafficOverTime]) -> None:
+    counted = kind()
+    counted.update(batch_of([]))
+    assert counted.result().num_rows == 0
+    assert isinstance(counted.result(), pa.Table)

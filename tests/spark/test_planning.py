@@ -1,0 +1,185 @@
+"""Captures that tasks look at: what the driver gets to know of them, and what that costs."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.delayed_store import CAPTURE, delayed_store
+from benchmarks.planning import STORE, plan, report
+from kafkasniff.capture.timeline.locations import find_captures, list_captures, open_capture
+from kafkasniff.capture.timeline.parts import plan_captures, read_notes
+from kafkasniff.errors import CaptureError
+from kafkasniff.spark.planning import in_tasks, look_at_captures, notes_of, plan_looked_at
+from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
+from kafkasniff.spark.tables import PIPELINE
+from kafkasniff.tables.exports.captures import Exported
+from tests.capture.files import pcap
+from tests.capture.segments import frames
+from tests.capture.timelines import make_captures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+
+
+@pytest.fixture
+def always_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.spark.planning.FEW_BYTES", -1)
+
+
+def mixed(folder: Path) -> list[str]:
+    """Captures of all kinds, and files that are not captures."""
+    paths = make_captures(folder, 8, damage=True)
+    packed, empty, other = (folder / name for name in ("packed.pcap.gz", "empty.pcap", "other.pcap"))
+    packed.write_bytes(gzip.compress((CAPTURES / "java-telemetry.pcap").read_bytes(), 0))
+    empty.write_bytes(b"")
+    other.write_bytes(b"no capture at all, but long enough")
+    return [*map(str, paths), str(packed), str(empty), str(CAPTURES / "librdkafka-ipv6-ns.pcapng"), str(other)]
+
+
+def exported(paths: Sequence[str]) -> Exported:
+    """An export of some captures, and of the beginning of another."""
+    captures = [one.look.capture for one in look_at_captures(None, find_captures(paths), 1 << 20, Exported())]
+    return Exported(captures[:1], captures[1:])
+
+
+@pytest.mark.usefixtures("always_jobs")
+def test_tasks_find_what_threads_find(spark: SparkSession, tmp_path: Path) -> None:
+    paths = mixed(tmp_path)
+    begin = tmp_path / "begin.pcap"
+    begin.write_bytes(Path(paths[1]).read_bytes()[:-100])
+    done = exported([str(begin), paths[2]])
+    files = find_captures(paths)
+    here = look_at_captures(None, files, 5_000, done)
+    found = look_at_captures(spark, files, 5_000, done)
+    assert found == here
+    assert [one.file for one in found] == files
+    assert [one.look.grown for one in found] == [False, True] + [False] * (len(files) - 2)
+    flawed = [Path(one.file.path).name for one in found if one.look.flaw is not None]
+    assert flawed == ["empty.pcap", "other.pcap"]
+    # Captures that are bad, have grown or are in the export are not walked.
+    unread = [Path(one.file.path).name for one in found if not one.pieces]
+    assert sorted(unread) == sorted([*flawed, *(Path(path).name for path in paths[1:3])])
+    assert max(len(one.pieces) for one in found) > 1
+
+
+@pytest.mark.usefixtures("always_jobs")
+def test_the_plan_and_the_notes_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    paths = [path for path in mixed(tmp_path) if Path(path).name not in {"empty.pcap", "other.pcap"}]
+    files = find_captures(paths)
+    captures = plan_looked_at(look_at_captures(spark, files, 5_000))
+    assert captures == plan_captures(files, open_capture, split_size=5_000)
+    notes = read_notes(captures, open_capture)
+    assert captures.has_fragments
+    assert notes_of(spark, captures, 5_000) == notes
+    unbroken = plan_captures(find_captures([CAPTURE.as_posix()]), open_capture)
+    assert notes_of(spark, unbroken, 5_000) == []
+    assert {type(note.value) for note in notes} >= {tuple}
+    assert len(notes) > 3
+
+
+@pytest.mark.usefixtures("always_jobs")
+def test_tasks_find_captures_in_folders(spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copy(CAPTURE, tmp_path / "trace-1")
+    (tmp_path / "README").write_text("These are captures, or so it says.\n")
+    (tmp_path / "b.pcap").write_text("no capture, whatever its name")
+    paths = [str(tmp_path)]
+    for by_name in (False, True):
+        found = look_at_captures(spark, list_captures(paths, by_name=by_name), 5_000, Exported())
+        wanted = find_captures(paths, by_name=by_name)
+        assert [one.file.path for one in found] == [file.path for file in wanted]
+        assert [one.look.flaw is None for one in found] == [Path(file.path).name == "trace-1" for file in wanted]
+    (tmp_path / "trace-1").unlink()
+    with pytest.raises(CaptureError, match="contains neither captures"):
+        look_at_captures(spark, list_captures(paths), 5_000, Exported())
+
+
+def test_a_bad_capture_has_no_plan(tmp_path: Path) -> None:
+    paths = mixed(tmp_path)
+    with pytest.raises(CaptureError, match=r"empty\.pcap: is empty"):
+        plan_looked_at(look_at_captures(None, find_captures(paths), 5_000))
+
+
+def test_a_local_capture_with_a_bad_sector_is_read_as_far_as_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap(frames(3_000)))
+    pread = os.pread
+
+    def broken(descriptor: int, size: int, offset: int, /) -> bytes:
+        if offset < 163_840 and offset + size > 159_744:
+            raise OSError(5, "Input/output error")
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", broken)
+    for exported in (None, Exported()):
+        captures = plan_looked_at(look_at_captures(None, find_captures([str(path)]), 128 << 20, exported))
+        (note,) = read_notes(captures, open_capture)
+        assert "reading it failed: Input/output error" in repr(note.value)
+        assert sum(split.packets for split in captures.splits) == note.place.number - 1 > 1_000
+
+
+@pytest.mark.usefixtures("always_jobs")
+def test_what_vanishes_is_reported(spark: SparkSession, tmp_path: Path) -> None:
+    from kafkasniff.spark.failures import task_errors
+
+    path = tmp_path / "a.pcap"
+    shutil.copy(CAPTURE, path)
+    files = find_captures([str(path)])
+    path.unlink()
+    with pytest.raises(CaptureError, match=r"a\.pcap: cannot be read \(No such file or directory\)"), task_errors():
+        look_at_captures(spark, files, 1 << 20, Exported())
+
+
+def test_each_value_has_a_task(spark: SparkSession) -> None:
+    frame = in_tasks(spark, ["a", "b", {"c": "\udcff"}])
+    assert [len(rows) for rows in frame.rdd.glom().collect()] == [1, 1, 1]
+    assert in_tasks(spark, []).count() == 0
+
+
+@pytest.fixture
+def store_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in STORE.items():
+        monkeypatch.setenv(name, value)
+
+
+def address(port: int) -> str:
+    """With keys: Spark's workers know the environment of their start only."""
+    return f"s3://key:secret@b/day?scheme=http&endpoint_override=127.0.0.1:{port}&region=us-east-1"
+
+
+@pytest.mark.usefixtures("store_keys")
+def test_a_small_remote_capture_takes_one_request_besides_that_for_its_size() -> None:
+    with delayed_store(50, 0.0, CAPTURE.read_bytes()) as (port, stopped):
+        looked_at = look_at_captures(None, find_captures([address(port)], by_name=True), 128 << 20, Exported())
+        captures = plan_looked_at(looked_at)
+        assert read_notes(captures, open_capture) == []
+        (part,) = parts_of(captures, 128 << 20)
+        rows = sum(batch.num_rows for batch in read_part(part, PacketQuery(PIPELINE)))
+        found = stopped()
+    assert rows == sum(split.packets for split in captures.splits) > 0
+    # Half of them to plan, half to read.
+    assert found["GET"] == 100
+    assert found["HEAD"] <= 102
+
+
+@pytest.mark.usefixtures("store_keys", "always_jobs")
+def test_the_benchmark_plans_as_an_export_does(spark: SparkSession) -> None:
+    with delayed_store(200, 0.0, CAPTURE.read_bytes()) as (port, stopped):
+        found = plan(spark, address(port))
+        requests = stopped()
+    assert (found.objects, found.tasks) == (200, 2)
+    steps = ["listing", "looking, in tasks", "sorting out, plan, notes", "parts to tasks"]
+    assert [step.name for step in found.steps] == steps
+    assert all(step.wall_s >= 0 and step.python_s >= 0 and step.java_s >= 0 for step in found.steps)
+    assert requests["GET"] == 200
+    assert "200 objects, read by 2 tasks" in report(found, requests)

@@ -1,0 +1,79 @@
+"""Batches of packets: types of their columns, and cutting them in two."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.model import Problem
+from kafkasniff.tcp.packets import COLUMNS, Note, PacketBatch
+from tests.tcp.batches import Raw, batch
+
+
+def sample(rows: int, notes: list[int], *, ticks: bool = True) -> PacketBatch:
+    """Packets of orders 10, 11 …, with a clock, and with notes of these orders."""
+    made = batch([Raw(row % 2, 100 * row, b"%03d" % row) for row in range(rows)], start=10)
+    made.notes = [Note(order, Problem("odd", str(order))) for order in notes]
+    made.clock = made.time_ns + 5
+    made.end_clock = 99
+    if ticks:
+        # The batch of which this is a share had twice as many rows.
+        made.ticks = np.arange(10, 10 + 2 * rows), np.arange(2 * rows) * 3
+    return made
+
+
+@given(
+    st.integers(0, 8),
+    st.data(),
+    st.lists(st.integers(8, 20), max_size=5),
+    st.booleans(),
+)
+def test_both_parts_together_are_the_batch(rows: int, data: st.DataObject, notes: list[int], ticks: bool) -> None:
+    whole = sample(rows, sorted(notes), ticks=ticks)
+    row = data.draw(st.integers(0, rows))
+    head, tail = whole.split(row)
+    assert (len(head), len(tail), head.packets + tail.packets) == (row, rows - row, rows)
+    for name in (*COLUMNS, "clock"):
+        together = np.concatenate((getattr(head, name), getattr(tail, name)))
+        assert together.tolist() == getattr(whole, name).tolist()
+    assert [*head.notes, *tail.notes] == whole.notes
+    # What precedes a packet stays before it.
+    assert all(note.order < head.end_order for note in head.notes)
+    assert all(note.order >= head.end_order for note in tail.notes)
+    assert (tail.end_order, tail.end_clock) == (whole.end_order, whole.end_clock)
+    assert head.buffer is tail.buffer is whole.buffer
+    assert head.captures == tail.captures == whole.captures
+    if not ticks:
+        assert head.ticks is tail.ticks is None
+        return
+    assert head.ticks is not None
+    assert tail.ticks is not None
+    assert whole.ticks is not None
+    for at in (0, 1):
+        assert [*head.ticks[at].tolist(), *tail.ticks[at].tolist()] == whole.ticks[at].tolist()
+    assert all(order < head.end_order for order in head.ticks[0].tolist())
+
+
+def test_a_part_may_be_cut_again() -> None:
+    first, rest = sample(6, []).split(2)
+    second, third = rest.split(3)
+    assert [one.order.tolist() for one in (first, second, third)] == [[10, 11], [12, 13, 14], [15]]
+    assert [one.end_order for one in (first, second, third)] == [12, 15, 16]
+
+
+def test_columns_get_their_types() -> None:
+    loose = {name: np.array([1, 2], dtype=np.int64)[::-1] for name in COLUMNS}
+    made = PacketBatch(loose, b"", end_order=2, packets=2)
+    for name, dtype in COLUMNS.items():
+        column = getattr(made, name)
+        assert column.dtype == dtype
+        assert column.flags.c_contiguous
+        assert column.tolist() == [2, 1]
+    assert made.notes == []
+
+
+def test_a_missing_column_is_misuse() -> None:
+    with pytest.raises(KeyError, match="seq"):
+        PacketBatch({name: np.zeros(1) for name in COLUMNS if name != "seq"}, b"", end_order=1, packets=1)
