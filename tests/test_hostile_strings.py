@@ -11,8 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from textual.pilot import Pilot
 
 from kafkasniff.analysis import question_names
+from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.cli.environment import Exit
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live.metrics import Metrics
@@ -20,6 +22,7 @@ from kafkasniff.live.state import ViewState
 from kafkasniff.live.top import TopModel
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.text.printable import printable
+from tests.browse.screen.driving import drive, listed, settled
 from tests.choice import in_turn
 from tests.cli.console import kafkasniff
 from tests.craft.batches import batch
@@ -154,6 +157,20 @@ def test_the_security_view(evil: str, tmp_path: Path) -> None:
     assert result.code == Exit.OK
     harmless(result.text)
     harmless(result.err)
+
+
+def test_the_explorer(evil: str, tmp_path: Path) -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        assert len(rows.index) > 0
+        for _ in range(len(rows.index)):
+            await pilot.press("enter")
+            await settled(app, pilot)
+            for line in range(app.size.height):
+                harmless("".join(segment.text for segment in app.screen._compositor.render_strips()[line]))
+            await pilot.press("escape", "j")
+
+    drive(steps, write_pcap(tmp_path / "evil.pcap", packets(evil)), size=(200, 40))
 
 
 def test_markup_is_text(benign: Path, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ __all__ = ["command_line", "main", "run"]
 # Name → (module, attribute, summary). A module is imported only when its command is run.
 _COMMANDS: Final = {
     "decode": ("kafkasniff.cli.commands.decode", "decode_command", "Decode captures to text or JSON lines."),
+    "browse": ("kafkasniff.cli.commands.browse", "browse_command", "Look around in captures, in the terminal."),
     "live": ("kafkasniff.cli.commands.live", "live_command", "Decode live traffic from an interface."),
     "export": ("kafkasniff.cli.commands.export", "export_command", "Write captures to Parquet tables."),
     "audit": ("kafkasniff.cli.commands.audit", "audit_command", "Find clients that a Kafka release would refuse."),

@@ -6,6 +6,7 @@ every run. The output of a connection depends only on its own packets, so it doe
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,14 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.model import Problem
+from kafkasniff.model import Endpoint, Problem
 from kafkasniff.tcp.packets import COLUMNS, PacketBatch
 from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash
 
-__all__ = ["NUMBERS", "number_from", "reshard", "shard_of_keys", "shard_of_rows", "share"]
+__all__ = ["NUMBERS", "number_from", "packed", "reshard", "shard_of_keys", "shard_of_rows", "share"]
 
 NUMBERS: Final = 1 << 40
 """Each shard numbers connections and exchanges from a multiple of this, so that numbers are unique."""
+_MAPPED: Final = 0xFFFF_0000_0000
+"""Low half of an IPv4-mapped address (RFC 4291, section 2.5.5.2)."""
+
+
+def packed(endpoint: Endpoint) -> tuple[int, int, int]:
+    """One end of a `Key`: address, as two halves of 64 bits, and port."""
+    address = ipaddress.ip_address(endpoint.address)
+    if address.version == 4:
+        return 0, _MAPPED | int(address), endpoint.port
+    return int(address) >> 64, int(address) & (1 << 64) - 1, endpoint.port
 
 
 def shard_of_rows(batch: PacketBatch, shards: int) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from kafkasniff.text.paint import Paint
 from kafkasniff.text.printable import display_width, printable
 from kafkasniff.text.times import milliseconds_date
 
-__all__ = ["VALUE_WIDTH", "body_tree", "bytes_dump", "scalar_text", "value_note"]
+__all__ = ["VALUE_WIDTH", "body_tree", "bytes_dump", "is_nested", "scalar_text", "value_note"]
 
 VALUE_WIDTH: Final = 400
 """Bytes of one string or bytes value that are shown."""
@@ -112,7 +112,7 @@ class _Tree:
                 continue  # the note says the same
             field = fields.get(name)
             label = f"{paint.name}{printable(name)}{paint.reset}: "
-            if _is_nested(value):
+            if is_nested(value):
                 if name == "records" and isinstance(value, list) and not self.records:
                     continue
                 if line:
@@ -146,7 +146,7 @@ class _Tree:
             yield from self.struct(value, inner, indent + 2, "")
             return
         yield f"{label}[{len(value)}]"
-        if all(not _is_nested(item) for item in value):
+        if all(not is_nested(item) for item in value):
             yield from self.wrapped([self.scalar(name, item, field) for item in value], indent + 2)
             return
         is_records = name == "records" and inner is None
@@ -217,7 +217,8 @@ def _beside(body: Body) -> Iterable[tuple[str, Any]]:
     return [(name, body[name]) for name in order]
 
 
-def _is_nested(value: object) -> bool:
+def is_nested(value: object) -> bool:
+    """Whether a value of a body has values of its own, rather than being shown as one."""
     if isinstance(value, dict):
         return bool(value) and "redacted" not in value and stand_in_text(value) is None
     return isinstance(value, list) and bool(value)

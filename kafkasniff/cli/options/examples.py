@@ -28,6 +28,11 @@ EXAMPLES: Final = {
             "Who wrote the record with this key?", "decode capture.pcap --filter 'record.key == \"order-4711\"' -vv"
         ),
     ),
+    "browse": (
+        Example("Look around in a capture; ? shows the keys:", "browse capture.pcap"),
+        Example("Only slow requests:", "browse --filter 'latency_ms > 100' capture.pcap"),
+        Example("Only exchanges of a topic:", "browse --topic orders capture.pcap"),
+    ),
     "live": (
         Example("Everything on one port, until Ctrl-C:", "live -i eth0 tcp port 9092"),
         Example("A screen of rates, latencies and findings:", "live -i any --top"),

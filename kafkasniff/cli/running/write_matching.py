@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,13 +19,11 @@ if TYPE_CHECKING:
     from kafkasniff.redact.matching import Written
     from kafkasniff.redact.payload import Payload
 
-__all__ = ["Selected", "check_writing", "packed", "write_matching_option", "write_selected", "written_line"]
+__all__ = ["Selected", "check_writing", "write_matching_option", "write_selected", "written_line"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _COMPRESSED: Final = (".gz", ".zst", ".lz4")
-_MAPPED: Final = 0xFFFF_0000_0000
-"""Prefix of an IPv4 address in the low half of its IPv6 form (packets.PacketBatch)."""
 
 
 def write_matching_option(command: _Command) -> _Command:
@@ -124,6 +121,7 @@ def write_selected(
     from kafkasniff.capture.write.patched_file import PatchedFile
     from kafkasniff.cli.running.pipeline import BatchParts
     from kafkasniff.cli.running.progress import Progress
+    from kafkasniff.engine.shards import packed
     from kafkasniff.redact.matching import Matching, WantedConnections
     from kafkasniff.redact.message import Blanker
 
@@ -176,11 +174,3 @@ def written_line(environment: Environment, written: Written, path: str) -> str:
         environment.say(f"{written.given_up:,} connections are blanked more than needed in {path}: memory limit")
     packets = f"{written.packets:,} packet{'' if written.packets == 1 else 's'}"
     return f"{packets} of {written.connections:,} connection{'' if written.connections == 1 else 's'} in {path}"
-
-
-def packed(endpoint: Endpoint) -> tuple[int, int, int]:
-    """Address, as two halves of 64 bits, and port."""
-    address = ipaddress.ip_address(endpoint.address)
-    if address.version == 4:
-        return 0, _MAPPED | int(address), endpoint.port
-    return int(address) >> 64, int(address) & (1 << 64) - 1, endpoint.port

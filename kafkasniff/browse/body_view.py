@@ -1,0 +1,113 @@
+"""Messages for the explorer: bodies as nodes of a tree, made when a node is opened, and bytes as lines.
+
+All text is escaped, as in the output of `decode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.model import Exchange, Message
+from kafkasniff.sinks.hex_view import HexView
+from kafkasniff.sinks.names import field_at, layout_of
+from kafkasniff.sinks.summaries import summary
+from kafkasniff.sinks.tree import is_nested, scalar_text, value_note
+from kafkasniff.text.paint import PLAIN
+from kafkasniff.text.printable import printable
+from kafkasniff.text.times import duration, rfc3339
+
+__all__ = ["MAX_CHILDREN", "MAX_LINES", "BodyNode", "byte_lines", "children", "facts", "roots"]
+
+MAX_CHILDREN: Final = 1000
+"""Maximum number of children of a node in the tree; the rest are counted."""
+MAX_LINES: Final = 5000
+"""Maximum number of lines of bytes for each message; `decode -xx` shows all."""
+
+
+class BodyNode(NamedTuple):
+    """A message, or a field or element in its body."""
+
+    label: str
+    path: str
+    value: Any
+    layout: Struct | None
+    is_error: bool = False
+    """An error code that is not zero."""
+
+    @property
+    def opens(self) -> bool:
+        """Whether it has children."""
+        return is_nested(self.value)
+
+
+def facts(exchange: Exchange) -> list[str]:
+    """What is known of an exchange besides its bodies, a line each."""
+    request, response = exchange.request, exchange.response
+    lines = [exchange.status.replace("_", " ")]
+    seen = request if request is not None else response
+    if seen is not None:
+        lines[0] += f" · {seen.client} → {seen.broker}"
+    if exchange.software_name is not None:
+        lines.append(f"client software: {printable(f'{exchange.software_name} {exchange.software_version or str()}')}")
+    if exchange.latency_ns is not None:
+        lines.append(f"latency {duration(exchange.latency_ns)}")
+    problems = [*exchange.problems]
+    for message in (request, response):
+        if message is not None:
+            problems += message.problems
+    lines += [f"! {problem.kind}: {printable(problem.detail)}" for problem in problems]
+    return lines
+
+
+def roots(exchange: Exchange) -> Iterator[BodyNode]:
+    """The messages of an exchange."""
+    for message in (exchange.request, exchange.response):
+        if message is None:
+            continue
+        packets = str(message.first_packet)
+        if message.last_packet != message.first_packet:
+            packets += f"-{message.last_packet}"
+        label = (
+            f"{message.type} · {message.size:,} bytes · packet {packets} · {rfc3339(message.time_ns) or 'no time'}"
+            f" · {summary(message, PLAIN)}"
+        )
+        yield BodyNode(label, "", message.body, layout_of(message))
+
+
+def children(node: BodyNode) -> Iterator[BodyNode]:
+    """Fields of a struct, or elements of an array, of which each has its index as name."""
+    value = node.value
+    count = len(value)
+    if isinstance(value, dict):
+        pairs = ((name, f"{node.path}.{name}" if node.path else name, one) for name, one in value.items())
+    else:
+        pairs = ((f"[{place}]", f"{node.path}[{place}]", one) for place, one in enumerate(value))
+    for name, path, one in islice(pairs, MAX_CHILDREN):
+        yield _node(name, path, one, node.layout)
+    if count > MAX_CHILDREN:
+        yield BodyNode(f"… {count - MAX_CHILDREN:,} more", node.path, None, None)
+
+
+def _node(name: str, path: str, value: Any, layout: Struct | None) -> BodyNode:
+    shown = printable(name)
+    if is_nested(value):
+        size = "" if isinstance(value, dict) else f" [{len(value):,}]"
+        return BodyNode(f"{shown}{size}", path, value, layout)
+    own = path.rpartition(".")[2].partition("[")[0]
+    note, _ = value_note(own, value, field_at(layout, path), PLAIN)
+    is_error = own.endswith("error_code") and isinstance(value, int) and value != 0
+    return BodyNode(f"{shown}: {scalar_text(value)}{f' ({note})' if note else ''}", path, value, layout, is_error)
+
+
+def byte_lines(message: Message, width: int) -> Iterator[str]:
+    """The bytes of a message with their fields, as `decode -x` shows them."""
+    if message.frame is None:
+        return
+    view = HexView(PLAIN, whole=False, secrets=False, width=max(width, 80))
+    lines = view.lines(message, message.frame)
+    yield from islice(lines, MAX_LINES)
+    if next(lines, None) is not None:
+        yield "… more bytes, shown by decode -xx"

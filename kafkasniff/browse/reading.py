@@ -1,0 +1,119 @@
+"""Reads captures for the explorer: all of them into an index, and one exchange again when it is looked at.
+
+Output of a connection depends only on its own packets, so a second reading of a connection alone gives the exchange
+that the first gave; `connection_id` and `exchange_id` identify it in both. It ends at that exchange.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kafkasniff.browse.index import ExchangeIndex, Row
+from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.engine.shards import packed, shard_of_keys, share
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.filters import Predicate, Selector, needs_records
+from kafkasniff.model import Exchange
+from kafkasniff.tcp.packets import NO_TIME
+
+__all__ = ["SHARES", "CaptureReading"]
+
+SHARES: Final = 1 << 16
+"""Parts into which connections are divided for the second reading; one of them is decoded."""
+
+
+class CaptureReading:
+    """The captures of a run. `arguments` makes those of each `Inspector`: a key log is read once per reading."""
+
+    def __init__(
+        self, captures: tuple[str, ...], arguments: Callable[[], Mapping[str, Any]], catalog: Catalog | None = None
+    ) -> None:
+        self._captures = captures
+        self._arguments = arguments
+        self._given = Catalog() if catalog is None else catalog
+        self._catalog = self._given
+        self._lock = threading.Lock()
+        """Held while the catalog changes or is copied."""
+
+    def fill(
+        self,
+        index: ExchangeIndex,
+        predicate: Predicate | None,
+        *,
+        stopped: Callable[[], bool],
+        progress: Callable[[int, int | None], object],
+    ) -> bool:
+        """Append the exchanges that a predicate selects, until the end, the index's bound, or until `stopped`.
+
+        `progress` receives after each batch the bytes read and in total, None if unknown. Returns whether a capture
+        is broken. Raises CaptureError.
+        """
+        with self._lock:
+            catalog = self._catalog = copy.deepcopy(self._given)
+        wants_records = predicate is not None and needs_records(predicate)
+        inspector = Inspector(
+            **self._arguments(), records="full" if wants_records else "metadata", exchanges=True, show_secrets=False
+        )
+        enricher = Enricher(catalog, summary=inspector.summary)
+        enricher.limit_memory(inspector.memory)
+        inspector.count_beside(enricher)
+        selector = Selector(predicate)
+
+        def take(slices: Iterable[list[Output]]) -> None:
+            for events in slices:
+                with self._lock:
+                    enricher.feed(events)
+                for event in selector.feed(events):  # type: ignore[arg-type]  # no connections are asked for
+                    if type(event) is Exchange:
+                        index.add(event)
+
+        with open_captures(self._captures) as source:
+            for batch in source:
+                if stopped() or index.is_full:
+                    return source.broken
+                if selector.start_ns is None and len(batch):
+                    times = batch.time_ns[batch.time_ns != NO_TIME]
+                    selector.start_ns = int(times[0]) if len(times) else None
+                take(inspector.feed_slices(batch))
+                progress(source.bytes_read, source.bytes_total)
+            take(inspector.close_slices())
+            return source.broken
+
+    def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool]) -> Exchange | None:
+        """The exchange of a row with its bodies, records and bytes; None if `stopped`, or if the captures changed.
+
+        Raises CaptureError.
+        """
+        ends = index.ends(row)
+        if ends is None:
+            return None
+        one, other = sorted(map(packed, ends))
+        shard = shard_of_keys([(one, other)], SHARES)[0]
+        with self._lock:
+            catalog = copy.deepcopy(self._catalog)
+        inspector = Inspector(**self._arguments(), records="full", exchanges=True, show_secrets=False, frames=True)
+        enricher = Enricher(catalog, summary=inspector.summary)
+        enricher.limit_memory(inspector.memory)
+        inspector.count_beside(enricher)
+        wanted = row.connection_id, row.exchange_id
+
+        def found(slices: Iterable[list[Output]]) -> Exchange | None:
+            for events in slices:
+                enricher.feed(events)
+                for event in events:
+                    if type(event) is Exchange and (event.connection_id, event.exchange_id) == wanted:
+                        return event
+            return None
+
+        with open_captures(self._captures) as source:
+            for batch in source:
+                if stopped():
+                    return None
+                exchange = found(inspector.feed_slices(share(batch, shard, SHARES)))
+                if exchange is not None:
+                    return exchange
+        return found(inspector.close_slices())

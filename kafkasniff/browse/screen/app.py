@@ -1,0 +1,306 @@
+"""The explorer: list, bodies and bytes, with a filter. Threads read captures; the screen never waits for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static, Tree
+from textual.widgets.tree import TreeNode
+
+from kafkasniff.browse.body_view import BodyNode, byte_lines, children, facts, roots
+from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex
+from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.screen.exchange_list import CLOCKS, ExchangeList
+from kafkasniff.errors import KafkasniffError, UsageError
+from kafkasniff.filters import Predicate, all_of
+from kafkasniff.filters.expression import parse_filter
+from kafkasniff.model import Exchange
+from kafkasniff.text.printable import printable
+
+__all__ = ["Explorer", "KeyHelp"]
+
+REFRESH_SECONDS: Final = 0.25
+"""How often rows are shown while captures are read."""
+
+
+class KeyHelp(ModalScreen[None]):
+    """All keys; any key closes it."""
+
+    CSS = "KeyHelp { align: center middle; } KeyHelp VerticalScroll { width: 70; height: 90%; border: solid; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "Close")]
+
+    def compose(self) -> ComposeResult:
+        """The list of keys."""
+        lines = Text()
+        for title, bindings in (("Everywhere", Explorer.BINDINGS), ("In the list", ExchangeList.BINDINGS)):
+            lines.append(f"{title}\n", "bold")
+            for one in bindings:
+                assert isinstance(one, Binding)
+                keys = " ".join(_KEYS.get(key, key) for key in one.key.split(","))
+                lines.append(f"  {keys:<24} {one.description}\n")
+        lines.append("In bodies\n", "bold")
+        lines.append(f"  {'space, enter':<24} Fold or unfold a field\n")
+        yield VerticalScroll(Static(lines))
+
+
+_KEYS: Final = {
+    "question_mark": "?",
+    "slash": "/",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+    "right_curly_bracket": "}",
+    "left_curly_bracket": "{",
+}
+
+
+class Explorer(App[None]):
+    """`reading`: the captures; `predicate`: which exchanges are listed at first; `title`: names them."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #list { height: 1fr; scrollbar-size-horizontal: 0; }
+    #body, #bytes { height: 1fr; border-top: solid; display: none; }
+    #filter { height: 1; border: none; padding: 0; display: none; }
+    #status { height: 1; text-style: reverse; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c", "quit", "Quit"),
+        Binding("escape", "close_pane", "Close the filter, bytes or bodies"),
+        Binding("slash", "filter", "Filter: an expression as for --filter; empty: all"),
+        Binding("x", "bytes", "Show bytes with their fields"),
+        Binding("f", "follow", "Follow this connection"),
+        Binding("tab", "focus_next", "Next pane"),
+        Binding("question_mark", "keys", "Show keys"),
+    ]
+
+    def __init__(self, reading: CaptureReading, predicate: Predicate | None = None, *, title: str = "") -> None:
+        super().__init__()
+        self._reading = reading
+        self._base = predicate
+        self._sources = printable(title)
+        self._expression = ""
+        self._stop = threading.Event()
+        """Ends the thread that fills the index."""
+        self._away = threading.Event()
+        """Ends the thread that reads an exchange."""
+        self._state = "reading"
+        self._error = ""
+        self._shown: Exchange | None = None
+        self.broken = False
+
+    def compose(self) -> ComposeResult:
+        """The panes from top to bottom."""
+        yield ExchangeList()
+        tree: Tree[BodyNode] = Tree("", id="body")
+        tree.show_root = False
+        yield tree
+        with VerticalScroll(id="bytes", can_focus=True):
+            yield Static(id="rows")
+        yield Input(placeholder='api == "Fetch" and latency_ms > 100', id="filter", compact=True)
+        yield Static(id="status")
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self._list.focus()
+        self.set_interval(REFRESH_SECONDS, self._refresh_rows)
+        self._begin(self._base)
+
+    def on_unmount(self) -> None:
+        """End the threads."""
+        self._stop.set()
+        self._away.set()
+
+    @property
+    def _list(self) -> ExchangeList:
+        return self.query_one(ExchangeList)
+
+    @property
+    def _tree(self) -> Tree[BodyNode]:
+        return self.query_one("#body", Tree)
+
+    def _begin(self, predicate: Predicate | None) -> None:
+        self._stop.set()
+        stop = self._stop = threading.Event()
+        index = ExchangeIndex()
+        self._state = "reading"
+        self._list.show(index)
+
+        def progress(read: int, total: int | None) -> None:
+            if not stop.is_set():
+                self._state = f"reading: {min(read * 100 // total, 100)}%" if total else "reading"
+
+        def run() -> None:
+            broken = self._reading.fill(index, predicate, stopped=stop.is_set, progress=progress)
+            if not stop.is_set():
+                self.broken = broken
+                self._state = "a capture is broken" if broken else ""
+                if index.is_full:
+                    self._state = f"only the first {MAX_EXCHANGES:,} exchanges"
+
+        self._work(run)
+
+    def _work(self, run: Callable[[], object]) -> None:
+        """Run something in a thread; the status line reports errors of captures."""
+
+        def guarded() -> None:
+            try:
+                run()
+            except KafkasniffError as error:
+                self._state = printable(str(error))
+
+        self.run_worker(guarded, thread=True, exit_on_error=True)
+
+    def _refresh_rows(self) -> None:
+        if len(self._list.index) != self._list.virtual_size.height - 1:
+            self._list.grow()
+        self._show_status()
+
+    def _show_status(self) -> None:
+        found = self._list
+        parts = [f"{min(found.cursor + 1, len(found.index)):,}/{len(found.index):,}", CLOCKS[found.clock]]
+        if self._expression:
+            parts.append(f"filter: {printable(self._expression)}")
+        parts += [part for part in (self._error or self._state, self._sources) if part]
+        self.query_one("#status", Static).update(
+            Text(" · ".join(parts) + " · ? keys", no_wrap=True, overflow="ellipsis")
+        )
+
+    def on_exchange_list_moved(self) -> None:
+        """Show the place, and the bodies if they are open."""
+        self._show_status()
+        if self._tree.display or self.query_one("#bytes").display:
+            self._look()
+
+    def on_exchange_list_opened(self) -> None:
+        """Open the bodies."""
+        self._tree.display = True
+        self._tree.focus()
+        self._look()
+
+    def _look(self) -> None:
+        """Decode the exchange under the cursor, in a thread, and show it."""
+        self._away.set()
+        away = self._away = threading.Event()
+        index, row = self._list.index, self._list.row
+        if row is None:
+            return
+
+        def run() -> None:
+            exchange = self._reading.look(index, row, stopped=away.is_set)
+            if not away.is_set():
+                self.call_from_thread(self._show, exchange)
+
+        self._work(run)
+
+    def _show(self, exchange: Exchange | None) -> None:
+        self._shown = exchange
+        tree = self._tree
+        tree.clear()
+        if exchange is None:
+            tree.root.add_leaf(Text("the exchange was not found again: have the captures changed?"))
+        else:
+            for line in facts(exchange):
+                tree.root.add_leaf(Text(line))
+            for node in roots(exchange):
+                self._add(tree.root, node, expand=True)
+        tree.root.expand()
+        tree.cursor_line = 0
+        self._show_bytes()
+
+    def _add(self, parent: TreeNode[BodyNode], node: BodyNode, *, expand: bool = False) -> None:
+        label = Text(node.label, "red" if node.is_error else "")
+        if node.opens:
+            added = parent.add(label, node, expand=expand)
+            if expand:
+                for child in children(node):
+                    self._add(added, child)
+        else:
+            parent.add_leaf(label, node)
+
+    def on_tree_node_expanded(self, event: Tree.NodeExpanded[Any]) -> None:
+        """Make the nodes of a field when it is opened for the first time."""
+        node: TreeNode[BodyNode] = event.node
+        if node.data is not None and not node.children:
+            for child in children(node.data):
+                self._add(node, child)
+
+    def _show_bytes(self) -> None:
+        pane = self.query_one("#bytes")
+        if not pane.display:
+            return
+        lines: list[str] = []
+        for message in () if self._shown is None else (self._shown.request, self._shown.response):
+            if message is not None:
+                lines += [message.type, *byte_lines(message, pane.size.width - 2)]
+        self.query_one("#rows", Static).update(Text("\n".join(lines), no_wrap=True))
+
+    def action_bytes(self) -> None:
+        """Show or hide the bytes."""
+        pane = self.query_one("#bytes")
+        pane.display = not pane.display
+        if pane.display:
+            self._look()
+
+    def action_filter(self) -> None:
+        """Ask for an expression."""
+        line = self.query_one("#filter", Input)
+        line.display = True
+        line.value = self._expression
+        line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Report what is wrong with the expression so far."""
+        try:
+            if event.value.strip():
+                parse_filter(event.value)
+            self._error = ""
+        except UsageError as error:
+            self._error = printable(str(error))
+        self._show_status()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Read again with the filter, if it is valid."""
+        self._filter(event.value.strip())
+
+    def _filter(self, expression: str) -> None:
+        try:
+            predicate = parse_filter(expression) if expression else None
+        except UsageError as error:
+            self._error = printable(str(error))
+            self._show_status()
+            return
+        self._expression, self._error = expression, ""
+        self._close_filter()
+        self._begin(all_of([self._base, predicate]))
+
+    def _close_filter(self) -> None:
+        self.query_one("#filter", Input).display = False
+        self._error = ""
+        self._list.focus()
+
+    def action_follow(self) -> None:
+        """List only this connection."""
+        row = self._list.row
+        if row is not None:
+            self._filter(f"connection == {row.connection}")
+
+    def action_close_pane(self) -> None:
+        """Close what was opened last."""
+        for name in ("#filter", "#bytes", "#body"):
+            pane = self.query_one(name)
+            if pane.display:
+                pane.display = False
+                self._error = ""
+                self._list.focus()
+                return
+
+    def action_keys(self) -> None:
+        """Show all keys."""
+        self.push_screen(KeyHelp())

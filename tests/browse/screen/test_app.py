@@ -1,0 +1,66 @@
+"""The explorer, driven by keys, on shipped captures."""
+
+from __future__ import annotations
+
+from textual.pilot import Pilot
+from textual.widgets import Input, Static, Tree
+
+from kafkasniff.browse.screen.app import Explorer, KeyHelp
+from tests.browse.screen.driving import drive, listed, settled, status
+
+
+def labels(app: Explorer) -> str:
+    def below(node):
+        return "\n".join([str(node.label), *map(below, node.children)])
+
+    return below(app.query_one("#body", Tree).root)
+
+
+def test_bodies_and_bytes() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        await pilot.press("G", "enter")
+        await settled(app, pilot)
+        assert "isolation_level: 0 (READ_UNCOMMITTED)" in labels(app)
+        assert "error_code: 0 (NONE)" in labels(app)
+        await pilot.press("x")
+        await settled(app, pilot)
+        assert "session_id: 0" in str(app.query_one("#rows", Static).render())
+        await pilot.press("escape", "escape")
+        assert not app.query_one("#body").display
+        assert not app.query_one("#bytes").display
+        assert app.focused is listed(app)
+
+    drive(steps)
+
+
+def test_filter() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        await pilot.press("slash")
+        line = app.query_one("#filter", Input)
+        line.value = "api == "
+        await pilot.pause()
+        assert "column" in status(app)
+        await pilot.press("enter")
+        assert len(listed(app).index) == 49
+        line.value = 'api == "Fetch"'
+        await pilot.press("enter")
+        await settled(app, pilot)
+        rows = listed(app)
+        assert 0 < len(rows.index) < 49
+        assert {rows.index.row(place).api for place in range(len(rows.index))} == {"Fetch v18"}
+        await pilot.press("f")
+        await settled(app, pilot)
+        assert len({rows.index.row(place).connection for place in range(len(rows.index))}) == 1
+
+    drive(steps)
+
+
+def test_help_and_quit() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, KeyHelp)
+        await pilot.press("escape")
+        assert not isinstance(app.screen, KeyHelp)
+        await pilot.press("q")
+
+    assert drive(steps).return_code == 0

@@ -1,0 +1,78 @@
+"""The list of exchanges: keys, order, times and jumps."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from kafkasniff.browse.screen.app import Explorer
+from tests.browse.screen.driving import drive, listed, status
+
+
+def test_list_and_movement() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        assert len(rows.index) == 49
+        assert "1/49" in status(app)
+        for keys, cursor in [("j", 1), ("down", 2), ("k", 1), ("up", 0), ("up", 0), ("G", 48), ("j", 48), ("g", 0),
+                             ("end", 48), ("home", 0)]:  # fmt: skip
+            await pilot.press(keys)
+            assert rows.cursor == cursor, keys
+        await pilot.press("space")
+        page = rows.cursor
+        assert page > 5
+        await pilot.press("pagedown", "b", "pageup")
+        assert rows.cursor == 0
+        await pilot.press("G")
+        assert rows.scroll_offset.y > 0
+        assert "49" in rows.render_line(rows.size.height - 1).text
+        await pilot.press("l")
+        assert rows.scroll_offset.x > 0
+        await pilot.press("h")
+        assert rows.scroll_offset.x == 0
+
+    drive(steps)
+
+
+def test_sorting_keeps_the_exchange() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        await pilot.press("j", "j")
+        before = rows.row
+        await pilot.press("s", "s", "s")
+        assert rows.column == "latency"
+        assert rows.row == before
+        await pilot.press("r", "g")
+        assert rows.row is not None
+        assert rows.row.api == "CreateTopics v7"
+        assert "latency↓" in rows.render_line(0).text
+
+    drive(steps)
+
+
+def test_clock() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        assert "07:28:14" in rows.render_line(1).text
+        await pilot.press("t")
+        assert "+0.000000" in rows.render_line(1).text
+        await pilot.press("t")
+        assert "since previous" in status(app)
+
+    drive(steps)
+
+
+@pytest.mark.parametrize(
+    ("there", "back", "field"), [("]", "[", "connection"), ("}", "{", "client_id"), ("n", "N", "api")]
+)
+def test_jumps(there: str, back: str, field: str) -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        start = rows.row
+        same = [place for place in range(49) if getattr(rows.index.row(place), field) == getattr(start, field)]
+        await pilot.press(there)
+        assert rows.cursor == same[1]
+        await pilot.press(back, back)
+        assert rows.row == start
+
+    drive(steps)

@@ -1,0 +1,72 @@
+"""Bodies as nodes, and bytes as lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkasniff.browse import body_view as module
+from kafkasniff.browse.body_view import BodyNode, byte_lines, children, facts, roots
+from kafkasniff.browse.index import ExchangeIndex
+from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.model import Exchange
+from tests.conftest import ROOT
+
+
+def exchange_of(name: str, api: str, error: str = "") -> Exchange:
+    reading = CaptureReading((str(ROOT / "captures" / f"{name}.pcap"),), dict)
+    index = ExchangeIndex()
+    reading.fill(index, None, stopped=lambda: False, progress=lambda _read, _total: None)
+    rows = map(index.row, range(len(index)))
+    row = next(row for row in rows if row.api.startswith(api) and error in row.error)
+    found = reading.look(index, row, stopped=lambda: False)
+    assert found is not None
+    return found
+
+
+def labels(node: BodyNode) -> list[str]:
+    return [node.label] + ([label for child in children(node) for label in labels(child)] if node.opens else [])
+
+
+def test_error_names_and_records() -> None:
+    exchange = exchange_of("java-errors", "Produce", "MESSAGE_TOO_LARGE")
+    request, response = roots(exchange)
+    assert "error_code: 10 (MESSAGE_TOO_LARGE)" in labels(response)
+    assert any(label.startswith("value: ") for label in labels(request))
+    assert request.label.startswith("request · ")
+    assert facts(exchange)[0].startswith("answered · 127.0.0.1:")
+
+
+def test_only_errors_are_marked() -> None:
+    def marked(node: BodyNode) -> list[str]:
+        below = [label for child in children(node) for label in marked(child)] if node.opens else []
+        return [node.label, *below] if node.is_error else below
+
+    _, response = roots(exchange_of("java-errors", "Produce", "MESSAGE_TOO_LARGE"))
+    assert marked(response) == ["error_code: 10 (MESSAGE_TOO_LARGE)"]
+
+
+def test_secrets_are_hidden() -> None:
+    exchange = exchange_of("java-sasl", "SaslAuthenticate")
+    shown = "\n".join(label for node in roots(exchange) for label in labels(node))
+    assert "redacted" in shown
+    assert exchange.request is not None
+    lines = "\n".join(byte_lines(exchange.request, 100))
+    assert "hidden" in lines
+    assert "alice-secret" not in shown + lines
+
+
+def test_text_is_escaped() -> None:
+    node = BodyNode("body", "", {"to\x1b[2Jpic": "a\x1b]0;x\x07", "list": [1, "\u202e"]}, None)
+    assert "\x1b" not in "".join(labels(node))
+    assert "\u202e" not in "".join(labels(node))
+    assert labels(node)[2] == "list [2]"
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CHILDREN", 3)
+    shown = [child.label for child in children(BodyNode("list", "list", [1, 2, 3, 4, 5], None))]
+    assert shown == ["[0]: 1", "[1]: 2", "[2]: 3", "… 2 more"]
+    monkeypatch.setattr(module, "MAX_LINES", 2)
+    exchange = exchange_of("java-errors", "Produce")
+    assert exchange.request is not None
+    assert len(list(byte_lines(exchange.request, 100))) == 3

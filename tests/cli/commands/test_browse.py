@@ -1,0 +1,37 @@
+"""`kafkasniff browse`: what it refuses. The screen itself is tested in tests/browse."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+
+CAPTURE = ROOT / "captures" / "java-errors.pcap"
+
+
+def test_without_a_terminal() -> None:
+    done = kafkasniff("browse", CAPTURE)
+    assert done.code == 2
+    assert "needs a terminal" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.cli.commands.browse.find_spec", lambda _name: None)
+    done = kafkasniff("browse", CAPTURE, stdout_tty=True)
+    assert done.code == 2
+    assert "pip install 'kafkasniff[browse]'" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_stdin() -> None:
+    done = kafkasniff("browse", "-", stdout_tty=True)
+    assert done.code == 2
+    assert "stdin" in done.err
+
+
+def test_a_filter_that_is_wrong() -> None:
+    done = kafkasniff("browse", "--filter", "api ==", CAPTURE, stdout_tty=True)
+    assert done.code == 2
+    assert "--filter" in done.err
