@@ -196,7 +196,7 @@ def measure(capture: bytes, form: str, output: str, options: Sequence[str] = ())
 
     clock = Clock()
     with contextlib.ExitStack() as patched:
-        patched.enter_context(mock.patch.object(live, "_way_to_capture", return_value=open_one))
+        patched.enter_context(mock.patch.object(live, "_backend", return_value=open_one))
         for name, places in STAGES.items():
             for owner, attribute in places:
                 work = clock.timed(name, getattr(owner, attribute))

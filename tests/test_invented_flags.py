@@ -208,7 +208,7 @@ def test_traffic_of_topics(events: list[Any]) -> None:
     assert len(others) == 5
     for found in others:
         assert [one.topic for one in found] == TOPICS
-        assert {one.way for one in found} == {PRODUCED}
+        assert {one.flow for one in found} == {PRODUCED}
         records = {one.topic: one.records for one in found}
         assert (records["payments"], records["shipments"], records["returns"]) == (4, 2, 2)
         assert records["orders"] >= 14

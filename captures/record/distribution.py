@@ -42,7 +42,12 @@ def cache_directory() -> Path:
 
 
 def kafka_jars(version: str = DEFAULT_VERSION, pom: Path = POM) -> Path:
-    """Folder with those jars of one Kafka release that ``pom`` names, fetched with Maven on first use.
+    """Folder with those jars of one Kafka release that ``pom`` names (see ``maven_jars``)."""
+    return maven_jars(pom, "kafka.version", version)
+
+
+def maven_jars(pom: Path, variable: str, version: str) -> Path:
+    """Folder with the jars that ``pom`` names when its property ``variable`` is ``version``, fetched on first use.
 
     The folder appears whole (fetched aside, then renamed), so a killed download leaves nothing half-made.
     Raises ``SetupError`` without Maven or when the release cannot be fetched.
@@ -54,7 +59,7 @@ def kafka_jars(version: str = DEFAULT_VERSION, pom: Path = POM) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=target.parent))
     try:
-        command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
+        command = ["mvn", "-q", "-B", "-f", str(pom), f"-D{variable}={version}", "dependency:copy-dependencies"]
         _run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={aside}"])
         if target.is_dir():  # another process was quicker
             return target
@@ -96,10 +101,15 @@ def python_with(*requirements: str) -> str:
     return str(python)
 
 
+def has_python_with(*requirements: str) -> bool:
+    """Whether ``python_with`` needs no download."""
+    return (_environment(*requirements) / "complete").exists()
+
+
 def is_cached(version: str, *environments: Sequence[str], modules: Sequence[Path] = ()) -> bool:
     """Whether a release's jars, environments with these packages and Go programs are there without a download."""
     jars = cache_directory() / f"kafka-{version}"
-    complete = all((_environment(*one) / "complete").exists() for one in environments)
+    complete = all(has_python_with(*one) for one in environments)
     return jars.is_dir() and complete and all(_program_of(module).exists() for module in modules)
 
 

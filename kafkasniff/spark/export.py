@@ -43,6 +43,7 @@ from kafkasniff.tables.rows import TABLE_NAMES
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
+    from kafkasniff.spark.lakehouse import LakeTables
     from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["export", "task_output", "write_run"]
@@ -61,6 +62,7 @@ def export(
     split_size: int = SPLIT_BYTES,
     discard_state: bool = False,
     on_bad: OnBadCapture = "fail",
+    lake: LakeTables | None = None,
 ) -> Result:
     """Export the captures that are not in the export yet: paths, folders, patterns, remote addresses.
 
@@ -68,8 +70,8 @@ def export(
     `keys`: TLS secrets, none of which are stored in the folder. `shards`: tasks of the first stage; `memory`: budget of
     each in bytes; `split_size`: bytes of a capture that one task reads; `discard_state`: do not resume connections that
     were open when the last run ended; their rows stay as they are; `on_bad`: what to do about captures that are empty
-    or no captures (`tables.exports.bad_captures`). The executors need the captures, and the folder, under the same
-    paths.
+    or no captures (`tables.exports.bad_captures`); `lake`: tables that get the rows of all runs that they lack. The
+    executors need the captures, and the folder, under the same paths.
 
     Raises CaptureError, OutputError, UsageError if the folder holds an export with other options, or a capture that has
     grown, and MissingPartError if decryption is not available.
@@ -81,6 +83,8 @@ def export(
         if manifest is not None:
             check_options(manifest, options, target.name)
             check_no_stream(manifest, target.name)
+        if lake is not None:
+            lake.check(manifest)
         files = list_captures(captures, by_name=True)
         parallel = parallelism(spark)
         # A run of the other engine that was killed is discarded only once there is something to do.
@@ -94,6 +98,8 @@ def export(
             found = sort_out((one.look for one in looked_at.values()), on_bad, manifest)
             new = new_captures(found.good, [] if manifest is None else manifest.captures)
             if not new and manifest is not None:
+                if lake is not None:
+                    lake.load(os.fspath(directory), manifest)
                 return nothing_new(manifest, found)
             before = [one.name for one in ([] if manifest is None else manifest.captures)]
             carried = read_carried(target, discard=discard_state)
@@ -126,6 +132,8 @@ def export(
         finally:
             if begun:
                 target.discard()
+        if lake is not None:
+            lake.load(os.fspath(directory), manifest)
         skipped = tuple(problem.detail for problem in found.problems)
         return Result(manifest, len(new), rows, run.summary, broken, skipped=skipped, notices=notices)
 

@@ -10,7 +10,7 @@ from typing import Final
 from kafkasniff import errors
 from kafkasniff.errors import KafkasniffError
 
-__all__ = ["task_errors"]
+__all__ = ["first_line", "task_errors"]
 
 _RAISED: Final = re.compile(r"^(?:kafkasniff\.errors\.)(\w+): (.+)$", re.MULTILINE)
 _OUTPUT: Final = re.compile(r"^(OSError|PermissionError|FileNotFoundError|FileExistsError): (.+)$", re.MULTILINE)
@@ -37,3 +37,9 @@ def task_errors() -> Iterator[None]:
             raise errors.OutputError(f"a task of Spark could not read or write: {output[-1][1]}") from error
         last = _LAST.findall(text)
         raise KafkasniffError(f"Spark failed: {last[-1] if last else text.strip().splitlines()[0]}") from error
+
+
+def first_line(error: Exception) -> str:
+    """The message of an error, without the stack; in py4j's errors Java's message is on the second line."""
+    lines = (str(error) or type(error).__name__).strip().splitlines()
+    return lines[1].removeprefix(": ") if len(lines) > 1 and lines[1].startswith(": ") else lines[0]

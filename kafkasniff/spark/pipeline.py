@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
+from kafkasniff.spark.lakehouse import LakeTables
 from kafkasniff.spark.run import KINDS, SparkRun, run_captures, survey
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.table_rows import MakeRows
@@ -70,6 +71,16 @@ class Tables:
     def problems(self) -> DataFrame:
         """One row per problem."""
         return self.table("problems")
+
+    def write_to(self, name: str, *, run: int) -> None:
+        """Write the rows into the lakehouse tables `NAME_exchanges` and so on; `name`: `CATALOG.DATABASE.NAME`.
+
+        They are the rows of the run with this number: written again, they replace the ones that it has. Each table is
+        replaced atomically. Raises UsageError if the tables cannot be used or belong to an export.
+        """
+        frames = {table: self.table(table) for table in self._options.tables}
+        spark = next(iter(frames.values())).sparkSession
+        LakeTables(spark, name, frames).write(run, frames)
 
     def close(self) -> None:
         """Release what Spark keeps; the DataFrames can no longer be used."""

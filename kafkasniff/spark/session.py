@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.runtime.stop_signals import ignored_hangup
+from kafkasniff.spark.failures import first_line
 from kafkasniff.spark.java import find_java_home
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def get_session(master: str | None = None, **conf: str) -> SparkSession:
         with ignored_hangup():
             return builder.getOrCreate()
     except Exception as error:  # py4j, pyspark and gRPC have their own exception classes
-        raise MissingPartError(f"Spark does not start: {_first_line(error)}") from error
+        raise MissingPartError(f"Spark does not start: {first_line(error)}") from error
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -148,13 +149,7 @@ def _address_of(master: str) -> DefaultChannelBuilder:
     try:
         return DefaultChannelBuilder(master)
     except (PySparkException, ValueError) as error:
-        raise UsageError(f"not the address of a Spark Connect server (sc://HOST:PORT): {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    """The message of an error, without the stack; in py4j's errors Java's message is on the second line."""
-    lines = (str(error) or type(error).__name__).strip().splitlines()
-    return lines[1].removeprefix(": ") if len(lines) > 1 and lines[1].startswith(": ") else lines[0]
+        raise UsageError(f"not the address of a Spark Connect server (sc://HOST:PORT): {first_line(error)}") from error
 
 
 def _server_of(active: Any) -> str | None:

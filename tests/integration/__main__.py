@@ -1,4 +1,4 @@
-"""`python -m tests.integration`: download what the tests with Kafka's own code need into the cache (250 MB, once)."""
+"""`python -m tests.integration`: download Kafka's code and Delta Lake for the tests into the cache (750 MB, once)."""
 
 from __future__ import annotations
 

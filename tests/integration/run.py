@@ -33,6 +33,7 @@ from tests.evidence.compare import Line
 from tests.evidence.kafka_classes import RELEASES
 from tests.integration.broker_log import Handled, handled
 from tests.integration.processes import ClientError, finished, live, process, write
+from tests.spark.delta import delta_jars, spark_for_delta
 
 FOLDER = Path(__file__).with_name("clients")
 JAVA_PROGRAM = "JavaWorkload"
@@ -136,6 +137,8 @@ def fetch() -> None:
         kafka_jars(release)
     for packages in ENVIRONMENTS:
         python_with(*packages)
+    delta_jars()
+    spark_for_delta()
     if shutil.which("go"):
         go_program(CLIENTS / "go_load")
 

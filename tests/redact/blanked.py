@@ -10,8 +10,8 @@ from typing import Any
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
 from kafkasniff.capture.write.patched_file import PatchedFile
-from kafkasniff.cli.running.write_matching import packed
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.shards import packed
 from kafkasniff.model import Connection
 from kafkasniff.redact.matching import Matching, WantedConnections, Written
 from kafkasniff.redact.message import Blanker

@@ -59,8 +59,8 @@ def test_what_a_task_raises_is_one_line(spark: SparkSession, tmp_path: Path) -> 
         (["--engine", "spark", "--api", "Fetch"], "filters are for --engine local"),
         (["--engine", "spark", "--jobs", "2"], "--jobs is for --engine local"),
         (["--engine", "spark", "--conf", "spark.ui.enabled"], "--conf: spark.ui.enabled is not of the form NAME=VALUE"),
-        (["--master", "local[2]"], "--master and --conf are for --engine spark"),
-        (["--conf", "a=b"], "--master and --conf are for --engine spark"),
+        (["--master", "local[2]"], "--master, --conf and --table are for --engine spark"),
+        (["--conf", "a=b"], "--master, --conf and --table are for --engine spark"),
     ],
 )
 def test_invalid_options(options: list[str], said: str, tmp_path: Path) -> None:

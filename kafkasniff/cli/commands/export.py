@@ -64,6 +64,12 @@ SKIPPED_NAMED: Final = 10
 @click.option("--master", metavar="URL", help="Spark master, with --engine spark [default: this machine, all cores].")
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Spark property, with --engine spark (repeatable).")
 @click.option(
+    "--table",
+    "lake_name",
+    metavar="NAME",
+    help="Also write lakehouse tables CATALOG.DATABASE.NAME_exchanges and so on, with --engine spark.",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(1, 256),
     metavar="N",
@@ -110,6 +116,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     discard_state: bool = options.pop("discard_state")
     on_bad: OnBadCapture = options.pop("on_bad")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
+    lake_name: str | None = options.pop("lake_name")
     if engine == "spark":
         if predicate is not None:
             raise UsageError("filters are for --engine local; with Spark, filter the tables")
@@ -125,12 +132,14 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
 
         allow_pandas()
         from kafkasniff.spark import export as spark_export
+        from kafkasniff.spark.lakehouse import LakeTables
         from kafkasniff.spark.session import tracker_of
         from kafkasniff.spark.shipping import ready_session
 
         given = make_catalog(options).given
         # The session ends with this process.
         spark = ready_session(master, **properties)
+        lake = None if lake_name is None else LakeTables(spark, lake_name, wanted.tables)
         watched = wants_progress(environment, to_terminal=False, quiet=quiet)
         with TaskProgress(environment, tracker_of(spark) if watched else None):
             result = spark_export.export(
@@ -143,10 +152,11 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
                 memory=options["memory"],
                 discard_state=discard_state,
                 on_bad=on_bad,
+                lake=lake,
             )
         return _report(environment, result, output, quiet=quiet)
-    if master is not None or conf:
-        raise UsageError("--master and --conf are for --engine spark")
+    if master is not None or conf or lake_name is not None:
+        raise UsageError("--master, --conf and --table are for --engine spark")
     captures = take_captures(environment, captures, by_name=True)
     key_arguments(options)  # report an unreadable file before the folder is made
     # A filter on topics needs their names when it is evaluated: then captures are read twice, if they can be.

@@ -38,7 +38,7 @@ SECTIONS: Final = {
     ),
     "Tables": (
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
-        *("--engine", "--master", "--conf"),
+        *("--engine", "--master", "--conf", "--table"),
     ),
     "Metrics": ("--metrics", "--metrics-labels", "--metrics-token-file", "--metrics-cert", "--metrics-key"),
     "Secrets and payload": ("--show-secrets", "--no-payload", "--hash-payload", "--hash-salt"),

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkasniff.tables.rows.schemas import TABLE_NAMES
 
-__all__ = ["STATES", "is_date", "is_state_file", "is_table_file", "run_of"]
+__all__ = ["STATES", "date_of", "is_date", "is_state_file", "is_table_file", "run_of", "was_open"]
 
 STATES: Final = "state"
 """Folder of the states."""
@@ -45,3 +45,14 @@ def run_of(path: str) -> int | None:
     """
     found = _STATE_FILE.fullmatch(path) or _OWN_FILE.fullmatch(path.rpartition("/")[2])
     return None if found is None else int(found[1])
+
+
+def was_open(path: str) -> bool:
+    """Whether a table's file was written with rows that were unfinished when their captures ended."""
+    found = _OWN_FILE.fullmatch(path.rpartition("/")[2])
+    return found is not None and found[3] is not None
+
+
+def date_of(path: str) -> str:
+    """The date of a table's file."""
+    return path.split("/")[1].removeprefix("date=")

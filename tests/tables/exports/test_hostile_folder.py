@@ -193,6 +193,7 @@ ALLOWED = {
     "analysis/detectors/running.py": "the same captures",
     "tables/exports/captures.py": "captures, which the user names",
     "tables/exports/store.py": "the temporary folder of a run, which it opens confined",
+    "spark/lakehouse.py": "an export, which opens its files confined",
     "spark/java.py": "a JAVA_HOME in the user's cache",
     "spark/session.py": "a folder of Spark's own",
     "spark/shipping.py": "an archive of the package",

@@ -1,0 +1,173 @@
+"""Lakehouse tables: with the real Delta Lake and the newest Spark that it runs on, and what is refused without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from captures.record.distribution import SetupError
+from kafkasniff.spark.lakehouse import TableMark
+from kafkasniff.tables.exports.captures import ManifestCapture
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT, missing
+from tests.spark.delta import delta_jars, is_fetched, spark_for_delta
+from tests.spark.processes import PATIENCE, require_spark
+from tests.tables.exports.exported import CAPTURES, cut
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.xdist_group("spark-processes")
+
+SOURCE = CAPTURES / "java-group-consumer.pcap"
+PLACES = (0.5, 0.8)
+"""Requests wait for their responses here, and the first part has a problem that the second one solves."""
+OTHERS = [CAPTURES / name for name in ("java-codecs.pcap", "java-group-share.pcap", "librdkafka-ipv6-ns.pcapng")]
+NAME = "spark_catalog.kafka"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What `lakehouse_checks.py` finds."""
+    folder = tmp_path_factory.mktemp("lake")
+    (folder / "parts").mkdir()
+    environment = require_spark()
+    if not is_fetched() and not os.environ.get("KAFKASNIFF_REQUIRE_ALL"):
+        missing("Delta Lake and its Spark are not in the cache; `python -m tests.integration` fetches them")
+    try:
+        jars, packages = delta_jars(), spark_for_delta()
+    except SetupError as error:
+        missing(str(error))
+    others = [folder / "cut.pcap", *OTHERS]
+    others[0].write_bytes(SOURCE.read_bytes()[:-7])
+    captures = [*cut(SOURCE, PLACES, folder / "parts"), *others]
+    script = Path(__file__).with_name("lakehouse_checks.py")
+    done = subprocess.run(
+        [sys.executable, "-P", str(script), str(folder), ",".join(map(str, jars)), *map(str, captures)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        # That Spark comes before the one of this environment.
+        env={**environment, "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT)])},
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr[max(0, done.stderr.find("Traceback")) :][:6000]
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def none_differ(differences: dict[str, list[int]]) -> bool:
+    return all(one[-2:] == [0, 0] for one in differences.values())
+
+
+def test_rows_are_those_of_the_export_after_each_run(found: dict[str, Any]) -> None:
+    runs = found["several_runs"]
+    assert all(map(none_differ, runs["differences"]))
+    counts = [one["exchanges"][0] for one in runs["differences"]]
+    assert counts == sorted(set(counts))
+    assert none_differ(found["written_directly"]["others"])
+    assert all(one[0] for one in found["written_directly"]["others"].values())
+
+
+def test_the_next_run_replaces_open_rows(found: dict[str, Any]) -> None:
+    first, second, third = (
+        {table: [row[:2] for row in one[table]] for table in ("exchanges", "connections")}
+        for one in found["several_runs"]["runs"]
+    )
+    # All connections of the first part continue in the second.
+    assert first == {"exchanges": [[1, False], [1, True]], "connections": [[1, True]]}
+    assert second == {"exchanges": [[1, False], [2, False], [2, True]], "connections": [[2, False], [2, True]]}
+    assert third == {"exchanges": [[1, False], [2, False], [3, False]], "connections": [[2, False], [3, False]]}
+
+
+def test_a_run_may_only_remove_rows(found: dict[str, Any]) -> None:
+    """A problem of the first part was none, as the second one shows."""
+    first, second, _ = (one["problems"] for one in found["several_runs"]["runs"])
+    assert first == [[1, True, 1]]
+    assert second == []
+
+
+def test_a_repeated_run_commits_nothing(found: dict[str, Any]) -> None:
+    before, after = found["several_runs"]["repeated"]
+    assert before == after
+
+
+def test_columns_of_users_keep_their_values(found: dict[str, Any]) -> None:
+    assert found["several_runs"]["notes"] == [[1, "kept"], [2, None], [3, None]]
+
+
+def test_runs_that_were_killed(found: dict[str, Any]) -> None:
+    first, second = found["killed"]
+    assert none_differ(first)
+    assert none_differ(second)
+    assert 0 < first["exchanges"][0] < second["exchanges"][0]
+
+
+def test_open_rows_are_final_if_nothing_continues_them(found: dict[str, Any]) -> None:
+    before, after, differences = found["state_discarded"]
+    (still_open,) = before
+    assert still_open[:2] == [1, True]
+    assert after[0] == [1, False, still_open[2]]
+    assert none_differ(differences)
+
+
+def test_rows_without_an_export(found: dict[str, Any]) -> None:
+    direct = found["written_directly"]
+    assert all(one == [0, 0] for one in direct["differences"].values())
+    for (first, first_open, count), (second, second_open, same) in direct["runs"].values():
+        assert (first, first_open, second, second_open, count) == (20261126, False, 20261127, False, same)
+    assert direct["refused"] == f"{NAME}.others_exchanges has the rows of an export: write to other tables"
+
+
+def test_rows_of_something_else_are_refused(found: dict[str, Any]) -> None:
+    own = "has rows that are not of this export: name the folder that they are from with -o, or other tables"
+    assert found["several_runs"]["elsewhere"] == f"{NAME}.rotated_exchanges {own}"
+    assert found["written_directly"]["exported"] == f"{NAME}.direct_exchanges {own}"
+    foreign = f"{NAME}.theirs_records has rows that kafkasniff did not write: choose another name"
+    assert found["rows_of_others"] == [foreign, foreign]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("kafka.week", "--table: kafka.week is not of the form CATALOG.DATABASE.NAME"),
+        ("lake.kafka.a-b", "--table: lake.kafka.a-b is not of the form CATALOG.DATABASE.NAME"),
+        ("lake.kafka.week", "--table: there is no catalog lake for lakehouse tables: name one with --conf spark.sql."),
+        ("broken.kafka.week", "--table: cannot use broken.kafka.week: "),
+    ],
+)
+def test_what_is_no_catalog_is_one_line(spark: SparkSession, name: str, said: str, tmp_path: Path) -> None:
+    """The last one's class is not there, as without its jar."""
+    spark.conf.set("spark.sql.catalog.broken", "org.example.NoSuchCatalog")
+    try:
+        done = kafkasniff("export", "--engine", "spark", "--table", name, str(SOURCE), "-o", str(tmp_path / "out"))
+    finally:
+        spark.conf.unset("spark.sql.catalog.broken")
+    assert done.code == 2
+    assert said in done.err
+    assert "NoSuchCatalog" in done.err or name != "broken.kafka.week"
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_spark_there_are_no_tables(tmp_path: Path) -> None:
+    done = kafkasniff("export", "--table", "lake.kafka.week", str(SOURCE), "-o", str(tmp_path / "out"))
+    assert done.code == 2
+    assert "--master, --conf and --table are for --engine spark" in done.err
+
+
+def test_marks_are_of_one_export() -> None:
+    captures = [ManifestCapture("a.pcap", 1, "x", "y"), ManifestCapture("b.pcap", 2, "x", "z")]
+    mark = TableMark.of(3, captures)
+    assert TableMark.load(mark.dump()) == mark
+    assert mark.digest != TableMark.of(3, captures[::-1]).digest
+    assert TableMark.load("none") is None
+    assert TableMark.load("3 2 nothing") is None

@@ -1,0 +1,105 @@
+"""`docs/notebooks/captures.ipynb`: its cells run, and answer what `kafkasniff analyze` does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkasniff.analysis import find_question, make_parameters
+from kafkasniff.analysis.export import Export, answer
+from tests.conftest import ROOT
+from tests.spark.tables import plain
+from tests.tables.exports.exported import CAPTURES, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOTEBOOK = ROOT / "docs" / "notebooks" / "captures.ipynb"
+READ = ("java-codecs.pcap", "java-group-classic.pcap", "java-errors.pcap")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("notebook")
+    captures = [CAPTURES / name for name in READ]
+    # Without its end, requests are left without a response.
+    (folder / "cut.pcap").write_bytes((CAPTURES / "kraft-three-brokers.pcap").read_bytes()[:120_000])
+    run([*captures, folder / "cut.pcap"], folder / "export")
+    return folder / "export"
+
+
+@pytest.fixture(scope="module")
+def answers(spark: SparkSession, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each DataFrame that the cells define."""
+    from pyspark.sql import DataFrame
+
+    names: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EXPORT", str(folder))
+        for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                assert not cell["outputs"]
+                exec(compile("".join(cell["source"]), str(NOTEBOOK), "exec"), names)
+    frames = {name: value for name, value in names.items() if isinstance(value, DataFrame) and name != "rows"}
+    return {name: [plain(row.asDict(recursive=True)) for row in frame.collect()] for name, frame in frames.items()}
+
+
+def analyzed(folder: Path, name: str, **parameters: object) -> list[dict[str, Any]]:
+    question = find_question(name)
+    accumulator = question(make_parameters(question, parameters))
+    answer(Export.open(str(folder)), accumulator)
+    return [plain(row) for row in accumulator.result().to_pylist()]
+
+
+def alike(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
+    """Whether all rows are the same in the columns that both have."""
+    assert found
+    names = found[0].keys() & wanted[0].keys()
+    assert len(names) >= 5
+    return sorted(repr([row[name] for name in sorted(names)]) for row in found) == sorted(
+        repr([row[name] for name in sorted(names)]) for row in wanted
+    )
+
+
+def test_latency(answers: dict[str, Any], folder: Path) -> None:
+    wanted = {row["api"]: row for row in analyzed(folder, "latency")}
+    assert {row["api"] for row in answers["latency"]} == wanted.keys()
+    for row in answers["latency"]:
+        same = wanted[row["api"]]
+        assert [row[name] for name in ("count", "min_us", "max_us")] == [
+            same[name] for name in ("count", "min_us", "max_us")
+        ]
+        # Which of two neighbours is the median, the two may see differently.
+        assert row["min_us"] <= row["p50_us"] <= row["p99_us"] <= row["max_us"]
+
+
+def test_talkers(answers: dict[str, Any], folder: Path) -> None:
+    assert alike(answers["talkers"], analyzed(folder, "talkers", top=0))
+
+
+def test_record_sizes(answers: dict[str, Any], folder: Path) -> None:
+    assert alike(answers["record_sizes"], analyzed(folder, "record-sizes"))
+
+
+def test_outstanding(answers: dict[str, Any], folder: Path) -> None:
+    assert alike(answers["outstanding"], analyzed(folder, "outstanding", status="open,unanswered,lost"))
+
+
+def test_errors_of_partitions(answers: dict[str, Any], folder: Path) -> None:
+    every = analyzed(folder, "errors")
+    names = ("error_code", "error", "api", "client_id", "topic", "errors")
+    wanted = {tuple(row[name] for name in names) for row in every if row["topic"] is not None}
+    found = {tuple(row[name] for name in names) for row in answers["errors"]}
+    assert found
+    assert found <= wanted
+
+
+def test_fields_of_bodies(answers: dict[str, Any], folder: Path) -> None:
+    fetches = sum(row["fetches"] for row in answers["waits"])
+    assert fetches == next(
+        row["requests"] for row in analyzed(folder, "talkers", by="api", top=0) if row["api"] == "Fetch"
+    )
+    assert {type(row["max_wait_ms"]) for row in answers["waits"]} == {int}
