@@ -29,7 +29,8 @@ def test_known_versions_have_a_schema(key: int) -> None:
         ):
             known = version in found.versions
             assert (plan.api, plan.version, plan.known_version) == (found.name, version, known)
-            assert plan.schema is (schema(version) if known else None)
+            # Other tests may have emptied the cache of either.
+            assert repr(plan.schema) == repr(schema(version) if known else None)
             assert not (plan.alone and plan.schema is None)
         assert request_plan(key, version).header == found.request_header(version)
         assert response_plan(key, version).header == found.response_header(version)
