@@ -74,13 +74,10 @@ class Denials:
         seen = {
             (one.code, self._resource(exchange, one.code, one.path))
             for one in response.errors
-            if self._is_one(one.code)
+            if one.code in self._codes
         }
         for code, resource in sorted(seen, key=str):
             self._count(exchange, self._codes[code], resource, principal)
-
-    def _is_one(self, code: int) -> bool:
-        return code in self._codes
 
     def _resource(self, exchange: Exchange, code: int, path: str) -> str | None:
         """The name of the resource at an error of a response."""

@@ -11,23 +11,10 @@ from kafkasniff.analysis.security.denials import Denial
 from kafkasniff.analysis.security.identities import ClientIdentity
 from kafkasniff.text.printable import printable
 
-__all__ = ["EXPIRES_SOON", "KINDS", "findings"]
+__all__ = ["EXPIRES_SOON", "findings"]
 
 EXPIRES_SOON: Final = timedelta(days=30)
 """A certificate that expires within this time of the capture is worth a note."""
-
-KINDS: Final = {
-    "plaintext-credentials": "Passwords or tokens sent without TLS.",
-    "plaintext-scram": "SCRAM without TLS.",
-    "failed-authentication": "Authentication that the broker refused.",
-    "old-tls": "TLS older than 1.2.",
-    "weak-cipher": "Cipher suites that protect little or nothing.",
-    "bad-certificate": "Certificates that are out of date or for another name.",
-    "expiring-certificate": "Certificates that expire within 30 days of the capture.",
-    "without-authentication": "Clients that are served without TLS and SASL.",
-    "denied": "Access that the broker did not authorize.",
-}
-"""Kinds of findings, and what they are about."""
 
 _READABLE: Final = frozenset({"PLAIN", "OAUTHBEARER"})
 """Mechanisms that send the secret itself."""

@@ -24,7 +24,7 @@ _ONE_ROUND: Final = frozenset({"PLAIN", "OAUTHBEARER"})
 class Login:
     """The SASL authentication of one connection; after re-authentication (KIP-368) the last one."""
 
-    __slots__ = ("credentials", "exchange", "mechanism", "offered", "outcome", "principal", "reason", "served", "token")
+    __slots__ = ("credentials", "exchange", "mechanism", "outcome", "principal", "reason", "served", "token")
 
     def __init__(self) -> None:
         self.mechanism: str | None = None
@@ -35,8 +35,6 @@ class Login:
         self.outcome: Outcome = "none"
         self.reason: str | None = None
         """Why it failed: the error, and the broker's words."""
-        self.offered: tuple[str, ...] = ()
-        """Mechanisms that the broker offers."""
         self.exchange: int | None = None
         """Number of the exchange that decided, or of the last one of it."""
         self.credentials = False
@@ -77,7 +75,6 @@ class Login:
         if answered is None:
             return
         self.exchange = number
-        self.offered = tuple(one for one in answered.get("mechanisms") or () if isinstance(one, str))
         if answered.get("error_code"):
             self._fail(answered["error_code"], None)
 

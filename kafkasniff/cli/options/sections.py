@@ -11,17 +11,8 @@ __all__ = ["SECTIONS", "SectionedCommand", "sections"]
 
 SECTIONS: Final = {
     "Capture": (
-        *(
-            "--interface",
-            "--list-interfaces",
-            "--snaplen",
-            "--buffer-size",
-            "--promiscuous",
-            "--user",
-            "--keep-root",
-            "--duration",
-        ),
-        *("--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
+        *("--interface", "--list-interfaces", "--snaplen", "--buffer-size", "--promiscuous", "--user", "--keep-root"),
+        *("--duration", "--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
     ),
     "Input": (
         *("--port", "--max-frame", "--keylog", "--topic-ids", "--hosts", "--two-pass", "--on-bad-capture"),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kafkasniff.analysis.security.identities import ClientIdentity, Transport
-from kafkasniff.analysis.security.judging import KINDS, findings
+from kafkasniff.analysis.security.judging import findings
 from kafkasniff.tls.certificates import ShownCertificate
 
 _NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -95,8 +95,3 @@ def test_text_of_the_wire_is_printable() -> None:
     changes = {"principal": evil, "mechanism": evil, "authentication": "failed", "reason": evil}
     (found,) = findings([msgspec.structs.replace(_PLAIN, **changes)], [])
     assert all(text.isprintable() for text in (found.title, found.meaning, found.advice))
-
-
-def test_every_kind_is_described() -> None:
-    assert set(KINDS) >= {"plaintext-credentials", "denied"}
-    assert all(text.endswith(".") for text in KINDS.values())

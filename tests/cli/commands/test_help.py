@@ -28,9 +28,9 @@ def test_the_list_names_all_topics() -> None:
 
 
 def test_a_command() -> None:
-    assert _lines("decode") == command("decode", "--help").out.decode().splitlines() or _lines("decode")[0] == (
-        "Usage: kafkasniff decode [OPTIONS] CAPTURE..."
-    )
+    lines = _lines("decode")
+    assert lines[0] == "Usage: kafkasniff decode [OPTIONS] CAPTURE..."
+    assert {"Input:", "Selection:", "Examples:"} <= set(lines)
 
 
 def test_filters_name_every_field_and_their_examples_are_valid() -> None:
