@@ -43,6 +43,13 @@ class Errors(Accumulator[ErrorParameters]):
 
     name: ClassVar[str] = "errors"
     summary: ClassVar[str] = "Errors by API, code, topic and client, with first and last time."
+    columns: ClassVar[Mapping[str, str]] = {
+        "error_code": "without bodies, null except for a response's first",
+        "error": "its name; null for an unknown code",
+        "topic": "topic to which the response assigns the code, if any",
+        "errors": "error codes, one for each affected partition",
+        "exchanges": "exchanges with them",
+    }
     parameters_type = ErrorParameters
 
     def check(self) -> None:

@@ -35,6 +35,12 @@ class Throttling(Accumulator[ThrottlingParameters]):
 
     name: ClassVar[str] = "throttling"
     summary: ClassVar[str] = "Clients that brokers throttle, and for how long."
+    columns: ClassVar[Mapping[str, str]] = {
+        "throttled": "those with a throttle time above 0",
+        "throttle_ms": "total throttle time",
+        "max_ms": "longest throttle time",
+        "mean_ms": "mean throttle time of throttled exchanges",
+    }
     parameters_type = ThrottlingParameters
 
     def check(self) -> None:
