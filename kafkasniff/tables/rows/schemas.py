@@ -21,8 +21,6 @@ __all__ = [
 
 SCHEMA_VERSION: Final = 1
 """Version of the tables. It rises when a column changes meaning or type or is removed, not when one is appended."""
-
-
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
 
