@@ -259,9 +259,9 @@ class OverviewAnswer(msgspec.Struct):
     """The whole answer. Lists are cut at a number of rows; `more` has the number of omitted ones."""
 
     first: int | None
-    """Time of the first packet of a connection."""
+    """Time of the first packet of a connection; if an export lacks that table, of the first request."""
     last: int | None
-    """Time of the last packet."""
+    """Time of the last packet, likewise."""
     duration_us: int | None
     """Time between them."""
     exchanges: Exchanges
@@ -273,13 +273,13 @@ class OverviewAnswer(msgspec.Struct):
     brokers: list[BrokerStats]
     """Endpoints that acted as Kafka brokers, sorted by id."""
     clients: list[ClientStats]
-    """Clients, those with the most exchanges first."""
+    """Clients, those with the most bytes first."""
     apis: list[ApiStats]
     """APIs, those with the most exchanges first."""
     topics: list[TopicStats]
-    """Topics that Produce, Fetch and ShareFetch name."""
+    """Topics that Produce, Fetch and ShareFetch name, those with the most bytes first."""
     groups: list[GroupStats]
-    """Groups that requests name."""
+    """Groups that requests name, those with the most requests first."""
     errors: list[ErrorStats]
     """Error codes of responses, the most frequent first."""
     problems: list[ProblemStats] | None

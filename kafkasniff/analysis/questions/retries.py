@@ -53,7 +53,7 @@ class Retries(Accumulator[Parameters]):
     """Records that were produced again: by sequence number, and for other producers by the records themselves.
 
     Kind `sequence`: an idempotent producer numbers its records per partition, and retransmits them with the same
-    numbers; the broker stores them once. After 2**31 records of a partition numbers are reused.
+    numbers; the broker stores them once. After `2**31` records of a partition numbers are reused.
 
     Kind `records` (from the table `records`): the same keys, values, headers and timestamps in two Produce requests of
     one client for one partition, without sequence numbers; the topic may have them twice. Batches of one millisecond
