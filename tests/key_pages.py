@@ -25,7 +25,7 @@ from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTra
 from kafkasniff.cli.render.audit_text import _Counts, _Json
 from kafkasniff.filters.fields import FIELDS, OTHER_NAMES
 from kafkasniff.sinks.json_keys import JSON_KEYS
-from kafkasniff.tables.rows.schemas import COLUMNS
+from kafkasniff.tables.rows.schemas import COLUMNS, ROWS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 
 SQL = {"int64": "bigint", "int32": "int", "bool": "boolean", "double": "double", "string": "string", "binary": "binary"}
@@ -255,7 +255,7 @@ def _tables() -> Iterator[str]:
         "the same."
     )
     for name, columns in COLUMNS.items():
-        yield f"\n## {name}\n"
+        yield f"\n## {name}\n\n{ROWS[name]}\n"
         yield from table_head("column", "type", "meaning")
         yield from (table_row(f"`{one.name}`", sql(one.type), one.meaning) for one in columns)
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message, Problem
 from kafkasniff.tables.rows import EXCHANGES, PARTITION, TABLES, ExchangeRows, exchange_row
-from kafkasniff.tables.rows.schemas import COLUMNS, HEADER
+from kafkasniff.tables.rows.schemas import COLUMNS, HEADER, ROWS
 from kafkasniff.tables.rows.staged import STAGED
 
 SQL = {
@@ -88,7 +88,7 @@ def test_the_schema_has_only_types_that_spark_can_read() -> None:
 
 
 def test_columns_have_meanings() -> None:
-    assert set(COLUMNS) == {*TABLES, "partitions", "headers"}
+    assert set(COLUMNS) == set(ROWS) == {*TABLES, "partitions", "headers"}
     assert all(one.meaning for columns in COLUMNS.values() for one in columns)
 
 

@@ -34,7 +34,7 @@ class ErrorParameters(Parameters, frozen=True, kw_only=True):
 
 
 class Errors(Accumulator[ErrorParameters]):
-    """How often each error code occurred, on how many exchanges, first and last when.
+    """How often each error code occurred, in how many exchanges, and when first and last.
 
     A code is shown with the topic that encloses it in the response. Codes other than those of partitions are read from
     the response's body; without that column (`--no-json`) only the first of them is known, without its topic, and the

@@ -51,10 +51,7 @@ class OutstandingParameters(Parameters, frozen=True, kw_only=True):
 
 
 class Outstanding(Accumulator[OutstandingParameters]):
-    """Requests without a response, one row each, the longest waiting first.
-
-    Open: the capture ended; unanswered: the connection ended; lost: the response may have been in a gap.
-    """
+    """Requests without a response, one row each, the longest waiting first."""
 
     name: ClassVar[str] = "outstanding"
     summary: ClassVar[str] = "Requests that were still open at the end, or never answered."

@@ -91,13 +91,17 @@ def _problems(formatter: click.HelpFormatter) -> None:
 
 
 def _tables(formatter: click.HelpFormatter) -> None:
-    from kafkasniff.tables.rows.schemas import COLUMNS
+    from kafkasniff.tables.rows.schemas import COLUMNS, ROWS
 
     formatter.write_text(
         "The tables that `kafkasniff export` writes. `partitions` and `headers` are structs in columns of these names. "
         "Times are UTC, in microseconds. Unknown values are null."
     )
-    _sections(formatter, {table: [(one.name, one.meaning) for one in columns] for table, columns in COLUMNS.items()})
+    for table, columns in COLUMNS.items():
+        with formatter.section(table):
+            formatter.write_text(ROWS[table])
+            formatter.write_paragraph()
+            formatter.write_dl([(one.name, one.meaning) for one in columns])
 
 
 def _sections(formatter: click.HelpFormatter, lists: Mapping[str, Iterable[tuple[str, str]]]) -> None:

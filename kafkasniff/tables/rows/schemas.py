@@ -14,6 +14,7 @@ __all__ = [
     "PARTITION",
     "PROBLEMS",
     "RECORDS",
+    "ROWS",
     "SCHEMA_VERSION",
     "TABLES",
     "TABLE_NAMES",
@@ -72,11 +73,12 @@ PARTITION: Final = pa.struct(_fields(_PARTITION))
 """One element of the column `partitions`."""
 
 _EXCHANGES: Final = (
-    Column("capture", pa.string(), "name of the capture"),
+    Column("capture", pa.string(), "name of the capture of the request, or of an orphan response"),
     Column(
         "connection_id",
         pa.int64(),
-        "BLAKE2b-64 (signed) of the sorted endpoints and the nanoseconds of the connection's first packet",
+        "BLAKE2b-64 (signed) of the sorted endpoints and the nanoseconds of the connection's first packet: the same in "
+        "every run over the same packets",
     ),
     Column("exchange_id", pa.int64(), "ordinal within the connection, from 0"),
     Column("time", _TIME, "time of the packet that completed the request"),
@@ -143,7 +145,7 @@ _EXCHANGES: Final = (
     Column(
         "partitions",
         _array(PARTITION),
-        "each topic and partition that request or response name, in order of first appearance",
+        "details of each topic and partition",
     ),
     Column(
         "request_body",
@@ -333,3 +335,18 @@ COLUMNS: Final = {
     "problems": _PROBLEMS,
 }
 """The columns of each table, and those of the structs in its columns `partitions` and `headers`."""
+
+ROWS: Final = {
+    "exchanges": (
+        "A row per request and its response, if any. `connection_id` and `exchange_id` are the key. A partly decoded "
+        "message has its decoded part in its row."
+    ),
+    "partitions": "A struct per topic and partition that request or response name, in order of first appearance.",
+    "records": "A row per record in Produce requests and in responses to Fetch, ShareFetch and FetchSnapshot.",
+    "headers": "A struct per header of the record.",
+    "connections": (
+        "A row per TCP connection that carried data, Kafka or not; with filters, only those of selected exchanges."
+    ),
+    "problems": "A row per problem of a capture, a stream, an exchange or a message.",
+}
+"""What the rows of a table, or the structs of a column, are."""
