@@ -30,7 +30,7 @@ class Throttling(Accumulator[ThrottlingParameters]):
     """Exchanges whose response has a throttle time, and the total; the longest first.
 
     Since KIP-219 (Kafka 2.0) a broker responds immediately and the client waits; older brokers wait themselves, and
-    latencies include it. What was never throttled is not listed.
+    latencies include it. Rows without throttling are omitted.
     """
 
     name: ClassVar[str] = "throttling"
