@@ -29,7 +29,7 @@ help:
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence and the list of what is proven again (needs the same)"
 	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
-	@echo "make manual  write the manual pages again, which are made of what --help says"
+	@echo "make manual  write the manual pages and the reference again, which follow from the code"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
@@ -126,8 +126,9 @@ wheels: $(VENV)/.installed-dev
 	    KAFKASNIFF_BUILD_PLATFORM=$$platform $(BIN)/python -m build --wheel --no-isolation --outdir "$(DIST)" . || exit 1; \
 	done
 
-manual: $(VENV)/.installed
+manual: $(VENV)/.installed-test
 	$(BIN)/python -m kafkasniff.cli.manual docs/man
+	$(BIN)/python -m tests.reference docs/reference
 
 # Options that only the comparison has go to it alone.
 bench: $(VENV)/.installed-test

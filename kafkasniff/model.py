@@ -88,7 +88,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """A problem that does not stop the run. `docs/problems.md` lists the kinds."""
+    """A problem that does not stop the run. `text.problem_kinds` lists the kinds."""
 
     kind: str
     """Machine-readable name, kebab-case: `tcp-gap`, `body-truncated` …"""

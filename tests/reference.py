@@ -1,6 +1,7 @@
 """``python -m tests.reference FOLDER``: the pages of the documentation that follow from the code.
 
-`make docs` makes them for the site: options and exit codes, API coverage, thresholds of detectors, bounds.
+`make docs` makes them for the site. Options and exit codes, API coverage and bounds are only there, since `--help`,
+`kafkasniff api --coverage` and the code show them, too; the pages of `tests.key_pages` are committed.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from typing import NamedTuple
 import click
 
 import kafkasniff
-from kafkasniff.analysis.detectors import detector_names, find_detector
-from kafkasniff.analysis.parameters import parameters_of
 from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
 from kafkasniff.cli.main import command_line
-from tests import coverage
+from tests import coverage, key_pages
+from tests.key_pages import table_head, table_row
 
 PACKAGE = Path(kafkasniff.__file__).parent
 BOUNDED = ("analysis", "capture", "engine", "enrich", "filters", "kafka", "live", "native", "redact", "runtime")
@@ -63,10 +63,10 @@ def _options_lines() -> Iterator[str]:
             yield ""
             yield from (f"- {option}: {effect}" for option, effect in own)
         if isinstance(command, click.Group):
-            yield "\n[Questions about captures and tables](../analyses.md) lists the questions."
+            yield "\n[Questions](questions.md) lists the questions."
     yield f"\n## Exit codes\n\n{EXIT_ORDER}\n"
-    yield from _table("code", "meaning")
-    yield from (_row(*pair) for pair in EXIT_CODES)
+    yield from table_head("code", "meaning")
+    yield from (table_row(*pair) for pair in EXIT_CODES)
 
 
 def _context(name: str, command: click.Command) -> click.Context:
@@ -103,17 +103,6 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield " ".join(lines)
 
 
-def thresholds_page() -> str:
-    """The thresholds of detectors, as `kafkasniff check --list` shows them."""
-    lines = ["# Thresholds of detectors", "", "`--set DETECTOR.THRESHOLD=VALUE` changes one."]
-    for name in detector_names():
-        lines += ["", f"## {name}", ""]
-        for one in parameters_of(find_detector(name)):
-            default = one.default_text if one.default_text is not None else str(one.default)
-            lines.append(f"- `{one.name}` = {default}: {one.help}")
-    return "\n".join(lines) + "\n"
-
-
 class Bound(NamedTuple):
     """A constant that bounds what input takes."""
 
@@ -147,18 +136,9 @@ def bounds_page() -> str:
         "What input may take, by the module that keeps to it ([guarantees](../../SECURITY.md)).",
         "",
     ]
-    lines += [*_table("constant", "value", "what it bounds")]
-    lines += [_row(f"`{one.name}`", f"{one.value:,}", one.text) for one in bounds()]
+    lines += [*table_head("constant", "value", "what it bounds")]
+    lines += [table_row(f"`{one.name}`", f"{one.value:,}", one.text) for one in bounds()]
     return "\n".join(lines) + "\n"
-
-
-def _table(*heads: str) -> Iterator[str]:
-    yield _row(*heads)
-    yield "|" + " --- |" * len(heads)
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def pages() -> dict[str, str]:
@@ -166,8 +146,8 @@ def pages() -> dict[str, str]:
     return {
         "options.md": options_page(),
         "coverage.md": coverage.page(),
-        "thresholds.md": thresholds_page(),
         "bounds.md": bounds_page(),
+        **key_pages.pages(),
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 from tests.reference import bounds
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +33,7 @@ def test_the_others_are_in_the_reference() -> None:
 
 
 def test_kinds_of_problems_exist() -> None:
-    kinds = re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs" / "problems.md").read_text(), re.M)
+    kinds = [kind for about in PROBLEM_KINDS.values() for kind in about]
     rows = re.findall(r"^\| `[\w.]+\.[A-Z_]+` \|.*?\|(.*)\|$", PAGE, re.M)
     named = {kind for row in rows for kind in re.findall(r"`([a-z0-9-]+)`", row)}
     assert named - {"unanswered"} - set(kinds) == set()

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.analysis.columns import MEANINGS
 from kafkasniff.analysis.known_clusters import ALONE, Known
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.enrich.hosts import Hosts
@@ -68,6 +69,8 @@ class Accumulator(ABC, Generic[P]):
     """Its name on the command line."""
     summary: ClassVar[str]
     """One sentence."""
+    columns: ClassVar[Mapping[str, str]] = {}
+    """Meanings of the columns of the answer, if they differ from `columns.MEANINGS`."""
     parameters_type: ClassVar[type[Parameters]] = Parameters
     clusters: Known = ALONE
     """Which brokers belong to one cluster, if that is known when the answer is needed."""
@@ -100,6 +103,10 @@ class Accumulator(ABC, Generic[P]):
     @abstractmethod
     def result(self) -> pa.Table:
         """The answer to the rows so far: always the same columns for the same parameters, rows in a fixed order."""
+
+    def meanings(self) -> dict[str, str]:
+        """The meaning of each column of the answer."""
+        return {name: self.columns.get(name) or MEANINGS[name] for name in self.result().schema.names}
 
     def merge(self, other: Self) -> None:
         """Merge another's rows. Raises ValueError if it is another question or has other parameters."""

@@ -43,62 +43,86 @@ class AuditFinding(msgspec.Struct, frozen=True):
     """Requests that the release would not serve."""
 
     api: str
-    """A number if the API is newer than the definitions."""
+    """Name; a number if the API is unknown."""
     api_key: int
+    """Key of the API."""
     api_versions: list[int]
-    """The versions that it would not serve, in order."""
+    """The versions that would not be served, ascending."""
     kind: Kind
+    """too-old, too-new; removed, not-yet: the release no longer has the API, or not yet; unstable: it requires an
+    opt-in.
+    """
     certain: bool
     """False: the client uses ApiVersions first and may find a common version."""
     target_min: int | None
-    """Lowest version of the API in the release; None if it does not have the API."""
+    """Lowest version of the API in the release; null if it does not have the API."""
     target_max: int | None
+    """Highest version."""
     requests: int
+    """Number of requests."""
     meaning: str
-    """The consequence, in a sentence."""
+    """The consequence, as a sentence."""
 
 
 class Need(msgspec.Struct, frozen=True):
     """Versions that a client must support."""
 
     api: str
+    """Name of the API."""
     api_key: int
+    """Key of the API."""
     min_version: int
+    """Lowest version that would do."""
     max_version: int
+    """Highest version that would do."""
 
 
 class AuditedClient(msgspec.Struct, frozen=True):
     """A client that sent requests: a client id at an address, with the same software."""
 
     client_id: str | None
+    """Client id; null if unknown."""
     client_ip: str | None
+    """Address; null if unknown."""
     software_name: str | None
+    """Its software, from its ApiVersions request; null if unknown."""
     software_version: str | None
+    """Version of the software."""
     outcome: Outcome
+    """refused, at-risk, served."""
     asks: bool
-    """It was seen to use ApiVersions, if only on other connections of the same client id and address."""
+    """Whether it was seen to use ApiVersions, if only on other connections of the same client id and address."""
     requests: int
+    """Number of requests."""
     first: datetime | None
+    """Time of the first request; null if the capture has no times."""
     last: datetime | None
+    """Time of the last request."""
     findings: list[AuditFinding]
+    """Requests that the release would not serve, by API and kind."""
     falls_back: list[str]
-    """Versions that are too new, such as `Produce v13`. It asks first, and so uses lower versions."""
+    """Versions that are too new, such as `Produce v13`, instead of which it uses lower ones."""
     notes: list[str]
     """Remarks that are not findings."""
     needs: list[Need]
-    """Versions of which it must support one, by API, for the findings on versions that are too old or too new."""
+    """For each API with a finding, the range of versions of which the client must support one."""
     upgrade: str | None
-    """The minimum that has to be done, in a sentence."""
+    """The smallest upgrade that helps, as a sentence; null if none is needed."""
 
 
 class BetweenBrokers(msgspec.Struct, frozen=True):
     """Requests between brokers that the release would not serve: its own brokers and controllers do not send them."""
 
     api: str
+    """Name; a number if the API is unknown."""
     api_key: int
+    """Key of the API."""
     api_version: int
+    """Version."""
     verdict: Kind
+    """As `kind` of findings."""
     requests: int
+    """Number of requests."""
 
 
 class Audit(msgspec.Struct, frozen=True):

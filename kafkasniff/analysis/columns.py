@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 __all__ = [
+    "MEANINGS",
     "TIME",
     "broker_endpoint",
     "column",
@@ -38,6 +39,37 @@ __all__ = [
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 """Type of times in answers."""
+MEANINGS: Final = {
+    "time": "start of the time span",
+    "first": "time of the first exchange counted",
+    "last": "time of the last exchange counted",
+    "api": "name of the API, or key if it is unknown",
+    "api_version": "version of the API",
+    "correlation_id": "as in the request",
+    "client_id": "client id",
+    "client_ip": "address of the client",
+    "client_port": "port of the client",
+    "software_name": "software of the client, from its ApiVersions request",
+    "software_version": "version of the software",
+    "broker_id": "id of the broker; null if unknown",
+    "broker": "`address:port` of the broker",
+    "group_id": "name of the group",
+    "topic": "name of the topic, or id if the name is unknown",
+    "partition": "number of the partition",
+    "connection_id": "key of the connection, as in the table `exchanges`",
+    "exchange_id": "key of the exchange, as in the table `exchanges`",
+    "exchanges": "number of exchanges",
+    "requests": "number of requests",
+    "records": "number of records",
+    "batches": "number of batches",
+    "bytes": "size of the record batches on the wire",
+    "request_bytes": "size of the requests",
+    "response_bytes": "size of the responses",
+    "p50_us": "median",
+    "p90_us": "90th percentile",
+    "p99_us": "99th percentile",
+}
+"""What columns mean in answers that do not say otherwise (`Accumulator.columns`)."""
 ORDER: Final = ("time_ns", "connection_id", "exchange_id")
 """What "first" and "last" mean among exchanges: capture time, and for equal times the key of the table."""
 

@@ -17,20 +17,23 @@ class NewVersions(msgspec.Struct, frozen=True):
     """Versions of an API that clients were not seen to use."""
 
     api: str
+    """Name of the API."""
     api_key: int
+    """Key of the API."""
     summary: str
     """The purpose of the API."""
     from_max: int | None
-    """Highest version in the older release; None if it does not have the API."""
+    """Highest version in the older release; null if it does not have the API."""
     target_max: int
+    """Highest version in the release."""
     used_max: int | None
-    """Highest version seen from clients; None if they do not use the API."""
+    """Highest version seen from clients; null if they do not use the API."""
     unused: list[int]
     """Versions that are new in the release and above those seen."""
     unstable: list[int]
     """Those of them that need an opt-in there."""
     since: list[str]
-    """For each unused version, the first release that had it."""
+    """The first release of each unused version."""
 
 
 def new_versions(target: str, older: str, used: Mapping[int, int]) -> list[NewVersions]:

@@ -95,29 +95,33 @@ class Undecoded(msgspec.Struct, frozen=True):
     reason: str
     """One of `REASONS`."""
     what: str
+    """The same in words."""
     connections: int | None
-    """Number of connections concerned; None if unknown."""
+    """Connections affected; null if unknown."""
     bytes: int | None
-    """None if the size is unknown."""
+    """Bytes that could not be decoded; null if unknown."""
     share: float | None
-    """As a share of the traffic's bytes."""
+    """`bytes` divided by the traffic's bytes; null if unknown."""
     advice: str
+    """What to do."""
 
 
 class OtherProtocols(msgspec.Struct, frozen=True):
     """Connections that are not Kafka."""
 
     connections: int
+    """Number of connections."""
     bytes: int
+    """Their bytes."""
     protocols: list[str]
-    """Those that are known by name."""
+    """Names of the recognised protocols, for example `HTTP`."""
 
 
 class VisibleTraffic(msgspec.Struct, frozen=True):
     """How much of the traffic could be decoded."""
 
     share: float | None
-    """Decoded bytes divided by the traffic's bytes, from 0 to 1; None if unknown or without traffic."""
+    """Decoded bytes divided by the traffic's bytes, from 0 to 1; null if unknown or without traffic."""
     connections: int
     """Connections that are or may be Kafka."""
     connections_decoded: int
@@ -125,11 +129,13 @@ class VisibleTraffic(msgspec.Struct, frozen=True):
     bytes: int
     """Bytes on these connections, including those missing from the capture."""
     bytes_decoded: int
+    """Bytes of decoded messages."""
     undecoded: list[Undecoded]
-    """The largest first; those of unknown size last."""
+    """Reasons, the largest first; those of unknown size last."""
     not_kafka: OtherProtocols
+    """Connections of other protocols."""
     known: bool = True
-    """False: there are exchanges, but no table `connections`."""
+    """False for an export without the table `connections`: the share is unknown."""
 
     @property
     def is_high(self) -> bool:

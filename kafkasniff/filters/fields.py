@@ -1,6 +1,6 @@
 """The fields of an exchange that filters can use: by name, each with its kind and its values.
 
-`docs/filters.md` documents them for users. `paths.py` handles values in bodies.
+`paths.py` handles values in bodies.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class FilterField(msgspec.Struct, frozen=True):
 
     name: str
     kind: Kind
+    meaning: str = ""
+    """Its values, for `kafkasniff help filters`; a path has none."""
     late: bool = False
     """The response, or the end of the exchange, may add values to those of the request."""
     unit_ns: int = 1
@@ -180,62 +182,138 @@ _MEMBER_IDS: Final = (
 # -- the fields --------------------------------------------------------------------------------------------------------
 
 _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
-    (FilterField("api", "api"), _seen("api_key")),
-    (FilterField("api_key", "number"), _seen("api_key")),
-    (FilterField("api_version", "number"), _seen("api_version")),
-    (FilterField("correlation_id", "number"), _seen("correlation_id")),
-    (FilterField("client_id", "text"), _text(_seen("client_id"))),
-    (FilterField("client", "host"), _host("client")),
-    (FilterField("broker", "host"), _host("broker")),
-    (FilterField("host", "host"), _host("client", "broker")),
-    (FilterField("client_ip", "host"), _part("client", "address")),
-    (FilterField("broker_ip", "host"), _part("broker", "address")),
-    (FilterField("client_port", "number"), _part("client", "port")),
-    (FilterField("broker_port", "number"), _part("broker", "port")),
-    (FilterField("capture", "text"), _capture),
-    (FilterField("connection", "number"), _seen("connection")),
-    (FilterField("exchange", "number"), _seen("exchange")),
-    (FilterField("time", "time"), _seen("time_ns")),
-    (FilterField("request", "struct"), lambda candidate: () if candidate.request is None else (candidate.request,)),
     (
-        FilterField("response", "struct", late=True),
+        FilterField("api", "api", "name, in any spelling that `--api` accepts, or key; `=~` matches the name"),
+        _seen("api_key"),
+    ),
+    (FilterField("api_key", "number", "key of the API"), _seen("api_key")),
+    (FilterField("api_version", "number", "version of the API"), _seen("api_version")),
+    (FilterField("correlation_id", "number", "correlation id"), _seen("correlation_id")),
+    (FilterField("client_id", "text", "client id in the request's header"), _text(_seen("client_id"))),
+    (FilterField("client", "host", "the client, as address or `address:port`; `=~` matches both"), _host("client")),
+    (FilterField("broker", "host", "the broker, likewise"), _host("broker")),
+    (FilterField("host", "host", "either end, likewise"), _host("client", "broker")),
+    (FilterField("client_ip", "host", "address of the client"), _part("client", "address")),
+    (FilterField("broker_ip", "host", "address of the broker"), _part("broker", "address")),
+    (FilterField("client_port", "number", "port of the client"), _part("client", "port")),
+    (FilterField("broker_port", "number", "port of the broker"), _part("broker", "port")),
+    (FilterField("capture", "text", "name of the capture in which the request was completed"), _capture),
+    (FilterField("connection", "number", "number of the connection, as in any output"), _seen("connection")),
+    (FilterField("exchange", "number", "number of the exchange, as in any output"), _seen("exchange")),
+    (FilterField("time", "time", "of the request; for an orphan response its own"), _seen("time_ns")),
+    (
+        FilterField("request", "struct", "whether the request is in the capture"),
+        lambda candidate: () if candidate.request is None else (candidate.request,),
+    ),
+    (
+        FilterField("response", "struct", "whether the response is in the capture", late=True),
         lambda candidate: () if candidate.response is None else (candidate.response,),
     ),
-    (FilterField("size", "size", late=True), _either("size")),
-    (FilterField("request_size", "size"), _of("request", "size")),
-    (FilterField("response_size", "size", late=True), _of("response", "size")),
-    (FilterField("first_packet", "number", late=True), _either("first_packet")),
-    (FilterField("last_packet", "number", late=True), _either("last_packet")),
-    (FilterField("latency_ms", "duration", late=True), _of("response", "latency_ns")),
-    (FilterField("duration_ms", "duration", late=True), _of("response", "duration_ns")),
+    (FilterField("size", "size", "length prefix of either message", late=True), _either("size")),
+    (FilterField("request_size", "size", "length prefix of the request"), _of("request", "size")),
+    (FilterField("response_size", "size", "length prefix of the response", late=True), _of("response", "size")),
     (
-        FilterField("throttle_time_ms", "duration", late=True, unit_ns=MILLISECOND),
+        FilterField("first_packet", "number", "number of the first packet of either message", late=True),
+        _either("first_packet"),
+    ),
+    (
+        FilterField("last_packet", "number", "number of the last packet of either message", late=True),
+        _either("last_packet"),
+    ),
+    (
+        FilterField(
+            "latency_ms",
+            "duration",
+            "from the completion of the request to the packet with the response's first byte",
+            late=True,
+        ),
+        _of("response", "latency_ns"),
+    ),
+    (
+        FilterField(
+            "duration_ms",
+            "duration",
+            "from the packet with the request's first byte to the completion of the response",
+            late=True,
+        ),
+        _of("response", "duration_ns"),
+    ),
+    (
+        FilterField("throttle_time_ms", "duration", "as in the response", late=True, unit_ns=MILLISECOND),
         _body("response", "throttle_time_ms"),
     ),
-    (FilterField("status", "status", late=True), _of("ended", "status")),
-    (FilterField("error", "error", late=True), _error),
-    (FilterField("error_code", "error", late=True), _error),
-    (FilterField("error_count", "number", late=True), _error_count),
-    (FilterField("problems", "text", late=True), _problems),
-    (FilterField("topic", "text", late=True), lambda candidate: candidate.named.topics),
     (
-        FilterField("partition", "number", late=True),
+        FilterField(
+            "status",
+            "status",
+            "`answered`, `no_response` (acks 0), `unanswered` (connection ended), `open` (capture ended), `lost` (the"
+            " response may be in a gap), `orphan`",
+            late=True,
+        ),
+        _of("ended", "status"),
+    ),
+    (
+        FilterField(
+            "error",
+            "error",
+            "every error code of the response, by name or code; `NONE` (0) if it was decoded and has none. `has "
+            "error`: one other than `NONE`",
+            late=True,
+        ),
+        _error,
+    ),
+    (FilterField("error_code", "error", "the same as `error`", late=True), _error),
+    (FilterField("error_count", "number", "non-zero codes of the response", late=True), _error_count),
+    (FilterField("problems", "text", "kinds of problems of the exchange and its messages", late=True), _problems),
+    (
+        FilterField(
+            "topic",
+            "text",
+            "every topic that request or response name, also by id or in the fetch session (of at most 100 topics)",
+            late=True,
+        ),
+        lambda candidate: candidate.named.topics,
+    ),
+    (
+        FilterField("partition", "number", "every partition that request or response name", late=True),
         lambda candidate: {facts.partition for facts in candidate.named.partitions.values()},
     ),
     (
-        FilterField("offset", "number", late=True),
+        FilterField(
+            "offset",
+            "number",
+            "of every partition that request or response name: where it fetches, commits or was appended",
+            late=True,
+        ),
         lambda candidate: {facts.offset for facts in candidate.named.partitions.values() if facts.offset is not None},
     ),
-    (FilterField("record", "struct", late=True), records_of),
-    (FilterField("record_count", "number", late=True), _record_count),
-    (FilterField("trace_id", "text", late=True), _trace_id),
-    (FilterField("acks", "number", enum="acks"), _body("request", "acks")),
-    (FilterField("group_id", "text"), lambda candidate: candidate.named.groups),
-    (FilterField("member_id", "text", late=True), _member_id),
-    (FilterField("transactional_id", "text"), lambda candidate: candidate.named.transactions),
-    (FilterField("software_name", "text", late=True), _text(_of("ended", "software_name"))),
-    (FilterField("software_version", "text", late=True), _text(_of("ended", "software_version"))),
-    (FilterField("retransmits", "number", late=True), _of("ended", "retransmits")),
+    (FilterField("record", "struct", "whether it has decoded records", late=True), records_of),
+    (FilterField("record_count", "number", "records produced or fetched", late=True), _record_count),
+    (
+        FilterField("trace_id", "text", "every trace id in the headers of produced or fetched records", late=True),
+        _trace_id,
+    ),
+    (
+        FilterField("acks", "number", "of Produce: -1, 0, 1, or `all`, `none`, `leader`", enum="acks"),
+        _body("request", "acks"),
+    ),
+    (FilterField("group_id", "text", "every group that the request names"), lambda candidate: candidate.named.groups),
+    (FilterField("member_id", "text", "every member that request or response names", late=True), _member_id),
+    (
+        FilterField("transactional_id", "text", "every transactional id that the request names"),
+        lambda candidate: candidate.named.transactions,
+    ),
+    (
+        FilterField("software_name", "text", "the client's software, from its ApiVersions request", late=True),
+        _text(_of("ended", "software_name")),
+    ),
+    (FilterField("software_version", "text", "its version", late=True), _text(_of("ended", "software_version"))),
+    (
+        FilterField(
+            "retransmits", "number", "segments of the connection retransmitted since its previous exchange", late=True
+        ),
+        _of("ended", "retransmits"),
+    ),
 )
 
 FIELDS: Final[dict[str, FilterField]] = {field.name: field for field, _ in _TABLE}

@@ -216,7 +216,7 @@ class Metrics:
         labels = ("topic", "client_id", "direction")
         yield counter("records", "Records in Produce requests and Fetch responses.", labels, self._records)
         yield counter("record_bytes", "Bytes of their batches, as on the wire.", labels, self._record_bytes)
-        yield counter("problems", "Problems by kind, see docs/problems.md.", ("kind",), self._problems)
+        yield counter("problems", "Problems by kind, see `kafkasniff help problems`.", ("kind",), self._problems)
         yield counter("connections", "Kafka connections.", (), {(): self._summary.kafka_connections})
         yield counter("lost_bytes", "Bytes of streams that were not captured.", (), {(): self._summary.bytes_lost})
         yield GaugeMetricFamily(

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 
 from kafkasniff.filters.fields import FIELDS
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
-from tests.filters.expressions import PAGE
-
-
-def test_the_page_lists_the_fields() -> None:
-    rows = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \| ([a-z]+) \|", PAGE, re.M)
-    listed = {name: kind for names, kind in rows for name in re.findall(r"`([a-z_]+)`", names)}
-    assert listed == {name: field.kind for name, field in FIELDS.items()}
 
 
 def test_every_key_of_a_json_line_is_a_field() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +10,9 @@ import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message, Problem
 from kafkasniff.tables.rows import EXCHANGES, PARTITION, TABLES, ExchangeRows, exchange_row
-from kafkasniff.tables.rows.schemas import HEADER
+from kafkasniff.tables.rows.schemas import COLUMNS, HEADER, ROWS
 from kafkasniff.tables.rows.staged import STAGED
 
-DICTIONARY = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
 SQL = {
     "boolean": pa.bool_(),
     "binary": pa.binary(),
@@ -90,27 +87,9 @@ def test_the_schema_has_only_types_that_spark_can_read() -> None:
         assert not pa.types.is_timestamp(field.type) or field.type.unit == "us"
 
 
-def documented(heading: str) -> dict[str, str]:
-    section = re.search(rf"^#+ {heading}\n(.*?)(?=^#+ |\Z)", DICTIONARY.read_text(), re.M | re.S)
-    assert section is not None
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (\S+) \|.*\|$", section[1], re.M)
-    return {
-        name: kind.replace("&lt;", "<").replace("&gt;", ">")
-        for names, kind in rows
-        for name in re.findall(r"`(\w+)`", names)
-    }
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_the_columns_are_documented(table: str) -> None:
-    names = {field.name: field.type for field in TABLES[table]}
-    assert {name: SQL[kind] for name, kind in documented(table).items()} == names
-    assert list(documented(table)) == list(names)
-
-
-def test_the_elements_are_documented() -> None:
-    assert {name: SQL[kind] for name, kind in documented("headers").items()} == {f.name: f.type for f in HEADER}
-    assert {name: SQL[kind] for name, kind in documented("partitions").items()} == {f.name: f.type for f in PARTITION}
+def test_columns_have_meanings() -> None:
+    assert set(COLUMNS) == set(ROWS) == {*TABLES, "partitions", "headers"}
+    assert all(one.meaning for columns in COLUMNS.values() for one in columns)
 
 
 def test_an_answered_exchange() -> None:

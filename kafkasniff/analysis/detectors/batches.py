@@ -50,7 +50,7 @@ class SmallBatchThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class SmallBatches(Detector[SmallBatchThresholds]):
-    """Producers that send records one by one although they have many."""
+    """Producers that send many records, but each in a batch of its own."""
 
     name: ClassVar[str] = "small-batches"
     summary: ClassVar[str] = "Producers that send many records, each in its own batch."
@@ -112,7 +112,7 @@ class UncompressedThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class UncompressedBatches(Detector[UncompressedThresholds]):
-    """Producers that send a lot of data without compression."""
+    """Producers that send much data without compression."""
 
     name: ClassVar[str] = "uncompressed-batches"
     summary: ClassVar[str] = "Producers that send a lot of data without compression."
@@ -163,7 +163,14 @@ class OversizedThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class OversizedMessages(Detector[OversizedThresholds]):
-    """Batches that brokers refused for their size, or that are close to the limit."""
+    """Batches that brokers refused for their size, and batches close to the limit.
+
+    It is an error for a batch of one record, which cannot be split, a warning for a producer without sequence numbers
+    that continues, and a note if the records were accepted later in smaller batches.
+
+    Caveats: batches sent with acks=0 are refused without a response (`lost-records`). The topic's limit may differ from
+    `limit`.
+    """
 
     name: ClassVar[str] = "oversized-messages"
     summary: ClassVar[str] = "Batches that were refused for their size, or are close to the limit."

@@ -66,9 +66,14 @@ class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class BrokerGone(Detector[BrokerGoneThresholds]):
-    """Brokers that drop their connections and then refuse or ignore new ones (only captures show this).
+    """Brokers that drop their connections and then refuse or ignore new ones.
 
-    Also reports brokers that register again with their controller, as they do when they start.
+    It is an error if the broker does not return before the capture ends, a warning if it does, and a note if it had no
+    connection before, or if only its broker epoch changed. If clients asked for metadata before and afterwards, the
+    finding names the new leaders.
+
+    Caveats: exports show only new broker epochs. Planned restarts, a firewall that starts to reject a client, and a
+    load balancer that ends all its connections at once look the same.
     """
 
     name: ClassVar[str] = "broker-gone"

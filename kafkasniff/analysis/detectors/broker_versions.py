@@ -41,10 +41,11 @@ class MixedVersionsThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
-    """Compares the highest versions in ApiVersions responses of a cluster's brokers, or of one broker over time.
+    """Brokers of a cluster whose ApiVersions responses differ in the highest versions, or change over time.
 
-    Cluster ids show which brokers belong to one cluster (Metadata, DescribeCluster, raft requests …). Without them, a
-    difference is only a note. Listeners that do not offer Produce belong to controllers and are skipped.
+    Without cluster ids, it is a note. Listeners without Produce belong to controllers and are ignored.
+
+    Caveats: settings (`unstable.api.versions.enable`, features not finalized) change versions, too.
     """
 
     name: ClassVar[str] = "mixed-broker-versions"

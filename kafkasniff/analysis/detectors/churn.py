@@ -51,10 +51,11 @@ class ChurnThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class ConnectionChurn(Detector[ChurnThresholds]):
-    """Time spans in which a client opened many connections, most of them short-lived.
+    """Periods in which a client opened many connections, most of them short-lived.
 
-    A client needs one connection to each broker and one to its group's coordinator for as long as it runs. If most
-    connections were refused, the refusal is the cause, and the finding names it.
+    If the broker refused at least `share` of them, the finding names the refusal.
+
+    Caveats: connections that are not decrypted do not count.
     """
 
     name: ClassVar[str] = "connection-churn"

@@ -47,7 +47,10 @@ class FrequentCommitThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class FrequentCommits(Detector[FrequentCommitThresholds]):
-    """Clients that commit offsets many times a second. Commits within transactions (TxnOffsetCommit) do not count."""
+    """Clients that commit offsets many times a second.
+
+    Commits within transactions (TxnOffsetCommit) do not count.
+    """
 
     name: ClassVar[str] = "frequent-commits"
     summary: ClassVar[str] = "Clients that commit offsets many times a second."
@@ -110,7 +113,10 @@ class RefusedCommitThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class RefusedCommits(Detector[RefusedCommitThresholds]):
-    """Commits that the coordinator refused because the group had moved on: the member, generation or epoch is stale."""
+    """Commits refused because the group had moved on: the member, generation or epoch is outdated.
+
+    The records may be processed twice.
+    """
 
     name: ClassVar[str] = "refused-commits"
     summary: ClassVar[str] = "Commits sent during a rebalance, or by former members."

@@ -76,12 +76,14 @@ class HiddenErrorThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class HiddenErrors(Detector[HiddenErrorThresholds]):
-    """Error codes of partitions, groups, resources … in responses whose own error code is 0 or missing.
+    """Error codes of partitions, groups and resources in responses whose own error code is 0 or missing.
 
-    Permanent errors are errors if a client's data or offsets were refused, and warnings if permissions are missing. All
-    others are notes until they become frequent: administrative requests fail now and then, and their tools report it.
-    Codes that other detectors report are skipped. One finding covers an error of an API for a client, whichever topics
-    and groups it concerns, and quotes the broker's message.
+    Clients often hide these. A permanent error is an error if data or offsets were refused, a warning if permissions
+    are missing, otherwise a note until it becomes frequent. Codes that other detectors report are skipped. One finding
+    covers an error of an API for a client, and quotes the broker's message.
+
+    Caveats: the client may expect the error: TOPIC_ALREADY_EXISTS after making sure that a topic exists, or
+    OFFSET_OUT_OF_RANGE when it starts over.
     """
 
     name: ClassVar[str] = "hidden-errors"

@@ -40,10 +40,13 @@ class EmptyFetchThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class EmptyFetches(Detector[EmptyFetchThresholds]):
-    """Fetches without data that the broker answers immediately, in a row.
+    """Runs of empty fetches that the broker answers at once.
 
-    A consumer that has read everything waits at the broker for `fetch.max.wait.ms` (500 ms by default), so two empty
-    fetches per second and broker are normal. Throttled fetches, which return nothing, do not count.
+    A consumer that has read everything normally waits at the broker for `fetch.max.wait.ms` (500 ms). Throttled fetches
+    do not count.
+
+    Caveats: a consumer that asks for no wait looks the same. Open transactions can make a read_committed fetch return
+    early and empty.
     """
 
     name: ClassVar[str] = "empty-fetches"

@@ -22,37 +22,44 @@ class Evidence(msgspec.Struct, frozen=True):
     """One exchange (or connection) that shows a finding. (connection_id, exchange_id) is the key of the tables."""
 
     connection_id: int
+    """Key of the connection in the tables."""
     exchange_id: int | None
-    """None if the whole connection is meant."""
+    """Key of the exchange in the tables; null if the whole connection is meant."""
     time_ns: int | None
+    """Time of the request, or of the connection's first packet."""
     note: str = ""
-    """What to look for there; safe to print."""
+    """What to look for there; may be empty."""
     connection: int | None = None
-    """Connection number as in `decode`; None for rows of an export, which have no such numbers."""
+    """Number as in `decode`; null for rows of an export."""
     exchange: int | None = None
-    """Exchange number, likewise."""
+    """Number as in `decode`; null for rows of an export."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is wrong or could be better. Sentences are safe to print, values of `subject` are not."""
 
     detector: str
+    """Name of the detector."""
     severity: Severity
+    """error, warning, note."""
     title: str
     """What was seen, with numbers: one line."""
     meaning: str
-    """What it means: a sentence or two."""
+    """What it means."""
     advice: str
     """What to try."""
     subject: dict[str, Any]
-    """What it concerns: client_id, client_ip, broker, topic, group_id … as on the wire."""
+    """Who or what it is about: `client_id`, `client_ip`, `broker` (`address:port`), `topic`, `group_id` and so on, as
+    on the wire; `cluster` if the capture has several.
+    """
     count: int
     """Number of exchanges (or connections) that showed it."""
     first: int | None
-    """Time of the first one, nanoseconds since 1970; None if the captures have no times."""
+    """Time of the first of them; null if the captures have no times."""
     last: int | None
+    """Time of the last of them."""
     evidence: tuple[Evidence, ...] = ()
-    """At most MAX_EVIDENCE of them, the earliest ones."""
+    """The earliest of them, at most ten (`MAX_EVIDENCE`)."""
     values: dict[str, Any] = {}
     """The figures that were compared with thresholds, by name."""
 

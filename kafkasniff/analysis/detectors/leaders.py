@@ -52,9 +52,11 @@ class NotLeaderThresholds(Parameters, frozen=True, kw_only=True):
 class NotLeader(Detector[NotLeaderThresholds]):
     """Partitions refused because another broker leads them, or because the client has an old leader epoch.
 
-    One refusal, then a Metadata request, then success: this is how clients learn that a leader has moved (a note). A
-    client that is refused for several seconds in a row has stale metadata: it does not ask, or keeps getting the same
-    answer.
+    One refusal followed by a Metadata request is how clients learn about a new leader (a note). A client that is
+    refused for several seconds has stale metadata.
+
+    Caveats: a client whose partitions move one after the other looks the same, and so, briefly, does the election of a
+    KRaft controller (`__cluster_metadata`).
     """
 
     name: ClassVar[str] = "not-leader"

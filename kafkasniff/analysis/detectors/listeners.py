@@ -51,8 +51,9 @@ class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
 class UnreachedListeners(Detector[UnreachedThresholds]):
     """Advertised listeners that a client never reaches.
 
-    If responses name addresses: those to which all attempts of the client failed (only captures have attempts).
-    Otherwise clients that repeatedly ask for metadata and nothing else, and the names they receive.
+    Either all its attempts to connect to an advertised IP address failed (an error; captures only). Or it repeatedly
+    asks for metadata, sends nothing else, and reaches none of the advertised addresses: an error if these are loopback
+    addresses and the client is elsewhere, a warning for IP addresses, a note for host names.
     """
 
     name: ClassVar[str] = "unreached-listeners"

@@ -64,9 +64,15 @@ class LostRecordsThresholds(Parameters, frozen=True, kw_only=True):
 class LostRecords(Detector[LostRecordsThresholds]):
     """Batches that no broker acknowledged and that their producer gave up.
 
-    There are two kinds. With acks=0 a broker answers an error by closing the connection: if it closes one right after
-    Produce requests but keeps others, it refused at least one batch. And an idempotent producer whose batch is never
-    acknowledged begins a new epoch and continues without it, or sends nothing more to that partition.
+    With acks=0, a broker can report an error only by closing the connection. If it closes one right after Produce
+    requests while others continue, it refused at least one batch. Without other connections it is a warning.
+
+    An idempotent producer gave up a batch if no attempt was acknowledged, and the producer then started a new epoch, or
+    sent nothing more to the partition for `abandoned` while it continued elsewhere.
+
+    Caveats: for acks=0, captures are needed: exports do not say who closed a connection. Proxies that close connections
+    and expired authentication look like a refusal. An unanswered batch may have been stored. Producers without sequence
+    numbers, and transactions, are not judged.
     """
 
     name: ClassVar[str] = "lost-records"

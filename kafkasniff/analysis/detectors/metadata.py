@@ -33,9 +33,11 @@ class StormThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class FrequentMetadata(Detector[StormThresholds]):
-    """Time spans in which a client sent many Metadata requests.
+    """Periods in which a client sent many Metadata requests.
 
-    Clients normally send one at start, every five minutes, and when a leader has moved.
+    Clients normally send one at the start, every five minutes, and when a leader has moved.
+
+    Caveats: short-lived programs with the same client id add up.
     """
 
     name: ClassVar[str] = "metadata-storms"
@@ -112,7 +114,10 @@ class AllTopicsThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class AllTopics(Detector[AllTopicsThresholds]):
-    """Metadata requests for all topics of the cluster: topics is null, or empty in version 0."""
+    """Metadata requests for all topics of the cluster: `topics` is null, or empty in version 0.
+
+    Caveats: tools that need all topics (a UI, a mirror, a consumer with a pattern) are reported, too.
+    """
 
     name: ClassVar[str] = "all-topics"
     summary: ClassVar[str] = "Clients that request the metadata of all topics."

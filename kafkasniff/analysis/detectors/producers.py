@@ -57,8 +57,8 @@ class RepeatedSequenceThresholds(Parameters, frozen=True, kw_only=True):
 class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
     """Idempotent producers that repeated or skipped sequence numbers.
 
-    Brokers store a sequence number once, so repeats cost only time; OUT_OF_ORDER_SEQUENCE_NUMBER means that earlier
-    records are missing. The evidence is the failed requests, which caused the repeats.
+    Brokers store each number once, so repeats only cost time. OUT_OF_ORDER_SEQUENCE_NUMBER means that preceding records
+    are missing. The evidence is the failed requests, which caused the repeats.
     """
 
     name: ClassVar[str] = "repeated-sequences"
@@ -163,7 +163,10 @@ class AcksZeroThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class AcksZero(Detector[AcksZeroThresholds]):
-    """Producers that ask for no response (acks=0)."""
+    """Producers that request no acknowledgement (acks=0).
+
+    This is a choice, not a fault.
+    """
 
     name: ClassVar[str] = "acks-zero"
     summary: ClassVar[str] = "Producers that ask for no response (acks=0)."

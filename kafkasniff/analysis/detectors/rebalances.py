@@ -125,9 +125,11 @@ class RebalanceStormThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class RebalanceStorms(_Groups):
-    """Groups with one generation after another: who left, was lost or joined, and why.
+    """Groups that start generation after generation: which members left, were lost or joined, and why.
 
-    A generation that members only joined does not count: that is how groups start and grow.
+    Generations in which members only joined do not count: that is how groups start and grow.
+
+    Caveats: a rolling deployment looks the same, and so do short programs that run one after the other.
     """
 
     name: ClassVar[str] = "rebalance-storms"
@@ -213,6 +215,8 @@ class LostMembers(_Groups):
 
     The coordinator drops a member that has not sent a heartbeat for `session.timeout.ms`. This is known if a later
     response to the member says so, or if the leader's list of members lacks it.
+
+    Caveats: a LeaveGroup that is missing from the capture looks like a loss, and so does removal by an administrator.
     """
 
     name: ClassVar[str] = "lost-members"

@@ -56,7 +56,12 @@ class SaslThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class SaslFailures(Detector[SaslThresholds]):
-    """Authentication that a broker refuses with an error code, or by closing the connection after raw tokens."""
+    """Authentication that a broker refuses, with an error code or by closing the connection after raw tokens.
+
+    If the listener does not support the client's mechanism, the finding lists those that it supports.
+
+    Caveats: a broker that dies right after a raw token looks like a refusal.
+    """
 
     name: ClassVar[str] = "sasl-failures"
     summary: ClassVar[str] = "Clients whose authentication fails."

@@ -37,9 +37,12 @@ class SkewThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class SkewedPartitions(Detector[SkewThresholds]):
-    """The records that producers send to each partition of a topic, compared with an equal share of all its partitions.
+    """Partitions that get far more produced records than an equal share over all partitions of their topic.
 
-    All partitions that the capture names count, including those in Metadata responses that got no records.
+    Only partitions that the capture names count.
+
+    Caveats: a short capture shows the partition that a sticky partitioner is currently filling. Without a Metadata
+    response, partitions without traffic are unknown.
     """
 
     name: ClassVar[str] = "skewed-partitions"

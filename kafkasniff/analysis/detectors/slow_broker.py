@@ -37,12 +37,13 @@ class SlowBrokerThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class SlowBroker(Detector[SlowBrokerThresholds]):
-    """Compares the median response time of each broker with its peers', for each API.
+    """Brokers whose median time to answer an API is longer than that of their peers.
 
-    Exchanges in which the broker waited as requested, or may have (fetches within their max wait, joins), are skipped.
-    Time spent waiting for earlier requests of the connection, and quotas (KIP-219), are subtracted. Fetches of replicas
-    and of the KRaft quorum are compared separately from those of clients. With acks=all the times may be those of
-    another replica; they are compared anyway.
+    Exchanges with a possible requested wait are excluded; time queued after earlier requests and throttle times are
+    subtracted.
+
+    Caveats: network time is included, so a broker in another zone looks slow. With acks=all another replica may be the
+    slow one. A higher load is a good reason to be slower.
     """
 
     name: ClassVar[str] = "slow-broker"

@@ -30,7 +30,10 @@ class ThrottledThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class ThrottledClients(Detector[ThrottledThresholds]):
-    """Responses with a throttle time: the client is over its quota and must be silent for that time (KIP-219)."""
+    """Responses with a throttle time: the client is over its quota and must be silent for that long (KIP-219).
+
+    Responses do not say which quota.
+    """
 
     name: ClassVar[str] = "throttled-clients"
     summary: ClassVar[str] = "Clients that brokers throttle because of quotas."

@@ -143,7 +143,28 @@ class TlsThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class TlsFailures(Detector[TlsThresholds]):
-    """Failed TLS handshakes, judged by alerts, by cleartext certificates (TLS 1.2), otherwise by sizes and closes."""
+    """Failed TLS handshakes; no keys are needed.
+
+    It is an error if an alert is in clear text (up to TLS 1.2), and a warning if TLS 1.3 hides it or if other
+    connections from the address work. `cause` in the subject is one of:
+
+    - `expired`: the alert `certificate_expired`, or a refused certificate that was not valid at the time of the
+      capture.
+    - `name`: a refused certificate without the server name that the client requested.
+    - `authority`: the alert `unknown_ca` from the client.
+    - `certificate`: another alert from the client, or an encrypted record of an alert's size right after the server's
+      part of the handshake.
+    - `client-certificate`: the server requested a certificate, and the client sent an empty list.
+    - `client-refused`: an alert from the server about the client's certificate, or a record of an alert's size after
+      the client's part.
+    - `parameters`: `handshake_failure` or `protocol_version`: no common version or cipher suite.
+    - `other`: another alert.
+    - `unknown`: the connection ended within the handshake without an alert, `silent` times, and no connection from the
+      address succeeded.
+
+    Caveats: in TLS 1.3, record sizes are evidence, not proof. A program that stops during the handshake, or a health
+    check, may look like a refusal. Java clients send `certificate_unknown` for any certificate that they refuse.
+    """
 
     name: ClassVar[str] = "tls-failures"
     summary: ClassVar[str] = "Clients whose TLS handshakes fail."

@@ -56,9 +56,9 @@ class HangingThresholds(Parameters, frozen=True, kw_only=True):
 class HangingTransactions(Detector[HangingThresholds]):
     """Transactions that were open for longer than their timeout (`transaction.timeout.ms`).
 
-    They begin with the first request that belongs to one, and end with EndTxn or the next InitProducerId of the same
-    transactional id. A transaction that is open when the capture ends counts only if it has timed out by then. Times
-    are kept to the second.
+    Those that are still open at the end of the capture count, too.
+
+    Caveats: if EndTxn is not in the capture, the transaction appears open.
     """
 
     name: ClassVar[str] = "hanging-transactions"
@@ -197,7 +197,11 @@ class FencedThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class FencedProducers(Detector[FencedThresholds]):
-    """Producers that are refused because another one has taken over their transactional id."""
+    """Producers that are refused because another one has taken over their transactional id.
+
+    Caveats: new instances take over from old ones this way. INVALID_PRODUCER_EPOCH also follows a transaction that the
+    coordinator aborted.
+    """
 
     name: ClassVar[str] = "fenced-producers"
     summary: ClassVar[str] = "Producers fenced by others with the same transactional id."

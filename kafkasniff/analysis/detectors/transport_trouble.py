@@ -52,9 +52,12 @@ class TransportThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class TransportTrouble(Detector[TransportThresholds]):
-    """Retransmissions, closed windows and long round trips between a client's address and a broker.
+    """Retransmitted segments, closed receive windows and long round trips between a client's address and a broker.
 
-    Windows and round trips are known only from captures; exports have the retransmissions.
+    Exports contain retransmissions only.
+
+    Caveats: segments retransmitted because of a late acknowledgement count, too. A closed window shows who does not
+    read, not why.
     """
 
     name: ClassVar[str] = "transport-trouble"

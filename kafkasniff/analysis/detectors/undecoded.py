@@ -37,11 +37,12 @@ class UndecodedThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class UndecodedTraffic(Detector[UndecodedThresholds]):
-    """The share of the traffic that could be decoded, if it is low, and why the rest could not.
+    """A low share of decoded traffic, with all reasons in one finding.
 
-    Only connections that are Kafka or may be count: also TLS without keys, and connections with too little data to
-    judge. Bytes missing from the capture count. Connections of other protocols do not, unless nothing at all was
-    decoded.
+    If only one direction was captured, the finding is always a note.
+
+    Caveats: TLS without keys need not be Kafka; only connections that offer another application protocol (ALPN) are
+    excluded. The share counts bytes, so a few large responses outweigh many small ones.
     """
 
     name: ClassVar[str] = "undecoded-traffic"

@@ -42,15 +42,14 @@ class UnansweredThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class UnansweredRequests(Detector[UnansweredThresholds]):
-    """Requests without a response although the response should be in the capture.
+    """Requests whose response should be in the capture but is not.
 
-    Subtracted are the wait that a request allows (`max_wait_ms` of Fetch, `rebalance_timeout_ms` of JoinGroup …),
-    earlier requests of the connection that may wait, and the time for which a quota mutes it (KIP-219). A request cut
-    off earlier by the end of its connection is a note, unless the broker was still allowed to wait. Requests that were
-    open when the capture ended count only if they had waited long enough by then. Responses that a gap may contain
-    never count, nor do connections with only one direction captured. If nothing was answered and no packet of the
-    broker was captured on any connection, the finding is a warning. A request sent after the broker had closed the
-    connection is a separate note, however long the capture continues.
+    Requested waits, earlier requests of the connection and quotas (KIP-219) are subtracted. It is a note if the
+    connection ended before `after` was over, or if the broker had closed the connection before the request. Responses
+    that a gap may have swallowed do not count.
+
+    Caveats: loss without a visible gap (a capture filter, a second network path) looks the same. A JoinGroup may wait
+    for longer than its own rebalance timeout.
     """
 
     name: ClassVar[str] = "unanswered-requests"
@@ -224,12 +223,12 @@ class LateThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class LateAnswers(Detector[LateThresholds]):
-    """Responses that took long, beyond the wait that the request allows.
+    """Responses that took too long, from the request's last byte to the response's first.
 
-    Latency is from the request's last byte to the response's first, at the point of capture. Subtracted are waits that
-    the request allows, the time spent waiting for earlier requests of the connection, and throttle times: after a
-    throttled response the broker does not read from the connection for that long (KIP-219), or held the response back
-    (before 2.0).
+    Requested waits, time queued after earlier requests, and throttle times are subtracted; the wait of acks=all for
+    replicas is not.
+
+    Caveats: network time and retransmissions are included. With acks=all another broker may be the slow one.
     """
 
     name: ClassVar[str] = "late-answers"

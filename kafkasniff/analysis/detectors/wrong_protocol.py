@@ -146,9 +146,22 @@ class _Listeners(msgspec.Struct):
 
 
 class WrongProtocol(Detector[WrongProtocolThresholds]):
-    """Connections whose two ends do not speak the same protocol, by their problems (docs/problems.md).
+    """Connections whose two ends do not speak the same protocol.
 
-    Connections that a stopping broker dropped (broker-gone) are not reported, nor those that the client closed first.
+    `kind` in the subject is one of:
+
+    - `answer-not-kafka`: something other than Kafka answers, for example a TLS listener.
+    - `tls-unanswered`: the client starts TLS and gets no answer.
+    - `version-not-taken`: the broker closes the connection on a version that Kafka has dropped: an old client, or one
+      set to a fixed version.
+    - `sasl-missing`: the broker closes the connection on a client without SASL where others authenticate.
+    - `connection-rejected`: the broker closes the connection, and no client gets further at this listener. The title
+      lists likely causes.
+    - `closed-early`: the broker closes the connection, but other clients work here without SASL. The cause is unknown.
+    - `not-kafka`: a client that does not speak Kafka connects to a broker.
+
+    Connections that the client closed first, or that ended because the broker went down, are not reported. Exports do
+    not say who closed first.
     """
 
     name: ClassVar[str] = "wrong-protocol"

@@ -26,191 +26,265 @@ class Exchanges(msgspec.Struct, kw_only=True):
     """Counts of exchanges. Sizes are those of messages, without length prefixes."""
 
     exchanges: int = 0
+    """Number of exchanges."""
     requests: int = 0
+    """Those whose request was captured."""
     responses: int = 0
+    """Those whose response was captured."""
     errors: int = 0
-    """Error codes in responses that are not zero."""
+    """Non-zero error codes in responses."""
     with_errors: int = 0
-    """Exchanges that have one."""
+    """Exchanges with at least one of them."""
     unanswered: int = 0
-    """Without the response that should be in the capture: the connection or the capture ended before it."""
+    """Exchanges whose connection, or the capture, ended without a response."""
     lost: int = 0
-    """The response, if any, was in bytes missing from the capture."""
+    """Exchanges whose response, if there was one, is in bytes that the capture lacks."""
     request_bytes: int = 0
+    """Size of the requests, without length prefixes."""
     response_bytes: int = 0
+    """Size of the responses, without length prefixes."""
 
 
 class LatencyStats(msgspec.Struct):
     """From the request's last byte to the response's first; percentiles are at most 0.4% off."""
 
     count: int
+    """Exchanges with a latency."""
     mean_us: float
+    """Mean."""
     p50_us: int
+    """Median."""
     p90_us: int
+    """90th percentile."""
     p99_us: int
+    """99th percentile."""
     max_us: int
+    """Longest."""
 
 
 class ApiStats(Exchanges, kw_only=True):
     """One API."""
 
     api: str | None
-    """Its name, or number; null: responses whose requests were not captured."""
+    """Name, or key if it is unknown; null for responses whose requests were not captured."""
     versions: list[int]
+    """Versions used, ascending."""
     latency: LatencyStats | None = None
+    """Null if no latency is known."""
 
 
 class BrokerStats(Exchanges, kw_only=True):
     """One endpoint that spoke Kafka as a broker."""
 
     broker_id: int | None
-    """The broker number of this address according to messages."""
+    """The last id that messages gave this address; null if unknown."""
     address: str
+    """IP address."""
     port: int
+    """TCP port."""
     cluster: str | None
-    """Id of its cluster, or the endpoint of the cluster's first broker; None: unknown, or there is only one."""
+    """Id of its cluster, or the `address:port` of the cluster's first broker; null if unknown, or if there is only
+    one.
+    """
     connections: int | None
+    """Connections to it; null if an export lacks that table."""
 
 
 class ClientStats(Exchanges, kw_only=True):
     """One client id at one address."""
 
     client_id: str | None
+    """Client id; null if it sent none."""
     address: str | None
+    """IP address; null if unknown."""
     software_name: str | None
+    """Its software, from its ApiVersions request; null if unknown."""
     software_version: str | None
+    """Version of the software."""
 
 
 class Traffic(msgspec.Struct):
     """Records in one direction."""
 
     records: int
+    """Number of records, control records included."""
     batches: int
+    """Number of batches."""
     bytes: int
-    """Size of batches, as on the wire."""
+    """Size of the batches on the wire."""
     records_per_second: float | None
-    """Over the whole duration."""
+    """Over the whole duration; null if that is 0 or unknown."""
     bytes_per_second: float | None
+    """Over the whole duration."""
 
 
 class TopicStats(msgspec.Struct):
     """One topic that Produce, Fetch or ShareFetch name."""
 
     topic: str | None
-    """Its name, or its id if the name is unknown."""
+    """Name, or id if the name is unknown."""
     cluster: str | None
-    """Id of its cluster, or the endpoint of the cluster's first broker; None: unknown, or there is only one."""
+    """As for brokers."""
     partitions: int
-    """Number of partitions that were named."""
+    """Number of partitions named."""
     produced: Traffic
+    """By Produce requests."""
     fetched: Traffic
+    """By consumers."""
     replicated: Traffic
-    """Fetched by brokers that follow the leader."""
+    """By brokers that follow the leader."""
     compression: list[str]
-    """Codecs of batches, `none` among them."""
+    """Codecs of the batches, including `none`."""
     compression_ratio: float | None
-    """Size before compression divided by that on the wire."""
+    """Size of batches before compression divided by their size on the wire, where both are known."""
     record_bytes_mean: float | None
-    """Key, value and headers, before compression, of all captured records."""
+    """Mean size of key, value and headers before compression, over all captured records."""
     record_bytes_p50: int | None
+    """Median size."""
     record_bytes_p99: int | None
+    """99th percentile."""
     record_bytes_max: int | None
+    """Largest size."""
 
 
 class GroupStats(msgspec.Struct):
     """One group that requests name."""
 
     group_id: str
+    """Name."""
     cluster: str | None
-    """Id of its cluster, or the endpoint of the cluster's first broker; None: unknown, or there is only one."""
+    """As for brokers."""
     protocols: list[str]
-    """classic, consumer, share, streams; none if offsets were only committed or fetched."""
+    """classic, consumer, share, streams; empty if offsets were only committed or fetched."""
     clients: int
-    """Client ids and addresses that name it."""
+    """Clients (client id and address) that name it."""
     requests: int
+    """Requests that name it."""
     errors: int
+    """Error codes in their responses."""
     with_errors: int
+    """Exchanges with at least one."""
     generation_first: int | None
-    """Lowest and highest generation; for the newer protocols, member epoch."""
+    """Lowest generation or member epoch; null if unknown."""
     generation_last: int | None
+    """Highest generation or member epoch; null if unknown."""
     rebalances: int
     """Generations that were seen to begin, and leaves after the last one."""
     members: int | None
-    """After the last of them."""
+    """Members after the last of them; null if unknown."""
     first: int | None
+    """Time of the first request."""
     last: int | None
+    """Time of the last request."""
 
 
 class ErrorStats(msgspec.Struct):
     """One error code, and the first exchange that had it."""
 
     code: int | None
-    """Null: one of several codes in a response whose body, which has the others, is missing."""
+    """Number; null for codes in bodies that the export does not have."""
     name: str | None
+    """Name; null if unknown."""
     retriable: bool | None
-    """Whether the same request may succeed later, unchanged."""
+    """Whether the same request may succeed later."""
     meaning: str | None
+    """Short description."""
     count: int
+    """Number of occurrences."""
     apis: list[str]
+    """APIs whose responses have it."""
     first: int | None
+    """Time of its first occurrence."""
     first_api: str | None
+    """API of its first occurrence."""
     first_client_id: str | None
+    """Client id of its first occurrence."""
     first_client_address: str | None
+    """Address of that client."""
     first_topic: str | None
+    """Topic of its first occurrence, if any."""
 
 
 class ProblemStats(msgspec.Struct):
     """One kind of problem, and the first of it."""
 
     kind: str
+    """Kind."""
     count: int
+    """Number of problems."""
     bytes: int
     """Total bytes affected."""
     first: int | None
+    """Time of the first one."""
     first_detail: str
+    """Detail of the first one."""
     first_packet: int | None
+    """Packet number of the first one."""
 
 
 class ConnectionTotals(msgspec.Struct):
     """All TCP connections that carried data; the columns of the table `connections`, added up."""
 
     connections: int = 0
+    """TCP connections that carried data."""
     kafka: int = 0
+    """Those that are Kafka."""
     not_kafka: int = 0
+    """Those that are not."""
     undecided: int = 0
+    """Those with too little data to judge."""
     packets: int = 0
+    """Sum of the column."""
     client_bytes: int = 0
+    """Sum of the column."""
     broker_bytes: int = 0
+    """Sum of the column."""
     bytes_decoded: int = 0
+    """Sum of the column."""
     bytes_skipped: int = 0
+    """Sum of the column."""
     bytes_lost: int = 0
+    """Sum of the column."""
     bytes_pending: int = 0
+    """Sum of the column."""
     bytes_repeated: int = 0
+    """Sum of the column."""
     bytes_ignored: int = 0
+    """Sum of the column."""
     retransmits: int = 0
+    """Sum of the column."""
 
 
 class OverviewAnswer(msgspec.Struct):
     """The whole answer. Lists are cut at a number of rows; `more` has the number of omitted ones."""
 
     first: int | None
-    """Time of the first packet of a connection, or request."""
+    """Time of the first packet of a connection; if an export lacks that table, of the first request."""
     last: int | None
+    """Time of the last packet, likewise."""
     duration_us: int | None
+    """Time between them."""
     exchanges: Exchanges
+    """Counts of all exchanges."""
     connections: ConnectionTotals | None
-    """Null without the table."""
+    """Null if an export lacks that table."""
     visibility: VisibleTraffic
-    """How much of the traffic could be decoded."""
+    """How much of the traffic could be decoded, and why the rest could not."""
     brokers: list[BrokerStats]
+    """Endpoints that acted as Kafka brokers, sorted by id."""
     clients: list[ClientStats]
+    """Clients, those with the most bytes first."""
     apis: list[ApiStats]
+    """APIs, those with the most exchanges first."""
     topics: list[TopicStats]
+    """Topics that Produce, Fetch and ShareFetch name, those with the most bytes first."""
     groups: list[GroupStats]
+    """Groups that requests name, those with the most requests first."""
     errors: list[ErrorStats]
+    """Error codes of responses, the most frequent first."""
     problems: list[ProblemStats] | None
-    """Null without the table."""
+    """Kinds of problems, the most frequent first; null if an export lacks that table."""
     more: dict[str, int]
-    """By list, the number of omitted rows."""
+    """By list, the number of rows omitted at its end."""
     notes: list[str]
-    """Caveats: what memory bounds have dropped, and what the rows do not show."""
+    """Sentences about what is unknown or was dropped to stay within bounds."""

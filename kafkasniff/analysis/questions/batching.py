@@ -32,13 +32,22 @@ class BatchingParameters(Parameters, frozen=True, kw_only=True):
 class Batching(Accumulator[BatchingParameters]):
     """Batches, records and bytes by topic, client and codec; the largest first.
 
-    `payload_bytes` are keys, values and headers of the records before compression (from the table `records`; null
-    without it), and `payload_ratio` is payload divided by bytes on the wire: how much the codec saves. For uncompressed
-    batches it is slightly below 1, because of the record format. `mixed` is a partition with batches of several codecs.
+    `--direction fetch` shows what consumers receive. Control batches are included. For uncompressed batches,
+    `payload_ratio` is slightly below 1 because of the record format.
     """
 
     name: ClassVar[str] = "batching"
     summary: ClassVar[str] = "Records and bytes per batch, codecs and compression ratios, by topic and client."
+    columns: ClassVar[Mapping[str, str]] = {
+        "compression": "codec; `mixed` if one exchange has batches with different codecs for a partition",
+        "exchanges": "topic-partitions in exchanges with batches",
+        "records_per_batch": "mean number of records",
+        "bytes_per_batch": "mean size",
+        "payload_bytes": (
+            "keys, values and headers of the records before compression; null unless all of them are in `records`"
+        ),
+        "payload_ratio": "payload divided by bytes on the wire: the compression ratio",
+    }
     parameters_type = BatchingParameters
 
     def reads(self) -> Mapping[str, TableReading]:

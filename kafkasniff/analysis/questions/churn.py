@@ -42,6 +42,14 @@ class Churn(Accumulator[ChurnParameters]):
 
     name: ClassVar[str] = "churn"
     summary: ClassVar[str] = "Connections per client over time, and how short they were."
+    columns: ClassVar[Mapping[str, str]] = {
+        "client_id": "the first one on the connection",
+        "opened": "Kafka connections that began in the span",
+        "short": "those that lasted no longer than `--short`",
+        "reset": "connections ended by RST",
+        "without_requests": "connections without a request",
+        "mean_life_us": "mean duration of the connections",
+    }
     parameters_type = ChurnParameters
 
     def reads(self) -> Mapping[str, TableReading]:

@@ -34,7 +34,7 @@ class ErrorParameters(Parameters, frozen=True, kw_only=True):
 
 
 class Errors(Accumulator[ErrorParameters]):
-    """How often each error code occurred, on how many exchanges, first and last when.
+    """How often each error code occurred, in how many exchanges, and when first and last.
 
     A code is shown with the topic that encloses it in the response. Codes other than those of partitions are read from
     the response's body; without that column (`--no-json`) only the first of them is known, without its topic, and the
@@ -43,6 +43,13 @@ class Errors(Accumulator[ErrorParameters]):
 
     name: ClassVar[str] = "errors"
     summary: ClassVar[str] = "Errors by API, code, topic and client, with first and last time."
+    columns: ClassVar[Mapping[str, str]] = {
+        "error_code": "without bodies, null except for a response's first",
+        "error": "its name; null for an unknown code",
+        "topic": "topic to which the response assigns the code, if any",
+        "errors": "error codes, one for each affected partition",
+        "exchanges": "exchanges with them",
+    }
     parameters_type = ErrorParameters
 
     def check(self) -> None:

@@ -33,14 +33,23 @@ class FetchEfficiencyParameters(Parameters, frozen=True, kw_only=True):
 class FetchEfficiency(Accumulator[FetchEfficiencyParameters]):
     """Answered fetches, how many of them returned nothing, and the data of the others.
 
-    A fetch counts for each topic in its request or session (KIP-227). `bytes` are those of record batches. `failed`
-    counts responses with an error code; they are not `empty`. `empty_wait_us` is the mean latency of empty fetches: a
-    consumer at the end of its partitions waits for `fetch.max.wait.ms` each time, which costs little; many empty
-    fetches with a short wait are a busy loop.
+    Many empty fetches with a short wait are a busy loop: a consumer at the end of its partitions normally waits for
+    `fetch.max.wait.ms` each time. A fetch counts for each topic of its request or session (KIP-227; in sessions of more
+    than 100 topics, of request and response), with `--by client` once.
     """
 
     name: ClassVar[str] = "fetch-efficiency"
     summary: ClassVar[str] = "Empty fetches, bytes and records per fetch, by client and topic."
+    columns: ClassVar[Mapping[str, str]] = {
+        "topic": "null for fetches without a known topic, such as one that closes its session",
+        "fetches": "answered fetches",
+        "empty": "fetches without a record batch of this topic",
+        "failed": "fetches whose response has an error code; not counted as empty",
+        "empty_ratio": "empty fetches divided by all",
+        "bytes_per_fetch": "mean over fetches with data",
+        "records_per_fetch": "mean over fetches with data",
+        "empty_wait_us": "mean latency of empty fetches",
+    }
     parameters_type = FetchEfficiencyParameters
 
     def check(self) -> None:

@@ -45,20 +45,28 @@ class LagParameters(Parameters, frozen=True, kw_only=True):
 class Lag(Accumulator[LagParameters]):
     """For each group, topic and partition: the last committed and fetched offsets, and the end of the log.
 
-    - `committed_offset`: the last one that OffsetCommit or TxnOffsetCommit stored, or OffsetFetch returned.
-    - `fetched_offset`: the last one that a Fetch of the group's clients requested; everything before it was received.
-    - `high_watermark`: the last one in any Fetch response; `log_end_offset`: one past the last record that a Produce
-      response placed (unknown with acks 0). The end is the higher of the two.
-    - `commit_lag`, `fetch_lag`: from these to the end; 0 if they are past the last known end.
-    - `max_fetch_lag`: the largest distance from a Fetch's offset to the watermark in its own response.
-
-    A Fetch names no group: it counts for the group of its client (see `members`), otherwise it has a row without a
-    group. Brokers that replicate are skipped. Share groups have no offsets on the wire. Events before the capture, or
-    on other paths, are unknown.
+    A Fetch names no group: it counts for the group that the same client names in other requests, otherwise it has a row
+    without a group. Brokers that replicate are skipped. Share groups have no offsets on the wire. Events before the
+    capture, or on other paths, are unknown.
     """
 
     name: ClassVar[str] = "lag"
     summary: ClassVar[str] = "Consumer lag per group, topic and partition, from commits, fetches and watermarks."
+    columns: ClassVar[Mapping[str, str]] = {
+        "client_id": "the client that fetched last",
+        "committed_offset": (
+            "the last one in a successful OffsetCommit or TxnOffsetCommit, or in an OffsetFetch response"
+        ),
+        "fetched_offset": "the last one that a Fetch requested: everything before it was received",
+        "high_watermark": "the last one in a Fetch response to any client",
+        "log_end_offset": "one past the last record acknowledged by a Produce response; unknown with acks 0",
+        "commit_lag": "from `committed_offset` to the end: the higher of `high_watermark` and `log_end_offset`",
+        "fetch_lag": "from `fetched_offset` to the end; 0 if it is past the last known end",
+        "max_fetch_lag": "largest distance from a Fetch to the watermark in its response",
+        "committed_at": "time at which `committed_offset` was seen",
+        "fetched_at": "time at which `fetched_offset` was seen",
+        "watermark_at": "time at which `high_watermark` was seen",
+    }
     parameters_type = LagParameters
 
     def reads(self) -> Mapping[str, TableReading]:

@@ -32,12 +32,19 @@ class LatencyParameters(Parameters, frozen=True, kw_only=True):
 class Latency(Accumulator[LatencyParameters]):
     """Percentiles of `latency_us`: from the request's last byte to the response's first, at the point of capture.
 
-    Intended waits of a broker (a Fetch without data, a JoinGroup) are included. A percentile is at most 0.4% off
-    (`percentiles`); count, mean and extremes are exact. By topic, an exchange counts for each topic that it names.
+    Intended waits of a broker (a Fetch without data, a JoinGroup) are included. A percentile is at most 0.4% off;
+    count, mean and extremes are exact. By topic, an exchange counts for each topic that it names.
     """
 
     name: ClassVar[str] = "latency"
     summary: ClassVar[str] = "Latency percentiles by API, broker, client and time."
+    columns: ClassVar[Mapping[str, str]] = {
+        "api": "name, or key of an unknown API; null for a response without its request",
+        "count": "answered exchanges with a known latency",
+        "mean_us": "mean",
+        "min_us": "shortest; negative if the capture has the response before its request",
+        "max_us": "longest",
+    }
     parameters_type = LatencyParameters
 
     def check(self) -> None:

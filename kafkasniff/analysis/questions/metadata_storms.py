@@ -29,13 +29,17 @@ class MetadataStormParameters(Parameters, frozen=True, kw_only=True):
 class MetadataStorms(Accumulator[MetadataStormParameters]):
     """Time spans in which a client sent many Metadata requests, the most frequent first.
 
-    Clients normally send one at start, every five minutes, and when a leader has changed. `all_topics` counts requests
-    for all topics of the cluster (topics null, or empty in version 0; known only with bodies), whose responses are
-    large.
+    Clients normally send one at start, every five minutes, and when a leader has changed. Responses with all topics of
+    the cluster are large.
     """
 
     name: ClassVar[str] = "metadata-storms"
     summary: ClassVar[str] = "Clients that request metadata too often."
+    columns: ClassVar[Mapping[str, str]] = {
+        "requests": "number of Metadata requests",
+        "all_topics": "those for all topics of the cluster; known only with bodies",
+        "errors": "responses with an error code",
+    }
     parameters_type = MetadataStormParameters
 
     def reads(self) -> Mapping[str, TableReading]:

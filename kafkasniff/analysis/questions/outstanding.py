@@ -51,13 +51,15 @@ class OutstandingParameters(Parameters, frozen=True, kw_only=True):
 
 
 class Outstanding(Accumulator[OutstandingParameters]):
-    """Requests without a response, one row each, the longest waiting first.
-
-    `age_us` is the time from the request to the last event of any exchange in the tables.
-    """
+    """Requests without a response, one row each, the longest waiting first."""
 
     name: ClassVar[str] = "outstanding"
     summary: ClassVar[str] = "Requests that were still open at the end, or never answered."
+    columns: ClassVar[Mapping[str, str]] = {
+        "time": "time of the request",
+        "age_us": "from `time` to the last event of any exchange in the table",
+        "status": "open, unanswered or lost",
+    }
     parameters_type = OutstandingParameters
 
     def reads(self) -> Mapping[str, TableReading]:

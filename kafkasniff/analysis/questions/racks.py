@@ -64,14 +64,20 @@ _RACK: Final = msgspec.json.Decoder(_Rack)
 class Racks(Accumulator[Parameters]):
     """Fetches and their bytes by the consumer's rack and that of the broker, those that cross zones first.
 
-    The consumer's rack is that of its Fetch requests (version 11 and later, KIP-392; null if it names none), the
-    broker's is the last one in Metadata or DescribeCluster. `cross_zone` is null if one of them is unknown. Both are in
-    bodies: without them all are null. `--hosts` fills in racks by address that no message contains.
+    Racks are in bodies: in exports with `--no-json` all are null. `--hosts` fills in racks by address that no message
+    contains.
     """
 
     name: ClassVar[str] = "racks"
     asks_hosts: ClassVar[bool] = True
     summary: ClassVar[str] = "Fetches across zones: the consumer's rack compared with the broker's."
+    columns: ClassVar[Mapping[str, str]] = {
+        "follower": "whether it is a broker that replicates, by its client id",
+        "client_rack": "from its Fetch requests (version 11 and later, KIP-392); null if it names none",
+        "broker_rack": "from the last Metadata or DescribeCluster response",
+        "cross_zone": "whether they differ; null if one of them is unknown",
+        "fetches": "number of fetches",
+    }
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("client_id", "client_ip", "broker_id", "broker_ip", "broker_port", "request_body", "response_body")

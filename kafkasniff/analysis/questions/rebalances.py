@@ -23,21 +23,25 @@ MAX_EVENTS: Final = 1 << 19
 class Rebalances(Accumulator[Parameters]):
     """A row for each generation of a group that was seen to begin, with its cause as far as the traffic shows it.
 
-    - `protocol`: `classic` (JoinGroup), or `consumer`, `share`, `streams` (heartbeats, KIP-848 and after), where
-      `generation` is the member epoch. It is null if members left and nobody got a new one.
-    - `time`: the trigger (the first join, leave or loss since the previous generation); `duration_us`: from there
-      to the last member's assignment (classic) or to the first member that got the epoch.
-    - `joined`, `left`: members that are new, and those that left explicitly. `lost`: members that disappeared without a
-      LeaveGroup (session or poll interval timed out, or killed), known if the leader's list of members was captured,
-      or a response reports that a member is no longer one.
-    - `cause`: these in words, with the reasons that members gave (KIP-800), and members that asked for it themselves.
-
-    Joins and epochs are in bodies; without them (`--no-json`) generations are unknown, only joins, syncs and leaves are
-    known. Events are kept individually, heartbeats only if they contain something new.
+    A loss is known if the leader's list of members was captured, or if a response reports that a member is no longer
+    one. Joins and epochs are in bodies: exports with `--no-json` show only joins and leaves.
     """
 
     name: ClassVar[str] = "rebalances"
     summary: ClassVar[str] = "Rebalances of groups, with members that joined, left or were lost, and why."
+    columns: ClassVar[Mapping[str, str]] = {
+        "time": "time of its trigger: the first join, leave or loss since the previous generation",
+        "protocol": "classic (JoinGroup); consumer, share, streams (heartbeats: KIP-848, KIP-932, KIP-1071)",
+        "generation": "generation, or member epoch; null if members left and no member received a new one",
+        "duration_us": (
+            "from `time` to the last member's assignment (classic) or the first member that received the epoch"
+        ),
+        "members": "number of members; null if the capture lacks the list sent to the leader",
+        "joined": "ids of new members",
+        "left": "ids of members that left explicitly",
+        "lost": "ids of members that disappeared: their session or poll interval timed out, or they were killed",
+        "cause": "description of the above, by client id, with the reasons that members sent (KIP-800)",
+    }
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("client_id", "client_ip", "group_id", "member_id", "error_code", "status", "duration_us")

@@ -40,6 +40,20 @@ class RecordSizes(Accumulator[RecordSizeParameters]):
 
     name: ClassVar[str] = "record-sizes"
     summary: ClassVar[str] = "Sizes of keys, values and headers by topic."
+    columns: ClassVar[Mapping[str, str]] = {
+        "direction": "request: produced; response: fetched",
+        "null_keys": "records without a key",
+        "null_values": "records without a value, which delete their key in a compacted topic",
+        "key_p50": "bytes; null if no record has a key",
+        "key_p99": "bytes; null if no record has a key",
+        "key_max": "bytes; null if no record has a key",
+        "value_p50": "bytes; null if no record has a value",
+        "value_p99": "bytes; null if no record has a value",
+        "value_max": "bytes; null if no record has a value",
+        "headers_p50": "bytes of keys and values of a record's headers",
+        "headers_p99": "bytes of keys and values of a record's headers",
+        "headers_max": "bytes of keys and values of a record's headers",
+    }
     parameters_type = RecordSizeParameters
 
     def reads(self) -> Mapping[str, TableReading]:

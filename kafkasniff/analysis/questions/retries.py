@@ -52,20 +52,31 @@ _COUNTS: Final = ("batches", "records", "duplicate_errors", "out_of_order_errors
 class Retries(Accumulator[Parameters]):
     """Records that were produced again: by sequence number, and for other producers by the records themselves.
 
-    - `sequence`: an idempotent producer numbers its records per partition, and retransmits them with the same numbers;
-      the broker stores them once. Kept as the number of times that each range of sequence numbers was sent, so that
-      memory grows with irregularities, not with the records. After 2**31 records of a partition numbers are reused.
-    - `records` (from the table `records`): the same keys, values, headers and timestamps, as many of each, in two
-      Produce requests of one client for one partition, without sequence numbers: the topic may have them twice. Two
-      batches of one millisecond with only equal records look the same, and so do any with equal records in the
-      oldest format, which has no timestamps. If there are more than a million records, a sample is compared.
+    Kind `sequence`: an idempotent producer numbers its records per partition, and retransmits them with the same
+    numbers; the broker stores them once. After `2**31` records of a partition numbers are reused.
 
-    Only producers that repeated something, or got an out-of-order error, are listed; `first` and `last` are times of
-    their requests, for `records` of those that were equal.
+    Kind `records` (from the table `records`): the same keys, values, headers and timestamps in two Produce requests of
+    one client for one partition, without sequence numbers; the topic may have them twice. Batches of one millisecond
+    with only equal records look the same, and so do equal records in the oldest format, which has no timestamps. Above
+    a million records, a sample is compared.
+
+    Only producers that repeated something, or got an out-of-order error, are listed.
     """
 
     name: ClassVar[str] = "retries"
     summary: ClassVar[str] = "Duplicate producer sequences, and records that were produced again."
+    columns: ClassVar[Mapping[str, str]] = {
+        "kind": ("sequence: stored once; records: perhaps stored twice"),
+        "producer_id": "id of the producer; null for `records`",
+        "producer_epoch": "epoch of the producer",
+        "records": "records that it sent to the partition",
+        "repeated_records": "those of them sent before",
+        "repeated_batches": "requests that repeated another; null for `sequence`",
+        "duplicate_errors": "responses with DUPLICATE_SEQUENCE_NUMBER",
+        "out_of_order_errors": "responses with OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "first": "time of the first of its requests; for `records` of the first that repeated another",
+        "last": "time of the last of them",
+    }
 
     def reads(self) -> Mapping[str, TableReading]:
         records = ("api", "connection_id", "exchange_id", "time", "topic", "topic_id", "partition", "timestamp")

@@ -41,6 +41,13 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
 
     name: ClassVar[str] = "slow-brokers"
     summary: ClassVar[str] = "Brokers that are slower than their peers, API by API."
+    columns: ClassVar[Mapping[str, str]] = {
+        "api": "name; `replica Fetch` and `quorum Fetch` are separate from `Fetch`, by sender",
+        "count": "number of responses",
+        "peers_p50_us": "median of the other brokers; null if none of them is judged",
+        "ratio": "this broker's median divided by theirs",
+        "slow": "whether `ratio` is at least `--factor`",
+    }
     parameters_type = SlowBrokerParameters
 
     def check(self) -> None:

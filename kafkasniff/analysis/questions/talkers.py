@@ -35,11 +35,18 @@ class TalkerParameters(Parameters, frozen=True, kw_only=True):
 class Talkers(Accumulator[TalkerParameters]):
     """Exchanges and bytes of requests and responses, the largest first.
 
-    `share` is the fraction of all bytes. Bytes are those of messages, without the overhead of TCP and lower layers.
+    Bytes are those of messages, without the overhead of TCP and lower layers.
     """
 
     name: ClassVar[str] = "talkers"
     summary: ClassVar[str] = "Top talkers: bytes and requests by client and address."
+    columns: ClassVar[Mapping[str, str]] = {
+        "requests": "number of requests; orphan responses count in bytes only",
+        "bytes": "bytes of both",
+        "records": "produced and fetched",
+        "with_errors": "exchanges whose response has an error code",
+        "share": "share of the bytes of all talkers, 0 to 1",
+    }
     parameters_type = TalkerParameters
 
     def check(self) -> None:

@@ -30,11 +30,17 @@ class Throttling(Accumulator[ThrottlingParameters]):
     """Exchanges whose response has a throttle time, and the total; the longest first.
 
     Since KIP-219 (Kafka 2.0) a broker responds immediately and the client waits; older brokers wait themselves, and
-    latencies include it. Only throttled subjects are listed.
+    latencies include it. Rows without throttling are omitted.
     """
 
     name: ClassVar[str] = "throttling"
     summary: ClassVar[str] = "Clients that brokers throttle, and for how long."
+    columns: ClassVar[Mapping[str, str]] = {
+        "throttled": "those with a throttle time above 0",
+        "throttle_ms": "total throttle time",
+        "max_ms": "longest throttle time",
+        "mean_ms": "mean throttle time of throttled exchanges",
+    }
     parameters_type = ThrottlingParameters
 
     def check(self) -> None:

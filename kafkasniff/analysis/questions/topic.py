@@ -43,12 +43,17 @@ class Topic(Accumulator[TopicParameters]):
     """Clients by topic and role: producers, consumers with their group, brokers that replicate it.
 
     The group is the one that the same client (id and address) names in other requests; null if there is none, or more
-    than one. Records and bytes of consumers are those that were fetched; a consumer that got nothing is listed, too. A
-    topic known only by id is identified by it. `partitions` counts those that were named.
+    than one. A consumer that received nothing is listed, too.
     """
 
     name: ClassVar[str] = "topic"
     summary: ClassVar[str] = "Producers and consumers of each topic."
+    columns: ClassVar[Mapping[str, str]] = {
+        "role": "producer, consumer, follower (a broker that replicates, by its client id)",
+        "group_id": "of a consumer, as for `lag`; null if there is none or more than one",
+        "exchanges": "Produce and Fetch exchanges; includes consumers that received nothing",
+        "partitions": "number of partitions named",
+    }
     parameters_type = TopicParameters
 
     def reads(self) -> Mapping[str, TableReading]:

@@ -30,14 +30,20 @@ class VersionParameters(Parameters, frozen=True, kw_only=True):
 class ClientVersions(Accumulator[VersionParameters]):
     """Clients, the versions of each API that they use, and the verdict of the target release.
 
-    `verdict`: `supported`; `unstable` (needs an opt-in there); `too-old` and `too-new`, outside of `target_min` to
-    `target_max`; `removed` and `not-yet`, for an API that the release no longer has, or not yet. A client that uses
-    ApiVersions first, as all newer ones do, falls back to a lower version if its own is too new; one that is too old is
-    not served. A too new ApiVersions itself is answered (KIP-511), and so is `supported`.
+    A client that uses ApiVersions first, as all newer ones do, falls back to a lower version if its own is too new; one
+    that is too old is not served. A too new ApiVersions itself is answered (KIP-511), and so is `supported`.
     """
 
     name: ClassVar[str] = "versions"
     summary: ClassVar[str] = "Clients that use API versions which a target release lacks."
+    columns: ClassVar[Mapping[str, str]] = {
+        "verdict": (
+            "supported; too-old or too-new: outside of `target_min` to `target_max`; removed or not-yet: the release "
+            "no longer has the API, or not yet; unstable: it needs an opt-in there"
+        ),
+        "target_min": "lowest version of the API in that release; null if it has none",
+        "target_max": "highest version",
+    }
     parameters_type = VersionParameters
 
     def check(self) -> None:

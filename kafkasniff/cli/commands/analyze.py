@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
@@ -148,11 +149,24 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
     def ask(environment: Environment, /, **options: Any) -> int:
         return _ask(environment, question, options)
 
-    text = (question.__doc__ or "").split("\n\n")[0]
+    # All of it: with the columns it explains the answer.
+    text = inspect.cleandoc(question.__doc__ or "")
     # These options are for captures; the decorators prepend them to `params`.
     asked = framing_options(topic_ids_option(ask))
     parameters += reversed(getattr(asked, "__click_params__", []))
-    return click.Command(question.name, callback=ask, params=parameters, short_help=question.summary, help=text)
+    command = _Question(question.name, callback=ask, params=parameters, short_help=question.summary, help=text)
+    command.question = question
+    return command
+
+
+class _Question(click.Command):
+    """A question, whose help ends with the columns of the answer."""
+
+    question: type[Accumulator[Any]]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Columns"):
+            formatter.write_dl(list(self.question().meanings().items()))
 
 
 def _option(parameter: Parameter) -> click.Option:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -45,11 +45,12 @@ def _filters(formatter: click.HelpFormatter) -> None:
     )
     with formatter.section("Operators"):
         formatter.write_dl(_OPERATORS)
-    by_kind: dict[str, list[str]] = {}
+    by_kind: dict[str, list[tuple[str, str]]] = {}
     for field in FIELDS.values():
-        by_kind.setdefault(field.kind, []).append(field.name)
-    with formatter.section("Fields"):
-        formatter.write_dl([(KINDS[kind], ", ".join(names)) for kind, names in by_kind.items()])
+        by_kind.setdefault(field.kind, []).append((field.name, field.meaning))
+    for kind, fields in by_kind.items():
+        with formatter.section(f"Fields: {KINDS[kind]}"):
+            formatter.write_dl(fields)
     with formatter.section("In messages and records"):
         formatter.write_dl(
             [
@@ -66,6 +67,47 @@ def _filters(formatter: click.HelpFormatter) -> None:
             'record.value.$.status == "failed"',
         ):
             formatter.write(f"{'':{formatter.current_indent}}--filter '{line}'\n")
+
+
+def _json(formatter: click.HelpFormatter) -> None:
+    from kafkasniff.sinks.json_keys import JSON_KEYS
+
+    formatter.write_text(
+        "--format json writes one object per line. Bodies have the names of Kafka's protocol in snake_case, which "
+        "`kafkasniff api NAME` lists. Keys that begin with _ are not on the wire: they interpret the value next to "
+        "them."
+    )
+    _sections(formatter, {kind: keys.items() for kind, keys in JSON_KEYS.items()})
+
+
+def _problems(formatter: click.HelpFormatter) -> None:
+    from kafkasniff.text.problem_kinds import PROBLEM_KINDS
+
+    formatter.write_text(
+        "A problem reports lost, cut, damaged or odd data. Everything that could be decoded is still shown. Problems "
+        "do not change the exit code, except that a broken or truncated capture gives 4."
+    )
+    _sections(formatter, {about: kinds.items() for about, kinds in PROBLEM_KINDS.items()})
+
+
+def _tables(formatter: click.HelpFormatter) -> None:
+    from kafkasniff.tables.rows.schemas import COLUMNS, ROWS
+
+    formatter.write_text(
+        "The tables that `kafkasniff export` writes. `partitions` and `headers` are structs in columns of these names. "
+        "Times are UTC, in microseconds. Unknown values are null."
+    )
+    for table, columns in COLUMNS.items():
+        with formatter.section(table):
+            formatter.write_text(ROWS[table])
+            formatter.write_paragraph()
+            formatter.write_dl([(one.name, one.meaning) for one in columns])
+
+
+def _sections(formatter: click.HelpFormatter, lists: Mapping[str, Iterable[tuple[str, str]]]) -> None:
+    for title, rows in lists.items():
+        with formatter.section(title):
+            formatter.write_dl(list(rows))
 
 
 def _tls(formatter: click.HelpFormatter) -> None:
@@ -85,6 +127,9 @@ def _exit_codes(formatter: click.HelpFormatter) -> None:
 
 TOPICS: Final[dict[str, tuple[str, Callable[[click.HelpFormatter], None]]]] = {
     "filters": ("The language of --filter: operators, fields, examples.", _filters),
+    "json": ("The keys of JSON lines.", _json),
+    "problems": ("The kinds of problems.", _problems),
+    "tables": ("The columns of exported tables.", _tables),
     "tls": ("How encrypted connections are decrypted.", _tls),
     "exit-codes": ("What the exit codes mean.", _exit_codes),
 }
@@ -114,7 +159,7 @@ def _commands(context: click.Context) -> list[str]:
 @click.argument("topic", required=False, metavar="[COMMAND|TOPIC]", type=_Topic())
 @click.pass_context
 def help_command(context: click.Context, *, topic: str | None) -> int:
-    """Show the help of a command, or of a topic: filters, tls, exit-codes."""
+    """Show the help of a command, or of a topic: filters, json, problems, tables, tls, exit-codes."""
     environment: Environment = context.obj
     environment.stdout.write("".join(f"{line}\n" for line in _lines(context, topic)).encode())
     return Exit.OK

@@ -48,20 +48,32 @@ class Audited(msgspec.Struct, frozen=True):
 
 class _Counts(msgspec.Struct, frozen=True):
     refused: int
+    """Clients that would be refused."""
     at_risk: int
+    """Clients that may be refused."""
     served: int
+    """All others."""
 
 
 class _Json(msgspec.Struct, frozen=True, rename={"older": "from"}):
     """The JSON object (docs/audit.md)."""
 
     target: str
+    """The release."""
     older: str | None
+    """The release of `--from`; null without it."""
     counts: _Counts
+    """Numbers of clients by outcome."""
     clients: list[AuditedClient]
+    """All clients, refused ones first."""
     rule: str | None
+    """What KIP-896 says about Kafka's own clients, if it applies and some client is too old for the target; otherwise
+    null.
+    """
     between_brokers: list[BetweenBrokers]
+    """Requests between brokers that the target lacks."""
     new: list[NewVersions] | None
+    """With `--from`, new versions that clients do not use, by API; otherwise null."""
 
 
 def _counts(clients: Sequence[AuditedClient]) -> _Counts:

@@ -34,7 +34,7 @@ REQUEST_OFFSET_FIELDS: Final = ("fetch_offset", "committed_offset", "offset", "s
 
 
 class PartitionFacts(msgspec.Struct):
-    """Values of one topic-partition in an exchange, None if missing; `docs/tables.md` has the meanings."""
+    """Values of one topic-partition in an exchange, None if missing; `tables.rows.schemas` has the meanings."""
 
     topic: str | None
     topic_id: str | None

@@ -1,4 +1,4 @@
-"""Rows of the table `exchanges`, its columns documented in `docs/tables.md`.
+"""Rows of the table `exchanges`, its columns described in `schemas`.
 
 `resolve.py` adds facts from other messages (`broker_id`, names of topic ids, the topics of a fetch session) as the
 column `_pending` says. Names that were known when a message was read are in the rows already.

@@ -1,17 +1,20 @@
-"""The tables' Arrow schemas. Their columns are documented in `docs/tables.md`, which a test compares."""
+"""The tables' columns, each with its type and meaning, and their Arrow schemas."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 __all__ = [
+    "COLUMNS",
     "CONNECTIONS",
     "EXCHANGES",
     "PARTITION",
     "PROBLEMS",
     "RECORDS",
+    "ROWS",
     "SCHEMA_VERSION",
     "TABLES",
     "TABLE_NAMES",
@@ -19,6 +22,19 @@ __all__ = [
 
 SCHEMA_VERSION: Final = 1
 """Version of the tables. It rises when a column changes meaning or type or is removed, not when one is appended."""
+_TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+class Column(NamedTuple):
+    """A column of a table, or a field of its structs."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+
+
+def _fields(columns: Iterable[Column]) -> list[tuple[str, pa.DataType]]:
+    return [(one.name, one.type) for one in columns]
 
 
 def _array(item: pa.DataType) -> pa.DataType:
@@ -26,164 +42,311 @@ def _array(item: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", item))
 
 
-PARTITION: Final = pa.struct(
-    [
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("error_code", pa.int32()),
-        ("error", pa.string()),
-        ("offset", pa.int64()),
-        ("high_watermark", pa.int64()),
-        ("record_count", pa.int64()),
-        ("batch_count", pa.int32()),
-        ("bytes", pa.int64()),
-        ("uncompressed_bytes", pa.int64()),
-        ("compression", pa.string()),
-        ("producer_id", pa.int64()),
-        ("producer_epoch", pa.int32()),
-        ("base_sequence", pa.int32()),
-    ]
+_PARTITION: Final = (
+    Column("topic", pa.string(), "null if only the id is known"),
+    Column("topic_id", pa.string(), "22 characters; null if the message has none"),
+    Column("partition", pa.int32(), "number"),
+    Column("error_code", pa.int32(), "as in the response, 0 for none"),
+    Column("error", pa.string(), "its name; null for none and for an unknown code"),
+    Column(
+        "offset",
+        pa.int64(),
+        "base offset assigned to Produce; fetch offset of Fetch; offset in the response of ListOffsets and "
+        "OffsetFetch; in the request of OffsetCommit, TxnOffsetCommit and DeleteRecords; end offset of "
+        "OffsetForLeaderEpoch",
+    ),
+    Column("high_watermark", pa.int64(), "as in the response"),
+    Column("record_count", pa.int64(), "records of all batches, control records included"),
+    Column("batch_count", pa.int32(), "record batches; each outermost message of a legacy message set is one"),
+    Column("bytes", pa.int64(), "size of the batches on the wire, including a truncated last one"),
+    Column(
+        "uncompressed_bytes",
+        pa.int64(),
+        "the same before compression; null if it is unknown, or the table `records` is not written",
+    ),
+    Column("compression", pa.string(), "none, gzip, snappy, lz4, zstd; `mixed` if batches differ"),
+    Column("producer_id", pa.int64(), "of the first batch; -1 for a producer that is not idempotent"),
+    Column("producer_epoch", pa.int32(), "of the first batch"),
+    Column("base_sequence", pa.int32(), "of the first batch"),
 )
+PARTITION: Final = pa.struct(_fields(_PARTITION))
 """One element of the column `partitions`."""
 
-EXCHANGES: Final = pa.schema(
-    [
-        ("capture", pa.string()),
-        ("connection_id", pa.int64()),
-        ("exchange_id", pa.int64()),
-        ("time", pa.timestamp("us", tz="UTC")),
-        ("time_ns", pa.int64()),
-        ("client_ip", pa.string()),
-        ("client_port", pa.int32()),
-        ("broker_ip", pa.string()),
-        ("broker_port", pa.int32()),
-        ("broker_id", pa.int32()),
-        ("api_key", pa.int32()),
-        ("api", pa.string()),
-        ("api_version", pa.int32()),
-        ("correlation_id", pa.int32()),
-        ("client_id", pa.string()),
-        ("software_name", pa.string()),
-        ("software_version", pa.string()),
-        ("status", pa.string()),
-        ("request_size", pa.int64()),
-        ("response_size", pa.int64()),
-        ("latency_us", pa.int64()),
-        ("duration_us", pa.int64()),
-        ("throttle_time_ms", pa.int32()),
-        ("error_code", pa.int32()),
-        ("error", pa.string()),
-        ("error_count", pa.int32()),
-        ("group_id", pa.string()),
-        ("member_id", pa.string()),
-        ("transactional_id", pa.string()),
-        ("acks", pa.int32()),
-        ("record_count", pa.int64()),
-        ("topics", _array(pa.string())),
-        ("partitions", _array(PARTITION)),
-        ("request_body", pa.string()),
-        ("response_body", pa.string()),
-        ("problems", _array(pa.string())),
-        ("retransmits", pa.int32()),
-        ("sender", pa.string()),
-        ("behind_us", pa.int64()),
-        ("muted_us", pa.int64()),
-        ("wait_us", pa.int64()),
-        ("waits_for", pa.string()),
-    ]
+_EXCHANGES: Final = (
+    Column("capture", pa.string(), "name of the capture of the request, or of an orphan response"),
+    Column(
+        "connection_id",
+        pa.int64(),
+        "BLAKE2b-64 (signed) of the sorted endpoints and the nanoseconds of the connection's first packet: the same in "
+        "every run over the same packets",
+    ),
+    Column("exchange_id", pa.int64(), "ordinal within the connection, from 0"),
+    Column("time", _TIME, "time of the packet that completed the request"),
+    Column("time_ns", pa.int64(), "nanoseconds since 1970"),
+    Column("client_ip", pa.string(), "address of the client"),
+    Column("client_port", pa.int32(), "port of the client"),
+    Column("broker_ip", pa.string(), "address of the broker"),
+    Column("broker_port", pa.int32(), "port of the broker"),
+    Column(
+        "broker_id",
+        pa.int32(),
+        "id of the broker at that address, from Metadata, FindCoordinator and similar responses",
+    ),
+    Column("api_key", pa.int32(), "null for an orphan response"),
+    Column("api", pa.string(), "null for an unknown key and for an orphan response"),
+    Column("api_version", pa.int32(), "null for an orphan response"),
+    Column("correlation_id", pa.int32(), "as in the request"),
+    Column("client_id", pa.string(), "from the request's header"),
+    Column(
+        "software_name",
+        pa.string(),
+        "name of the client's software, from an ApiVersions request (v3 and later) on this connection",
+    ),
+    Column("software_version", pa.string(), "its version"),
+    Column(
+        "status",
+        pa.string(),
+        "answered, no_response (acks 0), unanswered (connection ended), open (capture ended), lost (a gap may have "
+        "swallowed the response), orphan (a response without its request)",
+    ),
+    Column("request_size", pa.int64(), "bytes of header and body, without the length prefix"),
+    Column("response_size", pa.int64(), "the same of the response"),
+    Column(
+        "latency_us",
+        pa.int64(),
+        "from the completion of the request to the packet with the response's first byte; may be negative",
+    ),
+    Column(
+        "duration_us", pa.int64(), "from the packet with the request's first byte to the completion of the response"
+    ),
+    Column("throttle_time_ms", pa.int32(), "as in the response"),
+    Column("error_code", pa.int32(), "the first non-zero error code of the response; 0 if there is none"),
+    Column("error", pa.string(), "its name; null for none and for an unknown code"),
+    Column("error_count", pa.int32(), "number of non-zero error codes in the response"),
+    Column("group_id", pa.string(), "the group that the request names, if it names exactly one"),
+    Column(
+        "member_id",
+        pa.string(),
+        "the member that the request names; if it names none yet, the one that the response assigns",
+    ),
+    Column("transactional_id", pa.string(), "the transactional id that the request names, if it names exactly one"),
+    Column("acks", pa.int32(), "Produce only: 0 none, 1 the leader, -1 all in-sync replicas"),
+    Column(
+        "record_count",
+        pa.int64(),
+        "records of all batches in request and response, control records included; null if there are no record fields",
+    ),
+    Column(
+        "topics",
+        _array(pa.string()),
+        "names of topics in request, then response, each once. For a Fetch in a session (KIP-227), first all topics "
+        "of the session if there are at most 100",
+    ),
+    Column(
+        "partitions",
+        _array(PARTITION),
+        "details of each topic and partition",
+    ),
+    Column(
+        "request_body",
+        pa.string(),
+        "JSON as in the JSON lines, without records unless you give `--records`; those of KRaft's metadata log are "
+        "always included",
+    ),
+    Column("response_body", pa.string(), "the same of the response"),
+    Column(
+        "problems",
+        _array(pa.string()),
+        "kinds of the problems of the exchange and its messages, each once; those within records if records are "
+        "decoded",
+    ),
+    Column(
+        "retransmits",
+        pa.int32(),
+        "retransmitted segments of the connection, both directions, since its previous exchange ended",
+    ),
+    Column(
+        "sender",
+        pa.string(),
+        "of a request with a replica id (Fetch, ListOffsets, OffsetForLeaderEpoch): client, replica (a broker), "
+        "quorum (a node that replicates KRaft's metadata log)",
+    ),
+    Column(
+        "behind_us",
+        pa.int64(),
+        "part of `latency_us` in which the broker answered earlier requests; without a response an upper bound",
+    ),
+    Column(
+        "muted_us",
+        pa.int64(),
+        "part of `latency_us` in which a quota throttled the client; without a response an upper bound",
+    ),
+    Column(
+        "wait_us", pa.int64(), "upper bound of the requested wait. 0: it asks for none; null: it could not be decoded"
+    ),
+    Column("waits_for", pa.string(), "reason of the wait: data, members, leader, replicas, operation"),
 )
+EXCHANGES: Final = pa.schema(_fields(_EXCHANGES))
 """Schema of the table `exchanges`, in the order of its columns."""
 
-HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_HEADER: Final = (
+    Column("key", pa.string(), r"bytes that are not UTF-8 as `\xNN`"),
+    Column("value", pa.binary(), "hidden like the values of records"),
+)
+HEADER: Final = pa.struct(_fields(_HEADER))
 """One element of the column `headers`."""
 
-RECORDS: Final = pa.schema(
-    [
-        ("capture", pa.string()),
-        ("connection_id", pa.int64()),
-        ("exchange_id", pa.int64()),
-        ("time", pa.timestamp("us", tz="UTC")),
-        ("api", pa.string()),
-        ("direction", pa.string()),
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("timestamp_type", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", _array(HEADER)),
-        ("compression", pa.string()),
-        ("magic", pa.int32()),
-        ("producer_id", pa.int64()),
-        ("producer_epoch", pa.int32()),
-        ("sequence", pa.int32()),
-        ("transactional", pa.bool_()),
-        ("control", pa.string()),
-        ("trace_ids", _array(pa.string())),
-    ]
+_RECORDS: Final = (
+    Column("capture", pa.string(), "name of the capture in which the message was completed"),
+    Column("connection_id", pa.int64(), "key of the connection, as in exchanges"),
+    Column("exchange_id", pa.int64(), "key of the exchange, as in exchanges"),
+    Column("time", _TIME, "time of the packet that completed the message"),
+    Column("api", pa.string(), "Produce, Fetch, ShareFetch, FetchSnapshot"),
+    Column("direction", pa.string(), "request, response"),
+    Column("topic", pa.string(), "null if only the id is known"),
+    Column("topic_id", pa.string(), "22 characters; null if the message has none"),
+    Column("partition", pa.int32(), "number"),
+    Column(
+        "offset", pa.int64(), "as in the batch; in a Produce request the producer's own count, from 0 in each batch"
+    ),
+    Column(
+        "timestamp",
+        _TIME,
+        "of the record; for LogAppendTime that of the batch; null if there is none, or outside of the years 1 to 9999",
+    ),
+    Column("timestamp_type", pa.string(), "CreateTime, LogAppendTime; null in the oldest format (magic 0)"),
+    Column("key", pa.binary(), "null or hashed with `--no-payload` and `--hash-payload`"),
+    Column("value", pa.binary(), "as `key`; also null if it may hold a secret"),
+    Column("headers", _array(HEADER), "null in the formats that have none (magic 0 and 1)"),
+    Column("compression", pa.string(), "of the batch: none, gzip, snappy, lz4, zstd"),
+    Column("magic", pa.int32(), "format of the batch: 0, 1, 2"),
+    Column("producer_id", pa.int64(), "of the batch; -1 for a producer that is not idempotent; null in magic 0 and 1"),
+    Column("producer_epoch", pa.int32(), "of the batch; null in magic 0 and 1"),
+    Column(
+        "sequence",
+        pa.int32(),
+        "of the record: the batch's base sequence plus the record's position; -1 if the batch has none",
+    ),
+    Column("transactional", pa.bool_(), "null in magic 0 and 1"),
+    Column("control", pa.string(), "type of a control record: ABORT, COMMIT, LEADER_CHANGE …; null for all others"),
+    Column("trace_ids", _array(pa.string()), "trace ids in its headers; null if there are none"),
 )
+RECORDS: Final = pa.schema(_fields(_RECORDS))
 """Schema of the table `records`."""
 
-CONNECTIONS: Final = pa.schema(
-    [
-        ("capture", pa.string()),
-        ("connection_id", pa.int64()),
-        ("time", pa.timestamp("us", tz="UTC")),
-        ("time_ns", pa.int64()),
-        ("end_time", pa.timestamp("us", tz="UTC")),
-        ("end_time_ns", pa.int64()),
-        ("client_ip", pa.string()),
-        ("client_port", pa.int32()),
-        ("broker_ip", pa.string()),
-        ("broker_port", pa.int32()),
-        ("broker_id", pa.int32()),
-        ("software_name", pa.string()),
-        ("software_version", pa.string()),
-        ("client_ids", _array(pa.string())),
-        ("verdict", pa.string()),
-        ("ended", pa.string()),
-        ("syn_seen", pa.bool_()),
-        ("packets", pa.int64()),
-        ("requests", pa.int64()),
-        ("responses", pa.int64()),
-        ("unanswered", pa.int64()),
-        ("sasl_mechanism", pa.string()),
-        ("client_bytes", pa.int64()),
-        ("broker_bytes", pa.int64()),
-        ("bytes_decoded", pa.int64()),
-        ("bytes_skipped", pa.int64()),
-        ("bytes_lost", pa.int64()),
-        ("retransmits", pa.int64()),
-        ("problems", pa.int64()),
-        ("bytes_pending", pa.int64()),
-        ("bytes_repeated", pa.int64()),
-        ("bytes_ignored", pa.int64()),
-        ("protocol", pa.string()),
-        ("captured", pa.string()),
-    ]
+_CONNECTIONS: Final = (
+    Column("capture", pa.string(), "name of the capture with its first packet"),
+    Column("connection_id", pa.int64(), "the key; as in exchanges"),
+    Column("time", _TIME, "of its first packet"),
+    Column("time_ns", pa.int64(), "nanoseconds since 1970"),
+    Column("end_time", _TIME, "of its last packet"),
+    Column("end_time_ns", pa.int64(), "nanoseconds since 1970"),
+    Column(
+        "client_ip",
+        pa.string(),
+        "if no message shows the roles: the sender of the SYN, else the end with the higher port",
+    ),
+    Column("client_port", pa.int32(), "port of the client"),
+    Column("broker_ip", pa.string(), "address of the broker"),
+    Column("broker_port", pa.int32(), "port of the broker"),
+    Column("broker_id", pa.int32(), "as in exchanges, at the connection's first packet"),
+    Column("software_name", pa.string(), "as in exchanges"),
+    Column("software_version", pa.string(), "as in exchanges"),
+    Column("client_ids", _array(pa.string()), "client ids of its requests in order of appearance, at most 16"),
+    Column("verdict", pa.string(), "kafka, not_kafka, undecided (too little to judge)"),
+    Column(
+        "ended",
+        pa.string(),
+        "fin, rst; reused (by a new connection), idle (silent for an hour, or dropped at a bound), end (of the "
+        "captures)",
+    ),
+    Column("syn_seen", pa.bool_(), "its beginning is in the capture"),
+    Column("packets", pa.int64(), "packets of both directions"),
+    Column("requests", pa.int64(), "number of requests"),
+    Column("responses", pa.int64(), "number of responses, including orphans"),
+    Column("unanswered", pa.int64(), "exchanges with a missing response: unanswered, open, lost"),
+    Column("sasl_mechanism", pa.string(), "the last one that the client requested"),
+    Column("client_bytes", pa.int64(), "payload bytes of the client's stream in the capture"),
+    Column("broker_bytes", pa.int64(), "the same of the broker's stream"),
+    Column(
+        "bytes_decoded",
+        pa.int64(),
+        "bytes of both streams decoded as messages and SASL tokens, including length prefixes",
+    ),
+    Column("bytes_skipped", pa.int64(), "captured bytes of both streams that were not decoded"),
+    Column(
+        "bytes_lost",
+        pa.int64(),
+        "bytes of both streams that the capture lacks. Decoded, skipped and lost bytes add up to all bytes from the "
+        "first to the last",
+    ),
+    Column("retransmits", pa.int64(), "retransmitted segments, both directions"),
+    Column("problems", pa.int64(), "problems of its streams, exchanges and messages"),
+    Column("bytes_pending", pa.int64(), "part of `bytes_skipped`: incomplete frames at the end of the streams"),
+    Column(
+        "bytes_repeated",
+        pa.int64(),
+        "additional: retransmitted bytes, packets captured twice, late bytes that count as lost",
+    ),
+    Column("bytes_ignored", pa.int64(), "additional: bytes of packets that do not fit the streams"),
+    Column(
+        "protocol",
+        pa.string(),
+        "`Kafka`, `Kafka over TLS`, `TLS` (not decrypted), `TLS with ALPN` (of another protocol), `HTTP`, `SSH` …; "
+        "null if unknown",
+    ),
+    Column(
+        "captured",
+        pa.string(),
+        "whose packets are in the capture: `both`; `client` or `broker` if only one direction was captured",
+    ),
 )
+CONNECTIONS: Final = pa.schema(_fields(_CONNECTIONS))
 """Schema of the table `connections`."""
 
-PROBLEMS: Final = pa.schema(
-    [
-        ("capture", pa.string()),
-        ("connection_id", pa.int64()),
-        ("exchange_id", pa.int64()),
-        ("time", pa.timestamp("us", tz="UTC")),
-        ("time_ns", pa.int64()),
-        ("kind", pa.string()),
-        ("detail", pa.string()),
-        ("packet", pa.int64()),
-        ("direction", pa.string()),
-        ("bytes", pa.int64()),
-        ("offset", pa.int64()),
-    ]
+_PROBLEMS: Final = (
+    Column("capture", pa.string(), "the capture that `packet` is in"),
+    Column("connection_id", pa.int64(), "null for problems of a capture"),
+    Column("exchange_id", pa.int64(), "null for problems of a capture or a connection"),
+    Column(
+        "time", _TIME, "of the packet at which it was found; for an exchange and its messages, the exchange's `time`"
+    ),
+    Column("time_ns", pa.int64(), "nanoseconds since 1970"),
+    Column("kind", pa.string(), "name for programs (`kafkasniff help problems`)"),
+    Column("detail", pa.string(), "sentence for people"),
+    Column("packet", pa.int64(), "for messages the last packet; null for `internal-record`"),
+    Column("direction", pa.string(), "request, response: of the stream or message affected"),
+    Column("bytes", pa.int64(), "number of bytes affected"),
+    Column("offset", pa.int64(), "for messages the byte affected, counted from the first after the length prefix"),
 )
+PROBLEMS: Final = pa.schema(_fields(_PROBLEMS))
 """Schema of the table `problems`."""
 
 TABLES: Final = {"exchanges": EXCHANGES, "records": RECORDS, "connections": CONNECTIONS, "problems": PROBLEMS}
 """All tables, by name."""
 TABLE_NAMES: Final = tuple(TABLES)
+
+COLUMNS: Final = {
+    "exchanges": _EXCHANGES,
+    "partitions": _PARTITION,
+    "records": _RECORDS,
+    "headers": _HEADER,
+    "connections": _CONNECTIONS,
+    "problems": _PROBLEMS,
+}
+"""The columns of each table, and those of the structs in its columns `partitions` and `headers`."""
+
+ROWS: Final = {
+    "exchanges": (
+        "A row per request and its response, if any. `connection_id` and `exchange_id` are the key. A partly decoded "
+        "message has its decoded part in its row."
+    ),
+    "partitions": "A struct per topic and partition that request or response name, in order of first appearance.",
+    "records": "A row per record in Produce requests and in responses to Fetch, ShareFetch and FetchSnapshot.",
+    "headers": "A struct per header of the record.",
+    "connections": (
+        "A row per TCP connection that carried data, Kafka or not; with filters, only those of selected exchanges."
+    ),
+    "problems": "A row per problem of a capture, a stream, an exchange or a message.",
+}
+"""What the rows of a table, or the structs of a column, are."""

@@ -62,4 +62,5 @@ def test_completion() -> None:
 def test_what_is_neither() -> None:
     done = command("help", "nope")
     assert done.code == 2
-    assert done.err == "kafkasniff: no such command or topic: nope; the topics are filters, tls, exit-codes\n"
+    topics = "filters, json, problems, tables, tls, exit-codes"
+    assert done.err == f"kafkasniff: no such command or topic: nope; the topics are {topics}\n"
