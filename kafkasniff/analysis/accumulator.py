@@ -68,6 +68,8 @@ class Accumulator(ABC, Generic[P]):
     """Its name on the command line."""
     summary: ClassVar[str]
     """One sentence."""
+    essential: ClassVar[tuple[str, ...]] = ()
+    """Columns without which the answer says little, the most useful first: a narrow screen hides them last."""
     parameters_type: ClassVar[type[Parameters]] = Parameters
     clusters: Known = ALONE
     """Which brokers belong to one cluster, if that is known when the answer is needed."""

@@ -39,6 +39,14 @@ class Batching(Accumulator[BatchingParameters]):
 
     name: ClassVar[str] = "batching"
     summary: ClassVar[str] = "Records and bytes per batch, codecs and compression ratios, by topic and client."
+    essential: ClassVar[tuple[str, ...]] = (
+        "topic",
+        "client_id",
+        "batches",
+        "records_per_batch",
+        "bytes_per_batch",
+        "compression",
+    )
     parameters_type = BatchingParameters
 
     def reads(self) -> Mapping[str, TableReading]:

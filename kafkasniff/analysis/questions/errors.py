@@ -43,6 +43,7 @@ class Errors(Accumulator[ErrorParameters]):
 
     name: ClassVar[str] = "errors"
     summary: ClassVar[str] = "Errors by API, code, topic and client, with first and last time."
+    essential: ClassVar[tuple[str, ...]] = ("error", "api", "errors", "client_id", "topic", "error_code")
     parameters_type = ErrorParameters
 
     def check(self) -> None:

@@ -41,6 +41,7 @@ class FetchEfficiency(Accumulator[FetchEfficiencyParameters]):
 
     name: ClassVar[str] = "fetch-efficiency"
     summary: ClassVar[str] = "Empty fetches, bytes and records per fetch, by client and topic."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "topic", "fetches", "empty", "failed", "bytes", "client_ip")
     parameters_type = FetchEfficiencyParameters
 
     def check(self) -> None:

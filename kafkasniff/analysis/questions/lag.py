@@ -59,6 +59,7 @@ class Lag(Accumulator[LagParameters]):
 
     name: ClassVar[str] = "lag"
     summary: ClassVar[str] = "Consumer lag per group, topic and partition, from commits, fetches and watermarks."
+    essential: ClassVar[tuple[str, ...]] = ("group_id", "topic", "partition", "commit_lag", "fetch_lag", "client_id")
     parameters_type = LagParameters
 
     def reads(self) -> Mapping[str, TableReading]:

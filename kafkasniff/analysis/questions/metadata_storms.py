@@ -36,6 +36,7 @@ class MetadataStorms(Accumulator[MetadataStormParameters]):
 
     name: ClassVar[str] = "metadata-storms"
     summary: ClassVar[str] = "Clients that request metadata too often."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "time", "requests", "client_ip")
     parameters_type = MetadataStormParameters
 
     def reads(self) -> Mapping[str, TableReading]:

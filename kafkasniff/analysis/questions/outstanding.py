@@ -58,6 +58,7 @@ class Outstanding(Accumulator[OutstandingParameters]):
 
     name: ClassVar[str] = "outstanding"
     summary: ClassVar[str] = "Requests that were still open at the end, or never answered."
+    essential: ClassVar[tuple[str, ...]] = ("age_us", "api", "client_id", "status", "exchange", "broker", "client_ip")
     parameters_type = OutstandingParameters
 
     def reads(self) -> Mapping[str, TableReading]:

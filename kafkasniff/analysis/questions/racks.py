@@ -72,6 +72,15 @@ class Racks(Accumulator[Parameters]):
     name: ClassVar[str] = "racks"
     asks_hosts: ClassVar[bool] = True
     summary: ClassVar[str] = "Fetches across zones: the consumer's rack compared with the broker's."
+    essential: ClassVar[tuple[str, ...]] = (
+        "client_id",
+        "broker",
+        "client_rack",
+        "broker_rack",
+        "cross_zone",
+        "fetches",
+        "bytes",
+    )
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("client_id", "client_ip", "broker_id", "broker_ip", "broker_port", "request_body", "response_body")

@@ -38,6 +38,7 @@ class Rebalances(Accumulator[Parameters]):
 
     name: ClassVar[str] = "rebalances"
     summary: ClassVar[str] = "Rebalances of groups, with members that joined, left or were lost, and why."
+    essential: ClassVar[tuple[str, ...]] = ("group_id", "time", "duration_us", "cause")
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("client_id", "client_ip", "group_id", "member_id", "error_code", "status", "duration_us")

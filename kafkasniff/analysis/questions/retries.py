@@ -66,6 +66,7 @@ class Retries(Accumulator[Parameters]):
 
     name: ClassVar[str] = "retries"
     summary: ClassVar[str] = "Duplicate producer sequences, and records that were produced again."
+    essential: ClassVar[tuple[str, ...]] = ("kind", "client_id", "topic", "partition", "repeated_records")
 
     def reads(self) -> Mapping[str, TableReading]:
         records = ("api", "connection_id", "exchange_id", "time", "topic", "topic_id", "partition", "timestamp")

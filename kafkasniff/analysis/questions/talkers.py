@@ -40,6 +40,7 @@ class Talkers(Accumulator[TalkerParameters]):
 
     name: ClassVar[str] = "talkers"
     summary: ClassVar[str] = "Top talkers: bytes and requests by client and address."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "bytes", "requests", "client_ip", "share")
     parameters_type = TalkerParameters
 
     def check(self) -> None:

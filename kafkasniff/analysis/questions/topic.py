@@ -49,6 +49,7 @@ class Topic(Accumulator[TopicParameters]):
 
     name: ClassVar[str] = "topic"
     summary: ClassVar[str] = "Producers and consumers of each topic."
+    essential: ClassVar[tuple[str, ...]] = ("topic", "role", "client_id", "records", "bytes", "group_id", "client_ip")
     parameters_type = TopicParameters
 
     def reads(self) -> Mapping[str, TableReading]:

@@ -38,6 +38,7 @@ class ClientVersions(Accumulator[VersionParameters]):
 
     name: ClassVar[str] = "versions"
     summary: ClassVar[str] = "Clients that use API versions which a target release lacks."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "api", "api_version", "requests", "verdict", "client_ip")
     parameters_type = VersionParameters
 
     def check(self) -> None:

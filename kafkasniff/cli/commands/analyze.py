@@ -16,6 +16,8 @@ from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from click.shell_completion import CompletionItem
 
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
 
 __all__ = ["analyze_command"]
-
-DEFAULT_WIDTH: Final = 10_000
-"""Table width where the output is not a terminal: a row stays on one line, however long."""
 
 _PARQUET_ENDS: Final = (".parquet", ".pq")
 
@@ -137,6 +136,7 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
             help="Engine that reads the tables [default: local].",
         ),
         click.Option(["--master"], metavar="URL", help="Spark master, with --engine spark [default: local[*]]."),
+        click.Option(["--wide"], is_flag=True, help="Show all columns, however wide."),
         click.Option(
             ["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text."
         ),
@@ -172,7 +172,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
     environment.verbosity = options.pop("verbose")
     sources, engine, master = options.pop("sources"), options.pop("engine"), options.pop("master")
     since, until, quiet = options.pop("since"), options.pop("until"), options.pop("quiet")
-    output, colour = options.pop("output"), options.pop("color")
+    output, colour, wide = options.pop("output"), options.pop("color"), options.pop("wide")
     form = _form(options.pop("form"), output)
     hosts = take_hosts(options) if question.asks_hosts else None
     if master is not None and engine != "spark":
@@ -220,7 +220,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
 
         result = with_numbers(environment, result, captures, framing, text=form == "text")
     with Output(environment, output, inputs=captures) as stream:
-        _write(environment, stream, result, form, colour)
+        _write(stream, result, form, colour, question.essential, wide=wide)
     if not quiet:
         for table in left_out:
             what = "keys and values" if table in export.tables else f"table {table}"
@@ -259,7 +259,16 @@ def _moment(text: str | None, export: Export) -> int | None:
     return found
 
 
-def _write(environment: Environment, stream: Output, result: pa.Table, form: str, colour: str) -> None:
+def _write(
+    stream: Output,
+    result: pa.Table,
+    form: str,
+    colour: str,
+    essential: Sequence[str],
+    *,
+    wide: bool,
+) -> None:
+    from kafkasniff.cli.output import UNLIMITED
     from kafkasniff.cli.render.result_table import json_lines, parquet_bytes, text_table
 
     if form == "json":
@@ -268,5 +277,6 @@ def _write(environment: Environment, stream: Output, result: pa.Table, form: str
     elif form == "parquet":
         stream.write(parquet_bytes(result))
     elif result.num_rows:
-        width = max(environment.width, 40) if stream.is_terminal else DEFAULT_WIDTH
-        stream.write_text(text_table(result, width=width, coloured=stream.coloured(colour)))
+        # Where the output is not a terminal, a row stays on one line.
+        width = stream.width(UNLIMITED, wide=wide or not stream.is_terminal)
+        stream.write_text(text_table(result, width=width, coloured=stream.coloured(colour), essential=essential))

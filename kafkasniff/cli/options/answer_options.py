@@ -9,7 +9,15 @@ import click
 
 from kafkasniff.cli.options.stacked import Command, stacked
 
-__all__ = ["color_option", "format_option", "output_option", "presentation_options", "quiet_option", "traceback_option"]
+__all__ = [
+    "color_option",
+    "format_option",
+    "output_option",
+    "presentation_options",
+    "quiet_option",
+    "traceback_option",
+    "wide_option",
+]
 
 _Decorator = Callable[[Any], Any]
 
@@ -22,6 +30,7 @@ color_option: Final[_Decorator] = click.option(
 traceback_option: Final[_Decorator] = click.option(
     "-v", "--verbose", count=True, help="Show the traceback of an internal error."
 )
+wide_option: Final[_Decorator] = click.option("--wide", is_flag=True, help="Show all columns of tables, however wide.")
 quiet_option: Final[_Decorator] = click.option(
     "-q", "--quiet", is_flag=True, help="No progress and no notes on stderr."
 )
