@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.answer_options import output_option, presentation_options, wide_option
 from kafkasniff.cli.options.hosts_option import HOSTS_HELP, take_hosts
 from kafkasniff.cli.options.option_groups import framing_options, topic_ids_option
+from kafkasniff.cli.options.stacked import stacked
 from kafkasniff.cli.running.asked_captures import exported
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
@@ -127,7 +129,6 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
             type=click.Choice(["text", "json", "parquet"]),
             help="A table, JSON lines, or Parquet [default: text; parquet for FILE.parquet].",
         ),
-        click.Option(["-o", "--output"], metavar="FILE", help="Write to FILE instead of stdout."),
         *([click.Option(["--hosts"], metavar="FILE", help=HOSTS_HELP)] if question.asks_hosts else []),
         click.Option(
             ["--engine"],
@@ -136,12 +137,6 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
             help="Engine that reads the tables [default: local].",
         ),
         click.Option(["--master"], metavar="URL", help="Spark master, with --engine spark [default: local[*]]."),
-        click.Option(["--wide"], is_flag=True, help="Show all columns, however wide."),
-        click.Option(
-            ["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text."
-        ),
-        click.Option(["-v", "--verbose"], count=True, help="Show the traceback of an internal error."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="No notes on stderr."),
     ]
 
     @click.pass_obj
@@ -149,8 +144,7 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
         return _ask(environment, question, options)
 
     text = (question.__doc__ or "").split("\n\n")[0]
-    # These options are for captures; the decorators prepend them to `params`.
-    asked = framing_options(topic_ids_option(ask))
+    asked = stacked(ask, [output_option, wide_option, presentation_options, framing_options, topic_ids_option])
     parameters += reversed(getattr(asked, "__click_params__", []))
     return click.Command(question.name, callback=ask, params=parameters, short_help=question.summary, help=text)
 
