@@ -199,7 +199,7 @@ def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest
     def steps() -> None:
         person.waits_for("findings none")
         person.waits_for("1 note")
-        person.types("7")
+        person.types("9")
         person.waits_for("A leader has moved")
         person.waits_for("not-leader, 1×")
         person.types("\r")
