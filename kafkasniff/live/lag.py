@@ -1,16 +1,16 @@
-"""How far groups are behind, as far as exchanges show it: committed offsets and the ends of partitions.
+"""How far groups are behind, as far as exchanges show it: committed offsets and high watermarks.
 
-The question `analyze lag` answers the same from tables, with the offsets that clients have fetched.
+The question `analyze lag` also knows what was produced and fetched, from tables.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
-from kafkasniff.kafka.apis.entities import COMMITTED_BY, PartitionFacts, mentions
-from kafkasniff.model import Exchange
+from kafkasniff.kafka.apis.entities import COMMITTED_BY, mentions, text
+from kafkasniff.model import Body, Exchange
 
 __all__ = ["MAX_COMMITS", "MAX_ENDS", "GroupLag", "GroupLags"]
 
@@ -20,8 +20,6 @@ MAX_ENDS: Final = 1 << 14
 """Partitions whose ends are kept."""
 
 _Partition = tuple[str, int]
-_Key = TypeVar("_Key", bound=Hashable)
-_Value = TypeVar("_Value")
 
 
 class GroupLag(NamedTuple):
@@ -33,7 +31,7 @@ class GroupLag(NamedTuple):
     committed: int
     """The last offset that the group committed, or that a broker said it had."""
     end: int
-    """The last known high watermark, or one past the last record produced, if that is higher."""
+    """The high watermark of the last Fetch response."""
 
     @property
     def lag(self) -> int:
@@ -42,61 +40,58 @@ class GroupLag(NamedTuple):
 
 
 class GroupLags:
-    """Takes exchanges as they end. Above its bounds, it forgets what was longest without news."""
+    """Takes exchanges as they end. Above its bounds, it forgets what was committed longest ago, or first seen."""
 
     def __init__(self) -> None:
         self._commits: OrderedDict[tuple[str, _Partition], int] = OrderedDict()
-        self._watermarks: OrderedDict[_Partition, int] = OrderedDict()
-        self._produced: OrderedDict[_Partition, int] = OrderedDict()
+        self._ends: dict[_Partition, int] = {}
 
     def feed(self, exchange: Exchange) -> None:
-        """Take an exchange. Hot for Produce and Fetch."""
+        """Take an exchange."""
         response = exchange.response
-        if response is None or response.api not in _TAKE:
+        if response is None:
             return
-        named = mentions(exchange.request, response)
-        # An OffsetFetch of several groups (v8) does not say here which partition belongs to which.
-        group = next(iter(named.groups)) if len(named.groups) == 1 else None
-        take = _TAKE[response.api]
-        for facts in named.partitions.values():
-            # A topic id without a name cannot be matched with commits by name.
-            if facts.topic is not None and facts.error_code == 0:
-                take(self, (facts.topic, facts.partition), facts, group)
+        if response.api == "Fetch":
+            self._fetched(response.body)
+        elif response.api in COMMITTED_BY:
+            named = mentions(exchange.request, response)
+            # An OffsetFetch of several groups (v8) does not say here which partition belongs to which.
+            if len(named.groups) == 1:
+                (group,) = named.groups
+                for facts in named.partitions.values():
+                    # An id without a name cannot be matched with commits by name.
+                    offset = -1 if facts.offset is None else facts.offset
+                    if offset >= 0 and facts.topic is not None and facts.error_code == 0:
+                        self._commit((group, (facts.topic, facts.partition)), offset)
 
-    def _commit(self, partition: _Partition, facts: PartitionFacts, group: str | None) -> None:
-        if group is not None and facts.offset is not None and facts.offset >= 0:
-            _put(self._commits, (group, partition), facts.offset, MAX_COMMITS)
+    def _commit(self, key: tuple[str, _Partition], offset: int) -> None:
+        self._commits[key] = offset
+        self._commits.move_to_end(key)
+        if len(self._commits) > MAX_COMMITS:
+            self._commits.popitem(last=False)
 
-    def _fetch(self, partition: _Partition, facts: PartitionFacts, _group: str | None) -> None:
-        watermark = facts.high_watermark
-        if watermark is not None and watermark >= 0:
-            if watermark < self._watermarks.get(partition, 0):
-                # The topic was made anew, or its leader lost records: what was produced before no longer counts.
-                self._produced.pop(partition, None)
-            _put(self._watermarks, partition, watermark, MAX_ENDS)
+    def _fetched(self, body: Body | None) -> None:
+        """Take the watermarks of a Fetch response. Hot: `mentions` would take more than twice as long.
 
-    def _produce(self, partition: _Partition, facts: PartitionFacts, _group: str | None) -> None:
-        if facts.offset is not None and facts.offset >= 0 and facts.record_count is not None:
-            end = max(facts.offset + facts.record_count, self._produced.get(partition, 0))
-            _put(self._produced, partition, end, MAX_ENDS)
+        A truncated body lacks fields.
+        """
+        ends = self._ends
+        for topic in () if body is None else body.get("responses") or ():
+            name = text(topic.get("topic", topic.get("_topic_name")))
+            if name is None:
+                continue
+            for one in topic.get("partitions") or ():
+                watermark = one.get("high_watermark", -1)
+                if watermark >= 0 and one["error_code"] == 0:
+                    partition = (name, one["partition_index"])
+                    if partition not in ends and len(ends) >= MAX_ENDS:
+                        # If somebody still fetches it, it soon comes back.
+                        del ends[next(iter(ends))]
+                    ends[partition] = watermark
 
     def rows(self) -> Iterator[GroupLag]:
         """The partitions of which both a commit and an end are known."""
         for (group, partition), committed in self._commits.items():
-            ends = [end for known in (self._watermarks, self._produced) if (end := known.get(partition)) is not None]
-            if ends:
-                yield GroupLag(group, *partition, committed, max(ends))
-
-
-def _put(into: OrderedDict[_Key, _Value], key: _Key, value: _Value, bound: int) -> None:
-    into[key] = value
-    into.move_to_end(key)
-    if len(into) > bound:
-        into.popitem(last=False)
-
-
-_TAKE: Final = {
-    "Fetch": GroupLags._fetch,
-    "Produce": GroupLags._produce,
-    **dict.fromkeys(COMMITTED_BY, GroupLags._commit),
-}
+            end = self._ends.get(partition)
+            if end is not None:
+                yield GroupLag(group, *partition, committed, end)

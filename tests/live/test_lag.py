@@ -1,8 +1,7 @@
-"""Lag of groups, from commits, watermarks and produced records."""
+"""Lag of groups, from commits and watermarks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from kafkasniff.live import lag as module
 from kafkasniff.live.lag import GroupLag, GroupLags
 from kafkasniff.model import Exchange
 from tests.cli.console import kafkasniff
-from tests.live.scenes import Scene, Talk, commit_body, committed_body, fetched_body, produce_body
+from tests.live.scenes import Scene, Talk, commit_body, committed_body, fetched_body
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 
@@ -38,16 +37,8 @@ def fetch(watermark: int, *, error: int = 0) -> Any:
     return "Fetch", {}, fetched_body("orders", 1, error=error, watermark=watermark)
 
 
-def produce(offset: int, records: int) -> Any:
-    answer = {"index": 0, "error_code": 0, "base_offset": offset}
-    body = {"responses": [{"name": "orders", "partition_responses": [answer]}]}
-    return "Produce", produce_body("orders", records), body
-
-
-def test_from_the_commit_to_the_higher_end() -> None:
+def test_from_the_commit_to_the_watermark() -> None:
     assert lags(commit(5), fetch(9)) == [GroupLag("g", "orders", 0, 5, 9)]
-    assert lags(commit(5), fetch(9), produce(10, 3))[0].lag == 8
-    assert lags(fetch(9), produce(2, 3), commit(5))[0].lag == 4
     assert [(row.committed, row.lag) for row in lags(fetch(9), commit(5), commit(8))] == [(8, 1)]
     # The end is older than the commit.
     assert lags(fetch(9), commit(12))[0].lag == 0
@@ -71,14 +62,13 @@ def test_nothing_is_guessed(exchanges: list[Any]) -> None:
 
 
 def test_a_topic_that_is_made_anew() -> None:
-    assert lags(produce(90, 10), fetch(100), fetch(3), commit(1))[0].end == 3
+    assert lags(fetch(100), fetch(3), commit(1))[0].end == 3
 
 
-@pytest.mark.parametrize(("bound", "given"), [("MAX_COMMITS", lambda one: commit(1, group=str(one)))])
-def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, given: Callable[[int], Any]) -> None:
-    monkeypatch.setattr(module, bound, 3)
-    found = lags(fetch(9), *map(given, range(5)), given(2), given(7))
-    assert [row.group for row in found] == ["4", "2", "7"]
+def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_COMMITS", 3)
+    commits = [commit(1, group=group) for group in ("0", "1", "2", "3", "4", "2", "7")]
+    assert [row.group for row in lags(fetch(9), *commits)] == ["4", "2", "7"]
 
 
 def test_ends_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +92,9 @@ def test_as_in_the_question(name: str) -> None:
                     found.feed(event)
     rows = kafkasniff("analyze", "lag", "-q", "--format", "json", path).objects
     expected = {
-        (row["group_id"], row["topic"], row["partition"], row["committed_offset"], row["commit_lag"])
+        (row["group_id"], row["topic"], row["partition"], row["committed_offset"], row["high_watermark"])
         for row in rows
-        if row["commit_lag"] is not None
+        if row["committed_offset"] is not None and row["high_watermark"] is not None
     }
-    assert {(row.group, row.topic, row.partition, row.committed, row.lag) for row in found.rows()} == expected
+    assert {(row.group, row.topic, row.partition, row.committed, row.end) for row in found.rows()} == expected
     assert expected
