@@ -1,4 +1,4 @@
-"""How far groups are behind, as far as exchanges show it: committed offsets and high watermarks.
+"""The lag of groups, as far as exchanges show it: committed offsets and high watermarks.
 
 The question `analyze lag` also knows what was produced and fetched, from tables.
 """

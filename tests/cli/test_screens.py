@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,25 @@ def test_sentences(command: str, capture: Path, width: int) -> None:
     result = kafkasniff(command, "-q", capture, width=width, stdout_tty=True, environ={"NO_COLOR": "1"})
     for line in result.lines:
         assert display_width(line) <= width or "kafkasniff " in line or str(capture) in line, line
+
+
+@pytest.mark.parametrize("command", ["stats", "timing", "analyze lag", "diff"])
+def test_wide_shows_all_columns(command: str) -> None:
+    name = "java-transactions" if command == "analyze lag" else "zookeeper-3.9-cluster"
+    first = CAPTURES[0].with_name(f"{name}.pcap")
+    arguments = [*command.split(), "-q", first, *(["--all", first] if command == "diff" else [])]
+    narrow, wide = screen(60, *arguments), kafkasniff(*arguments, "--wide", width=60, stdout_tty=True)
+    assert "hidden: " in narrow
+    assert "hidden: " not in wide.text
+    assert max(map(len, wide.lines)) > 60
+
+
+def test_answers_show_names_of_topics(export: Path) -> None:
+    """Only one is unknown, of librdkafka-snaplen-128, whose packets are cut before it."""
+    found = {
+        (question, row["topic"])
+        for question in question_names()
+        for row in kafkasniff("analyze", question, "-q", "--format", "json", export).objects
+        if re.fullmatch("[A-Za-z0-9_-]{22}", row.get("topic") or "")
+    }
+    assert found == {("fetch-efficiency", "gRuNaPfSQPK7_PK8TFcBxA"), ("topic", "gRuNaPfSQPK7_PK8TFcBxA")}
