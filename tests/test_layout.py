@@ -39,7 +39,7 @@ TOPICS = {
     "a definition that Kafka does not have, through all modules": "test_invented_api test_invented_flags",
     "options and promises of several commands": """
         cli/commands/test_analyze_captures cli/test_full_disk cli/test_jobs
-        cli/commands/test_live_files cli/test_names cli/test_numbers cli/test_remote cli/test_trace_ids
+        cli/commands/test_live_files cli/test_names cli/test_numbers cli/test_remote cli/test_screens cli/test_trace_ids
         cli/test_user sinks/test_rate tls/test_commands""",
     "one kind of input for several modules": """
         native/test_control_records native/test_message_sets native/test_odd_bodies native/test_payload

@@ -71,6 +71,8 @@ class Accumulator(ABC, Generic[P]):
     """One sentence."""
     columns: ClassVar[Mapping[str, str]] = {}
     """Meanings of the columns of the answer, if they differ from `columns.MEANINGS`."""
+    essential: ClassVar[tuple[str, ...]] = ()
+    """Columns without which the answer says little, the most useful first: a narrow screen hides them last."""
     parameters_type: ClassVar[type[Parameters]] = Parameters
     clusters: Known = ALONE
     """Which brokers belong to one cluster, if that is known when the answer is needed."""

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, Self
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import OutputError, UsageError
 
-__all__ = ["FILE_MODE", "Output", "WholeFile"]
+__all__ = ["FILE_MODE", "MIN_WIDTH", "UNLIMITED", "Output", "WholeFile"]
 
 FILE_MODE: Final = 0o600
 """Mode of created files: they contain wire traffic, which only their owner should read."""
@@ -20,6 +20,8 @@ FILE_WIDTH: Final = 120
 MIN_WIDTH: Final = 60
 MAX_WIDTH: Final = 160
 """Bounds of the width on a terminal."""
+UNLIMITED: Final = 10_000
+"""Width with --wide: a row stays on one line, however long."""
 
 
 class Output:
@@ -67,8 +69,10 @@ class Output:
         """Whether the output is a terminal."""
         return self.is_stdout and self._environment.stdout_tty
 
-    def width(self, most: int = MAX_WIDTH) -> int:
-        """Columns of a text: those of the terminal within bounds, or FILE_WIDTH."""
+    def width(self, most: int = MAX_WIDTH, *, wide: bool = False) -> int:
+        """Columns of a text: those of the terminal within bounds, or FILE_WIDTH; `wide`: the option --wide."""
+        if wide:
+            return UNLIMITED
         return min(max(self._environment.width, MIN_WIDTH), most) if self.is_stdout else FILE_WIDTH
 
     def coloured(self, wanted: str) -> bool:

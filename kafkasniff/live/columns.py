@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.live.snapshot import ErrorRow, FindingRow, LiveRow, Snapshot, Waiting
+from kafkasniff.live.snapshot import ErrorRow, FindingRow, LagRow, LiveRow, Snapshot, Waiting
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
 from kafkasniff.text.times import duration
@@ -44,6 +44,8 @@ class TableOf(NamedTuple):
     columns: tuple[ViewColumn, ...]
     sort: int
     """The column that it is initially sorted by."""
+    short: str = ""
+    """Its title where there is little room."""
 
     def shown(self, width: int) -> list[tuple[int, ViewColumn]]:
         """The columns for a width, each with its index among all."""
@@ -83,6 +85,8 @@ def identity(row: Any) -> tuple[object, ...]:
         return (row.api, row.error)
     if isinstance(row, FindingRow):
         return (row.detector, row.about)
+    if isinstance(row, LagRow):
+        return (row.group, row.topic, row.partition)
     return (row.name, row.client, row.connection)
 
 
@@ -171,6 +175,35 @@ CLIENTS: Final = TableOf(
     ),
     2,
 )
+BROKERS: Final = TableOf(
+    "brokers",
+    lambda snapshot: snapshot.brokers,
+    (
+        ViewColumn("broker", _name, lambda row: str(row.name), flexible=True),
+        _REQUESTS,
+        _ERRORS,
+        _MEAN,
+        _SLOWEST,
+        _SENT._replace(title="recv/s"),
+        _RECEIVED._replace(title="sent/s"),
+        _PRODUCED,
+        _FETCHED,
+    ),
+    1,
+)
+LAG: Final = TableOf(
+    "lag",
+    lambda snapshot: snapshot.lags,
+    (
+        ViewColumn("group", lambda row: word(row.group, MAX_NAME), lambda row: row.group, flexible=True),
+        ViewColumn("topic", lambda row: word(row.topic, MAX_NAME), lambda row: row.topic, flexible=True),
+        ViewColumn("part", lambda row: str(row.partition), lambda row: row.partition),
+        ViewColumn("lag", lambda row: number(row.lag), lambda row: row.lag),
+        ViewColumn("committed", lambda row: f"{row.committed:,}", lambda row: row.committed),
+        ViewColumn("end", lambda row: f"{row.end:,}", lambda row: row.end, from_width=_ROOM),
+    ),
+    3,
+)
 TOPICS: Final = TableOf(
     "topics",
     lambda snapshot: snapshot.topics,
@@ -204,6 +237,7 @@ CONNECTIONS: Final = TableOf(
         ViewColumn("", lambda row: "" if row.open else "over"),
     ),
     4,
+    "conns",
 )
 WAITING: Final = TableOf(
     "waiting",
@@ -239,5 +273,5 @@ FINDINGS: Final = TableOf(
     ),
     0,
 )
-TABLES: Final = (APIS, ERRORS, CLIENTS, TOPICS, CONNECTIONS, WAITING, FINDINGS)
+TABLES: Final = (APIS, ERRORS, CLIENTS, TOPICS, CONNECTIONS, WAITING, BROKERS, LAG, FINDINGS)
 FINDINGS_TABLE: Final = TABLES.index(FINDINGS)

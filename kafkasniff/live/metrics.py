@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import kafkasniff
+from kafkasniff.live.lag import GroupLags
 from kafkasniff.live.outstanding import OpenRequests
 from kafkasniff.live.top import api_name
 from kafkasniff.live.traffic import topic_traffic
@@ -70,8 +71,12 @@ class _Labels:
         if found is None:
             if len(self._known) >= self._bound:
                 return OTHER
-            found = self._known[value] = "" if value is None else printable(value[:MAX_LABEL])[:MAX_LABEL]
+            found = self._known[value] = "" if value is None else _label(value)
         return found
+
+
+def _label(value: str | bytes) -> str:
+    return printable(value[:MAX_LABEL])[:MAX_LABEL]
 
 
 class Metrics:
@@ -97,6 +102,7 @@ class Metrics:
         """API → responses in each bucket, and above the last bound."""
         self._latency_ns: dict[str, int] = {}
         self._outstanding = OpenRequests()
+        self._lags = GroupLags()
         self._ended = 0
         self._summary = Summary()
         self._captured: tuple[tuple[str, int, int], ...] = ()
@@ -143,6 +149,7 @@ class Metrics:
 
     def _exchange(self, exchange: Exchange) -> None:
         self._outstanding.exchange(exchange)
+        self._lags.feed(exchange)
         known = exchange.request or exchange.response
         api = "?" if known is None else self._apis.of(api_name(known))
         _count(self._exchanges, (api, exchange.status))
@@ -229,6 +236,20 @@ class Metrics:
             "Requests without a response so far.",
             value=len(self._outstanding),
         )
+        lags, commits = (
+            GaugeMetricFamily(f"kafkasniff_group_{name}", text, labels=("group", "topic", "partition"))
+            for name, text in (
+                ("lag_records", "Records from the group's last commit to the last known end of the partition."),
+                ("committed_offset", "The group's last committed offset."),
+            )
+        )
+        # Long names that begin alike share a series: that of the last commit.
+        series = {(_label(row.group), _label(row.topic), str(row.partition)): row for row in self._lags.rows()}
+        for key, row in sorted(series.items()):
+            lags.add_metric(key, row.lag)
+            commits.add_metric(key, row.committed)
+        yield lags
+        yield commits
         packets: dict[tuple[str, ...], int] = {(name,): count for name, count, _ in self._captured}
         yield counter("packets", "Packets that passed the filter, dropped ones included.", ("interface",), packets)
         dropped: dict[tuple[str, ...], int] = {(name,): count for name, _, count in self._captured}

@@ -35,8 +35,8 @@ MAX_SOFTWARE: Final = 40
 
 _API_TITLES: Final = ("API", "requests", "errors", "p50", "p99", "max", "sent", "received")
 _RECENT_TITLES: Final = ("latest exchanges", "#", "request", "corr", "latency", "sent", "received", "result")
-_FOOT: Final = "1-7 table  s sort  r reverse  ↑↓ row  Enter details  p pause  +- threshold  h help  q quit"
-_FOOT_SHORT: Final = "1-7 table  s sort  ↑↓ row  Enter details  p pause  h help  q quit"
+_FOOT: Final = "1-9 table  s sort  r reverse  ↑↓ row  Enter details  p pause  +- threshold  h help  q quit"
+_FOOT_SHORT: Final = "1-9 table  s sort  ↑↓ row  Enter details  p pause  h help  q quit"
 
 
 def screen(snapshot: Snapshot, state: ViewState, width: int, height: int) -> RenderableType:
@@ -124,13 +124,11 @@ def _head(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list
         _fact("problems", number(snapshot.problems), "bold yellow" if snapshot.problems else "bold"),
         _fact("packets", number(snapshot.packets)),
     ]
-    names = [
-        Text(f" {place} {table.title} ", "reverse" if place - 1 == state.table else "")
-        for place, table in enumerate(TABLES, 1)
-    ]
-    tabs = Text("  ").join(names)
+    tabs = Text("  ").join(_tab(f" {place} {table.title} ", place, state) for place, table in enumerate(TABLES, 1))
     if tabs.cell_len > width:
-        tabs = Text().join(names)
+        tabs = Text(" ").join(
+            _tab(f"{place} {table.short or table.title}", place, state) for place, table in enumerate(TABLES, 1)
+        )
     if state.focus is not None:
         tabs = Text(f" conn {state.focus} ", "reverse")
     return [
@@ -139,6 +137,10 @@ def _head(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list
         *([] if snapshot.findings is None else [findings_line(snapshot.findings, width)]),
         one_line(tabs, width),
     ]
+
+
+def _tab(text: str, place: int, state: ViewState) -> Text:
+    return Text(text, "reverse" if place - 1 == state.table else "")
 
 
 def _elapsed(seconds: float) -> str:
@@ -201,7 +203,7 @@ def _chosen_finding(snapshot: Snapshot, state: ViewState, width: int) -> list[Te
 
 
 def _all_tables(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list[Text]:
-    """APIs, errors and waiting requests on the left, clients, topics and connections on the right, findings below."""
+    """APIs, errors, brokers, waiting requests; clients, topics, lag, connections on the right; findings below."""
     right = width // 2
     left = width - right - GAP
     below: list[Text] = []
@@ -210,17 +212,17 @@ def _all_tables(snapshot: Snapshot, state: ViewState, width: int, height: int) -
         height -= high
         listed = _table(snapshot, state, FINDINGS_TABLE, left, high, titled=True)
         below = beside(listed, exactly([Text(), *_chosen_finding(snapshot, state, right)], high), left)
-    third = height // 3
-    heights = (third, third, height - 2 * third)
+    quarter = height // 4
+    heights = (quarter, quarter, quarter, height - 3 * quarter)
 
-    def column(places: tuple[int, int, int], wide: int) -> list[Text]:
+    def column(places: tuple[int, int, int, int], wide: int) -> list[Text]:
         return [
             line
             for place, high in zip(places, heights, strict=True)
             for line in _table(snapshot, state, place, wide, high, titled=True)
         ]
 
-    return [*beside(column((0, 1, 5), left), column((2, 3, 4), right), left), *below]
+    return [*beside(column((0, 1, 6, 5), left), column((2, 3, 7, 4), right), left), *below]
 
 
 def _detail(detail: ConnectionDetail | None, wanted: int, width: int, height: int) -> list[Text]:

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["ConnectionDetail", "ErrorRow", "FindingRow", "Findings", "LiveRow", "Recent", "Snapshot", "Waiting"]
+__all__ = [
+    "ConnectionDetail",
+    "ErrorRow",
+    "FindingRow",
+    "Findings",
+    "LagRow",
+    "LiveRow",
+    "Recent",
+    "Snapshot",
+    "Waiting",
+]
 
 
 class LiveRow(msgspec.Struct, frozen=True):
@@ -54,6 +64,19 @@ class ErrorRow(msgspec.Struct, frozen=True):
     """Responses with this error, each counted once."""
     share: float
     """As a share of the API's responses."""
+
+
+class LagRow(msgspec.Struct, frozen=True):
+    """A partition of a group."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int
+    end: int
+    """Its last known end."""
+    lag: int
+    """Records from the one to the other."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -166,3 +189,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     detail: ConnectionDetail | None = None
     findings: Findings | None = None
     """None: detectors are not active."""
+    brokers: tuple[LiveRow, ...] = ()
+    lags: tuple[LagRow, ...] = ()

@@ -18,7 +18,7 @@ THRESHOLDS_NS: Final = tuple(
 PAGE: Final = 10
 
 KEYS: Final = (
-    ("1 … 7, Tab, ← →", "choose a table"),
+    ("1 … 9, Tab, ← →", "choose a table"),
     ("↑ ↓, j k, PgUp PgDn", "choose a row"),
     ("Enter", "show the connection of the row (connections, waiting, findings)"),
     ("Esc, Backspace", "back"),
@@ -100,7 +100,7 @@ def _in_tables(state: ViewState, key: str, snapshot: Snapshot) -> ViewState:
             return _with(state, table=(place + 1) % len(TABLES), selected=None)
         case "left" | "backtab":
             return _with(state, table=(place - 1) % len(TABLES), selected=None)
-        case "1" | "2" | "3" | "4" | "5" | "6" | "7":
+        case "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9":
             return _with(state, table=int(key) - 1, selected=None)
         case "s" | "S":
             sortable = TABLES[place].sortable

@@ -10,8 +10,9 @@ import msgspec
 
 from kafkasniff.kafka.connection.waits import role_of
 from kafkasniff.live.counts import SLOT_NS, WINDOW_SLOTS, BoundedTable, Counts, Entry, latency_bucket, latency_quantiles
+from kafkasniff.live.lag import GroupLags
 from kafkasniff.live.outstanding import OpenRequests
-from kafkasniff.live.snapshot import ConnectionDetail, ErrorRow, Findings, LiveRow, Recent, Snapshot, Waiting
+from kafkasniff.live.snapshot import ConnectionDetail, ErrorRow, Findings, LagRow, LiveRow, Recent, Snapshot, Waiting
 from kafkasniff.live.traffic import PRODUCED, topic_traffic
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 
@@ -19,6 +20,7 @@ __all__ = ["DEFAULT_THRESHOLD_NS", "MAX_CLIENTS", "MAX_CONNECTIONS", "MAX_TOPICS
 
 MAX_APIS: Final = 128
 """Maximum number of APIs. Kafka has some hundred; unknown request keys come from the wire."""
+MAX_BROKERS: Final = 256
 MAX_CLIENTS: Final = 256
 MAX_TOPICS: Final = 256
 MAX_CONNECTIONS: Final = 512
@@ -82,6 +84,8 @@ class TopModel:
         self._source = source
         self._apis: BoundedTable[str, _ApiEntry] = BoundedTable(MAX_APIS, _ApiEntry)
         self._clients: BoundedTable[tuple[str | bytes | None, str], Entry] = BoundedTable(MAX_CLIENTS, Entry)
+        self._brokers: BoundedTable[str, Entry] = BoundedTable(MAX_BROKERS, Entry)
+        self._lags = GroupLags()
         self._topics: BoundedTable[str | bytes, Entry] = BoundedTable(MAX_TOPICS, Entry)
         self._connections: BoundedTable[int, _ConnectionEntry] = BoundedTable(MAX_CONNECTIONS, _ConnectionEntry)
         self._outstanding = OpenRequests()
@@ -146,6 +150,8 @@ class TopModel:
         parts = [api.at(slot)]
         if client is not None:
             parts.append(self._clients.at((message.client_id, client.address), slot).at(slot))
+        if message.broker is not None:
+            parts.append(self._brokers.at(str(message.broker), slot).at(slot))
         if message.connection is not None:
             entry = self._connections.at(message.connection, slot)
             if entry.begun_ns is None:
@@ -221,6 +227,7 @@ class TopModel:
 
     def _exchange(self, exchange: Exchange) -> None:
         self._outstanding.exchange(exchange)
+        self._lags.feed(exchange)
         if exchange.status in _WITHOUT:
             self._without_response += 1
         entry = self._connections.get(exchange.connection)
@@ -295,6 +302,11 @@ class TopModel:
             tuple(self._waiting(one) for one in overdue[:MAX_WAITING]),
             None if focus is None else self._detail(focus, seconds),
             findings,
+            brokers=(
+                *(self._row(name, entry, seconds) for name, entry in self._brokers),
+                *self._rest(self._brokers.other, seconds),
+            ),
+            lags=tuple(LagRow(*row, row.lag) for row in self._lags.rows()),
         )
 
     def _errors(self) -> tuple[ErrorRow, ...]:

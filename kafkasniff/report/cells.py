@@ -51,7 +51,7 @@ MAX_DETAIL: Final = 160
 """Maximum length of a sentence from the wire, in characters."""
 
 ALWAYS: Final = 1 << 16
-"""Wider than any screen."""
+"""Above any level."""
 
 Cell = Callable[[Any], str]
 
@@ -62,21 +62,25 @@ class ReportColumn(NamedTuple):
     heading: str
     cell: Cell
     number: bool = False
-    least: int = 0
-    """Minimum width of the screen for this column."""
-    most: int = ALWAYS
-    """Width from which other columns replace this one."""
+    level: int = 0
+    """Columns of the highest levels are hidden first if a screen is too narrow; those of level 0 never."""
+    until: int = ALWAYS
+    """Only while columns of this level are hidden, for which it stands."""
+    whole: bool = False
+    """Its text neither wraps nor is cut, as for numbers."""
+    clipped: bool = False
+    """Its text is cut to the room, one line per row."""
 
 
-def named(columns: list[ReportColumn], hosts: Hosts | None, *, least: int = 0) -> list[ReportColumn]:
-    """The same columns, with name and rack after each address; `least`: minimum width for racks."""
+def named(columns: list[ReportColumn], hosts: Hosts | None, *, level: int = 0) -> list[ReportColumn]:
+    """The same columns, with name and rack after each address; `level`: that of racks."""
     if hosts is None:
         return columns
 
     def looked_up(find: Callable[[str | None, int | None], str | None]) -> Cell:
         return lambda row: word(find(row.address, getattr(row, "port", None)) or "")
 
-    more = [ReportColumn("name", looked_up(hosts.name)), ReportColumn("rack", looked_up(hosts.rack), least=least)]
+    more = [ReportColumn("name", looked_up(hosts.name)), ReportColumn("rack", looked_up(hosts.rack), level=level)]
     return [one for column in columns for one in (column, *(more if column.heading == "address" else ()))]
 
 

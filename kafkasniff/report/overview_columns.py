@@ -34,10 +34,11 @@ from kafkasniff.text.printable import printable, word
 
 __all__ = ["APIS", "BROKERS", "CLIENTS", "GROUPS", "MIDDLE", "TOPICS", "on_page", "problem_columns"]
 
-MIDDLE: Final = 96
-WIDE: Final = 116
-HUGE: Final = 150
-"""Width from which optional columns are shown."""
+NARROW: Final = 1
+MIDDLE: Final = 2
+WIDE: Final = 3
+HUGE: Final = 4
+"""Levels of optional columns."""
 MAX_VERSIONS: Final = 4
 """Version ranges shown per API."""
 
@@ -53,16 +54,18 @@ def _compression(row: TopicStats) -> str:
     return f"{codecs} ({row.compression_ratio:.1f}x)"
 
 
-_SENT: Final = ReportColumn("sent", bytes_of("request_bytes"), number=True, least=WIDE)
-_RECEIVED: Final = ReportColumn("received", bytes_of("response_bytes"), number=True, least=WIDE)
-_BOTH: Final = ReportColumn("bytes", lambda row: amount(row.request_bytes + row.response_bytes), number=True, most=WIDE)
-_UNANSWERED: Final = ReportColumn("unanswered", some_of("unanswered"), number=True, least=WIDE)
+_SENT: Final = ReportColumn("sent", bytes_of("request_bytes"), number=True, level=WIDE)
+_RECEIVED: Final = ReportColumn("received", bytes_of("response_bytes"), number=True, level=WIDE)
+_BOTH: Final = ReportColumn(
+    "bytes", lambda row: amount(row.request_bytes + row.response_bytes), number=True, until=WIDE
+)
+_UNANSWERED: Final = ReportColumn("unanswered", some_of("unanswered"), number=True, level=WIDE)
 
 BROKERS: Final = [
     ReportColumn("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
     ReportColumn("address", lambda row: address(row.address, row.port)),
     CLUSTER,
-    ReportColumn("connections", some_of("connections"), number=True),
+    ReportColumn("connections", some_of("connections"), number=True, level=NARROW),
     REQUESTS,
     ERRORS,
     _UNANSWERED,
@@ -74,7 +77,7 @@ BROKERS: Final = [
 CLIENTS: Final = [
     ReportColumn("client id", lambda row: word(row.client_id)),
     ReportColumn("address", lambda row: "" if row.address is None else printable(row.address)),
-    ReportColumn("software", software),
+    ReportColumn("software", software, level=NARROW),
     REQUESTS,
     ERRORS,
     _UNANSWERED,
@@ -84,40 +87,40 @@ CLIENTS: Final = [
 ]
 APIS: Final = [
     ReportColumn("API", lambda row: "(request not seen)" if row.api is None else word(row.api)),
-    ReportColumn("versions", lambda row: spans(row.versions, MAX_VERSIONS), least=MIDDLE),
+    ReportColumn("versions", lambda row: spans(row.versions, MAX_VERSIONS), level=MIDDLE),
     ReportColumn("count", count_of("exchanges"), number=True),
     ERRORS,
     _UNANSWERED,
     ReportColumn("p50", latency_of("p50_us"), number=True),
-    ReportColumn("p90", latency_of("p90_us"), number=True),
+    ReportColumn("p90", latency_of("p90_us"), number=True, level=NARROW),
     ReportColumn("p99", latency_of("p99_us"), number=True),
-    ReportColumn("max", latency_of("max_us"), number=True),
+    ReportColumn("max", latency_of("max_us"), number=True, level=NARROW),
     _SENT,
     _RECEIVED,
-    _BOTH,
+    _BOTH._replace(level=NARROW),
 ]
 TOPICS: Final = [
     ReportColumn("topic", lambda row: word(row.topic)),
     CLUSTER,
-    ReportColumn("partitions", count_of("partitions"), number=True, least=HUGE),
+    ReportColumn("partitions", count_of("partitions"), number=True, level=HUGE),
     ReportColumn("produced", records_of("produced"), number=True),
-    ReportColumn("rate", rate_of("produced"), number=True, least=MIDDLE),
+    ReportColumn("rate", rate_of("produced"), number=True, level=MIDDLE),
     ReportColumn("fetched", records_of("fetched"), number=True),
-    ReportColumn("rate", rate_of("fetched"), number=True, least=WIDE),
-    ReportColumn("replicated", records_of("replicated"), number=True),
-    ReportColumn("record p50", _size("record_bytes_p50"), number=True),
-    ReportColumn("p99", _size("record_bytes_p99"), number=True, least=HUGE),
-    ReportColumn("max", _size("record_bytes_max"), number=True, least=WIDE),
-    ReportColumn("compression", _compression),
+    ReportColumn("rate", rate_of("fetched"), number=True, level=WIDE),
+    ReportColumn("replicated", records_of("replicated"), number=True, level=NARROW),
+    ReportColumn("record p50", _size("record_bytes_p50"), number=True, level=NARROW),
+    ReportColumn("p99", _size("record_bytes_p99"), number=True, level=HUGE),
+    ReportColumn("max", _size("record_bytes_max"), number=True, level=WIDE),
+    ReportColumn("compression", _compression, level=NARROW),
 ]
 GROUPS: Final = [
     ReportColumn("group", lambda row: word(row.group_id)),
     CLUSTER,
-    ReportColumn("protocol", lambda row: ", ".join(row.protocols)),
-    GENERATIONS,
+    ReportColumn("protocol", lambda row: ", ".join(row.protocols), level=NARROW),
+    GENERATIONS._replace(level=NARROW),
     ReportColumn("rebalances", some_of("rebalances"), number=True),
-    ReportColumn("clients", count_of("clients"), number=True, least=MIDDLE),
-    MEMBERS,
+    ReportColumn("clients", count_of("clients"), number=True, level=MIDDLE),
+    MEMBERS._replace(level=NARROW),
     REQUESTS,
     ERRORS,
 ]
@@ -143,4 +146,4 @@ def on_page(
         cell = cells.get(column.heading.replace(" ", "_"), column.cell)
         return column._replace(heading=words.get(column.heading, column.heading), cell=cell)
 
-    return [changed(one) for one in columns if one.most == ALWAYS]
+    return [changed(one) for one in columns if one.until == ALWAYS]

@@ -23,7 +23,8 @@ Event = Message | Exchange | Problem | Connection
 
 
 def batches(*counts: int) -> dict[str, Any]:
-    return {"batches": [{"record_count": count, "batch_length": 60 + 20 * count} for count in counts]}
+    made = [{"record_count": count, "batch_length": 60 + 20 * count, "compression": "none"} for count in counts]
+    return {"batches": made, "truncated_bytes": 0}
 
 
 def produce_body(topic: str | bytes, *counts: int) -> dict[str, Any]:
@@ -34,9 +35,18 @@ def produced_body(topic: str | bytes, error: int = 0) -> dict[str, Any]:
     return {"responses": [{"name": topic, "partition_responses": [{"index": 0, "error_code": error}]}]}
 
 
-def fetched_body(topic: str | bytes, *counts: int, error: int = 0) -> dict[str, Any]:
-    partition = {"partition_index": 0, "error_code": error, "records": batches(*counts)}
+def fetched_body(topic: str | bytes, *counts: int, error: int = 0, watermark: int = -1) -> dict[str, Any]:
+    partition = {"partition_index": 0, "error_code": error, "high_watermark": watermark, "records": batches(*counts)}
     return {"responses": [{"topic": topic, "partitions": [partition]}]}
+
+
+def commit_body(group: str, topic: str, offset: int, partition: int = 0) -> dict[str, Any]:
+    partitions = [{"partition_index": partition, "committed_offset": offset}]
+    return {"group_id": group, "topics": [{"name": topic, "partitions": partitions}]}
+
+
+def committed_body(topic: str, error: int = 0, partition: int = 0) -> dict[str, Any]:
+    return {"topics": [{"name": topic, "partitions": [{"partition_index": partition, "error_code": error}]}]}
 
 
 class Talk:
@@ -170,13 +180,17 @@ def cluster() -> TopModel:
         if step % 5 == 0:
             for talk in talks[2:5]:
                 topic = "__consumer_offsets" if talk.number == 5 else "orders"
-                answer = {"body": fetched_body(topic, 180), "size": 40_000}
+                answer = {"body": fetched_body(topic, 180, watermark=4800 + 40 * step), "size": 40_000}
                 for event in scene.whole(talk, at + 1000, 250_000_000 + step * 1_000_000, "Fetch", **answer):
                     model.take(event)
         if step % 30 == 0:
             for talk in talks:
                 for event in scene.whole(talk, at + 2000, 2_100_000, "Metadata"):
                     model.take(event)
+    for talk, group, topic in ((talks[2], "billing", "orders"), (talks[4], "a\x1b[2J", "__consumer_offsets")):
+        answer = {"asked": commit_body(group, topic, 4321), "body": committed_body(topic)}
+        for event in scene.whole(talk, 8 * SECOND, 3_000_000, "OffsetCommit", **answer):
+            model.take(event)
     model.take(talks[2].request(int(8.5 * SECOND), "JoinGroup"))
     model.take(talks[5].request(int(9.2 * SECOND), "Metadata"))
     lost = talks[4].request(int(9.3 * SECOND), "Metadata")

@@ -16,7 +16,7 @@ from kafkasniff.live.metrics import DEFAULT_LABELS, LATENCY_BUCKETS, PAIRS_PER_L
 from kafkasniff.model import Connection, Endpoint, ErrorCode, Exchange, Message, Problem, SaslToken, Summary
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.live.scenes import SECOND, Scene, Talk, fetched_body, produce_body
+from tests.live.scenes import SECOND, Scene, Talk, commit_body, committed_body, fetched_body, produce_body
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -216,3 +216,19 @@ def test_the_documents_list_the_metrics() -> None:
                 one for one in Metrics().collect() if name.startswith(one.name) and len(name) - len(one.name) < 7
             )
             assert labels == (set(getattr(family, "_labelnames", ())) or {"version"} & labels), name
+
+
+def test_lag_of_groups() -> None:
+    scene = Scene()
+    talk = Talk(scene, 1, "reader", "10.0.0.5", "")
+    long = "g" * (module.MAX_LABEL + 5)
+    commits = [("billing", 5), (long + "1", 6), (long + "2", 7)]
+    metrics = Metrics()
+    taken(metrics, scene.whole(talk, 0, 1000, "Fetch", body=fetched_body("orders", 1, watermark=12)))
+    for group, offset in commits:
+        asked, body = commit_body(group, "orders", offset), committed_body("orders")
+        taken(metrics, scene.whole(talk, SECOND, 1000, "OffsetCommit", asked=asked, body=body))
+    found = scraped(metrics)
+    cut = long[: module.MAX_LABEL]
+    assert values(found, "group_lag_records") == {("billing", "0", "orders"): 7, (cut, "0", "orders"): 5}
+    assert values(found, "group_committed_offset") == {("billing", "0", "orders"): 5, (cut, "0", "orders"): 7}

@@ -13,7 +13,7 @@ from kafkasniff.report.overview_columns import APIS, BROKERS, CLIENTS, GROUPS, T
 
 @pytest.mark.parametrize("columns", [BROKERS, CLIENTS, APIS, TOPICS, GROUPS])
 def test_a_page_has_all_columns_but_those_for_narrow_screens(columns: Sequence[ReportColumn]) -> None:
-    wide = [one for one in columns if one.least <= 200 < one.most]
+    wide = [one for one in columns if one.level <= 10 < one.until]
     page = on_page(columns)
     assert [(one.cell, one.number) for one in page] == [(one.cell, one.number) for one in wide]
     words = ["no response" if one.heading == "unanswered" else one.heading for one in wide]

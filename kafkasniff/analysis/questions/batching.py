@@ -38,6 +38,14 @@ class Batching(Accumulator[BatchingParameters]):
 
     name: ClassVar[str] = "batching"
     summary: ClassVar[str] = "Records and bytes per batch, codecs and compression ratios, by topic and client."
+    essential: ClassVar[tuple[str, ...]] = (
+        "topic",
+        "client_id",
+        "batches",
+        "records_per_batch",
+        "bytes_per_batch",
+        "compression",
+    )
     columns: ClassVar[Mapping[str, str]] = {
         "compression": "codec; `mixed` if one exchange has batches with different codecs for a partition",
         "exchanges": "topic-partitions in exchanges with batches",

@@ -42,6 +42,7 @@ class Churn(Accumulator[ChurnParameters]):
 
     name: ClassVar[str] = "churn"
     summary: ClassVar[str] = "Connections per client over time, and how short they were."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "opened", "short", "client_ip", "time")
     columns: ClassVar[Mapping[str, str]] = {
         "client_id": "the first one on the connection",
         "opened": "Kafka connections that began in the span",

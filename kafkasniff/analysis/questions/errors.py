@@ -43,6 +43,7 @@ class Errors(Accumulator[ErrorParameters]):
 
     name: ClassVar[str] = "errors"
     summary: ClassVar[str] = "Errors by API, code, topic and client, with first and last time."
+    essential: ClassVar[tuple[str, ...]] = ("error", "api", "errors", "client_id", "topic", "error_code")
     columns: ClassVar[Mapping[str, str]] = {
         "error_code": "without bodies, null except for a response's first",
         "error": "its name; null for an unknown code",

@@ -40,6 +40,7 @@ class FetchEfficiency(Accumulator[FetchEfficiencyParameters]):
 
     name: ClassVar[str] = "fetch-efficiency"
     summary: ClassVar[str] = "Empty fetches, bytes and records per fetch, by client and topic."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "topic", "fetches", "empty", "failed", "bytes", "client_ip")
     columns: ClassVar[Mapping[str, str]] = {
         "topic": "null for fetches without a known topic, such as one that closes its session",
         "fetches": "answered fetches",

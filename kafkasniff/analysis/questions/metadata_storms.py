@@ -35,6 +35,7 @@ class MetadataStorms(Accumulator[MetadataStormParameters]):
 
     name: ClassVar[str] = "metadata-storms"
     summary: ClassVar[str] = "Clients that request metadata too often."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "time", "requests", "client_ip")
     columns: ClassVar[Mapping[str, str]] = {
         "requests": "number of Metadata requests",
         "all_topics": "those for all topics of the cluster; known only with bodies",

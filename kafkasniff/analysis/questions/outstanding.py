@@ -55,6 +55,7 @@ class Outstanding(Accumulator[OutstandingParameters]):
 
     name: ClassVar[str] = "outstanding"
     summary: ClassVar[str] = "Requests that were still open at the end, or never answered."
+    essential: ClassVar[tuple[str, ...]] = ("age_us", "api", "client_id", "status", "exchange", "broker", "client_ip")
     columns: ClassVar[Mapping[str, str]] = {
         "time": "time of the request",
         "age_us": "from `time` to the last event of any exchange in the table",

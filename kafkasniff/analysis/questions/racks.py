@@ -71,6 +71,15 @@ class Racks(Accumulator[Parameters]):
     name: ClassVar[str] = "racks"
     asks_hosts: ClassVar[bool] = True
     summary: ClassVar[str] = "Fetches across zones: the consumer's rack compared with the broker's."
+    essential: ClassVar[tuple[str, ...]] = (
+        "client_id",
+        "broker",
+        "client_rack",
+        "broker_rack",
+        "cross_zone",
+        "fetches",
+        "bytes",
+    )
     columns: ClassVar[Mapping[str, str]] = {
         "follower": "whether it is a broker that replicates, by its client id",
         "client_rack": "from its Fetch requests (version 11 and later, KIP-392); null if it names none",

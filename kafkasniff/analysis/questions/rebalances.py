@@ -29,6 +29,7 @@ class Rebalances(Accumulator[Parameters]):
 
     name: ClassVar[str] = "rebalances"
     summary: ClassVar[str] = "Rebalances of groups, with members that joined, left or were lost, and why."
+    essential: ClassVar[tuple[str, ...]] = ("group_id", "time", "duration_us", "cause")
     columns: ClassVar[Mapping[str, str]] = {
         "time": "time of its trigger: the first join, leave or loss since the previous generation",
         "protocol": "classic (JoinGroup); consumer, share, streams (heartbeats: KIP-848, KIP-932, KIP-1071)",

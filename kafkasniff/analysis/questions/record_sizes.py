@@ -40,6 +40,15 @@ class RecordSizes(Accumulator[RecordSizeParameters]):
 
     name: ClassVar[str] = "record-sizes"
     summary: ClassVar[str] = "Sizes of keys, values and headers by topic."
+    essential: ClassVar[tuple[str, ...]] = (
+        "topic",
+        "direction",
+        "records",
+        "value_p50",
+        "value_max",
+        "key_p50",
+        "key_max",
+    )
     columns: ClassVar[Mapping[str, str]] = {
         "direction": "request: produced; response: fetched",
         "null_keys": "records without a key",

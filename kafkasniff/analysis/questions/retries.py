@@ -65,6 +65,7 @@ class Retries(Accumulator[Parameters]):
 
     name: ClassVar[str] = "retries"
     summary: ClassVar[str] = "Duplicate producer sequences, and records that were produced again."
+    essential: ClassVar[tuple[str, ...]] = ("kind", "client_id", "topic", "partition", "repeated_records")
     columns: ClassVar[Mapping[str, str]] = {
         "kind": ("sequence: stored once; records: perhaps stored twice"),
         "producer_id": "id of the producer; null for `records`",

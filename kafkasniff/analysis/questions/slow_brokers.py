@@ -41,6 +41,7 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
 
     name: ClassVar[str] = "slow-brokers"
     summary: ClassVar[str] = "Brokers that are slower than their peers, API by API."
+    essential: ClassVar[tuple[str, ...]] = ("api", "broker", "p50_us", "peers_p50_us", "ratio", "slow")
     columns: ClassVar[Mapping[str, str]] = {
         "api": "name; `replica Fetch` and `quorum Fetch` are separate from `Fetch`, by sender",
         "count": "number of responses",

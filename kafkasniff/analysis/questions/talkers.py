@@ -40,6 +40,7 @@ class Talkers(Accumulator[TalkerParameters]):
 
     name: ClassVar[str] = "talkers"
     summary: ClassVar[str] = "Top talkers: bytes and requests by client and address."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "bytes", "requests", "client_ip", "share")
     columns: ClassVar[Mapping[str, str]] = {
         "requests": "number of requests; orphan responses count in bytes only",
         "bytes": "bytes of both",

@@ -35,6 +35,7 @@ class Throttling(Accumulator[ThrottlingParameters]):
 
     name: ClassVar[str] = "throttling"
     summary: ClassVar[str] = "Clients that brokers throttle, and for how long."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "api", "broker", "throttled", "throttle_ms")
     columns: ClassVar[Mapping[str, str]] = {
         "throttled": "those with a throttle time above 0",
         "throttle_ms": "total throttle time",

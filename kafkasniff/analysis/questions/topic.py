@@ -48,6 +48,7 @@ class Topic(Accumulator[TopicParameters]):
 
     name: ClassVar[str] = "topic"
     summary: ClassVar[str] = "Producers and consumers of each topic."
+    essential: ClassVar[tuple[str, ...]] = ("topic", "role", "client_id", "records", "bytes", "group_id", "client_ip")
     columns: ClassVar[Mapping[str, str]] = {
         "role": "producer, consumer, follower (a broker that replicates, by its client id)",
         "group_id": "of a consumer, as for `lag`; null if there is none or more than one",

@@ -36,6 +36,7 @@ class ClientVersions(Accumulator[VersionParameters]):
 
     name: ClassVar[str] = "versions"
     summary: ClassVar[str] = "Clients that use API versions which a target release lacks."
+    essential: ClassVar[tuple[str, ...]] = ("client_id", "api", "api_version", "requests", "verdict", "client_ip")
     columns: ClassVar[Mapping[str, str]] = {
         "verdict": (
             "supported; too-old or too-new: outside of `target_min` to `target_max`; removed or not-yet: the release "

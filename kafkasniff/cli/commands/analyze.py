@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.answer_options import output_option, presentation_options, wide_option
 from kafkasniff.cli.options.hosts_option import HOSTS_HELP, take_hosts
 from kafkasniff.cli.options.option_groups import framing_options, topic_ids_option
+from kafkasniff.cli.options.stacked import stacked
 from kafkasniff.cli.running.asked_captures import exported
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from click.shell_completion import CompletionItem
 
@@ -26,9 +30,6 @@ if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
 
 __all__ = ["analyze_command"]
-
-DEFAULT_WIDTH: Final = 10_000
-"""Table width where the output is not a terminal: a row stays on one line, however long."""
 
 _PARQUET_ENDS: Final = (".parquet", ".pq")
 
@@ -129,7 +130,6 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
             type=click.Choice(["text", "json", "parquet"]),
             help="A table, JSON lines, or Parquet [default: text; parquet for FILE.parquet].",
         ),
-        click.Option(["-o", "--output"], metavar="FILE", help="Write to FILE instead of stdout."),
         *([click.Option(["--hosts"], metavar="FILE", help=HOSTS_HELP)] if question.asks_hosts else []),
         click.Option(
             ["--engine"],
@@ -138,11 +138,6 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
             help="Engine that reads the tables [default: local].",
         ),
         click.Option(["--master"], metavar="URL", help="Spark master, with --engine spark [default: local[*]]."),
-        click.Option(
-            ["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour text."
-        ),
-        click.Option(["-v", "--verbose"], count=True, help="Show the traceback of an internal error."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="No notes on stderr."),
     ]
 
     @click.pass_obj
@@ -151,8 +146,7 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
 
     # All of it: with the columns it explains the answer.
     text = inspect.cleandoc(question.__doc__ or "")
-    # These options are for captures; the decorators prepend them to `params`.
-    asked = framing_options(topic_ids_option(ask))
+    asked = stacked(ask, [output_option, wide_option, presentation_options, framing_options, topic_ids_option])
     parameters += reversed(getattr(asked, "__click_params__", []))
     command = _Question(question.name, callback=ask, params=parameters, short_help=question.summary, help=text)
     command.question = question
@@ -186,7 +180,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
     environment.verbosity = options.pop("verbose")
     sources, engine, master = options.pop("sources"), options.pop("engine"), options.pop("master")
     since, until, quiet = options.pop("since"), options.pop("until"), options.pop("quiet")
-    output, colour = options.pop("output"), options.pop("color")
+    output, colour, wide = options.pop("output"), options.pop("color"), options.pop("wide")
     form = _form(options.pop("form"), output)
     hosts = take_hosts(options) if question.asks_hosts else None
     if master is not None and engine != "spark":
@@ -234,7 +228,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
 
         result = with_numbers(environment, result, captures, framing, text=form == "text")
     with Output(environment, output, inputs=captures) as stream:
-        _write(environment, stream, result, form, colour)
+        _write(stream, result, form, colour, question.essential, wide=wide)
     if not quiet:
         for table in left_out:
             what = "keys and values" if table in export.tables else f"table {table}"
@@ -273,7 +267,16 @@ def _moment(text: str | None, export: Export) -> int | None:
     return found
 
 
-def _write(environment: Environment, stream: Output, result: pa.Table, form: str, colour: str) -> None:
+def _write(
+    stream: Output,
+    result: pa.Table,
+    form: str,
+    colour: str,
+    essential: Sequence[str],
+    *,
+    wide: bool,
+) -> None:
+    from kafkasniff.cli.output import UNLIMITED
     from kafkasniff.cli.render.result_table import json_lines, parquet_bytes, text_table
 
     if form == "json":
@@ -282,5 +285,6 @@ def _write(environment: Environment, stream: Output, result: pa.Table, form: str
     elif form == "parquet":
         stream.write(parquet_bytes(result))
     elif result.num_rows:
-        width = max(environment.width, 40) if stream.is_terminal else DEFAULT_WIDTH
-        stream.write_text(text_table(result, width=width, coloured=stream.coloured(colour)))
+        # Where the output is not a terminal, a row stays on one line.
+        width = stream.width(UNLIMITED, wide=wide or not stream.is_terminal)
+        stream.write_text(text_table(result, width=width, coloured=stream.coloured(colour), essential=essential))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import io
 from typing import Any
 
 import click
 import msgspec
 
 from kafkasniff.cli.environment import Environment
-from kafkasniff.cli.options.answer_options import color_option, format_option
+from kafkasniff.cli.options.answer_options import color_option, format_option, wide_option
 from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.output import MIN_WIDTH, UNLIMITED
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.coverage import Proof, count_by_release, defined_data, proven
 from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case
@@ -36,6 +36,7 @@ __all__ = ["api_command"]
     "--coverage", is_flag=True, help="Print which versions of APIs are defined and which are proven by tests."
 )
 @format_option("JSON")
+@wide_option
 @color_option
 @click.pass_obj
 def api_command(
@@ -47,6 +48,7 @@ def api_command(
     program: bool,
     coverage: bool,
     form: str,
+    wide: bool,
     color: str,
 ) -> None:
     """Show the protocol's APIs: all of them, one by name or key, or one version.
@@ -59,7 +61,7 @@ def api_command(
         raise UsageError("--coverage covers all APIs: it takes neither NAME nor --release")
     if release is not None and (program or version is not None):
         raise UsageError("--release selects the versions: it takes neither VERSION nor --program")
-    page = _ApiOutput(environment, form, color)
+    page = _ApiOutput(environment, form, color, wide=wide)
     if coverage:
         page.coverage()
     elif release is not None:
@@ -126,10 +128,11 @@ def _schemas(found: Api | DataDefinition, version: int) -> list[Schema]:
 class _ApiOutput:
     """One answer, as text or JSON."""
 
-    def __init__(self, environment: Environment, form: str, color: str) -> None:
+    def __init__(self, environment: Environment, form: str, color: str, *, wide: bool) -> None:
         self.environment = environment
         self.json = form == "json"
         self.color = color
+        self.wide = wide
 
     def write(self, text: str) -> None:
         self.environment.stdout.write(text.encode(self.environment.encoding, "replace"))
@@ -141,23 +144,10 @@ class _ApiOutput:
 
     def render(self, *parts: Any) -> None:
         """Rich tables and texts, one below the other."""
-        from rich.console import Console
+        from kafkasniff.cli.render.rich_text import as_text
 
-        buffer = io.StringIO()
-        coloured = self.environment.colour(self.color)
-        console = Console(
-            file=buffer,
-            width=max(self.environment.width, 40),
-            force_terminal=coloured,
-            color_system="standard" if coloured else None,
-            highlight=False,
-            markup=False,
-            emoji=False,
-        )
-        for part in parts:
-            console.print(part)
-        # Rich pads columns to their width, which is only noise in a file.
-        self.write("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n")
+        width = UNLIMITED if self.wide else max(self.environment.width, MIN_WIDTH)
+        self.write(as_text(parts, width=width, coloured=self.environment.colour(self.color)))
 
     def all(self) -> None:
         found = [entry for key in api_keys() if (entry := api(key)) is not None]

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.answer_options import (
+    fail_on_option,
+    fails,
+    format_option,
+    output_option,
+    presentation_options,
+)
 from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
@@ -23,21 +29,13 @@ __all__ = ["check_command"]
 
 MAX_WIDTH: Final = 120
 """Maximum width: longer lines are hard to read."""
-FAIL_ON: Final = ("error", "warning", "note", "never")
-"""`detectors.SEVERITIES` and `never`, repeated here so that the detectors are imported only when needed."""
 
 
 @click.command("check", cls=SectionedCommand)
 @click.argument("sources", nargs=-1, metavar="CAPTURE|DIR...")
 @format_option()
 @output_option
-@click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    default="warning",
-    show_default=True,
-    help="Exit with code 1 if a finding is at least this severe.",
-)
+@fail_on_option("warning")
 @click.option("--only", multiple=True, metavar="DETECTOR", help="Run only these detectors (repeatable, comma lists).")
 @click.option("--skip", multiple=True, metavar="DETECTOR", help="Skip these detectors (repeatable, comma lists).")
 @click.option(
@@ -61,7 +59,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     predicate = take_predicate(options)
     names = {key: [name for one in options.pop(key) for name in one.split(",")] for key in ("only", "skip")}
 
-    from kafkasniff.analysis.detectors import SEVERITIES, Detectors
+    from kafkasniff.analysis.detectors import Detectors
     from kafkasniff.cli.output import Output
 
     detectors = Detectors(**names, settings=options.pop("settings"))
@@ -115,8 +113,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     if not quiet:
         say_notes(environment, notes, visible)
     reading.end()
-    failing = SEVERITIES[: FAIL_ON.index(options["fail_on"]) + 1] if options["fail_on"] != "never" else ()
-    if any(finding.severity in failing for finding in findings):
+    if fails(findings, options["fail_on"]):
         return Exit.FINDINGS
     return Exit.BROKEN if reading.broken else Exit.OK
 

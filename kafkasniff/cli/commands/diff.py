@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
 from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
@@ -70,6 +70,7 @@ _TIMES: Final = ("first", "last")
 @click.option("--all", "everything", is_flag=True, help="Also show what did not change (json always does).")
 @click.option("--top", type=click.IntRange(1), metavar="N", help=f"Rows per list [default: {TOP}; with json, all].")
 @reading_options
+@wide_option
 @presentation_options
 @click.pass_obj
 def diff_command(environment: Environment, /, before: str, after: str, **options: Any) -> int:
@@ -120,7 +121,7 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
                 names,
                 top=options["top"] or TOP,
                 everything=options["everything"],
-                width=output.width(),
+                width=output.width(wide=options["wide"]),
                 coloured=output.coloured(options["color"]),
             )
             output.write_text(text)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.answer_options import (
+    fail_on_option,
+    fails,
+    format_option,
+    output_option,
+    presentation_options,
+)
 from kafkasniff.cli.options.option_groups import framing_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import Sources, take_captures
@@ -18,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["security_command"]
 
-FAIL_ON: Final = ("error", "warning", "note", "never")
 MAX_WIDTH: Final = 100
 """Longer lines of prose are hard to read."""
 
@@ -27,13 +32,7 @@ MAX_WIDTH: Final = 100
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @format_option()
 @output_option
-@click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    default="never",
-    show_default=True,
-    help="Exit with code 1 if a finding is at least this severe.",
-)
+@fail_on_option("never")
 @framing_options
 @presentation_options
 @click.pass_obj
@@ -46,7 +45,6 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     taken = take_captures(environment, captures)
     divided = Sources(taken, ())
 
-    from kafkasniff.analysis.detectors import SEVERITIES
     from kafkasniff.analysis.security import SecurityView
     from kafkasniff.cli.output import Output
 
@@ -84,8 +82,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     if not quiet:
         for note in view.notes():
             environment.say(note)
-    failing = SEVERITIES[: FAIL_ON.index(options["fail_on"]) + 1] if options["fail_on"] != "never" else ()
-    if any(finding.severity in failing for finding in findings):
+    if fails(findings, options["fail_on"]):
         return Exit.FINDINGS
     return Exit.BROKEN if broken else Exit.OK
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
 from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
@@ -41,6 +41,7 @@ _FINDING_FIELDS: Final = ("severity", "detector", "title", "subject", "count", "
 @click.option("--no-records", is_flag=True, help="Do not decode records: faster, but without record sizes.")
 @reading_options
 @hosts_option
+@wide_option
 @presentation_options
 @click.pass_obj
 def stats_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
@@ -82,7 +83,11 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         else:
             from kafkasniff.cli.render.stats_text import stats_text
 
-            heading, width, coloured = divided.heading(sources), stream.width(), stream.coloured(colour)
+            heading, width, coloured = (
+                divided.heading(sources),
+                stream.width(wide=options["wide"]),
+                stream.coloured(colour),
+            )
             stream.write_text(stats_text(answer, findings, heading, width=width, coloured=coloured, hosts=hosts))
         if not quiet:
             say_notes(environment, answer.notes, answer.visibility)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
 from kafkasniff.cli.options.filter_options import make_predicate, take_filters
 from kafkasniff.cli.options.option_groups import (
     framing_arguments,
@@ -49,6 +49,7 @@ BY: Final = ("api", "version", "broker", "client", "address", "topic", "connecti
 @format_option("JSON")
 @output_option
 @reading_options
+@wide_option
 @presentation_options
 @click.pass_obj
 def timing_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
@@ -80,7 +81,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
             answer.exports += 1
             answer.no_bodies += not _read_export(timing, folder)
         reading = _Captures(environment, answer, options, predicate, quiet=quiet)
-        page = _TimingOutput(stream, form, colour)
+        page = _TimingOutput(stream, form, colour, wide=options["wide"])
         if captures:
             reading.read(captures, page.each if each else None)
         if not each:
@@ -124,11 +125,11 @@ def _read_export(timing: Timing, folder: str) -> bool:
 class _TimingOutput:
     """The output, as text or JSON."""
 
-    def __init__(self, stream: Output, form: str, colour: str) -> None:
+    def __init__(self, stream: Output, form: str, colour: str, *, wide: bool) -> None:
         self._stream = stream
         self._json = form == "json"
         self._coloured = stream.coloured(colour)
-        self._width = stream.width()
+        self._width = stream.width(wide=wide)
         self.shown = 0
         """Number of exchanges written individually."""
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
 from kafkasniff.cli.options.stacked import Command, stacked
 
-__all__ = ["color_option", "format_option", "output_option", "presentation_options", "quiet_option", "traceback_option"]
+if TYPE_CHECKING:
+    from kafkasniff.analysis.detectors import Finding, Severity
+
+__all__ = [
+    "color_option",
+    "format_option",
+    "output_option",
+    "presentation_options",
+    "quiet_option",
+    "traceback_option",
+    "wide_option",
+]
+
+SEVERITIES: Final = ("error", "warning", "note")
+"""`detectors.SEVERITIES`, repeated here so that the detectors are imported only when needed."""
 
 _Decorator = Callable[[Any], Any]
 
@@ -22,6 +36,7 @@ color_option: Final[_Decorator] = click.option(
 traceback_option: Final[_Decorator] = click.option(
     "-v", "--verbose", count=True, help="Show the traceback of an internal error."
 )
+wide_option: Final[_Decorator] = click.option("--wide", is_flag=True, help="Show all columns of tables, however wide.")
 quiet_option: Final[_Decorator] = click.option(
     "-q", "--quiet", is_flag=True, help="No progress and no notes on stderr."
 )
@@ -31,6 +46,24 @@ def format_option(json: str = "one JSON object") -> _Decorator:
     """`--format`, as `form`; `json`: what JSON output is."""
     return click.option(
         "--format", "form", type=click.Choice(["text", "json"]), default="text", help=f"Text, or {json}."
+    )
+
+
+def fail_on_option(default: Severity | Literal["never"]) -> _Decorator:
+    """`--fail-on`: how severe a finding must be for exit code 1."""
+    return click.option(
+        "--fail-on",
+        type=click.Choice([*SEVERITIES, "never"]),
+        default=default,
+        show_default=True,
+        help="Exit with code 1 if a finding is at least this severe.",
+    )
+
+
+def fails(findings: Iterable[Finding], fail_on: str) -> bool:
+    """Whether a finding is at least as severe as `--fail-on`."""
+    return fail_on != "never" and any(
+        SEVERITIES.index(finding.severity) <= SEVERITIES.index(fail_on) for finding in findings
     )
 
 

@@ -53,7 +53,7 @@ def filter_options(command: Command) -> Command:
         command,
         [
             click.option(
-                "--filter",
+                *("-Y", "--filter"),
                 multiple=True,
                 metavar="EXPR",
                 help="Only exchanges that match, such as 'api == \"Fetch\" and latency_ms > 100' (`kafkasniff help "

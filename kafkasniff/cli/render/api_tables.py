@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kafkasniff.cli.render.fitted import FittedTable
 from kafkasniff.kafka.apis.coverage import PairCount, Proof, version_ranges
 from kafkasniff.kafka.apis.dissectors import Api
 from kafkasniff.kafka.apis.releases import Spoken, first_release, is_stable, removed_in
@@ -16,35 +19,46 @@ from kafkasniff.kafka.schema.definition import DataDefinition, FieldDefinition, 
 from kafkasniff.kafka.schema.enums import enum_by_name
 from kafkasniff.kafka.schema.layout import Field, Struct
 from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.report.cells import ReportColumn
 
 __all__ = ["api_list", "coverage_table", "definition_page", "release_counts", "release_table", "version_page"]
 
 
-def _table(*columns: str, right: Sequence[str] = ()) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return table
+def _column(place: int, heading: str, **properties: Any) -> ReportColumn:
+    """A column of rows that are tuples of cells; `properties`: those of the column."""
+    return ReportColumn(heading, itemgetter(place), **properties)
 
 
-def api_list(apis: Sequence[Api]) -> Table:
+def _table(columns: Sequence[ReportColumn], rows: Iterable[tuple[str | Text, ...]]) -> FittedTable:
+    return FittedTable(columns, list(rows), style="bold")
+
+
+def api_list(apis: Sequence[Api]) -> FittedTable:
     """All APIs, one per line."""
-    table = _table("key", "API", "versions", "flexible", "releases", right=["key"])
-    # Summaries get the remaining width and are truncated to it: one line per API.
-    table.expand = True
-    table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
-    for found in apis:
-        since = first_release(found.key, found.min_version) or ""
-        end = removed_in(found.key)
-        table.add_row(
-            str(found.key),
-            Text(found.name, style="bold"),
-            str(found.definition.versions),
-            "" if found.flexible_since is None else f"{found.flexible_since}+",
-            f"{since} until {end}" if end else since,
-            Text(found.summary, style="dim"),
-        )
-    return table
+    return _table(_API_LIST, map(_api_row, apis))
+
+
+_API_LIST: Final = [
+    _column(0, "key", number=True),
+    _column(1, "API", whole=True),
+    _column(2, "versions", whole=True),
+    _column(3, "flexible", whole=True, level=2),
+    _column(4, "releases", whole=True, level=1),
+    _column(5, "summary", level=3, clipped=True),
+]
+
+
+def _api_row(found: Api) -> tuple[str | Text, ...]:
+    since = first_release(found.key, found.min_version) or ""
+    end = removed_in(found.key)
+    return (
+        str(found.key),
+        Text(found.name, style="bold"),
+        str(found.definition.versions),
+        "" if found.flexible_since is None else f"{found.flexible_since}+",
+        f"{since} until {end}" if end else since,
+        Text(found.summary, style="dim"),
+    )
 
 
 def _head(found: Api | DataDefinition) -> Iterator[RenderableType]:
@@ -89,17 +103,20 @@ def definition_page(found: Api | DataDefinition) -> Iterator[RenderableType]:
         if not message.fields:
             yield Text("  no fields")
             continue
-        table = _table("  field", "type", "versions", "")
-        for depth, field in _flat(message.fields):
-            table.add_row(
-                Text("  " * (depth + 1) + field.name),
-                _type(field.type, field.array, field.nullable.low <= field.nullable.high),
-                str(field.versions),
-                _notes(field, "" if field.nullable in (field.versions, _NEVER) else f"null in {field.nullable}"),
-            )
-            if field.enum:
-                enums[field.enum] = None
-        yield table
+        fields = list(_flat(message.fields))
+        enums |= {field.enum: None for _, field in fields if field.enum}
+        yield _table(
+            [_column(0, "  field"), _column(1, "type"), _column(2, "versions"), _column(3, "")],
+            (
+                (
+                    Text("  " * (depth + 1) + field.name),
+                    _type(field.type, field.array, field.nullable.low <= field.nullable.high),
+                    str(field.versions),
+                    _notes(field, "" if field.nullable in (field.versions, _NEVER) else f"null in {field.nullable}"),
+                )
+                for depth, field in fields
+            ),
+        )
     yield from _enums(enums)
 
 
@@ -126,14 +143,19 @@ def version_page(found: Api | DataDefinition, version: int, schemas: Sequence[Sc
         if not (schema.root.fields or schema.root.tagged):
             yield Text("  no fields")
             continue
-        table = _table("  field", "type", "")
-        for depth, field in _flat_layout(schema.root):
-            table.add_row(
-                Text("  " * (depth + 1) + field.name), _type(field.type, field.array, field.nullable), _notes(field, "")
-            )
-            if field.enum:
-                enums[field.enum] = None
-        yield table
+        fields = list(_flat_layout(schema.root))
+        enums |= {field.enum: None for _, field in fields if field.enum}
+        yield _table(
+            [_column(0, "  field"), _column(1, "type"), _column(2, "")],
+            (
+                (
+                    Text("  " * (depth + 1) + field.name),
+                    _type(field.type, field.array, field.nullable),
+                    _notes(field, ""),
+                )
+                for depth, field in fields
+            ),
+        )
     yield from _enums(enums)
 
 
@@ -198,37 +220,50 @@ def _enums(names: dict[str, None]) -> Iterator[RenderableType]:
     yield table
 
 
-def release_table(release: str, rows: Sequence[tuple[int, str, Spoken]]) -> Table:
+def release_table(release: str, rows: Sequence[tuple[int, str, Spoken]]) -> FittedTable:
     """API versions of a release: rows of key, name and versions."""
-    table = _table("key", "API", f"versions in {release}", "", right=["key"])
-    for key, name, versions in rows:
-        note = "" if versions.unstable is None else f"version {versions.unstable} needs an opt-in"
-        table.add_row(str(key), Text(name, style="bold"), str(versions), Text(note, style="dim"))
-    return table
-
-
-def coverage_table(rows: Sequence[tuple[Api, Sequence[Proof | None]]]) -> Table:
-    """Rows of an API and the proof of each of its versions; None if a version is not proven."""
-    table = _table(
-        "key", "API", "defined", "proven", "vectors", "captures", "not proven", right=["key", "defined", "proven"]
+    notes = [None if one.unstable is None else f"version {one.unstable} needs an opt-in" for _, _, one in rows]
+    return _table(
+        [_column(0, "key", number=True), _column(1, "API"), _column(2, f"versions in {release}"), _column(3, "")],
+        (
+            (str(key), Text(name, style="bold"), str(versions), Text(note or "", style="dim"))
+            for (key, name, versions), note in zip(rows, notes, strict=True)
+        ),
     )
-    for found, proofs in rows:
-        by_version = list(zip(found.versions, proofs, strict=True))
-        table.add_row(
-            str(found.key),
-            Text(found.name, style="bold"),
-            str(len(proofs)),
-            str(sum(proof is not None for proof in proofs)),
-            version_ranges(version for version, proof in by_version if proof is not None and proof.vectors),
-            version_ranges(version for version, proof in by_version if proof is not None and proof.captures),
-            version_ranges(version for version, proof in by_version if proof is None),
-        )
-    return table
 
 
-def release_counts(counts: Sequence[PairCount]) -> Table:
+def coverage_table(rows: Sequence[tuple[Api, Sequence[Proof | None]]]) -> FittedTable:
+    """Rows of an API and the proof of each of its versions; None if a version is not proven."""
+    return _table(_COVERAGE, (_coverage_row(found, proofs) for found, proofs in rows))
+
+
+_COVERAGE: Final = [
+    _column(0, "key", number=True),
+    _column(1, "API"),
+    _column(2, "defined", number=True),
+    _column(3, "proven", number=True),
+    _column(4, "vectors", level=1),
+    _column(5, "captures", level=2),
+    _column(6, "not proven"),
+]
+
+
+def _coverage_row(found: Api, proofs: Sequence[Proof | None]) -> tuple[str | Text, ...]:
+    by_version = list(zip(found.versions, proofs, strict=True))
+    return (
+        str(found.key),
+        Text(found.name, style="bold"),
+        str(len(proofs)),
+        str(sum(proof is not None for proof in proofs)),
+        version_ranges(version for version, proof in by_version if proof is not None and proof.vectors),
+        version_ranges(version for version, proof in by_version if proof is not None and proof.captures),
+        version_ranges(version for version, proof in by_version if proof is None),
+    )
+
+
+def release_counts(counts: Sequence[PairCount]) -> FittedTable:
     """How many of the pairs that each release added are proven."""
-    table = _table(*(columns := ("pairs since", "defined", "proven", "vectors", "captures")), right=columns[1:])
-    for since, *numbers in counts:
-        table.add_row(since, *map(str, numbers))
-    return table
+    headings = ("defined", "proven", "vectors", "captures")
+    columns = [_column(place, heading, number=True) for place, heading in enumerate(headings, 1)]
+    rows = ((since, *map(str, numbers)) for since, *numbers in counts)
+    return _table([_column(0, "pairs since"), *columns], rows)

@@ -6,7 +6,7 @@ All text from the wire goes through `word`. Percentages are shown only for numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafkasniff.analysis.comparison.answer import (
     SECTIONS,
@@ -21,17 +21,18 @@ from kafkasniff.analysis.comparison.answer import (
     Software,
 )
 from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.report.cells import ReportColumn
 from kafkasniff.sinks.summaries.phrases import amount, few
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
 __all__ = ["diff_text"]
 
-MIDDLE: Final = 92
-WIDE: Final = 108
-HUGE: Final = 132
-VAST: Final = 156
-"""Width from which optional columns are shown: API names have up to 28 characters, a percentile takes 22."""
+MIDDLE: Final = 1
+WIDE: Final = 2
+HUGE: Final = 3
+VAST: Final = 4
+"""Levels of optional columns."""
 MAX_NAMES: Final = 4
 """Versions, codecs, addresses or kinds of software shown per row and side."""
 
@@ -45,26 +46,15 @@ _VERDICTS: Final = {
 }
 
 
-class _TableColumn(NamedTuple):
-    """A column of a table."""
-
-    heading: str
-    cell: Callable[[Any], str]
-    number: bool = False
-    least: int = 0
-    """Minimum width of the screen for this column."""
-    most: int = 1 << 16
-    """Width from which another column replaces this one."""
-
-
 def diff_text(
     answer: ComparisonAnswer, sources: Sequence[str], *, top: int, everything: bool, width: int, coloured: bool
 ) -> str:
     """The screen, `width` columns wide, with ANSI codes if `coloured`; `everything`: also rows that do not differ."""
     from rich.console import RenderableType
     from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
+
+    from kafkasniff.cli.render.fitted import FittedTable
 
     lines = [*_side("before", sources[0], answer.before), *_side("after ", sources[1], answer.after), _found(answer)]
     shown: list[RenderableType] = [Text(line, overflow="fold") for line in lines]
@@ -72,18 +62,10 @@ def diff_text(
         rows = [row for row in getattr(answer, name) or [] if everything or row.differs]
         if not rows:
             continue
-        columns = [one for one in _TABLES[name] if one.least <= width < one.most]
-        columns = [one for one in columns if any(one.cell(row) for row in rows[:top])]
+        columns = [one for one in _TABLES[name] if any(one.cell(row) for row in rows[:top])]
         if everything:
-            columns = [_TableColumn("", lambda row: "*" if row.differs else ""), *columns]
-        table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-        for column in columns:
-            if column.number:
-                table.add_column(column.heading, justify="right", no_wrap=True, overflow="ellipsis")
-            else:
-                table.add_column(column.heading, overflow="fold")
-        for row in rows[:top]:
-            table.add_row(*(Text(column.cell(row)) for column in columns))
+            columns = [ReportColumn("", lambda row: "*" if row.differs else ""), *columns]
+        table = FittedTable(columns, rows[:top])
         shown += [Text(), Text(name.capitalize(), style="bold"), Padding(table, (0, 0, 0, 2))]
         if len(rows) > top:
             shown.append(Text(f"  and {len(rows) - top:,} more (--top)"))
@@ -235,64 +217,64 @@ def _error(row: ErrorDiff) -> str:
     return word(row.name) if row.name is not None else "(unknown)"
 
 
-_API: Final = _TableColumn("API", lambda row: word(row.api))
-_TOPIC: Final = _TableColumn("topic", lambda row: word(row.topic))
-_SIDES: Final = _TableColumn("", lambda row: _only(row.before, row.after))
+_API: Final = ReportColumn("API", lambda row: word(row.api))
+_TOPIC: Final = ReportColumn("topic", lambda row: word(row.topic))
+_SIDES: Final = ReportColumn("", lambda row: _only(row.before, row.after))
 
-_TABLES: Final[dict[str, list[_TableColumn]]] = {
-    "versions": [_API, _SIDES, _TableColumn("spoken", lambda row: _pair(_spans(row.before), _spans(row.after)))],
+_TABLES: Final[dict[str, list[ReportColumn]]] = {
+    "versions": [_API, _SIDES, ReportColumn("spoken", lambda row: _pair(_spans(row.before), _spans(row.after)))],
     "rates": [
         _API,
         _SIDES,
-        _TableColumn("exchanges", _counts, number=True),
-        _TableColumn("a second", _change("per_second", _rate), number=True),
+        ReportColumn("exchanges", _counts, number=True),
+        ReportColumn("a second", _change("per_second", _rate), number=True),
     ],
     "latency": [
         _API,
-        _TableColumn("", lambda row: _VERDICTS[row.verdict]),
-        _TableColumn("p50", _percentile("p50", percent=False), number=True, most=MIDDLE),
-        _TableColumn("p50", _percentile("p50"), number=True, least=MIDDLE),
-        _TableColumn("shift of p50", _limits, number=True, least=HUGE),
-        _TableColumn("p90", _percentile("p90"), number=True, least=VAST),
-        _TableColumn("p99", _percentile("p99", percent=False), number=True, most=MIDDLE),
-        _TableColumn("p99", _percentile("p99"), number=True, least=MIDDLE),
-        _TableColumn("slower", _slower, number=True, least=WIDE),
-        _TableColumn("p", _p, number=True, least=WIDE),
+        ReportColumn("", lambda row: _VERDICTS[row.verdict]),
+        ReportColumn("p50", _percentile("p50", percent=False), number=True, until=MIDDLE),
+        ReportColumn("p50", _percentile("p50"), number=True, level=MIDDLE),
+        ReportColumn("shift of p50", _limits, number=True, level=HUGE),
+        ReportColumn("p90", _percentile("p90"), number=True, level=VAST),
+        ReportColumn("p99", _percentile("p99", percent=False), number=True, until=MIDDLE),
+        ReportColumn("p99", _percentile("p99"), number=True, level=MIDDLE),
+        ReportColumn("slower", _slower, number=True, level=WIDE),
+        ReportColumn("p", _p, number=True, level=WIDE),
     ],
     "sizes": [
         _API,
-        _TableColumn("requests", _change("request_bytes", _bytes), number=True),
-        _TableColumn("responses", _change("response_bytes", _bytes), number=True),
+        ReportColumn("requests", _change("request_bytes", _bytes), number=True),
+        ReportColumn("responses", _change("response_bytes", _bytes), number=True),
     ],
     "errors": [
         _API,
-        _TableColumn("code", lambda row: str(row.code), number=True),
-        _TableColumn("error", _error),
+        ReportColumn("code", lambda row: str(row.code), number=True),
+        ReportColumn("error", _error),
         _SIDES,
-        _TableColumn("exchanges", _counts, number=True),
-        _TableColumn("share", _change("share", _share), number=True),
+        ReportColumn("exchanges", _counts, number=True),
+        ReportColumn("share", _change("share", _share), number=True),
     ],
     "topics": [
         _TOPIC,
-        _TableColumn("produced", _change("produced_per_second", _rate), number=True),
-        _TableColumn("fetched", _change("fetched_per_second", _rate), number=True),
+        ReportColumn("produced", _change("produced_per_second", _rate), number=True),
+        ReportColumn("fetched", _change("fetched_per_second", _rate), number=True),
     ],
     "batching": [
         _TOPIC,
-        _TableColumn("batches", _counts, number=True, least=MIDDLE),
-        _TableColumn("records per batch", _change("records_per_batch", _number), number=True),
-        _TableColumn("bytes per batch", _change("bytes_per_batch", _bytes), number=True),
-        _TableColumn("codecs", _codecs),
+        ReportColumn("batches", _counts, number=True, level=MIDDLE),
+        ReportColumn("records per batch", _change("records_per_batch", _number), number=True),
+        ReportColumn("bytes per batch", _change("bytes_per_batch", _bytes), number=True),
+        ReportColumn("codecs", _codecs),
     ],
     "clients": [
-        _TableColumn("client id", lambda row: word(row.client_id)),
+        ReportColumn("client id", lambda row: word(row.client_id)),
         _SIDES,
-        _TableColumn("exchanges", _counts, number=True),
-        _TableColumn("software", _software),
+        ReportColumn("exchanges", _counts, number=True),
+        ReportColumn("software", _software),
     ],
     "brokers": [
-        _TableColumn("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
+        ReportColumn("id", lambda row: "" if row.broker_id is None else str(row.broker_id), number=True),
         _SIDES,
-        _TableColumn("address", lambda row: _pair(_addresses(row.before), _addresses(row.after))),
+        ReportColumn("address", lambda row: _pair(_addresses(row.before), _addresses(row.after))),
     ],
 }

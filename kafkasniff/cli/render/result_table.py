@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.report.cells import Cell, ReportColumn
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable
 from kafkasniff.text.times import duration
@@ -22,18 +23,30 @@ _UNITS: Final = {"_us": 1_000, "_ms": 1_000_000}
 """Suffixes of column names for durations, in nanoseconds."""
 
 
-def text_table(table: pa.Table, *, width: int, coloured: bool) -> str:
-    """The rows below a line of column names; numbers with units, times in UTC, wire text escaped."""
-    from rich.table import Table
-    from rich.text import Text
+def text_table(table: pa.Table, *, width: int, coloured: bool, essential: Sequence[str] = ()) -> str:
+    """The rows below a line of column names; numbers with units, times in UTC, wire text escaped.
 
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for field in table.schema:
-        right = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        shown.add_column(_heading(field), justify="right" if right else "left", overflow="fold")
-    for row in table.to_pylist():
-        shown.add_row(*(Text(_cell(name, value)) for name, value in row.items()))
-    return as_text([shown], width=width, coloured=coloured)
+    `essential`: the columns to hide last if the table is too wide, the most useful first.
+    """
+    from kafkasniff.cli.render.fitted import FittedTable
+
+    useful = [*essential, *(name for name in table.schema.names if name not in essential)]
+    columns = [
+        ReportColumn(
+            _heading(field),
+            _column(field.name),
+            number=pa.types.is_integer(field.type) or pa.types.is_floating(field.type),
+            # A column without values is hidden before any other.
+            level=useful.index(field.name) if table[field.name].null_count < table.num_rows else len(useful),
+            whole=pa.types.is_timestamp(field.type),
+        )
+        for field in table.schema
+    ]
+    return as_text([FittedTable(columns, table.to_pylist(), style="bold")], width=width, coloured=coloured)
+
+
+def _column(name: str) -> Cell:
+    return lambda row: _cell(name, row[name])
 
 
 def _heading(field: pa.Field) -> str:

@@ -48,26 +48,19 @@ def stats_text(
     """
     from rich.console import RenderableType
     from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
+
+    from kafkasniff.cli.render.fitted import FittedTable
 
     shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, sources)]
     days = spans_days(answer)
     for name, rows, columns_of in [*_sections(answer, days), ("Findings", findings, _FINDINGS)]:
-        all_columns = named(columns_of, hosts, least=MIDDLE)
+        all_columns = named(columns_of, hosts, level=MIDDLE)
         more = answer.more.get(name.lower(), 0)
         if not rows:
             continue
-        columns = [one for one in all_columns if one.least <= width < one.most and any(one.cell(row) for row in rows)]
-        table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-        for column in columns:
-            # Numbers must not be truncated; names wrap.
-            if column.number:
-                table.add_column(column.heading, justify="right", no_wrap=True, overflow="ellipsis")
-            else:
-                table.add_column(column.heading, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(column.cell(row)) for column in columns))
+        columns = [one for one in all_columns if any(one.cell(row) for row in rows)]
+        table = FittedTable(columns, rows)
         shown += [Text(), Text(name, style="bold"), Padding(table, (0, 0, 0, 2))]
         if more:
             shown.append(Text(f"  and {more:,} more (--top)"))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkasniff.cli.render.rich_text import as_text
 from kafkasniff.cli.render.timing_answer import ExchangeGroup, TimingAnswer, slowness
 from kafkasniff.cli.render.waterfall import largest, who
+from kafkasniff.report.cells import Cell, ReportColumn
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
 from kafkasniff.timing.vantage import DurationRange
+
+if TYPE_CHECKING:
+    from kafkasniff.cli.render.fitted import FittedTable
+    from kafkasniff.timing import Timed
 
 __all__ = ["timing_text"]
 
@@ -18,8 +23,6 @@ MAX_ROWS: Final = 60
 """Groups shown; JSON has all."""
 MAX_NAME: Final = 60
 """Maximum width of a group's name."""
-NAME_WIDTH: Final = 20
-"""Minimum width of a group's name, if it is that long."""
 
 _HEADINGS: Final = {
     "transfer": "transfer",
@@ -90,35 +93,45 @@ def _range(span: DurationRange) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _groups(groups: Sequence[ExchangeGroup]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
+def _groups(groups: Sequence[ExchangeGroup]) -> FittedTable:
+    from kafkasniff.cli.render.fitted import FittedTable
 
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    # The parts that take the most time are the last to be hidden.
     parts = [name for name in _HEADINGS if any(_percent(group, name) >= 1 for group in groups)]
-    thinks = any("think" in group.parts for group in groups)
-    rows = [_names(group) for group in groups]
-    for name in rows[0]:
-        # Long names wrap, but not into narrow stripes.
-        longest = max(len(row[name]) for row in rows)
-        table.add_column(name, overflow="fold", min_width=min(longest, NAME_WIDTH))
-    for heading in ("count", "p50", "p99", "max", *(_HEADINGS[name] for name in parts)):
-        table.add_column(heading, justify="right", no_wrap=True, overflow="ellipsis")
-    if thinks:
-        table.add_column("client p50", justify="right", no_wrap=True, overflow="ellipsis")
-    for group, names in zip(groups, rows, strict=True):
-        cells = [cut(value, MAX_NAME) for value in names.values()]
-        whole = group.duration
-        cells.append(f"{group.exchanges:,}")
-        cells += [duration(value * 1000) if whole.count else "" for value in (whole.p50_us, whole.p99_us, whole.max_us)]
-        for name in parts:
-            percent = _percent(group, name)
-            cells.append(f"{percent:.0f}%" if percent >= 1 else "<1%" if percent else "")
-        if thinks:
-            think = group.parts.get("think")
-            cells.append("" if think is None else duration(think.p50_us * 1000))
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+    by_share = sorted(parts, key=lambda name: -max(_percent(group, name) for group in groups))
+    columns = [ReportColumn(name, _name(name)) for name in _names(groups[0])]
+    columns.append(ReportColumn("count", lambda group: f"{group.exchanges:,}", number=True))
+    columns += [
+        ReportColumn(name, _of_duration(f"{name}_us"), number=True, level=level)
+        for level, name in enumerate(("p50", "p99", "max"))
+    ]
+    columns += [
+        ReportColumn(_HEADINGS[name], _share(name), number=True, level=3 + by_share.index(name)) for name in parts
+    ]
+    if any("think" in group.parts for group in groups):
+        columns.append(ReportColumn("client p50", _think, number=True, level=3 + len(parts)))
+    return FittedTable(columns, groups)
+
+
+def _name(name: str) -> Cell:
+    return lambda group: cut(_names(group)[name], MAX_NAME)
+
+
+def _of_duration(field: str) -> Cell:
+    return lambda group: duration(getattr(group.duration, field) * 1000) if group.duration.count else ""
+
+
+def _share(name: str) -> Cell:
+    def cell(group: ExchangeGroup) -> str:
+        percent = _percent(group, name)
+        return f"{percent:.0f}%" if percent >= 1 else "<1%" if percent else ""
+
+    return cell
+
+
+def _think(group: ExchangeGroup) -> str:
+    think = group.parts.get("think")
+    return "" if think is None else duration(think.p50_us * 1000)
 
 
 def _percent(group: ExchangeGroup, name: str) -> float:
@@ -145,14 +158,15 @@ def _names(group: ExchangeGroup) -> dict[str, str]:
     return {_TITLES.get(name, name): value for name, value in shown.items()}
 
 
-def _slowest(slowest: Sequence[Any]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
+def _slowest(slowest: Sequence[Timed]) -> FittedTable:
+    from kafkasniff.cli.render.fitted import FittedTable
 
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading, right in (("exchange", True), ("what", False), ("time", True), ("most of it", False)):
-        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=right)
-    for timed in slowest:
-        cells = (f"#{timed.exchange.exchange}", who(timed), duration(slowness(timed) or 0), largest(timed))
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+    return FittedTable(_SLOWEST, slowest)
+
+
+_SLOWEST: Final = [
+    ReportColumn("exchange", lambda timed: f"#{timed.exchange.exchange}", number=True),
+    ReportColumn("what", who),
+    ReportColumn("time", lambda timed: duration(slowness(timed) or 0), number=True),
+    ReportColumn("most of it", largest),
+]

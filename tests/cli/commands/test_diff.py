@@ -149,7 +149,7 @@ def test_captures(tmp_path: Path) -> None:
     assert shift is not None
     one, other, percent = map(float, shift.groups())
     assert percent == pytest.approx(100 * other / one - 100, abs=1)
-    narrow = kafkasniff("diff", *paths, width=80).text
+    narrow = kafkasniff("diff", *paths, width=60).text
     assert re.search(r"Metadata +slower +[\d.]+ → [\d.]+ ms +[\d.]+ → [\d.]+ ms$", narrow, re.M)
 
 

@@ -32,10 +32,13 @@ def lines(*parts: object, width: int = 160) -> list[str]:
     return as_text(parts, width=width, coloured=False).splitlines()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("width", [90, 120, 160])
-def test_one_line_per_api(width: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "hidden"),
+    [(60, ["releases, flexible, summary"]), (80, ["summary"]), (90, ["summary"]), (120, []), (200, [])],
+)
+def test_one_line_per_api(width: int, hidden: list[str]) -> None:
     shown = lines(api_list([known(key) for key in api_keys()]), width=width)
-    assert len(shown) == 1 + len(api_keys())
+    assert len(shown) == 1 + len(api_keys()) + len(hidden)
     assert max(map(len, shown)) <= width
 
 

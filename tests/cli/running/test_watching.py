@@ -173,7 +173,7 @@ def test_the_view_and_its_keys(wire: Wire, person: Person) -> None:
         person.waits_for("latest exchanges")
         person.waits_for("software craft 1.0")
         person.types("\x1b")
-        person.waits_for("5 connections")
+        person.waits_for("5 conns")
         person.types("p")
         person.waits_for("PAUSED")
         person.types("h")
@@ -199,7 +199,7 @@ def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest
     def steps() -> None:
         person.waits_for("findings none")
         person.waits_for("1 note")
-        person.types("7")
+        person.types("9")
         person.waits_for("A leader has moved")
         person.waits_for("not-leader, 1×")
         person.types("\r")

@@ -1,0 +1,88 @@
+"""A table that fits its screen: the least useful columns are hidden, and a line below it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from kafkasniff.report.cells import ReportColumn
+
+__all__ = ["FittedTable"]
+
+MIN_TEXT: Final = 20
+"""Columns of text are no narrower while others can be hidden: names must not wrap into slivers."""
+GAP: Final = 2
+"""Spaces between two columns."""
+
+
+class FittedTable:
+    """Rows below a line of headings, as a renderable.
+
+    Levels of columns are hidden, the highest first, until numbers are shown whole and texts get MIN_TEXT. Then texts
+    share the room; longer ones wrap. Cells are safe to print.
+    """
+
+    def __init__(self, columns: Sequence[ReportColumn], rows: Sequence[Any], *, style: str = "dim") -> None:
+        self._columns = columns
+        self._rows = [[_text(column.cell(row)) for column in columns] for row in rows]
+        self._style = style
+        self._natural: list[int] = [
+            max(line.cell_len for cell in (Text(column.heading), *cells) for line in cell.split(allow_blank=True))
+            for column, *cells in zip(columns, *self._rows, strict=True)
+        ]
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table, then the names of the hidden columns."""
+        shown, hidden = self._choice(options.max_width)
+        table = Table(box=None, header_style=self._style, pad_edge=False, padding=(0, GAP, 0, 0))
+        for place, width in zip(shown, self._widths(shown, options.max_width), strict=True):
+            column = self._columns[place]
+            table.add_column(
+                column.heading,
+                justify="right" if column.number else "left",
+                width=width,
+                no_wrap=_whole(column) or column.clipped,
+                overflow="ellipsis" if column.clipped else "fold",
+            )
+        for cells in self._rows:
+            table.add_row(*(cells[place] for place in shown))
+        yield table
+        if hidden:
+            yield Text(f"hidden: {', '.join(hidden)} (--wide)", style="dim")
+
+    def _choice(self, width: int) -> tuple[list[int], list[str]]:
+        """Places of the columns to show, and headings of those hidden."""
+        levels = sorted({0, *(column.level for column in self._columns)})
+        while True:
+            level = levels.pop()
+            places = [place for place, column in enumerate(self._columns) if column.level <= level < column.until]
+            if not levels or sum(map(self._least, places)) + GAP * len(places) <= width + GAP:
+                break
+        hidden = [column.heading for column in self._columns if column.level > level and column.heading]
+        return places, list(dict.fromkeys(hidden))
+
+    def _least(self, place: int) -> int:
+        natural = self._natural[place]
+        return natural if _whole(self._columns[place]) else min(natural, MIN_TEXT)
+
+    def _widths(self, shown: Sequence[int], width: int) -> list[int]:
+        """Widths of columns: numbers as they need, texts of the rest the same share unless they need less."""
+        widths = {place: self._natural[place] for place in shown}
+        texts = sorted((place for place in shown if not _whole(self._columns[place])), key=self._natural.__getitem__)
+        room = width - GAP * (len(shown) - 1) - sum(widths[place] for place in shown if place not in texts)
+        for left, place in zip(range(len(texts), 0, -1), texts, strict=True):
+            widths[place] = max(min(widths[place], room // left), 1)
+            room -= widths[place]
+        return list(widths.values())
+
+
+def _whole(column: ReportColumn) -> bool:
+    return column.number or column.whole
+
+
+def _text(cell: str | Text) -> Text:
+    return Text(cell) if isinstance(cell, str) else cell

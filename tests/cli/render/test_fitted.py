@@ -1,0 +1,90 @@
+"""Tables that fit their screen."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.cli.render.fitted import MIN_TEXT, FittedTable
+from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.report.cells import ReportColumn
+from kafkasniff.text.printable import display_width
+
+NAME = ReportColumn("name", itemgetter(0))
+COUNT = ReportColumn("count", itemgetter(1), number=True)
+WHY = ReportColumn("why", itemgetter(2), level=1)
+BOTH = ReportColumn("both", itemgetter(1), number=True, until=2)
+SENT = ReportColumn("sent", itemgetter(1), number=True, level=2)
+IPV6 = "[2001:db8:85a3:8d3:1319:8a2e:370:7348]:65535"
+
+
+def shown(columns: list[ReportColumn], *rows: tuple[str, ...], width: int) -> list[str]:
+    return as_text([FittedTable(columns, rows)], width=width, coloured=False).splitlines()
+
+
+def test_the_highest_levels_are_hidden_first_and_named() -> None:
+    columns, row = [NAME, COUNT, WHY, BOTH, SENT], ("orders", "12,345", "because it is slow")
+    assert shown(columns, row, width=60) == [
+        "name     count  why                   sent",
+        "orders  12,345  because it is slow  12,345",
+    ]
+    assert shown(columns, row, width=42)[1:] == ["orders  12,345  because it is slow  12,345"]
+    # What stands for a hidden column takes as much room here.
+    assert shown(columns, row, width=41) == [
+        "name     count    both",
+        "orders  12,345  12,345",
+        "hidden: why, sent (--wide)",
+    ]
+    assert shown([NAME, COUNT, WHY], row, width=20)[:2] == ["name     count", "orders  12,345"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("name", ["x" * 200, "名" * 100, IPV6, "a b " * 30, "c" * 21])
+def test_long_names_wrap_but_not_into_slivers(name: str, width: int) -> None:
+    lines = shown([NAME, COUNT, WHY._replace(level=0), SENT], (name, "12", name), width=width)
+    assert max(map(display_width, lines)) <= width
+    end = [place for place, line in enumerate(lines) if line.startswith("hidden")] or [len(lines)]
+    wrapped = "".join(line[: lines[0].index("count")].strip() for line in lines[1 : end[0]])
+    if name.isascii():
+        assert wrapped.replace(" ", "").startswith(name.replace(" ", ""))
+    assert lines[0].index("count") >= MIN_TEXT
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 90), st.booleans(), st.integers(0, 3)), min_size=1, max_size=8),
+    st.integers(20, 200),
+)
+def test_widths(columns: list[tuple[int, bool, int]], width: int) -> None:
+    """A table is too wide only if its columns of level 0 are; no text is narrow while a level could be hidden."""
+    made = [
+        ReportColumn("h", itemgetter(place), number=number, level=level if place else 0)
+        for place, (_, number, level) in enumerate(columns)
+    ]
+    table = FittedTable(made, [tuple("x" * size for size, _, _ in columns)])
+    places, hidden = table._choice(width)
+    widths = dict(zip(places, table._widths(places, width), strict=True))
+    assert {made[place].level for place in places} <= set(
+        range(min((made[p].level for p in hidden_of(made, places)), default=9))
+    )
+    assert bool(hidden) == (len(places) < len(made))
+    for place, wide in widths.items():
+        assert wide <= columns[place][0]
+        assert not made[place].number or wide == columns[place][0]
+    least = [columns[place][0] if made[place].number else min(columns[place][0], MIN_TEXT) for place in places]
+    if sum(least) + 2 * len(least) - 2 <= width:
+        assert sum(widths.values()) + 2 * len(widths) - 2 <= width
+        assert all(wide >= one for wide, one in zip(widths.values(), least, strict=True))
+    else:
+        assert all(made[place].level == 0 for place in places)
+
+
+def hidden_of(columns: list[ReportColumn], places: list[int]) -> list[int]:
+    return [place for place in range(len(columns)) if place not in places]
+
+
+def test_a_clipped_column_keeps_one_line_per_row() -> None:
+    columns = [NAME, ReportColumn("summary", itemgetter(1), clipped=True)]
+    assert shown(columns, ("a", "word " * 30), width=40)[1:] == ["a     " + ("word " * 30)[:33] + "…"]

@@ -1,0 +1,116 @@
+"""Every screen fits terminals of 60 to 200 columns, and keeps the names that it is about."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkasniff.analysis import find_question, question_names
+from kafkasniff.cli.render.fitted import MIN_TEXT
+from kafkasniff.text.printable import display_width, printable
+from tests.choice import in_turn, one_in
+from tests.cli.console import kafkasniff
+
+CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
+WIDTHS = (60, 80, 120, 200)
+TURNS = in_turn(one_in(2, CAPTURES), WIDTHS, 4)
+ids = lambda value: value.name if isinstance(value, Path) else None  # noqa: E731
+
+
+def screen(width: int, *arguments: object) -> str:
+    """What a command shows on a terminal, which it must fit."""
+    result = kafkasniff(*arguments, "--color", "never", width=width, stdout_tty=True)
+    assert max(map(display_width, result.lines), default=0) <= width, result.text
+    return result.text
+
+
+def keeps(text: str, names: Iterator[Any]) -> None:
+    """The text has all names in one piece that no table may wrap."""
+    for name in names:
+        if name is not None and len(shown := printable(str(name))) <= MIN_TEXT:
+            assert shown in text
+
+
+@pytest.mark.parametrize(("capture", "width"), TURNS, ids=ids)
+def test_stats(capture: Path, width: int) -> None:
+    text = screen(width, "stats", "-q", capture)
+    answer = kafkasniff("stats", "-q", "--top", "10", "--format", "json", capture).objects[0]
+    keys = {"clients": "client_id", "topics": "topic", "groups": "group_id", "brokers": "broker_id"}
+    keeps(text, (row[key] for name, key in keys.items() for row in answer[name]))
+    keeps(text, (row["api"] for row in answer["apis"]))
+
+
+@pytest.mark.parametrize(("capture", "width"), TURNS, ids=ids)
+def test_timing(capture: Path, width: int) -> None:
+    text = screen(width, "timing", "-q", "--by", "api,client", capture)
+    (answer,) = kafkasniff("timing", "-q", "--by", "api,client", "--format", "json", capture).objects
+    keeps(text, (group["keys"]["client_id"] for group in answer["groups"]))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_diff(width: int) -> None:
+    for before, after in itertools.pairwise(CAPTURES[WIDTHS.index(width) :: 8]):
+        text = screen(width, "diff", "-q", "--top", "20", before, after)
+        (answer,) = kafkasniff("diff", "-q", "--top", "20", "--format", "json", before, after).objects
+        keeps(text, (row["client_id"] for row in answer["clients"] if row.get("differs", True)))
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of all captures: names, addresses and numbers of all of them in one table."""
+    folder = tmp_path_factory.mktemp("screens") / "export"
+    assert kafkasniff("export", "-q", *CAPTURES, "-o", folder).code in (0, 2, 4)
+    return folder
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("question", question_names())
+def test_analyze(question: str, width: int, export: Path) -> None:
+    text = screen(width, "analyze", question, "-q", export)
+    rows = kafkasniff("analyze", question, "-q", "--format", "json", export).objects
+    first = find_question(question).essential[:1] or ("api",)
+    keeps(text, (row[name] for row in rows for name in first if isinstance(row[name], str)))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "arguments", [(), ("--coverage",), ("--release", "4.0"), ("Fetch",), ("Fetch", "17"), ("Produce",)]
+)
+def test_api(arguments: tuple[str, ...], width: int) -> None:
+    screen(width, "api", *arguments)
+
+
+@pytest.mark.parametrize(("capture", "width"), TURNS, ids=ids)
+@pytest.mark.parametrize("command", ["check", "security"])
+def test_sentences(command: str, capture: Path, width: int) -> None:
+    """They are wrapped; only a word that is longer than the line may pass its end, such as a command to paste."""
+    result = kafkasniff(command, "-q", capture, width=width, stdout_tty=True, environ={"NO_COLOR": "1"})
+    for line in result.lines:
+        assert display_width(line) <= width or "kafkasniff " in line or str(capture) in line, line
+
+
+@pytest.mark.parametrize("command", ["stats", "timing", "analyze lag", "diff"])
+def test_wide_shows_all_columns(command: str) -> None:
+    name = "java-transactions" if command == "analyze lag" else "zookeeper-3.9-cluster"
+    first = CAPTURES[0].with_name(f"{name}.pcap")
+    arguments = [*command.split(), "-q", first, *(["--all", first] if command == "diff" else [])]
+    narrow, wide = screen(60, *arguments), kafkasniff(*arguments, "--wide", width=60, stdout_tty=True)
+    assert "hidden: " in narrow
+    assert "hidden: " not in wide.text
+    assert max(map(len, wide.lines)) > 60
+
+
+def test_answers_show_names_of_topics(export: Path) -> None:
+    """Only one is unknown, of librdkafka-snaplen-128, whose packets are cut before it."""
+    found = {
+        (question, row["topic"])
+        for question in question_names()
+        for row in kafkasniff("analyze", question, "-q", "--format", "json", export).objects
+        if re.fullmatch("[A-Za-z0-9_-]{22}", row.get("topic") or "")
+    }
+    assert found == {("fetch-efficiency", "gRuNaPfSQPK7_PK8TFcBxA"), ("topic", "gRuNaPfSQPK7_PK8TFcBxA")}
