@@ -97,7 +97,9 @@ class LakeTables:
                 f"--table: there is no catalog {catalog} for lakehouse tables: name one with "
                 f"--conf spark.sql.catalog.{catalog}=CLASS, and its jar with --conf spark.jars.packages=…"
             )
-        if lasting and catalog == "spark_catalog" and spark.conf.get(IMPLEMENTATION) == "in-memory":
+        # Other classes keep tables elsewhere than in the session's own catalog.
+        kept_by_session = catalog == "spark_catalog" and self._is_delta()
+        if lasting and kept_by_session and spark.conf.get(IMPLEMENTATION) == "in-memory":
             raise UsageError(
                 "--table: spark_catalog forgets its tables when the session ends: give it a metastore with "
                 f"--conf {IMPLEMENTATION}=hive"
@@ -165,6 +167,9 @@ class LakeTables:
                     self._set_mark(table, DIRECT)
                 self._replace(table, frame.withColumns(added), f"run = {run}")
 
+    def _is_delta(self) -> bool:
+        return "delta" in self._provider.lower()
+
     def _path(self, table: str) -> str:
         return _quoted(f"{self.name}_{table}")
 
@@ -179,7 +184,7 @@ class LakeTables:
         if not spark.catalog.tableExists(name):
             writer = spark.createDataFrame([], schema).writeTo(name).partitionedBy(sf.col("date"), sf.col("open"))
             # Catalogs of Delta Lake may hold tables of other formats; those of Iceberg have one.
-            (writer.using("delta") if "delta" in self._provider.lower() else writer).create()
+            (writer.using("delta") if self._is_delta() else writer).create()
         found = spark.table(name)
         properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
         mark = properties.get(MARK)

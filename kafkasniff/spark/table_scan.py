@@ -34,7 +34,7 @@ from kafkasniff.tables.rows.sessions import Sessions
 __all__ = ["local_captures", "local_key_log", "scan_table"]
 
 BODIES: Final = frozenset({"request_body", "response_body"})
-"""Columns that cost more than all others together, in time and bytes."""
+"""Columns that are most of a table's bytes."""
 
 
 def local_captures(paths: Sequence[str]) -> list[tuple[str, str]]:
