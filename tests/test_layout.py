@@ -47,7 +47,7 @@ TOPICS = {
     "programs that are started: brokers, Spark, browsers": """
         integration/test_compare integration/test_kills integration/test_real_broker integration/test_tls
         report/test_browser spark/test_command spark/test_connect spark/test_following spark/test_local_cluster
-        spark/test_tls spark/test_notebook spark/test_object_store""",
+        spark/test_tls spark/test_notebook spark/test_object_store spark/test_standalone""",
     "tools of the tests": "test_choice craft/test_craft craft/test_generators",
 }
 """Modules of tests that mirror none, by what they are about."""

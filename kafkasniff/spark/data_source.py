@@ -156,14 +156,14 @@ class _TableReader(DataSourceReader):
 
         assert isinstance(partition, _TablePartition)
         options = self._options
-        for rows in scan_table(
+        yield from scan_table(
             partition.captures,
             options.table,
+            self._columns,
             ports=options.ports,
             show_secrets=options.show_secrets,
             keylog=partition.keylog,
-        ):
-            yield rows.select(list(self._columns))
+        )
 
 
 class _NotesReader(DataSourceReader):

@@ -41,6 +41,8 @@ MARK: Final = "kafkasniff.export"
 """The property of a table that says what it has: `TableMark`, or `DIRECT`."""
 DIRECT: Final = "none"
 """The table is written by `write_to`, not from an export."""
+IMPLEMENTATION: Final = "spark.sql.catalogImplementation"
+"""Property of a session: where its own catalog keeps tables."""
 MAX_READERS: Final = 1 << 10
 """The most tasks that read files of an export."""
 
@@ -75,11 +77,11 @@ class TableMark(msgspec.Struct, frozen=True):
 class LakeTables:
     """A set of tables in a catalog."""
 
-    def __init__(self, spark: SparkSession, name: str, tables: Iterable[str]) -> None:
+    def __init__(self, spark: SparkSession, name: str, tables: Iterable[str], *, lasting: bool = False) -> None:
         """Makes the tables that do not exist, and adds columns that they lack.
 
-        Raises UsageError if the name has another form, the catalog or the database does not exist, or if the catalog
-        does not work with this Spark.
+        `lasting`: other sessions have to find the tables. Raises UsageError if the name has another form, the catalog
+        or the database does not exist, the catalog forgets its tables, or if it does not work with this Spark.
         """
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
@@ -88,21 +90,31 @@ class LakeTables:
             raise UsageError(f"--table: {name} is not of the form CATALOG.DATABASE.NAME")
         self.name = name
         self._spark = spark
-        catalog = name.split(".", 1)[0]
+        catalog, database = name.split(".", 1)[0], name.rpartition(".")[0]
         self._provider = spark.conf.get(f"spark.sql.catalog.{catalog}", None) or ""
         if not self._provider:
             raise UsageError(
                 f"--table: there is no catalog {catalog} for lakehouse tables: name one with "
                 f"--conf spark.sql.catalog.{catalog}=CLASS, and its jar with --conf spark.jars.packages=…"
             )
+        # Other classes keep tables elsewhere than in the session's own catalog.
+        kept_by_session = catalog == "spark_catalog" and self._is_delta()
+        if lasting and kept_by_session and spark.conf.get(IMPLEMENTATION) == "in-memory":
+            raise UsageError(
+                "--table: spark_catalog forgets its tables when the session ends: give it a metastore with "
+                f"--conf {IMPLEMENTATION}=hive"
+            )
         self._marks: dict[str, str | None] = {}
         try:
+            # Otherwise Spark also logs an exception when it makes a table.
+            if not spark.catalog.databaseExists(_quoted(database)):
+                raise UsageError(f"--table: there is no database {database}: make it with CREATE DATABASE")
             for table in tables:
                 self._marks[table] = self._prepare(table)
         except (PySparkException, Py4JJavaError) as error:
             raise UsageError(
-                f"--table: cannot use {name}: {first_line(error)} (the database must exist, and the jars in "
-                "spark.jars.packages must be for this version of Spark)"
+                f"--table: cannot use {name}: {first_line(error)} (the jars in spark.jars.packages must be for "
+                "this version of Spark)"
             ) from error
 
     def check(self, manifest: Manifest | None) -> None:
@@ -155,8 +167,11 @@ class LakeTables:
                     self._set_mark(table, DIRECT)
                 self._replace(table, frame.withColumns(added), f"run = {run}")
 
+    def _is_delta(self) -> bool:
+        return "delta" in self._provider.lower()
+
     def _path(self, table: str) -> str:
-        return ".".join(f"`{part}`" for part in f"{self.name}_{table}".split("."))
+        return _quoted(f"{self.name}_{table}")
 
     def _prepare(self, table: str) -> str | None:
         """Make a table if necessary; returns its mark, None if it has no rows yet.
@@ -169,7 +184,7 @@ class LakeTables:
         if not spark.catalog.tableExists(name):
             writer = spark.createDataFrame([], schema).writeTo(name).partitionedBy(sf.col("date"), sf.col("open"))
             # Catalogs of Delta Lake may hold tables of other formats; those of Iceberg have one.
-            (writer.using("delta") if "delta" in self._provider.lower() else writer).create()
+            (writer.using("delta") if self._is_delta() else writer).create()
         found = spark.table(name)
         properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
         mark = properties.get(MARK)
@@ -233,6 +248,10 @@ class _ReadFiles:
                     columns = [rows.column(name) for name in names]
                     columns += [pa.repeat(pa.scalar(added[name], kind), len(rows)) for name, kind in ADDED.items()]
                     yield pa.RecordBatch.from_arrays(columns, [*names, *ADDED])
+
+
+def _quoted(name: str) -> str:
+    return ".".join(f"`{part}`" for part in name.split("."))
 
 
 def _schema(table: str) -> StructType:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -31,6 +32,9 @@ from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tables.rows.sessions import Sessions
 
 __all__ = ["local_captures", "local_key_log", "scan_table"]
+
+BODIES: Final = frozenset({"request_body", "response_body"})
+"""Columns that are most of a table's bytes."""
 
 
 def local_captures(paths: Sequence[str]) -> list[tuple[str, str]]:
@@ -57,18 +61,20 @@ def local_key_log(path: str) -> str:
 def scan_table(
     captures: Sequence[tuple[str, str]],
     table: str,
+    columns: Sequence[str],
     *,
     ports: tuple[int, ...],
     show_secrets: bool,
     keylog: str | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table, sorted within each date.
+    """The rows of a table with these columns, sorted within each date.
 
     `captures`: path and name of each; `keylog`: a file with secrets of TLS. Raises CaptureError where a capture cannot
     be opened, and what `local_key_log` does.
     """
     check_kernel()
-    options = ExportOptions(tables=STAGED_FOR[table], ports=ports, show_secrets=show_secrets)
+    bodies = not BODIES.isdisjoint(columns)
+    options = ExportOptions(tables=STAGED_FOR[table], bodies=bodies, ports=ports, show_secrets=show_secrets)
     with own_folder() as folder:
         learned_facts = LearnedFacts()
         state = new_state(options, Catalog(learned_facts=learned_facts), sessions=False)
@@ -96,4 +102,4 @@ def scan_table(
         ):
             for rows in batches:
                 for start in range(0, len(rows), OUTPUT_ROWS):
-                    yield rows.slice(start, OUTPUT_ROWS)
+                    yield rows.slice(start, OUTPUT_ROWS).select(list(columns))

@@ -6,11 +6,18 @@ from pathlib import Path
 
 from captures.record.distribution import cache_directory, has_python_with, maven_jars, python_with
 
-__all__ = ["DELTA", "SPARK", "delta_jars", "is_fetched", "spark_for_delta"]
+__all__ = ["DELTA", "SETTINGS", "SPARK", "delta_jars", "is_fetched", "spark_for_delta"]
 
 DELTA = "4.4.0"
 SPARK = "4.2.1"
 """With Spark 4.3, Delta Lake 4.4 fails to read: java.lang.NoSuchMethodError, of a constructor that has changed."""
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Each of the default of 50 is a task.
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 
 _PYSPARK = f"pyspark=={SPARK}"
 _POM = Path(__file__).with_name("delta-pom.xml")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.conftest import FAST
+from tests.spark.delta import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,15 +181,8 @@ class Checks:
 def main(folder: str, jars: str, *captures: str) -> None:
     from kafkasniff.spark.session import get_session
 
-    conf = {
-        "spark.jars": jars,
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.warehouse.dir": f"{folder}/warehouse",
-        # Each of the default of 50 is a task.
-        "spark.databricks.delta.snapshotPartitions": "1",
-    }
-    spark = get_session("local[2]", **{**FAST, **conf})
+    conf = {"spark.jars": jars, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
+    spark = get_session("local[2]", **{**FAST, **SETTINGS, **conf})
     spark.sql(f"CREATE DATABASE {DATABASE}")
     checks = Checks(spark, Path(folder), list(captures[:3]), list(captures[3:]))
     every = (

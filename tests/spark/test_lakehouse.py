@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow import parquet as pq
 
 from captures.record.distribution import SetupError
 from kafkasniff.spark.lakehouse import TableMark
 from kafkasniff.tables.exports.captures import ManifestCapture
+from kafkasniff.tables.rows import TABLE_NAMES, TABLES
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, missing
-from tests.spark.delta import delta_jars, is_fetched, spark_for_delta
+from tests.spark.conftest import FAST
+from tests.spark.delta import SETTINGS, delta_jars, is_fetched, spark_for_delta
 from tests.spark.processes import PATIENCE, require_spark
-from tests.tables.exports.exported import CAPTURES, cut
+from tests.tables.exports.exported import CAPTURES, Rows, cut, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,10 +36,8 @@ NAME = "spark_catalog.kafka"
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What `lakehouse_checks.py` finds."""
-    folder = tmp_path_factory.mktemp("lake")
-    (folder / "parts").mkdir()
+def runtime() -> tuple[str, dict[str, str]]:
+    """The jars of Delta Lake, and the environment for a Python with its Spark."""
     environment = require_spark()
     if not is_fetched() and not os.environ.get("KAFKASNIFF_REQUIRE_ALL"):
         missing("Delta Lake and its Spark are not in the cache; `python -m tests.integration` fetches them")
@@ -44,18 +45,27 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         jars, packages = delta_jars(), spark_for_delta()
     except SetupError as error:
         missing(str(error))
+    # That Spark comes before the one of this environment.
+    return ",".join(map(str, jars)), {**environment, "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT)])}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, runtime: tuple[str, dict[str, str]]) -> dict[str, Any]:
+    """What `lakehouse_checks.py` finds."""
+    folder = tmp_path_factory.mktemp("lake")
+    (folder / "parts").mkdir()
+    jars, environment = runtime
     others = [folder / "cut.pcap", *OTHERS]
     others[0].write_bytes(SOURCE.read_bytes()[:-7])
     captures = [*cut(SOURCE, PLACES, folder / "parts"), *others]
     script = Path(__file__).with_name("lakehouse_checks.py")
     done = subprocess.run(
-        [sys.executable, "-P", str(script), str(folder), ",".join(map(str, jars)), *map(str, captures)],
+        [sys.executable, "-P", str(script), str(folder), jars, *map(str, captures)],
         capture_output=True,
         text=True,
         check=False,
         cwd=folder,
-        # That Spark comes before the one of this environment.
-        env={**environment, "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT)])},
+        env=environment,
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr[max(0, done.stderr.find("Traceback")) :][:6000]
@@ -133,6 +143,55 @@ def test_rows_of_something_else_are_refused(found: dict[str, Any]) -> None:
     assert found["written_directly"]["exported"] == f"{NAME}.direct_exchanges {own}"
     foreign = f"{NAME}.theirs_records has rows that kafkasniff did not write: choose another name"
     assert found["rows_of_others"] == [foreign, foreign]
+
+
+def test_the_whole_command(runtime: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    """Each run is a session of its own, which finds the tables of the earlier ones in the metastore."""
+    jars, environment = runtime
+    first, second, _ = cut(SOURCE, PLACES, tmp_path / "parts")
+    settings = {**FAST, **SETTINGS, "spark.jars": jars, "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
+
+    def export(*captures: Path, name: str = "default.week", **more: str) -> subprocess.CompletedProcess[str]:
+        options = ["--engine", "spark", "--master", "local[2]", "--table", f"spark_catalog.{name}", "-o", "out"]
+        conf = [word for item in {**settings, **more}.items() for word in ("--conf", "=".join(item))]
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "kafkasniff", "export", *options, *map(str, captures), *conf],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=environment,
+            timeout=PATIENCE,
+        )
+
+    lasting = {"spark.sql.catalogImplementation": "hive"}
+    refused = [export(first), export(first, name="kafka.week", **lasting)]
+    assert [done.returncode for done in refused] == [2, 2]
+    assert "spark_catalog forgets its tables when the session ends" in refused[0].stderr
+    assert "there is no database spark_catalog.kafka: make it with CREATE DATABASE" in refused[1].stderr
+    assert "\tat " not in refused[1].stderr  # no exception of Java
+    assert not (tmp_path / "out").exists()
+    rows = []
+    for captures in ([first], [first, second], [first, second]):
+        done = export(*captures, **lasting)
+        assert done.returncode in {0, 4}, done.stderr[-6000:]
+        rows.append({table: delta_rows(tmp_path / "warehouse" / f"week_{table}", table) for table in TABLE_NAMES})
+        assert {table: found for table, (_, found) in rows[-1].items()} == tables(tmp_path / "out")
+    assert "nothing to do" in done.stderr
+    assert 0 < len(rows[0]["exchanges"][1]) < len(rows[1]["exchanges"][1])
+    assert rows[1] == rows[2]  # nor is there another commit
+
+
+def delta_rows(folder: Path, table: str) -> tuple[int, Rows]:
+    """Commits of a table of Delta Lake, and its rows as `tables` has those of an export."""
+    logs = sorted((folder / "_delta_log").glob("*.json"))
+    live: set[str] = set()
+    for log in logs:
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        live -= {action["remove"]["path"] for action in actions if "remove" in action}
+        live |= {action["add"]["path"] for action in actions if "add" in action}
+    files = [pq.ParquetFile(folder / path).read(TABLES[table].names) for path in sorted(live)]
+    return len(logs), sorted((row for file in files for row in file.to_pylist()), key=repr)
 
 
 @pytest.mark.parametrize(

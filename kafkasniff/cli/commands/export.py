@@ -139,7 +139,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         given = make_catalog(options).given
         # The session ends with this process.
         spark = ready_session(master, **properties)
-        lake = None if lake_name is None else LakeTables(spark, lake_name, wanted.tables)
+        lake = None if lake_name is None else LakeTables(spark, lake_name, wanted.tables, lasting=True)
         watched = wants_progress(environment, to_terminal=False, quiet=quiet)
         with TaskProgress(environment, tracker_of(spark) if watched else None):
             result = spark_export.export(
