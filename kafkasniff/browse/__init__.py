@@ -1,6 +1,7 @@
 """The explorer of `kafkasniff browse`: a list of exchanges, their bodies and bytes. Only `screen/` imports Textual.
 
 index.py      columns of all exchanges, bounded
+row_facts.py  what the list shows of an exchange, from objects or from columns of the kernel
 reading.py    fills the index; reads the packets of one exchange again to decode it
 body_view.py  bodies as nodes of a tree, and their bytes as lines
 screen/       the widgets

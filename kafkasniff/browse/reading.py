@@ -9,15 +9,21 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
 from typing import Any, Final
 
 from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.selection import Selection, asks_columns
 from kafkasniff.engine.shards import packed, shard_of_keys, share
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.filters import Predicate, Selector, needs_records
 from kafkasniff.model import Exchange
+from kafkasniff.native import kernel
+from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import NO_TIME
 
 __all__ = ["SHARES", "CaptureReading"]
@@ -58,29 +64,37 @@ class CaptureReading:
         inspector = Inspector(
             **self._arguments(), records="full" if wants_records else "metadata", exchanges=True, show_secrets=False
         )
-        enricher = Enricher(catalog, summary=inspector.summary)
+        selector = Selector(predicate)
+        # Only filters ask for the topics of fetch sessions, which columns do not have.
+        enricher = Enricher(catalog, summary=inspector.summary, sessions=predicate is not None)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
-        selector = Selector(predicate)
+        finder = None if wants_records else _finder(predicate, selector, enricher)
 
-        def take(slices: Iterable[list[Output]]) -> None:
-            for events in slices:
+        def take(slices: Iterable[tuple[list[Output], list[PairColumns]]]) -> None:
+            for events, columns in slices:
                 with self._lock:
                     enricher.feed(events)
                 for event in selector.feed(events):  # type: ignore[arg-type]  # no connections are asked for
                     if type(event) is Exchange:
                         index.add(event)
+                for found in columns:
+                    if found.selected:
+                        index.add_columns(found)
+            index.publish()
 
         with open_captures(self._captures) as source:
             for batch in source:
                 if stopped() or index.is_full:
-                    return source.broken
+                    break
                 if selector.start_ns is None and len(batch):
                     times = batch.time_ns[batch.time_ns != NO_TIME]
                     selector.start_ns = int(times[0]) if len(times) else None
-                take(inspector.feed_slices(batch))
+                take(inspector.feed_columns(batch, finder))
                 progress(source.bytes_read, source.bytes_total)
-            take(inspector.close_slices())
+            else:
+                take(zip(inspector.close_slices(), repeat([])))
+            index.is_complete = True
             return source.broken
 
     def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool]) -> Exchange | None:
@@ -117,3 +131,15 @@ class CaptureReading:
                 if exchange is not None:
                     return exchange
         return found(inspector.close_slices())
+
+
+def _finder(predicate: Predicate | None, selector: Selector, enricher: Enricher) -> ExchangeFinder | None:
+    """Finds exchanges that the kernel reads; None: all become objects."""
+    native = kernel()
+    if native is None:
+        return None
+    if predicate is None:
+        return ExchangeFinder(native, names=AddedNames(native, enricher, lambda _: None))
+    if not asks_columns(predicate, numbers=False):
+        return None
+    return ExchangeFinder(native, selection=Selection(predicate, selector, native, show_secrets=False, writes=True))

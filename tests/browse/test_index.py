@@ -7,9 +7,16 @@ import pytest
 import kafkasniff
 from kafkasniff.browse import index as module
 from kafkasniff.browse.index import COLUMNS, ExchangeIndex
+from kafkasniff.model import Exchange
 from tests.conftest import ROOT
 
 EXCHANGES = list(kafkasniff.read(ROOT / "captures" / "java-errors.pcap"))
+
+
+def asked(exchange: Exchange) -> tuple[int, int]:
+    assert exchange.request is not None
+    assert exchange.request.time_ns is not None
+    return exchange.request.time_ns, exchange.request.first_packet
 
 
 @pytest.fixture
@@ -17,16 +24,18 @@ def filled() -> ExchangeIndex:
     index = ExchangeIndex()
     for exchange in EXCHANGES:
         index.add(exchange)
+    assert len(index) == 0
+    index.publish()
     return index
 
 
 def test_rows_say_what_the_exchanges_say(filled: ExchangeIndex) -> None:
     assert len(filled) == len(EXCHANGES)
-    for place, exchange in enumerate(EXCHANGES):
+    for place, exchange in enumerate(sorted(EXCHANGES, key=asked)):
         row = filled.row(place)
-        assert (row.exchange, row.connection, row.latency) == (
-            exchange.exchange, exchange.connection, exchange.latency_ns)  # fmt: skip
         assert exchange.request is not None
+        assert (row.packet, row.exchange_id, row.connection, row.latency) == (
+            exchange.request.first_packet, exchange.exchange_id, exchange.connection, exchange.latency_ns)  # fmt: skip
         assert row.request == exchange.request.size
         assert row.response == (exchange.response.size if exchange.response else None)
         errors = exchange.response.errors if exchange.response else ()
@@ -52,12 +61,35 @@ def test_equal_values_stay_in_order(filled: ExchangeIndex) -> None:
             seen[api] = place
 
 
-def test_places(filled: ExchangeIndex) -> None:
-    like = filled.row(3)
-    assert filled.places("api", 3).tolist() == [n for n in range(len(filled)) if filled.row(n).api == like.api]
-    assert filled.places("connection", 3).tolist() == [
-        n for n in range(len(filled)) if filled.row(n).connection == like.connection
-    ]
+def test_same(filled: ExchangeIndex) -> None:
+    for column in ("api", "connection", "client"):
+        like = getattr(filled.row(3), column)
+        same = [getattr(filled.row(place), column) == like for place in range(len(filled))]
+        assert filled.same(column, 3).tolist() == same
+
+
+def test_chunks(filled: ExchangeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [filled.row(place) for place in range(len(filled))]
+    monkeypatch.setattr(module, "CHUNK", 4)
+    index = ExchangeIndex()
+    for exchange in sorted(EXCHANGES, key=asked):
+        index.add(exchange)
+        if exchange.exchange % 3:
+            index.publish()
+    index.publish()
+    assert [index.row(place) for place in range(len(index))] == wanted
+    assert [wanted[place] for place in index.order("latency")] == sorted(wanted, key=lambda row: row.latency or -1)
+    assert index.start == filled.start == wanted[0].time
+
+
+def test_a_number_that_is_too_large_ends_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = ExchangeIndex()
+    monkeypatch.setattr(module, "MAX_NUMBER", asked(EXCHANGES[9])[1])
+    for exchange in EXCHANGES:
+        index.add(exchange)
+    index.publish()
+    assert index.is_full
+    assert 0 < len(index) < len(EXCHANGES)
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +98,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     index = ExchangeIndex()
     for exchange in EXCHANGES:
         index.add(exchange)
+    index.publish()
     assert len(index) == 5
     assert index.is_full
-    assert {index.row(place).api for place in range(1, 5)} == {"…"}
+    assert {index.row(place).client for place in range(5)} == {"…"}

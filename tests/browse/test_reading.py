@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 import kafkasniff
+from kafkasniff.browse import reading as module
 from kafkasniff.browse.index import ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import Message
+from kafkasniff.native import kernel
 from tests.conftest import ROOT
 
 
@@ -30,7 +32,7 @@ def test_a_second_reading_gives_the_same_exchange(name: str) -> None:
     path = ROOT / "captures" / f"{name}.pcap"
     reading = CaptureReading((str(path),), dict)
     index = fill(reading)
-    exchanges = list(kafkasniff.read(path))
+    exchanges = sorted(kafkasniff.read(path), key=lambda one: (one.request.time_ns, one.request.first_packet))
     assert len(index) == len(exchanges)
     for place in range(0, len(index), 7):
         found, wanted = reading.look(index, index.row(place), stopped=never), exchanges[place]
@@ -44,6 +46,20 @@ def test_a_second_reading_gives_the_same_exchange(name: str) -> None:
                 assert one.errors == other.errors
                 # Names that were learned later are known by now.
                 assert {*(other.body or {})} <= {*(one.body or {})}
+
+
+@pytest.mark.skipif(kernel() is None, reason="there is no kernel")
+@pytest.mark.parametrize("expression", [None, "latency_ms > 1", 'topic != "orders"'])
+@pytest.mark.parametrize("name", ["java-errors", "java-transactions", "java-group-share", "kafkajs"])
+def test_rows_of_the_kernel_are_those_of_objects(
+    name: str, expression: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = CaptureReading((str(ROOT / "captures" / f"{name}.pcap"),), dict)
+    index = fill(reading, expression)
+    assert index.is_complete
+    monkeypatch.setattr(module, "kernel", lambda: None)
+    plain = fill(reading, expression)
+    assert [index.row(place) for place in range(len(index))] == [plain.row(place) for place in range(len(plain))]
 
 
 def test_filter() -> None:

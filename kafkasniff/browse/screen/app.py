@@ -94,17 +94,20 @@ class Explorer(App[None]):
         self._error = ""
         self._shown: Exchange | None = None
         self.broken = False
+        # Not looked up in the screen: the timer may still fire while the screen is being removed.
+        self._list = ExchangeList()
+        self._status = Static(id="status")
 
     def compose(self) -> ComposeResult:
         """The panes from top to bottom."""
-        yield ExchangeList()
+        yield self._list
         tree: Tree[BodyNode] = Tree("", id="body")
         tree.show_root = False
         yield tree
         with VerticalScroll(id="bytes", can_focus=True):
             yield Static(id="rows")
         yield Input(placeholder='api == "Fetch" and latency_ms > 100', id="filter", compact=True)
-        yield Static(id="status")
+        yield self._status
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -116,10 +119,6 @@ class Explorer(App[None]):
         """End the threads."""
         self._stop.set()
         self._away.set()
-
-    @property
-    def _list(self) -> ExchangeList:
-        return self.query_one(ExchangeList)
 
     @property
     def _tree(self) -> Tree[BodyNode]:
@@ -158,7 +157,7 @@ class Explorer(App[None]):
         self.run_worker(guarded, thread=True, exit_on_error=True)
 
     def _refresh_rows(self) -> None:
-        if len(self._list.index) != self._list.virtual_size.height - 1:
+        if not self._list.is_settled:
             self._list.grow()
         self._show_status()
 
@@ -168,9 +167,7 @@ class Explorer(App[None]):
         if self._expression:
             parts.append(f"filter: {printable(self._expression)}")
         parts += [part for part in (self._error or self._state, self._sources) if part]
-        self.query_one("#status", Static).update(
-            Text(" · ".join(parts) + " · ? keys", no_wrap=True, overflow="ellipsis")
-        )
+        self._status.update(Text(" · ".join(parts) + " · ? keys", no_wrap=True, overflow="ellipsis"))
 
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""

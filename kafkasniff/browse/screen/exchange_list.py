@@ -33,7 +33,7 @@ class _Column(NamedTuple):
 
 
 _COLUMNS: Final = (
-    _Column("exchange", "#", 8, True),
+    _Column("packet", "packet", 9, True),
     _Column("time", "time", 15, True),
     _Column("latency", "latency", 8, True),
     _Column("api", "API", 24),
@@ -91,33 +91,52 @@ class ExchangeList(ScrollView, can_focus=True):
         self.index = ExchangeIndex()
         self.cursor = 0
         self.clock = 0
-        self.column = ""
-        """What it is sorted by; empty: order of completion."""
+        self.column = "time"
+        """What it is sorted by."""
         self.descending = False
-        self._order: NDArray[np.int64] | None = None
-        self._count = 0
+        self._order: NDArray[np.int32] = np.zeros(0, np.int32)
+        self._sorted = 0
+        """Number of rows that are in order; while captures are read, others are after them."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the list shows all rows of the index, in order."""
+        return self._count == len(self.index) and (self._sorted == self._count or not self.index.is_complete)
+
+    @property
+    def _count(self) -> int:
+        return len(self._order)
 
     def show(self, index: ExchangeIndex) -> None:
         """Show another index, from its beginning."""
         self.index, self.cursor = index, 0
-        self.grow()
+        self._sort()
         self.scroll_to(0, 0, animate=False)
 
     def grow(self) -> None:
-        """Show the rows that the index has by now. The cursor stays on its exchange."""
+        """Show the rows that the index has by now. The cursor stays on its exchange.
+
+        Sorting again for a few rows would take more time than reading them. So they are appended until the rows have
+        doubled, or all are read.
+        """
+        if self.index.is_complete or len(self.index) >= 2 * self._sorted:
+            self._sort()
+            return
+        more = np.arange(self._count, len(self.index), dtype=np.int32)
+        self._order = np.concatenate((self._order, more))
+        self._resized()
+
+    def _sort(self) -> None:
         place = self.place
-        if not self.column:
-            self._order, self._count = None, len(self.index)
-            if self.descending:
-                self._order = np.arange(self._count)[::-1]
-        else:
-            self._order = self.index.order(self.column, descending=self.descending)
-            self._count = len(self._order)
-        self.virtual_size = Size(_WIDTH, self._count + 1)
-        if place is not None and self._order is not None and place < self._count:
+        self._order = self.index.order(self.column, descending=self.descending)
+        self._sorted = self._count
+        self.cursor = 0
+        if place is not None and place < self._count:
             self.cursor = int(np.flatnonzero(self._order == place)[0])
-        elif place is not None:
-            self.cursor = min(place, max(self._count - 1, 0))
+        self._resized()
+
+    def _resized(self) -> None:
+        self.virtual_size = Size(_WIDTH, self._count + 1)
         self.refresh()
 
     @property
@@ -131,7 +150,7 @@ class ExchangeList(ScrollView, can_focus=True):
         return None if self.place is None else self.index.row(self.place)
 
     def _place(self, line: int) -> int:
-        return line if self._order is None else int(self._order[line])
+        return int(self._order[line])
 
     def move_to(self, line: int) -> None:
         """Put the cursor on a line of the list, or on the nearest there is."""
@@ -162,8 +181,8 @@ class ExchangeList(ScrollView, can_focus=True):
         self.scroll_relative(x=by * _STEP, animate=False)
 
     def action_sort(self) -> None:
-        """Sort by the next column; after the last one, by order of completion."""
-        names = ["", *(column.name for column in _COLUMNS)]
+        """Sort by the next column."""
+        names = [column.name for column in _COLUMNS]
         self.column = names[(names.index(self.column) + 1) % len(names)]
         self._reorder()
 
@@ -173,7 +192,7 @@ class ExchangeList(ScrollView, can_focus=True):
         self._reorder()
 
     def _reorder(self) -> None:
-        self.grow()
+        self._sort()
         self.move_to(self.cursor)
 
     def action_clock(self) -> None:
@@ -187,11 +206,7 @@ class ExchangeList(ScrollView, can_focus=True):
         place = self.place
         if place is None:
             return
-        places = self.index.places(column, place)
-        if self._order is None:
-            lines = places[places < self._count]
-        else:
-            lines = np.flatnonzero(np.isin(self._order, places))
+        lines = np.flatnonzero(self.index.same(column, place)[self._order])
         at = int(np.searchsorted(lines, self.cursor)) + way
         if 0 <= at < len(lines):
             self.move_to(int(lines[at]))
@@ -249,10 +264,10 @@ class ExchangeList(ScrollView, can_focus=True):
     def _time(self, time: int, line: int) -> str:
         if self.clock == 0:
             return clock_time(time)
-        before = self.index.row(0) if self.clock == 1 else self.index.row(self._place(line - 1)) if line else None
-        if before is None or before.time is None:
-            return "-"
-        return f"{(time - before.time) / 1e9:+.6f}"
+        before = self.index.start
+        if self.clock == 2:
+            before = self.index.row(self._place(line - 1)).time if line else None
+        return "-" if before is None else f"{(time - before) / 1e9:+.6f}"
 
 
 def _fitted(text: str, column: _Column) -> str:
