@@ -15,7 +15,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check docs fuzz fuzz-kernel vectors golden manual wheels bench bench-live scale clean
+.PHONY: help demo test lint types check docs fuzz fuzz-kernel vectors golden manual wheels release-check bench bench-live scale clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -29,6 +29,7 @@ help:
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence and the list of what is proven again (needs the same)"
 	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
+	@echo "make release-check  build what a release consists of twice, check it, and write its SBOM (RELEASE=1.0.0)"
 	@echo "make manual  write the manual pages again, which are made of what --help says"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
@@ -125,6 +126,12 @@ wheels: $(VENV)/.installed-dev
 	for platform in linux-x86_64 linux-aarch64 macos-arm64 macos-x86_64 none; do \
 	    KAFKASNIFF_BUILD_PLATFORM=$$platform $(BIN)/python -m build --wheel --no-isolation --outdir "$(DIST)" . || exit 1; \
 	done
+
+# Of the last commit, into dist/release. RELEASE=1.0.0 also demands that this is the version.
+RELEASE ?=
+release-check: $(VENV)/.installed-dev
+	rm -rf "$(DIST)/release"
+	$(BIN)/python -m tests.release build "$(DIST)/release" $(RELEASE)
 
 manual: $(VENV)/.installed
 	$(BIN)/python -m kafkasniff.cli.manual docs/man
