@@ -133,7 +133,7 @@ release-check: $(VENV)/.installed-dev
 	rm -rf "$(DIST)/release"
 	$(BIN)/python -m tests.release build "$(DIST)/release" $(RELEASE)
 
-manual: $(VENV)/.installed
+manual: $(VENV)/.installed-test
 	$(BIN)/python -m kafkasniff.cli.manual docs/man
 
 # Options that only the comparison has go to it alone.

@@ -147,9 +147,7 @@ def bill_of_materials(wheel: Path, installed: list[dict[str, Any]], commit_time:
     for item in installed:
         metadata = item["metadata"]
         name = canonicalize_name(metadata["name"])
-        stated = metadata.get("license_expression") or metadata.get("license") or _license_class(metadata)
-        # Some packages give the whole text.
-        stated = stated.strip().splitlines()[0] if stated else None
+        stated = license_of(metadata)
         digests = item["download_info"]["archive_info"]["hashes"]
         by_name[name] = Component(
             type=ComponentType.APPLICATION if name == "kafkasniff" else ComponentType.LIBRARY,
@@ -186,12 +184,12 @@ def bill_of_materials(wheel: Path, installed: list[dict[str, Any]], commit_time:
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
 
 
-def _license_class(metadata: dict[str, Any]) -> str | None:
-    for classifier in metadata.get("classifier", ()):
-        if classifier.startswith("License :: "):
-            name: str = classifier.rpartition(" :: ")[2]
-            return name
-    return None
+def license_of(metadata: dict[str, Any]) -> str | None:
+    """The licence that a package states, by any of the three ways of its time."""
+    classes = [one.rpartition(" :: ")[2] for one in metadata.get("classifier", ()) if one.startswith("License :: ")]
+    stated = metadata.get("license_expression") or metadata.get("license") or " AND ".join(classes)
+    # Some packages give the whole text.
+    return str(stated).strip().splitlines()[0] if stated else None
 
 
 def _sha256(path: Path) -> str:
@@ -269,7 +267,10 @@ def check_wheels(wheels: list[Path]) -> Iterator[str]:
         if wheel.name.endswith(f"-{hatch_build.PLATFORMS[here].tag if here else 'any'}.whl"):
             commit_time = int(_run("git", "-C", ROOT, "log", "-1", "--format=%ct"))
             bill = wheel.with_name(f"kafkasniff-{wheel.name.split('-')[1]}.cdx.json")
-            bill.write_text(bill_of_materials(wheel, resolved(wheel), commit_time))
+            installed = resolved(wheel)
+            bill.write_text(bill_of_materials(wheel, installed, commit_time))
+            unknown = [one["metadata"]["name"] for one in installed if license_of(one["metadata"]) is None]
+            yield from (f"{bill.name}: {name} states no licence" for name in unknown)
 
 
 def main(arguments: list[str]) -> int:

@@ -40,7 +40,7 @@ TOPICS = {
     "options and promises of several commands": """
         cli/commands/test_analyze_captures cli/test_full_disk cli/test_jobs
         cli/commands/test_live_files cli/test_names cli/test_numbers cli/test_remote cli/test_trace_ids
-        cli/test_user sinks/test_rate tls/test_commands""",
+        cli/test_user cli/test_without_tables sinks/test_rate tls/test_commands""",
     "one kind of input for several modules": """
         native/test_control_records native/test_message_sets native/test_odd_bodies native/test_payload
         native/test_record_facts native/test_record_rows native/test_records sinks/test_templates""",

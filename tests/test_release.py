@@ -223,6 +223,19 @@ INSTALLED = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"license_expression": "MIT OR Apache-2.0", "license": "see there"}, "MIT OR Apache-2.0"),
+        ({"license": "MIT\n\nPermission is hereby granted"}, "MIT"),
+        ({"classifier": ["Topic :: X", "License :: OSI Approved :: MIT License"]}, "MIT License"),
+        ({"classifier": ["Topic :: X"], "license": ""}, None),
+    ],
+)
+def test_stated_licences(metadata: dict[str, object], expected: str | None) -> None:
+    assert release.license_of(metadata) == expected
+
+
 def test_the_sbom(tmp_path: Path) -> None:
     path = wheel(tmp_path)
     text = release.bill_of_materials(path, INSTALLED, 1_795_000_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -169,20 +170,28 @@ class Watch:
                 self._warn(host, shown)
             if self._options.top:
                 from kafkasniff.cli.running.top import TopView
-                from kafkasniff.live.findings import LiveFindings
                 from kafkasniff.live.top import TopModel
 
-                inspector = self._inspector
-                self._findings = LiveFindings(
-                    lambda: inspector.level > 0,
-                    catalog=self._catalog,
-                    selects=self._selects,
-                    clock=self._environment.clock,
-                )
+                self._findings = self._detectors()
                 self._model = TopModel(", ".join(self._source.captures))
                 self._view = self._around.enter_context(TopView(self._environment, self._source.stop))
             self._around = self._around.pop_all()
         return self
+
+    def _detectors(self) -> LiveFindings | None:
+        """The detectors, which work on tables; None if pyarrow is not installed."""
+        if find_spec("pyarrow") is None:
+            self._environment.say("warning: no findings, which need: pip install 'kafkasniff[tables]'")
+            return None
+        from kafkasniff.live.findings import LiveFindings
+
+        inspector = self._inspector
+        return LiveFindings(
+            lambda: inspector.level > 0,
+            catalog=self._catalog,
+            selects=self._selects,
+            clock=self._environment.clock,
+        )
 
     def _warn(self, host: str, shown: str) -> None:
         """Warn if metrics that other machines can reach are unprotected."""
@@ -236,8 +245,7 @@ class Watch:
         if view is not None and view.wants():
             self._count()
             assert self._model is not None
-            assert self._findings is not None
-            focus, findings = view.focus, self._findings.shown()
+            focus, findings = view.focus, None if self._findings is None else self._findings.shown()
             view.offer(self._model.snapshot(threshold_ns=view.threshold_ns, focus=focus, findings=findings), focus)
             self._due = now + COUNT_SECONDS
         elif self._metrics is not None and now >= self._due:

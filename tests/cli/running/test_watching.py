@@ -160,6 +160,21 @@ def watched(person: Person, steps: Callable[[], None], *arguments: object, **wor
     return Result(int(code), b"", err.getvalue())
 
 
+def test_the_view_without_findings(wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.cli.running.watching.find_spec", lambda _name: None)
+
+    def steps() -> None:
+        person.waits_for("Produce")
+        # The table of findings is empty.
+        person.types("7")
+        person.waits_for("findings")
+        person.types("q")
+
+    result = watched(person, steps)
+    assert result.code == 0
+    assert "warning: no findings, which need: pip install 'kafkasniff[tables]'" in result.err
+
+
 def test_the_view_and_its_keys(wire: Wire, person: Person) -> None:
     def steps() -> None:
         person.waits_for("kafkasniff live eth0")
