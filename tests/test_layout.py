@@ -33,8 +33,9 @@ TOPICS = {
         native/test_captures tables/rows/test_waits sinks/test_summaries_kraft tls/test_captures
         tls/test_openssl tls/test_tshark""",
     "pages, the package as it is installed, and rules about its sources": """
-        test_api_numbers test_coverage_page test_docs test_layout test_package test_reference test_security_page
-        test_github test_release test_systemd_unit test_vocabulary analysis/test_docs_page cli/test_messages
+        test_api_numbers test_containerfile test_coverage_page test_docs test_layout test_package test_reference
+        test_security_page test_github test_release test_systemd_unit test_vocabulary analysis/test_docs_page
+        cli/test_messages
         analysis/detectors/test_docs_page analysis/detectors/test_quoted_causes""",
     "a definition that Kafka does not have, through all modules": "test_invented_api test_invented_flags",
     "options and promises of several commands": """
