@@ -23,7 +23,7 @@ from kafkasniff.cli.main import command_line
 from tests import coverage
 
 PACKAGE = Path(kafkasniff.__file__).parent
-BOUNDED = ("analysis", "capture", "engine", "enrich", "filters", "kafka", "live", "native", "redact", "runtime")
+BOUNDED = ("analysis", "capture", "engine", "enrich", "filters", "kafka", "live", "native", "otlp", "redact", "runtime")
 BOUNDED += ("tables", "tcp", "timing", "tls")
 """Packages that process input."""
 
