@@ -30,7 +30,7 @@ help:
 	@echo "make golden  write golden files, evidence and the list of what is proven again (needs the same)"
 	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
 	@echo "make release-check  build what a release consists of twice, check it, and write its SBOM (RELEASE=1.0.0)"
-	@echo "make manual  write the manual pages again, which are made of what --help says"
+	@echo "make manual  write the manual pages again, which are made of what --help says, and the completion scripts"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
@@ -135,6 +135,7 @@ release-check: $(VENV)/.installed-dev
 
 manual: $(VENV)/.installed-test
 	$(BIN)/python -m kafkasniff.cli.manual docs/man
+	for shell in bash zsh fish; do $(BIN)/python -m kafkasniff completion $$shell >docs/completion/kafkasniff.$$shell || exit 1; done
 
 # Options that only the comparison has go to it alone.
 bench: $(VENV)/.installed-test

@@ -113,7 +113,6 @@ def _attributes(exchange: Exchange, request: Message) -> tuple[dict[str, str | i
         found["messaging.consumer.group.name"] = _text(group)
     if request.broker is not None:
         found |= {"server.address": request.broker.address, "server.port": request.broker.port}
-        found |= {"network.peer.address": request.broker.address, "network.peer.port": request.broker.port}
     if request.client is not None:
         found |= {"client.address": request.client.address, "client.port": request.client.port}
     found["network.transport"] = "tcp"

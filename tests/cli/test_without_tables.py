@@ -91,6 +91,16 @@ def test_commands_name_what_they_need(arguments: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (5, "", f"kafkasniff: {NEEDS_TABLES}\n")
 
 
+def test_completion_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_KAFKASNIFF_COMPLETE", "bash_complete")
+    for words, found in (("decode --api Pro", "plain,Produce"), ("analyze la", "plain,latency plain,lag"), ("analyze latency --", None)):
+        monkeypatch.setenv("COMP_WORDS", f"kafkasniff {words}")
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+        done = without_arrow()
+        assert done.stderr == ""
+        assert done.stdout.splitlines() == ([] if found is None else found.split())
+
+
 def test_diff_and_export_write_nothing(tmp_path: Path) -> None:
     for arguments in (["diff", CAPTURE, CAPTURE], ["export", CAPTURE, "-o", tmp_path / "tables"]):
         done = without_arrow(*arguments)
