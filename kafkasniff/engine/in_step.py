@@ -13,8 +13,8 @@ they wait as columns (`plain_edges`, `whole`).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,7 +40,7 @@ from kafkasniff.tcp.stream import Packet
 __all__ = ["Begins", "InStep"]
 
 
-class Begins(NamedTuple):
+class Begins(msgspec.Struct, frozen=True):
     """SYNs of a batch without a known connection, by row."""
 
     rows: NDArray[np.uint32]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,7 +64,7 @@ class Messages(NamedTuple):
         return client_id_text((self.arena if row["flags"] & ARENA else self.buffer)[start : start + size])
 
 
-class Edges(NamedTuple):
+class Edges(msgspec.Struct, frozen=True):
     """Messages whose exchange began earlier or ends later and needs no other state."""
 
     is_edge: NDArray[np.bool_]

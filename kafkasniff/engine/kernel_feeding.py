@@ -6,8 +6,9 @@ The kernel processes connections in step (`in_step.InStep`). Python processes th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Feeding", "KernelFeeder", "Taken"]
 
 
-class Feeding(NamedTuple):
+class Feeding(msgspec.Struct, frozen=True):
     """Packets passed to the kernel."""
 
     in_step: InStep
@@ -45,7 +46,7 @@ class Feeding(NamedTuple):
     task: Task[Fed]
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct, frozen=True):
     """The kernel's results for a batch."""
 
     left: PacketBatch

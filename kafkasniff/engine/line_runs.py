@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -162,7 +163,7 @@ class SelectsLines(Protocol):
         """Drop the decision: the messages were processed."""
 
 
-class _Order(NamedTuple):
+class _Order(msgspec.Struct, frozen=True):
     """The messages to write: those of the batch, with the requests of some responses repeated before them."""
 
     source: NDArray[np.intp]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from kafkasniff.engine.connection_stats import OpenExchange
@@ -32,7 +33,7 @@ MAX_WAITING: Final = 64 << 20
 Piece = Lines | int
 
 
-class _Made(NamedTuple):
+class _Made(msgspec.Struct, frozen=True):
     """Lines of a range of messages."""
 
     pieces: list[Piece]

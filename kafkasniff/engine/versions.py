@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +14,7 @@ from kafkasniff.native.feed import VERSIONS
 __all__ = ["ApiVersion", "client_id_text", "distinct", "version_of"]
 
 
-class ApiVersion(NamedTuple):
+class ApiVersion(msgspec.Struct, frozen=True):
     """An API's version."""
 
     key: int

@@ -6,8 +6,9 @@ import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct as Packing
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,7 +80,7 @@ Code = tuple[int, str]
 """An error code and its place in the body."""
 
 
-class Made(NamedTuple):
+class Made(msgspec.Struct, frozen=True):
     """Result for a message."""
 
     json: bytes
@@ -91,7 +92,7 @@ class Made(NamedTuple):
     """Where in the data the body ends."""
 
 
-class WantedBatch(NamedTuple):
+class WantedBatch(msgspec.Struct, frozen=True):
     """A compressed batch."""
 
     position: int
@@ -115,7 +116,7 @@ class Program:
         self.address = ctypes.addressof(self._bytes)
 
 
-class ControlType(NamedTuple):
+class ControlType(msgspec.Struct, frozen=True):
     """A type of control records, at one version of its value."""
 
     type: int
@@ -364,7 +365,10 @@ class Caller:
 def control_rows(types: Sequence[ControlType], kept: list[bytes]) -> ctypes.Array[Control]:
     """Control record types for the kernel, valid while the programs and `kept` are; at least one row."""
     return (Control * (len(types) or 1))(
-        *[Control(address_of(one.name, kept), len(one.name), one.program.address, *one[:3]) for one in types]
+        *[
+            Control(address_of(one.name, kept), len(one.name), one.program.address, one.type, one.version, one.fronted)
+            for one in types
+        ]
     )
 
 

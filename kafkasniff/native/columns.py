@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,7 +89,7 @@ class Columns(ctypes.Structure):
     )
 
 
-class Binary(NamedTuple):
+class Binary(msgspec.Struct, frozen=True):
     """Binary values: each begins at its offset, and ends where the next begins."""
 
     offsets: NDArray[np.int32]
@@ -99,7 +100,7 @@ class Binary(NamedTuple):
     nulls: int
 
 
-class RecordColumns(NamedTuple):
+class RecordColumns(msgspec.Struct, frozen=True):
     """One row per record, in the order of the batches; headers have rows of their own."""
 
     offset: Numbers
@@ -184,7 +185,7 @@ class ColumnReader:
             return None
         assert (call.rows, call.header_rows) == (rows, headers)
         key, value, header_key, header_value = (
-            one._replace(nulls=getattr(call, name).nulls)
+            msgspec.structs.replace(one, nulls=getattr(call, name).nulls)
             for one, name in zip(made, ("key", "value", "header_key", "header_value"), strict=True)
         )
         return RecordColumns(

@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -249,7 +250,7 @@ class _Feed(ctypes.Structure):
     )
 
 
-class Fed(NamedTuple):
+class Fed(msgspec.Struct, frozen=True):
     """Result for a batch."""
 
     messages: NDArray[np.void]

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -142,7 +143,7 @@ class _Lines(ctypes.Structure):
     )
 
 
-class LineKind(NamedTuple):
+class LineKind(msgspec.Struct, frozen=True):
     """Common properties of lines of an API's version, in one direction."""
 
     text: bytes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 
 from kafkasniff.native.calls import address_of
@@ -52,7 +53,7 @@ class NativeNames(ctypes.Structure):
     )
 
 
-class MessageSession(NamedTuple):
+class MessageSession(msgspec.Struct, frozen=True):
     """The fetch session of a message."""
 
     partitions: int

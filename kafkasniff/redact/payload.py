@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from base64 import b64decode
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -39,7 +39,7 @@ _PERSON: Final = b"kafkasniff"
 _BESIDE: Final = ("_key", "_value")
 
 
-class _PayloadFields(NamedTuple):
+class _PayloadFields(msgspec.Struct, frozen=True):
     """The fields of one struct that hold payload, and paths to further ones."""
 
     records: tuple[str, ...]

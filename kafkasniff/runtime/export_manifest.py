@@ -7,8 +7,6 @@ import os
 import re
 from typing import Final
 
-import msgspec
-
 from kafkasniff.errors import KafkasniffError, MissingPartError
 from kafkasniff.runtime.addresses import Location
 
@@ -28,10 +26,6 @@ _FILE: Final = re.compile(r"[*?\[]|\.(pcap|pcapng|cap|gz|zst|lz4|bz2|xz)$")
 """Remote paths that are patterns or single captures: no request is needed to know that."""
 
 
-class _Manifest(msgspec.Struct):
-    format: str = ""
-
-
 def is_export(path: str | os.PathLike[str]) -> bool:
     """Whether a path is the folder of an export, complete or damaged, rather than of captures."""
     name = os.fspath(path)
@@ -43,12 +37,29 @@ def is_export(path: str | os.PathLike[str]) -> bool:
     elif _FILE.search(location.path):
         return False
     try:
-        return msgspec.json.decode(read_manifest(name), type=_Manifest).format == FORMAT
+        found = _format_of(read_manifest(name))
     except (FileNotFoundError, MissingPartError):
         return False
-    except (OSError, KafkasniffError, msgspec.MsgspecError):
-        # Opening the export reports an invalid manifest; a folder of captures may have some other file of that name.
-        return location.is_local and any(os.path.isdir(os.path.join(name, table)) for table in TABLES)
+    except (OSError, KafkasniffError):
+        found = None
+    if found is not None:
+        return found == FORMAT
+    # Opening the export reports an invalid manifest; a folder of captures may have some other file of that name.
+    return location.is_local and any(os.path.isdir(os.path.join(name, table)) for table in TABLES)
+
+
+def _format_of(data: bytes) -> str | None:
+    """The format that a manifest names, "" without one; None for other files."""
+    # Most commands read captures by their names, and do not come here.
+    import msgspec  # noqa: PLC0415
+
+    class _Manifest(msgspec.Struct):
+        format: str = ""
+
+    try:
+        return msgspec.json.decode(data, type=_Manifest).format
+    except msgspec.MsgspecError:
+        return None
 
 
 def read_manifest(path: str) -> bytes:

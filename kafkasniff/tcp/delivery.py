@@ -21,6 +21,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
+import msgspec
+
 from kafkasniff.tcp.packets import ACK
 from kafkasniff.tcp.segments import Gap, Hole, Item, Late, Retransmit, Run, Stretch, TcpProblem
 from kafkasniff.tcp.stream import Held, Packet, Stream
@@ -176,7 +178,7 @@ class StreamPair:
             room = held[index].start - start if index < len(held) else wire
             if room > 0:
                 part = min(room, wire)
-                held.insert(index, segment._replace(start=start, data=data[:part], wire=part))
+                held.insert(index, msgspec.structs.replace(segment, start=start, data=data[:part], wire=part))
                 kept += min(len(data), part)
                 index += 1
                 fresh += part

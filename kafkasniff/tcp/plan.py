@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +18,7 @@ Key = tuple[tuple[int, int, int], tuple[int, int, int]]
 """Both endpoints of a connection, the lower one first, as (address high half, low half, port)."""
 
 
-class DataRows(NamedTuple):
+class DataRows(msgspec.Struct, frozen=True):
     """Columns of the data rows of a plan."""
 
     offset: NDArray[np.int64]

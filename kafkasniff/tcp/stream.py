@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 __all__ = ["MASK", "MAX_MISSING", "RECENT", "Held", "Packet", "Stream"]
 
 RECENT: Final = 16
@@ -36,7 +38,7 @@ class Packet(NamedTuple):
     ident: int
 
 
-class Held(NamedTuple):
+class Held(msgspec.Struct, frozen=True):
     """A segment; `start` is its position, `data` its captured bytes, `wire` its length on the wire.
 
     `held_count` and `held_clock`: the connection's packet count and packet clock when it was held back.
@@ -52,7 +54,9 @@ class Held(NamedTuple):
 
     def part(self, start: int, end: int) -> Held:
         """The part of it between two positions."""
-        return self._replace(start=start, data=self.data[start - self.start : end - self.start], wire=end - start)
+        return msgspec.structs.replace(
+            self, start=start, data=self.data[start - self.start : end - self.start], wire=end - start
+        )
 
 
 class Stream:

@@ -7,7 +7,9 @@ extends beyond them; otherwise decryption has to find it: `seek` returns candida
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 __all__ = [
     "ALERT",
@@ -37,7 +39,7 @@ _PROTECTED: Final = b"\x17\x03\x03"
 """Beginning of application data records in TLS 1.2 and, whatever they hold, in TLS 1.3."""
 
 
-class Mark(NamedTuple):
+class Mark(msgspec.Struct, frozen=True):
     """Up to `end` (a position), bytes were delivered by this packet and became contiguous at that order."""
 
     end: int
@@ -47,7 +49,7 @@ class Mark(NamedTuple):
     released: int
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True):
     """One record. Ends of its marks are positions in `data`."""
 
     content_type: int
@@ -152,7 +154,7 @@ class RecordCutter:
         marks: list[Mark] = []
         for mark in self._marks:
             if mark.end > zero or first == end:
-                marks.append(mark._replace(end=min(mark.end - zero, end - first)))
+                marks.append(msgspec.structs.replace(mark, end=min(mark.end - zero, end - first)))
             if mark.end - zero >= end - first:
                 break
         version = int.from_bytes(data[start + 1 : start + 3])

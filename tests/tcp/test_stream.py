@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,4 +96,4 @@ def test_what_the_peer_acknowledges_of_a_sender_that_nobody_sees() -> None:
 
 def test_a_part_of_a_held_segment() -> None:
     whole = Held(100, b"abcdefgh", 8, 3, 9, 7)
-    assert whole.part(102, 105) == whole._replace(start=102, data=b"cde", wire=3)
+    assert whole.part(102, 105) == msgspec.structs.replace(whole, start=102, data=b"cde", wire=3)

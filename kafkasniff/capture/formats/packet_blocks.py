@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +26,7 @@ UNKNOWN_DROPS: Final = 0xFFFF
 """In an obsolete packet block: the number of drops is unknown."""
 
 
-class PacketBlocks(NamedTuple):
+class PacketBlocks(msgspec.Struct, frozen=True):
     """One row per block."""
 
     start: NDArray[np.int64]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,7 +56,7 @@ is incomplete); the chain begins at `first`.
 """
 
 
-class Search(NamedTuple):
+class Search(msgspec.Struct, frozen=True):
     """The progress of a search."""
 
     position: int

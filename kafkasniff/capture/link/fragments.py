@@ -7,7 +7,7 @@ this is plain Python, one fragment at a time.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -40,7 +40,7 @@ REPORTED_PROTOCOLS: Final = frozenset((4, 6, 41, 47, 51, 60))
 """Protocols whose loss is reported: TCP and those that may carry it. Hardly any UDP is a tunnel."""
 
 
-class Fragment(NamedTuple):
+class Fragment(msgspec.Struct, frozen=True):
     """One fragment."""
 
     version: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +27,7 @@ TCP: Final = np.dtype(
 )
 
 
-class Addresses(NamedTuple):
+class Addresses(msgspec.Struct, frozen=True):
     """Values from the IP header that a segment's row needs, one row each."""
 
     src_hi: NDArray[np.uint64]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from typing import Any, Final, NamedTuple, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,7 +67,7 @@ class LayerSpan(NamedTuple):
         return self._replace(depth=self.depth + 1)
 
 
-class Fragments(NamedTuple):
+class Fragments(msgspec.Struct, frozen=True):
     """IP fragments, one row each; they leave the walk and return as datagrams."""
 
     span: LayerSpan

@@ -30,15 +30,9 @@ from kafkasniff.cli.options.option_groups import (
 )
 from kafkasniff.cli.options.payload_options import payload_options, take_payload
 from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.write_matching_option import check_writing, write_matching_option
 from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.sources import take_captures
-from kafkasniff.cli.running.write_matching import (
-    Selected,
-    check_writing,
-    write_matching_option,
-    write_selected,
-    written_line,
-)
 from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -138,6 +132,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             selected: Selected | None = None
             target: Sink = sink
             if writing is not None:
+                from kafkasniff.cli.running.write_matching import Selected
+
                 selected = target = Selected(None if quiet and wanted.output is None else sink, limit)
             enricher = Enricher(catalog, summary=inspector.summary)
             selector = make_selector(predicate)
@@ -187,6 +183,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 raise
         prefix = ""
         if writing is not None and selected is not None:
+            from kafkasniff.cli.running.write_matching import write_selected, written_line
+
             written = write_selected(
                 environment,
                 writing,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
-import msgspec
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
@@ -111,7 +110,7 @@ def write_options(command: _Command) -> _Command:
     return command
 
 
-class Writing(msgspec.Struct, frozen=True):
+class Writing(NamedTuple):
     """The files to write."""
 
     name: str

@@ -53,9 +53,7 @@ def make_export_options(
         show_secrets=options["show_secrets"],
         payload=payload,
         filters=tuple(
-            (name, value)
-            for name in filters.__struct_fields__
-            if (value := getattr(filters, name)) not in ((), None, False)
+            (name, value) for name in filters._fields if (value := getattr(filters, name)) not in ((), None, False)
         ),
         **arguments,
     )

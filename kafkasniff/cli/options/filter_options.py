@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
-import msgspec
 
 from kafkasniff.cli.options.stacked import Command, stacked
 from kafkasniff.errors import UsageError
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FilterOptions", "filter_options", "make_predicate", "make_selector", "take_filters", "take_predicate"]
 
 
-class FilterOptions(msgspec.Struct, frozen=True):
+class FilterOptions(NamedTuple):
     """Filters as given: expressions and short forms."""
 
     filter: tuple[str, ...] = ()
@@ -98,7 +97,7 @@ def filter_options(command: Command) -> Command:
 
 def take_filters(options: dict[str, Any]) -> FilterOptions:
     """The filters among a command's options, from which they are removed."""
-    return FilterOptions(**{name: options.pop(name) for name in FilterOptions.__struct_fields__})
+    return FilterOptions(**{name: options.pop(name) for name in FilterOptions._fields})
 
 
 def take_predicate(options: dict[str, Any]) -> Predicate | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import click
-import msgspec
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.options.answer_options import color_option, output_option
@@ -54,7 +53,7 @@ MAX_TOPIC_IDS: Final = 64 << 20
 """Maximum size of a file with topic ids: some 80 bytes per kept id, and as much again for text that is ignored."""
 
 
-class OutputOptions(msgspec.Struct, frozen=True):
+class OutputOptions(NamedTuple):
     """How messages are written."""
 
     form: str = "text"
@@ -170,7 +169,7 @@ def verbosity_options(command: Command) -> Command:
 
 def take_output(options: dict[str, Any]) -> OutputOptions:
     """The output options among a command's options, from which they are removed."""
-    return OutputOptions(**{name: options.pop(name) for name in OutputOptions.__struct_fields__})
+    return OutputOptions(**{name: options.pop(name) for name in OutputOptions._fields})
 
 
 def make_inspector(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-import click
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kafkasniff.cli.environment import Environment
-from kafkasniff.errors import UsageError
 from kafkasniff.model import Connection, Message, SaslToken
 
 if TYPE_CHECKING:
@@ -17,47 +13,8 @@ if TYPE_CHECKING:
     from kafkasniff.enrich import Catalog
     from kafkasniff.model import Endpoint
     from kafkasniff.redact.matching import Written
-    from kafkasniff.redact.payload import Payload
 
-__all__ = ["Selected", "check_writing", "write_matching_option", "write_selected", "written_line"]
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_COMPRESSED: Final = (".gz", ".zst", ".lz4")
-
-
-def write_matching_option(command: _Command) -> _Command:
-    """Add the option."""
-    return click.option(
-        "--write-matching",
-        metavar="FILE",
-        help="Also write FILE (pcapng, or pcap by its name) with the packets of all connections of messages shown. "
-        "Secrets are removed, and so is payload with --no-payload. With -q, messages are printed only if -o is given.",
-    )(command)
-
-
-def check_writing(path: str, captures: Sequence[str], payload: Payload) -> None:
-    """Raise UsageError if the option cannot be used with these captures or this payload."""
-    from kafkasniff.library import can_be_read_twice
-
-    once = next((name for name in captures if not can_be_read_twice(name)), None)
-    if once is not None:
-        raise UsageError(
-            f"--write-matching reads captures twice, and {'stdin' if once == '-' else once} can be read only once"
-        )
-    if payload.form == "hashed":
-        raise UsageError("--write-matching preserves all lengths, which hashes would change: use --no-payload to blank")
-    if path == "-":
-        raise UsageError("--write-matching needs the name of a file")
-    if path.lower().endswith(_COMPRESSED):
-        raise UsageError(f"--write-matching does not compress: name the file without {Path(path).suffix}")
-    for name in captures:
-        try:
-            same = Path(name).samefile(path)
-        except OSError:
-            continue  # one of them does not exist
-        if same:
-            raise UsageError(f"{path} is a capture to be read; name another file")
+__all__ = ["Selected", "write_selected", "written_line"]
 
 
 class Selected:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.schema.definition import FieldDefinition, MessageDefinition
@@ -24,7 +26,7 @@ TOPIC_NAME: Final = "__cluster_metadata"
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-class _TopicStruct(NamedTuple):
+class _TopicStruct(msgspec.Struct, frozen=True):
     """A struct that names a topic and has its records, over all versions of its message."""
 
     path: tuple[str, ...]

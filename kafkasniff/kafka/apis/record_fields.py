@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.schema.layout import Struct
@@ -20,7 +22,7 @@ PARTITION_FIELDS: Final = frozenset({"index", "partition", "partition_index"})
 """Names of int32 fields with a partition number."""
 
 
-class RecordFields(NamedTuple):
+class RecordFields(msgspec.Struct, frozen=True):
     """The `records` fields of one struct, and its nested structs with such fields."""
 
     topic: str | None

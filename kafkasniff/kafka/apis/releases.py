@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import msgspec
 
@@ -38,7 +37,7 @@ class Spoken(msgspec.Struct, frozen=True):
         return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
 
 
-class _Table(NamedTuple):
+class _Table(msgspec.Struct, frozen=True):
     order: tuple[str, ...]
     spoken: dict[int, dict[str, Spoken]]
     """Key → release → versions; releases without the API are absent."""

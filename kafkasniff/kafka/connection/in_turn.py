@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from kafkasniff.kafka.connection.dialogue import Turn
 from kafkasniff.kafka.connection.exchange import Pending
@@ -13,7 +13,7 @@ from kafkasniff.kafka.messages.message import Decoded
 __all__ = ["InStepConnection", "InTurn"]
 
 
-class InTurn(NamedTuple):
+class InTurn(msgspec.Struct, frozen=True):
     """The state of a connection whose frames are in step and whose responses arrive in order."""
 
     turn: Turn

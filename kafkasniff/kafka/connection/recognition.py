@@ -55,7 +55,7 @@ class Segments(NamedTuple):
     last: int
 
 
-class _Entered(NamedTuple):
+class _Entered(msgspec.Struct, frozen=True):
     """The result of a search was processed: the stream is in step again, unless it fell out once more."""
 
     undecided: bool

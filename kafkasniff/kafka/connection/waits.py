@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
+
+import msgspec
 
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition
@@ -42,7 +44,7 @@ Role = Literal["client", "replica", "quorum"]
 metadata log of KRaft (controllers, and brokers as observers)."""
 
 
-class Wait(NamedTuple):
+class Wait(msgspec.Struct, frozen=True):
     """A wait that a request asks for."""
 
     reason: WaitReason
@@ -63,7 +65,7 @@ UNLIMITED_NS: Final = 60_000_000_000
 timeout of Connect's workers, which is the shortest default."""
 
 
-class WaitPlan(NamedTuple):
+class WaitPlan(msgspec.Struct, frozen=True):
     """Waits that requests of an API may ask for, and where they identify their senders."""
 
     reason: WaitReason | None

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
+
+import msgspec
 
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.data_schemas import data_definition, data_schema
@@ -20,7 +22,7 @@ __all__ = ["FramedRecord", "read_framed"]
 FRAME_VERSION: Final = 1
 
 
-class FramedRecord(NamedTuple):
+class FramedRecord(msgspec.Struct, frozen=True):
     """A decoded value."""
 
     value: dict[str, Any] | None

@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from kafkasniff.kafka.apis.cluster_metadata import may_hold_topic
 from kafkasniff.kafka.apis.dissectors import api
@@ -25,7 +27,7 @@ __all__ = ["asks_connection", "interpreter", "may_have_floats", "notes_for_later
 _DIRECTIONS: Final[tuple[Direction, ...]] = ("request", "response")
 
 
-class _Interpreter(NamedTuple):
+class _Interpreter(msgspec.Struct, frozen=True):
     """The interpreter of one API's messages in one direction."""
 
     place: str

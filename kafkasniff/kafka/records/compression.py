@@ -9,7 +9,9 @@ own size. Codec libraries are imported on first use.
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
+
+import msgspec
 
 __all__ = [
     "CODECS",
@@ -65,7 +67,7 @@ _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 
-class Decompressed(NamedTuple):
+class Decompressed(msgspec.Struct, frozen=True):
     """Result of a decompression."""
 
     data: bytes

@@ -8,8 +8,9 @@ set as its value (`org.apache.kafka.common.record.LegacyRecord`, `AbstractLegacy
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 from isal import isal_zlib
 
 from kafkasniff.kafka.records.compression import MAX_RATIO, codec_name, decompress
@@ -43,7 +44,7 @@ _ENTRY: Final = 12
 _CRC_END: Final = 16
 
 
-class _Message(NamedTuple):
+class _Message(msgspec.Struct, frozen=True):
     """One message on the wire."""
 
     position: int

@@ -7,7 +7,9 @@ same numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from kafkasniff.kafka.schema.context import DecodeContext
 from kafkasniff.native.calls import Noted
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 
-class Template(NamedTuple):
+class Template(msgspec.Struct, frozen=True):
     """A problem of a field."""
 
     kind: str

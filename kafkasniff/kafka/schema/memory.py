@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 __all__ = ["MAX_GROUPS", "ConnectionMemory", "GroupProtocol"]
 
@@ -11,7 +13,7 @@ MAX_GROUPS: Final = 64
 """Groups of a connection whose protocol is remembered; the least recently used one is evicted first."""
 
 
-class GroupProtocol(NamedTuple):
+class GroupProtocol(msgspec.Struct, frozen=True):
     """The protocol of the members of a classic group."""
 
     type: str

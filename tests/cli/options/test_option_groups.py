@@ -31,7 +31,7 @@ RECORDS = parse_filter('request.topic_data.partition_data.records.batches.record
 
 
 def test_output_options_are_taken_from_the_others() -> None:
-    options: dict[str, Any] = dict(zip(OutputOptions.__struct_fields__, OutputOptions.__struct_defaults__, strict=True))
+    options: dict[str, Any] = dict(OutputOptions._field_defaults)
     options |= {"form": "json", "ports": ()}
     assert take_output(options) == OutputOptions(form="json")
     assert options == {"ports": ()}

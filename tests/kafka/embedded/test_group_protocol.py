@@ -381,7 +381,7 @@ def test_the_type_is_remembered_on_the_connection() -> None:
     response = {"protocol_name": "range", "members": [{"member_id": "m", "metadata": ORDERS}]}
     join_group_response(response, 0, context(memory, request.carry))
     assert response["members"][0]["_metadata"]["format"] == "consumer"
-    assert memory.group_protocol("g") == ("consumer", "range")
+    assert memory.group_protocol("g") == GroupProtocol("consumer", "range")
 
     sync = context(memory)
     body = {"group_id": "g", "assignments": [{"member_id": "m", "assignment": ORDERS_0}]}
