@@ -140,6 +140,8 @@ class Delivery:
         self._changed = threading.Condition()
         self._closing = False
         self._given_up = False
+        self._sending = 0
+        """Spans of the request under way."""
         self._reasons = _Reasons()
         self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
 
@@ -183,7 +185,7 @@ class Delivery:
         self._exporter.shutdown()
         self._thread.join(CLOSE_SECONDS)
         with self._changed:
-            self.dropped += len(self._queue)
+            self.dropped += len(self._queue) + self._sending
             self._queue.clear()
 
     def line(self) -> str:
@@ -199,7 +201,7 @@ class Delivery:
 
     def _run(self) -> None:
         metrics_due = time.monotonic() + METRICS_SECONDS
-        closing = False
+        closing, collect = False, self._collect
         while not closing:
             with self._changed:
                 if not self._closing and len(self._queue) < MAX_BATCH:
@@ -208,17 +210,29 @@ class Delivery:
             while self._queue and not self._given_up and not (self._waits and self.failed):
                 with self._changed:
                     batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
+                    self._sending = len(batch)
+                taken = self._taken(lambda: self._exporter.spans(batch))  # noqa: B023 - called at once
+                with self._changed:
+                    self._sending = 0
+                    if taken:
+                        self.sent += len(batch)
+                    else:
+                        self._failed_first("spans")
+                        self.failed += len(batch)
                     self._changed.notify_all()
-                if self._exporter.spans(batch):
-                    self.sent += len(batch)
-                else:
-                    self._failed_first("spans")
-                    self.failed += len(batch)
-            if self._collect is not None and not self._given_up and (closing or time.monotonic() >= metrics_due):
+            if collect is not None and not self._given_up and (closing or time.monotonic() >= metrics_due):
                 metrics_due = time.monotonic() + METRICS_SECONDS
-                if not self._exporter.metrics(self._collect()):
+                if not self._taken(lambda: self._exporter.metrics(collect())):
                     self._failed_first("metrics")
                     self.unsent_metrics += 1
+
+    def _taken(self, send: Callable[[], bool]) -> bool:
+        """Whether the receiver took something. An exporter's own error counts as a failure, too."""
+        try:
+            return send()
+        except Exception as error:  # counted and reported like a refusal: this thread has to go through the queue
+            self._reasons.last = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            return False
 
     def _failed_first(self, what: str) -> None:
         """Report the first failure; the line at the end has their number."""

@@ -154,7 +154,7 @@ def _linked(*messages: Message | None) -> Iterator[SpanContext]:
             continue
         fields = record_fields(message.api_key, message.api_version, message.type)
         for records, _ in () if fields is None else each_records(fields, message.body):
-            for batch in records["batches"]:
+            for batch in records["batches"] if isinstance(records, dict) else ():
                 for record in batch.get("records") or ():
                     # Most records have no id: `_trace_ids` is a cheap sign of one.
                     for header in record.get("headers", ()) if "_trace_ids" in record else ():

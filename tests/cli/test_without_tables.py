@@ -93,7 +93,11 @@ def test_commands_name_what_they_need(arguments: str) -> None:
 
 def test_completion_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_KAFKASNIFF_COMPLETE", "bash_complete")
-    for words, found in (("decode --api Pro", "plain,Produce"), ("analyze la", "plain,latency plain,lag"), ("analyze latency --", None)):
+    for words, found in (
+        ("decode --api Pro", "plain,Produce"),
+        ("analyze la", "plain,latency plain,lag"),
+        ("analyze latency --", None),
+    ):
         monkeypatch.setenv("COMP_WORDS", f"kafkasniff {words}")
         monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
         done = without_arrow()

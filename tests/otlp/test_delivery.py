@@ -158,6 +158,32 @@ def test_captures_stop_at_a_receiver_that_refuses(monkeypatch: pytest.MonkeyPatc
         offer_all()
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_error_of_the_exporter_is_a_failure(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter, said = Told(), []
+
+    def fail(_spans: Sequence[ReadableSpan]) -> bool:
+        raise RuntimeError("cannot\nencode")
+
+    monkeypatch.setattr(exporter, "spans", fail)
+    with Delivery(exporter, said.append, waits=waits) as sender:
+        sender.offer(span())
+    assert (sender.sent, sender.failed, sender.dropped) == (0, 1, 0)
+    assert said == ["warning: the receiver of OTLP did not take spans: RuntimeError: cannot encode"]
+
+
+def test_a_request_that_does_not_end_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "CLOSE_SECONDS", 0.1)
+    exporter = Told()
+    exporter.free.clear()
+    monkeypatch.setattr(exporter, "shutdown", lambda: None)
+    with Delivery(exporter, print) as sender:
+        sender.offer(span())
+        assert exporter.entered.wait(PATIENCE)
+    assert (sender.sent, sender.dropped) == (0, 1)
+    exporter.free.set()
+
+
 def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "METRICS_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "SEND_SECONDS", 0.01)
