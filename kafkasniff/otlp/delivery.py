@@ -183,7 +183,7 @@ class Delivery:
         self._given_up = True
         # This ends the wait between two attempts.
         self._exporter.shutdown()
-        self._thread.join(CLOSE_SECONDS)
+        self._thread.join(SEND_SECONDS)
         with self._changed:
             self.dropped += len(self._queue) + self._sending
             self._queue.clear()
@@ -201,30 +201,36 @@ class Delivery:
 
     def _run(self) -> None:
         metrics_due = time.monotonic() + METRICS_SECONDS
-        closing, collect = False, self._collect
-        while not closing:
+        done, collect = False, self._collect
+        while not done:
             with self._changed:
                 if not self._closing and len(self._queue) < MAX_BATCH:
                     self._changed.wait(SEND_SECONDS)
-                closing = self._closing
-            while self._queue and not self._given_up and not (self._waits and self.failed):
-                with self._changed:
-                    batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
-                    self._sending = len(batch)
-                taken = self._taken(lambda: self._exporter.spans(batch))  # noqa: B023 - called at once
-                with self._changed:
-                    self._sending = 0
-                    if taken:
-                        self.sent += len(batch)
-                    else:
-                        self._failed_first("spans")
-                        self.failed += len(batch)
-                    self._changed.notify_all()
-            if collect is not None and not self._given_up and (closing or time.monotonic() >= metrics_due):
+                stopped = self._given_up or (self._waits and self.failed)
+                batch = [] if stopped else [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
+                self._sending = len(batch)
+                done = self._closing and (bool(stopped) or not self._queue)
+            if batch:
+                self._send(batch)
+            # The last numbers follow the last spans.
+            if collect is not None and not self._given_up and (done or time.monotonic() >= metrics_due):
                 metrics_due = time.monotonic() + METRICS_SECONDS
                 if not self._taken(lambda: self._exporter.metrics(collect())):
                     self._failed_first("metrics")
                     self.unsent_metrics += 1
+
+    def _send(self, batch: list[ReadableSpan]) -> None:
+        taken = self._taken(lambda: self._exporter.spans(batch))
+        if not taken:
+            self._failed_first("spans")
+        with self._changed:
+            self._sending = 0
+            if taken:
+                self.sent += len(batch)
+            else:
+                self.failed += len(batch)
+            # There is room for captures that wait.
+            self._changed.notify_all()
 
     def _taken(self, send: Callable[[], bool]) -> bool:
         """Whether the receiver took something. An exporter's own error counts as a failure, too."""
