@@ -15,7 +15,7 @@ PYTHON ?=
 DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check docs fuzz fuzz-kernel vectors golden manual wheels bench bench-live scale clean
+.PHONY: help demo test lint types check docs fuzz fuzz-kernel vectors golden manual wheels release-check bench bench-live scale clean
 
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
@@ -29,7 +29,8 @@ help:
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence and the list of what is proven again (needs the same)"
 	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
-	@echo "make manual  write the manual pages and the reference again, which follow from the code"
+	@echo "make release-check  build what a release consists of twice, check it, and write its SBOM (RELEASE=1.0.0)"
+	@echo "make manual  write the manual pages, the reference and the completion scripts again, which follow from the code"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
 	@echo "make bench-live  live capture under rising load, beside tshark (needs root, Linux, tshark, tcpdump, tcpreplay)"
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
@@ -126,8 +127,15 @@ wheels: $(VENV)/.installed-dev
 	    KAFKASNIFF_BUILD_PLATFORM=$$platform $(BIN)/python -m build --wheel --no-isolation --outdir "$(DIST)" . || exit 1; \
 	done
 
+# Of the last commit, into dist/release. RELEASE=1.0.0 also demands that this is the version.
+RELEASE ?=
+release-check: $(VENV)/.installed-dev
+	rm -rf "$(DIST)/release"
+	$(BIN)/python -m tests.release build "$(DIST)/release" $(RELEASE)
+
 manual: $(VENV)/.installed-test
 	$(BIN)/python -m kafkasniff.cli.manual docs/man
+	for shell in bash zsh fish; do $(BIN)/python -m kafkasniff completion $$shell >docs/completion/kafkasniff.$$shell || exit 1; done
 	$(BIN)/python -m tests.reference docs/reference
 
 # Options that only the comparison has go to it alone.

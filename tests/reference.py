@@ -23,7 +23,7 @@ from tests import coverage, key_pages
 from tests.key_pages import table_head, table_row
 
 PACKAGE = Path(kafkasniff.__file__).parent
-BOUNDED = ("analysis", "capture", "engine", "enrich", "filters", "kafka", "live", "native", "redact", "runtime")
+BOUNDED = ("analysis", "capture", "engine", "enrich", "filters", "kafka", "live", "native", "otlp", "redact", "runtime")
 BOUNDED += ("tables", "tcp", "timing", "tls")
 """Packages that process input."""
 

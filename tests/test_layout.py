@@ -33,14 +33,14 @@ TOPICS = {
         native/test_captures tables/rows/test_waits sinks/test_summaries_kraft tls/test_captures
         tls/test_openssl tls/test_tshark""",
     "pages, the package as it is installed, and rules about its sources": """
-        test_api_numbers test_coverage_page test_docs test_key_pages test_layout test_package test_reference
-        test_security_page test_github test_systemd_unit test_vocabulary cli/test_messages
+        test_api_numbers test_containerfile test_coverage_page test_docs test_key_pages test_layout test_package test_reference
+        test_security_page test_github test_release test_systemd_unit test_vocabulary cli/test_messages
         analysis/detectors/test_quoted_causes""",
     "a definition that Kafka does not have, through all modules": "test_invented_api test_invented_flags",
     "options and promises of several commands": """
         cli/commands/test_analyze_captures cli/test_full_disk cli/test_jobs
         cli/commands/test_live_files cli/test_names cli/test_numbers cli/test_remote cli/test_screens cli/test_trace_ids
-        cli/test_user sinks/test_rate tls/test_commands""",
+        cli/test_user cli/test_without_tables sinks/test_rate tls/test_commands""",
     "one kind of input for several modules": """
         native/test_control_records native/test_message_sets native/test_odd_bodies native/test_payload
         native/test_record_facts native/test_record_rows native/test_records sinks/test_templates""",

@@ -64,6 +64,8 @@ _COMMANDS: Final = {
 }
 MEMORY_ADVICE: Final = "give --memory a lower SIZE, use fewer --jobs, or provide more memory"
 """What to do about an out-of-memory error."""
+NEEDS_TABLES: Final = "tables, analyses and object stores need the package pyarrow: pip install 'kafkasniff[tables]'"
+"""Reported where pyarrow is first imported, since some commands need it only for some sources."""
 
 
 class _LazyGroup(click.Group):
@@ -169,6 +171,9 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     except (KafkasniffError, OSError, MemoryError) as error:
         return _failed(error, environment)
     except Exception as error:  # last resort: a bug becomes one line and its exit code
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "pyarrow":
+            environment.say(NEEDS_TABLES)
+            return Exit.UNAVAILABLE
         _show_traceback(environment)
         hint = "" if environment.verbosity else " (-v shows where)"
         environment.say(f"internal error: {type(error).__name__}: {_one_line(str(error))}{hint}")

@@ -59,7 +59,7 @@ def test_pages_of_removed_commands_are_deleted(tmp_path: Path) -> None:
 
 def test_pages_are_in_the_wheel_where_man_finds_them() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["shared-data"] == {"docs/man": "share/man/man1"}
+    assert wheel["shared-data"]["docs/man"] == "share/man/man1"
 
 
 def test_exit_codes_are_listed() -> None:

@@ -221,7 +221,8 @@ def test_every_module_can_be_imported_from_it(tmp_path: Path) -> None:
 def test_what_workers_need_is_documented() -> None:
     """All dependencies but those of the command line, and pandas, which pyspark's workers use."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = {re.split("[<>=]", name)[0] for name in project["dependencies"]} | {"pandas"}
+    dependencies = [*project["dependencies"], *project["optional-dependencies"]["tables"], "pandas"]
+    needed = {re.split("[<>=]", name)[0] for name in dependencies}
     needed -= {"click", "rich", "prometheus-client"}
     section = (ROOT / "docs" / "spark.md").read_text().partition("## On a cluster")[2]
     listed = re.search(r"^pip install (.*)$", section, re.M)

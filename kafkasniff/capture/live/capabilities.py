@@ -1,4 +1,4 @@
-"""Linux capabilities: dropping all of them, or all but a few, in every set (capabilities(7)).
+"""Linux capabilities: using permitted ones, dropping all or all but a few, in every set (capabilities(7)).
 
 They belong to a thread, so they are dropped before other threads exist. Systems other than Linux have none.
 """
@@ -25,6 +25,7 @@ __all__ = [
     "drop_bounding_set",
     "effective",
     "lowered",
+    "make_effective",
     "mask",
 ]
 
@@ -70,6 +71,18 @@ def lowered(keep: int) -> Iterator[None]:
         yield
     finally:
         _set(*before)
+
+
+def make_effective(wanted: int) -> None:
+    """Make capabilities effective that are only permitted.
+
+    A program whose file permits them without this (`setcap cap_net_raw=p`) also starts where it cannot have them.
+    """
+    if sys.platform != "linux":
+        return
+    now, permitted, inheritable = _get()
+    if permitted & wanted & ~now:
+        _set(now | permitted & wanted, permitted, inheritable)
 
 
 def drop_bounding_set() -> None:
@@ -127,7 +140,7 @@ def _get() -> tuple[int, int, int]:
 def _set(*sets: int) -> None:
     low, high = [one & 0xFFFFFFFF for one in sets], [one >> 32 for one in sets]
     if _libc().capset(_header(), _SETS.pack(*low, *high)):
-        raise MissingPartError(f"cannot drop capabilities: {os.strerror(ctypes.get_errno())}")
+        raise MissingPartError(f"cannot change capabilities: {os.strerror(ctypes.get_errno())}")
 
 
 def _some_thread_has_more(keep: int) -> bool:

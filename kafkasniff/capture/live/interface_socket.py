@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.formats.raw import IGNORED_LINK, Interface, RawPackets
 from kafkasniff.capture.live.bpf import attach, compile_filter
+from kafkasniff.capture.live.capabilities import make_effective, mask
 from kafkasniff.capture.live.frames import COOKED_SIZE, Frames
 from kafkasniff.capture.live.interfaces import ANY, hardware_type
-from kafkasniff.capture.live.privileges import advice, standing
+from kafkasniff.capture.live.privileges import CAP_NET_RAW, advice, standing
 from kafkasniff.capture.live.ring import SOL_PACKET, Block, Ring
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
@@ -89,6 +90,7 @@ class InterfaceSocket:
         code = b""
         if bpf or snaplen < DEFAULT_SNAPLEN:
             code = compile_filter(bpf or "", DLT_RAW if self._cooked else LINK_ETHERNET, snaplen)
+        make_effective(mask(CAP_NET_RAW))
         try:
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM if self._cooked else socket.SOCK_RAW, 0)
         except PermissionError:

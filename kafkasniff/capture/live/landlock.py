@@ -1,8 +1,9 @@
 """Landlock: a process that decodes untrusted data can create files in its output folders, and nowhere else.
 
 Reading is not restricted: which files an interpreter and its libraries read late differs between systems, and
-forgetting one would end a capture. The written folders are known and few. TCP is not needed at all: listening sockets
-are open by then. See landlock(7); system calls are by number, since glibc has no functions for them.
+forgetting one would end a capture. The written folders are known and few. Listening sockets are open by then, and TCP
+is needed only to send spans to one port. See landlock(7); system calls are by number, since glibc has no functions for
+them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _MACHINES: Final = frozenset({"x86_64", "aarch64", "armv7l", "i686", "loongarch6
 """Architectures on which the calls have these numbers."""
 _RULESET_VERSION: Final = 1
 _RULE_PATH_BENEATH: Final = 1
+_RULE_NET_PORT: Final = 2
 _MIN_VERSION: Final = 3
 """Earlier ones cannot prevent truncation of files (2), or renaming out of folders (1). Linux 6.2 has it."""
 _TCP_VERSION: Final = 4
@@ -40,6 +42,7 @@ _OUTPUT: Final = _FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _R
 _HANDLED: Final = _OUTPUT | _MAKE_CHAR | _MAKE_SOCK | _MAKE_FIFO | _MAKE_BLOCK | _MAKE_SYM
 """All changes to a file system: refused unless a rule allows them."""
 _BIND_AND_CONNECT_TCP: Final = 0b11
+_CONNECT_TCP: Final = 0b10
 _DEVICES: Final = ("/dev/null", "/dev/tty")
 """Files that Python or a terminal's library writes to by name."""
 
@@ -52,8 +55,10 @@ def version() -> int:
     return max(int(found), 0)
 
 
-def confine(folders: Iterable[str]) -> bool:
+def confine(folders: Iterable[str], ports: Iterable[int] = ()) -> bool:
     """Let this thread, and threads and processes that it starts, change nothing outside of `folders`, nor use TCP.
+
+    `ports`: those that it may still connect to.
 
     Open files stay open. Call it with no_new_privs set, and before there are threads. Returns whether it succeeded: not
     if the kernel lacks it, or the parent process has forbidden it.
@@ -70,6 +75,11 @@ def confine(folders: Iterable[str]) -> bool:
     try:
         for path in (*folders, *_DEVICES):
             if not _allow(libc, ruleset, path):
+                return False
+        for port in ports if tcp else ():
+            rule = struct.pack("=QQ", _CONNECT_TCP, port)
+            words = ctypes.c_int(ruleset), ctypes.c_int(_RULE_NET_PORT), rule, ctypes.c_uint32(0)
+            if libc.syscall(_ADD_RULE, *words):
                 return False
         return not libc.syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:

@@ -20,22 +20,27 @@ __all__ = ["PARTS", "own_files", "unreadable"]
 
 PARTS: Final = (
     "_cffi_backend",
+    "certifi",
+    "charset_normalizer",
     "click",
     "cramjam",
     "crc32c",
     "cryptography",
     "google.protobuf",
+    "idna",
     "isal",
     "lz4",
     "msgspec",
     "numpy",
     "obstore",
-    "opentelemetry.proto",
+    "opentelemetry",
     "orjson",
     "prometheus_client",
     "pyarrow",
+    "requests",
     "rich",
     "scapy",
+    "urllib3",
     "zstandard",
 )
 """Packages that `live` imports; missing ones do not matter."""

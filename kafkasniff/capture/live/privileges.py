@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ProcessRights", "advice", "standing"]
+__all__ = ["CAP_NET_RAW", "ProcessRights", "advice", "standing"]
 
 CAP_NET_RAW: Final = 13
 PROC_STATUS: Final = "/proc/self/status"

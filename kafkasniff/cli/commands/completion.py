@@ -37,7 +37,13 @@ def complete(command_line: click.Command, instruction: str) -> int:
     """Answer a shell on stdout; `instruction` is the value of `COMPLETION`. Returns the exit code."""
     from click.shell_completion import shell_complete
 
-    return shell_complete(command_line, {}, PROGRAM, COMPLETION, instruction)
+    try:
+        return shell_complete(command_line, {}, PROGRAM, COMPLETION, instruction)
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        # The command says what it needs when it is run; a shell would print it in the middle of a prompt.
+        return 1
 
 
 @click.command("completion", cls=SectionedCommand, help=_HELP)

@@ -43,7 +43,17 @@ SKIPPED_NAMED: Final = 10
 
 @click.command("export", cls=SectionedCommand)
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@click.option("-o", "--output", required=True, metavar="DIR", help="Folder or address for the tables.")
+@click.option(
+    "-o", "--output", required=True, metavar="DIR", help="Folder or address for the tables; with --format otlp, a URL."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "otlp"]),
+    default="parquet",
+    help="parquet: tables; otlp: OpenTelemetry spans and metrics, sent to -o, such as http://localhost:4318 [default:"
+    " parquet].",
+)
 @click.option(
     "--tables",
     default=",".join(TABLES),
@@ -99,6 +109,13 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     filters = take_filters(options)
     predicate = make_predicate(filters)
+    if options.pop("form") == "otlp":
+        _refuse_options_of_tables(options)
+        from kafkasniff.cli.running.otlp_export import export_spans
+
+        taken = take_captures(environment, captures, by_name=True)
+        payload = take_payload(options)
+        return export_spans(environment, taken, output, options, predicate=predicate, payload=payload, quiet=quiet)
     wanted = make_export_options(
         options["tables"],
         options,
@@ -209,6 +226,22 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         for progress in shown:
             progress.clear()
     return _report(environment, result, output, quiet=quiet)
+
+
+def _refuse_options_of_tables(options: dict[str, Any]) -> None:
+    """Raise UsageError for an option that spans do not have."""
+    for name, given in (
+        ("--tables", options["tables"] != ",".join(TABLES)),
+        ("--records", options["records"]),
+        ("--no-bodies", options["no_bodies"]),
+        ("--no-json", options["no_json"]),
+        ("--engine", options["engine"] != "local"),
+        ("--jobs", options["jobs"] is not None),
+        ("--discard-state", options["discard_state"]),
+        ("--on-bad-capture", options["on_bad"] != "fail"),
+    ):
+        if given:
+            raise UsageError(f"{name} is for tables, not for --format otlp")
 
 
 def _report(environment: Environment, result: Result, output: str, *, quiet: bool) -> Exit:

@@ -130,7 +130,8 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     renderer = make_renderer(wanted, payload) if shows and predicate is None and not watching else None
     inspector = make_inspector(
         options,
-        records_wanted(wanted, predicate, shown=shows),
+        # Record headers name the traces of spans.
+        "full" if watching.otlp and not payload.hides else records_wanted(wanted, predicate, shown=shows),
         exchanges=predicate is not None or bool(watching),
         connections=bool(watching),
         grows=True,
@@ -144,7 +145,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         folders.append(exporting["directory"])
     if writing is not None and writing.rotates:
         folders.append(writing.folder)
-    rights.settle(environment, folders)
+    rights.settle(environment, folders, watching.ports)
 
     from kafkasniff.capture.live.live import open_live
     from kafkasniff.cli.running.delays import TimedSink
@@ -197,6 +198,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 catalog=catalog,
                 selects=predicate is not None,
                 quiet=quiet,
+                payload=not payload.hides,
             ) as watch,
         ):
             sink: Sink = _NoSink()
@@ -275,7 +277,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         if not quiet:
             selected = predicate is not None or limit is not None
             line = summary_line(inspector.summary, pipeline.shown if selected else None)
-            more = [left_out_line(pressure.left_out()), "" if timed is None else timed.line()]
+            more = [left_out_line(pressure.left_out()), "" if timed is None else timed.line(), watch.line()]
             environment.say(", ".join([files + rows + line, *(one for one in more if one)]))
     return Exit.OK if keeper is None or not keeper.files.broken else Exit.UNAVAILABLE
 

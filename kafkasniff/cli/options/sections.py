@@ -31,7 +31,7 @@ SECTIONS: Final = {
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
         *("--engine", "--master", "--conf", "--table"),
     ),
-    "Metrics": ("--metrics", "--metrics-labels", "--metrics-token-file", "--metrics-cert", "--metrics-key"),
+    "Metrics": ("--metrics", "--metrics-labels", "--metrics-token-file", "--metrics-cert", "--metrics-key", "--otlp"),
     "Secrets and payload": ("--show-secrets", "--no-payload", "--hash-payload", "--hash-salt"),
     "Performance": ("--memory", "--jobs"),
 }

@@ -61,18 +61,19 @@ class Rights:
         self._opens = opens
         self._keep = 0
         self._folders: list[str] = []
+        self._ports: list[int] = []
 
     @property
     def suffix(self) -> str:
         """` as NAME`, to be appended to a message; empty without a change of user."""
         return "" if self._identity is None else f" as {self._identity.name}"
 
-    def settle(self, environment: Environment, folders: Iterable[str]) -> None:
+    def settle(self, environment: Environment, folders: Iterable[str], ports: Iterable[int] = ()) -> None:
         """Find out which capabilities a run that stays root needs, and warn that it stays root.
 
-        `folders`: where files are made during the run.
+        `folders`: where files are made during the run; `ports`: which TCP ports it connects to.
         """
-        self._folders = list(folders)
+        self._folders, self._ports = list(folders), list(ports)
         if self._stays is None:
             return
         from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, lowered, mask
@@ -123,7 +124,7 @@ class Rights:
             from kafkasniff.capture.live.landlock import confine
 
             become(self._identity, keep=self._keep)
-            confine(self._folders)
+            confine(self._folders, self._ports)
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:

@@ -1,10 +1,11 @@
-"""Observers of a live capture: the view of `--top`, the metrics of `--metrics`, both or none."""
+"""Observers of a live capture: the view of `--top`, the metrics of `--metrics`, the spans of `--otlp`, or none."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kafkasniff.live.metrics import Metrics
     from kafkasniff.live.top import TopModel
     from kafkasniff.model import Connection
+    from kafkasniff.otlp.observer import SpanObserver
     from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["IDLE_SECONDS", "Watch", "WatchOptions", "watch_options"]
@@ -39,8 +41,13 @@ COUNT_SECONDS: Final = 0.5
 
 
 def watch_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--top`, `--metrics` and their related options."""
+    """`--top`, `--metrics`, `--otlp` and their related options."""
     for option in (
+        click.option(
+            "--otlp",
+            metavar="URL",
+            help="Send exchanges as OpenTelemetry spans, and metrics, by OTLP, such as to http://localhost:4318.",
+        ),
         click.option("--metrics-key", metavar="FILE", help="Private key of the certificate (PEM, no passphrase)."),
         click.option("--metrics-cert", metavar="FILE", help="Serve metrics over TLS with this certificate (PEM)."),
         click.option(
@@ -90,6 +97,13 @@ class WatchOptions:
             # Read before privileges are dropped: a key often belongs to root.
             self.token = None if token is None else read_token(token)
             self._tls = None if cert is None else tls_context(cert, key)
+        self.otlp: str | None = options.pop("otlp")
+        self.ports = []
+        """TCP ports that the run connects to."""
+        if self.otlp is not None:
+            from kafkasniff.cli.running.otlp_export import endpoint_port
+
+            self.ports.append(endpoint_port(self.otlp))
         if self.top:
             from kafkasniff.cli.running.top import require_terminal
 
@@ -99,7 +113,7 @@ class WatchOptions:
         """The server for scrapes."""
 
     def __bool__(self) -> bool:
-        return self.top or self.metrics is not None
+        return self.top or self.metrics is not None or self.otlp is not None
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -125,7 +139,7 @@ class Watch:
     """Observes the events of a run and its clock; a context manager around it. There may be no observer.
 
     Metrics are served only if `options` ask for it. `catalog`: what the run knows about topics; `selects`: the run
-    selects events.
+    selects events; `payload`: record headers may be used.
     """
 
     def __init__(
@@ -138,6 +152,7 @@ class Watch:
         catalog: Catalog,
         selects: bool = False,
         quiet: bool = False,
+        payload: bool = True,
     ) -> None:
         self._environment = environment
         self._options = options
@@ -146,20 +161,34 @@ class Watch:
         self._catalog = catalog
         self._selects = selects
         self._quiet = quiet
+        self._payload = payload
         self._around = contextlib.ExitStack()
         self._model: TopModel | None = None
         self._findings: LiveFindings | None = None
         self._view: TopView | None = None
         self._metrics: Metrics | None = None
+        self._spans: SpanObserver | None = None
         self._due = 0.0
 
     def __enter__(self) -> Watch:
         with self._around:
-            if self._options.server is not None:
-                from kafkasniff.cli.running.scrapes import serving
+            if self._options.server is not None or self._options.otlp is not None:
                 from kafkasniff.live.metrics import DEFAULT_LABELS, Metrics
 
                 self._metrics = Metrics(self._options.labels or DEFAULT_LABELS)
+            if self._options.otlp is not None and self._metrics is not None:
+                from kafkasniff.otlp.delivery import HttpExporter
+                from kafkasniff.otlp.observer import sending
+
+                # A warning would damage the screen of --top; the line at the end has the numbers.
+                say = (lambda _text: None) if self._options.top else self._environment.say
+                exporter = HttpExporter(self._options.otlp)
+                self._spans = self._around.enter_context(
+                    sending(exporter, say, self._metrics, payload=self._payload, live=True)
+                )
+            if self._options.server is not None and self._metrics is not None:
+                from kafkasniff.cli.running.scrapes import serving
+
                 host, port = self._around.enter_context(
                     serving(self._metrics, self._options.server, self._options.token)
                 )
@@ -169,20 +198,28 @@ class Watch:
                 self._warn(host, shown)
             if self._options.top:
                 from kafkasniff.cli.running.top import TopView
-                from kafkasniff.live.findings import LiveFindings
                 from kafkasniff.live.top import TopModel
 
-                inspector = self._inspector
-                self._findings = LiveFindings(
-                    lambda: inspector.level > 0,
-                    catalog=self._catalog,
-                    selects=self._selects,
-                    clock=self._environment.clock,
-                )
+                self._findings = self._detectors()
                 self._model = TopModel(", ".join(self._source.captures))
                 self._view = self._around.enter_context(TopView(self._environment, self._source.stop))
             self._around = self._around.pop_all()
         return self
+
+    def _detectors(self) -> LiveFindings | None:
+        """The detectors, which work on tables; None if pyarrow is not installed."""
+        if find_spec("pyarrow") is None:
+            self._environment.say("warning: no findings, which need: pip install 'kafkasniff[tables]'")
+            return None
+        from kafkasniff.live.findings import LiveFindings
+
+        inspector = self._inspector
+        return LiveFindings(
+            lambda: inspector.level > 0,
+            catalog=self._catalog,
+            selects=self._selects,
+            clock=self._environment.clock,
+        )
 
     def _warn(self, host: str, shown: str) -> None:
         """Warn if metrics that other machines can reach are unprotected."""
@@ -211,8 +248,12 @@ class Watch:
         for one in self._watchers():
             one.take(connection)
 
-    def _watchers(self) -> list[TopModel | Metrics | LiveFindings]:
-        return [one for one in (self._model, self._metrics, self._findings) if one is not None]
+    def line(self) -> str:
+        """What became of the spans; empty without `--otlp`."""
+        return "" if self._spans is None else self._spans.line()
+
+    def _watchers(self) -> list[TopModel | Metrics | LiveFindings | SpanObserver]:
+        return [one for one in (self._model, self._metrics, self._findings, self._spans) if one is not None]
 
     def batches(self, batches: Iterator[PacketBatch] | LiveSource) -> Iterator[PacketBatch]:
         """The batches of the source; the clock advances after each has been processed."""
@@ -236,8 +277,7 @@ class Watch:
         if view is not None and view.wants():
             self._count()
             assert self._model is not None
-            assert self._findings is not None
-            focus, findings = view.focus, self._findings.shown()
+            focus, findings = view.focus, None if self._findings is None else self._findings.shown()
             view.offer(self._model.snapshot(threshold_ns=view.threshold_ns, focus=focus, findings=findings), focus)
             self._due = now + COUNT_SECONDS
         elif self._metrics is not None and now >= self._due:

@@ -18,7 +18,7 @@ import functools
 import re
 from typing import Any, Final
 
-__all__ = ["MAX_TRACE_IDS", "TRACE_HEADERS", "TRACE_KINDS", "add_trace_id", "trace_id"]
+__all__ = ["MAX_TRACE_IDS", "TRACE_HEADERS", "TRACE_KINDS", "add_trace_id", "span_context", "trace_id"]
 
 MAX_TRACE_IDS: Final = 8
 """Maximum number of ids per record: links to several traces are rare, and there may be any number of headers."""
@@ -45,10 +45,10 @@ _W3C: Final = _Form(
     % ((_HEX,) * 7),
     re.DOTALL,
 )
-_B3: Final = _Form(rb"(?P<id>(?:%b{16}){1,2})-%b{16}(?:-[01d](?:-%b{16})?)?" % ((_HEX,) * 3), re.IGNORECASE)
+_B3: Final = _Form(rb"(?P<id>(?:%b{16}){1,2})-(?P<parent>%b{16})(?:-[01d](?:-%b{16})?)?" % ((_HEX,) * 3), re.IGNORECASE)
 _B3_ID: Final = _Form(rb"(?P<id>(?:%b{16}){1,2})" % _HEX, re.IGNORECASE)
 _JAEGER: Final = _Form(
-    rb"(?P<id>%b{1,32})(?::|%%3A)%b{1,16}(?::|%%3A)%b{1,16}(?::|%%3A)%b{1,2}" % ((_HEX,) * 4), re.IGNORECASE
+    rb"(?P<id>%b{1,32})(?::|%%3A)(?P<parent>%b{1,16})(?::|%%3A)%b{1,16}(?::|%%3A)%b{1,2}" % ((_HEX,) * 4), re.IGNORECASE
 )
 _DATADOG: Final = _Form(rb"(?P<id>[1-9][0-9]{0,19})")
 _X_RAY: Final = _Form(rb"(?:[^;]*;){0,8}?\s*Root=(?P<id>1-%b{8}-%b{24})(?:;.*)?" % ((_HEX,) * 2), re.DOTALL)
@@ -95,6 +95,17 @@ def trace_id(key: str, value: bytes | None) -> str | None:
     spans = [found[name] for name in ("span", "span2") if name in form.pattern.groupindex and found[name] is not None]
     # All zeros are not an id, by the specifications.
     return text if text.strip("0") and all(span.strip(b"0") for span in spans) else None
+
+
+def span_context(key: str, value: bytes | None) -> tuple[int, int] | None:
+    """(trace id, span id) in a header of `TRACE_HEADERS` whose format has both in hexadecimal digits, or None."""
+    found = trace_id(key, value)
+    if found is None or value is None:
+        return None
+    groups = TRACE_HEADERS[key].pattern.fullmatch(value)
+    spans = {} if groups is None else groups.groupdict()
+    span = int(spans.get("span") or spans.get("span2") or spans.get("parent") or b"0", 16)
+    return (int(found, 16), span) if span and int(found, 16) else None
 
 
 def add_trace_id(record: dict[str, Any], header: dict[str, Any]) -> None:

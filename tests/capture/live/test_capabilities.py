@@ -57,6 +57,13 @@ def test_lowered_within_a_block_only() -> None:
     assert effective() == before
 
 
+def test_permitted_ones_become_effective() -> None:
+    with capabilities.lowered(0):
+        capabilities.make_effective(mask(CAP_SETUID, CAP_DAC_OVERRIDE))
+        found = effective()
+    assert found == (effective() or 0) & mask(CAP_SETUID, CAP_DAC_OVERRIDE)
+
+
 def test_lowered_is_restored_after_an_error() -> None:
     before = effective()
     with pytest.raises(ValueError, match="inside"), capabilities.lowered(0):

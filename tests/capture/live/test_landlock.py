@@ -21,6 +21,7 @@ place = sys.argv[1]
 before = open(f"{place}/before", "w")
 server = socket.create_server(("127.0.0.1", 0))
 port = server.getsockname()[1]
+other = socket.create_server(("127.0.0.1", 0))
 SETUP
 def tried(what):
     try:
@@ -47,6 +48,7 @@ print(json.dumps({
     "link": tried(lambda: os.symlink("x", f"{place}/out/link")),
     "child": python(f"open({place + '/new'!r}, 'w')"),
     "connect": tried(lambda: socket.create_connection(("127.0.0.1", port))),
+    "connect elsewhere": tried(lambda: socket.create_connection(other.getsockname())),
     "listen": tried(lambda: socket.create_server(("127.0.0.1", 0))),
 }))
 """
@@ -59,10 +61,12 @@ ALLOWED = {"within", "open file", "read", "null"}
         "ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)\nassert confine([f'{place}/out'])",
         # As in `live`; the user stays the same.
         "rights = Rights(drops=True)\nrights.settle(None, [f'{place}/out'])\nrights.give_up()",
+        # As in `live --otlp`.
+        "rights = Rights(drops=True)\nrights.settle(None, [f'{place}/out'], [port])\nrights.give_up()",
     ],
-    ids=["alone", "as of live"],
+    ids=["alone", "as of live", "one port"],
 )
-def test_only_the_named_folders_are_writable(setup: str, tmp_path: Path) -> None:
+def test_only_the_named_folders_are_writable_and_ports_reachable(setup: str, tmp_path: Path) -> None:
     if landlock.version() < 4:
         missing("this kernel's Landlock cannot confine files and TCP")
     (tmp_path / "out").mkdir()
@@ -73,7 +77,8 @@ def test_only_the_named_folders_are_writable(setup: str, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told.pop("child") == 1
-    assert told == {name: "done" if name in ALLOWED else "refused" for name in told}
+    allowed = {*ALLOWED, "connect"} if "[port]" in setup else ALLOWED
+    assert told == {name: "done" if name in allowed else "refused" for name in told}
     assert (tmp_path / "there").read_text() == "text"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["before", "out", "there"]
 

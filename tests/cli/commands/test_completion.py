@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -138,6 +139,19 @@ def test_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kafkasniff("completion").code == Exit.USAGE
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_scripts_in_the_wheel(shell: str) -> None:
+    file = f"docs/completion/kafkasniff.{shell}"
+    assert (ROOT / file).read_text() == kafkasniff("completion", shell).text, "make manual"
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    folder, name = wheel["shared-data"][file].removeprefix("share/").rsplit("/", 1)
+    assert (folder, name) in {
+        ("bash-completion/completions", "kafkasniff"),
+        ("zsh/site-functions", "_kafkasniff"),
+        ("fish/vendor_completions.d", "kafkasniff.fish"),
+    }
+
+
 # -- in real shells --------------------------------------------------------------------------------------------------
 
 
@@ -201,6 +215,24 @@ _kafkasniff_completion
     assert told[1].startswith("--min-change:Report numbers")
     assert told[2].startswith("--min-count:Report entries that only one side has")
     assert told[3:] == ["_path_files -f"]
+
+
+def test_zsh_finds_an_installed_script(
+    program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """It is an autoloaded function that compinit finds by its name and first line."""
+    (tmp_path / "_kafkasniff").write_text((ROOT / "docs" / "completion" / "kafkasniff.zsh").read_text())
+    script = f"""
+fpath=({tmp_path} $fpath)
+autoload -Uz compinit && compinit -D -u
+print $_comps[kafkasniff]
+_describe() {{ print -l -- $completions_with_descriptions }}
+words=(kafkasniff diff --min-ch) CURRENT=3
+_kafkasniff
+"""
+    found = said([require_tool("zsh"), "-f"], script, program, tmp_path)
+    assert found[0] == "_kafkasniff"
+    assert found[1].startswith("--min-change:Report numbers")
 
 
 def test_fish(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:

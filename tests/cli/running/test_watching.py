@@ -14,6 +14,7 @@ import termios
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,11 @@ from kafkasniff.cli.main import run
 from kafkasniff.live.findings import BEHIND
 from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import Result, kafkasniff
-from tests.cli.real_live import STAYS
+from tests.cli.real_live import STAYS, until_it_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
+from tests.otlp.receiver import attributes, receiving
 from tests.tables.exports.exported import rows
 
 PATIENCE = 60
@@ -158,6 +160,21 @@ def watched(person: Person, steps: Callable[[], None], *arguments: object, **wor
     if failed:
         raise failed[0]
     return Result(int(code), b"", err.getvalue())
+
+
+def test_the_view_without_findings(wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.cli.running.watching.find_spec", lambda _name: None)
+
+    def steps() -> None:
+        person.waits_for("Produce")
+        # The table of findings is empty.
+        person.types("7")
+        person.waits_for("findings")
+        person.types("q")
+
+    result = watched(person, steps)
+    assert result.code == 0
+    assert "warning: no findings, which need: pip install 'kafkasniff[tables]'" in result.err
 
 
 def test_the_view_and_its_keys(wire: Wire, person: Person) -> None:
@@ -410,6 +427,85 @@ def test_an_address_in_use_is_code_5(wire: Wire) -> None:
         result = kafkasniff("live", "-i", "eth0", "--metrics", f":{other.getsockname()[1]}")
     assert result.code == Exit.UNAVAILABLE
     assert "cannot listen on" in result.err
+
+
+def sent_spans(wire: Wire, *arguments: object) -> tuple[Result, dict[str, int], dict[str, Any]]:
+    """Run `kafkasniff live --otlp` until spans arrive: the result, spans by name, metrics."""
+    with receiving() as receiver:
+
+        def wait() -> None:
+            deadline = time.monotonic() + PATIENCE
+            while not receiver.spans:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            wire.stop()
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        result = kafkasniff("live", "-i", "eth0", "--otlp", receiver.url, *arguments)
+        waiting.join(PATIENCE)
+        return result, Counter(span.name for span in receiver.spans), receiver.metrics
+
+
+def test_spans_beside_messages(wire: Wire) -> None:
+    result, spans, metrics = sent_spans(wire)
+    assert result.code == 0
+    assert "Produce" in result.text
+    total = sum(spans.values())
+    assert spans["Produce orders"] == 12
+    assert f", {total} spans sent" in result.err
+    points = metrics["kafkasniff.requests"].sum.data_points
+    counts = {attributes(point)["messaging.operation.name"]: point.as_int for point in points}
+    assert counts["Produce"] == 12
+    assert sum(counts.values()) == total
+
+
+def test_spans_alone_of_what_is_selected_beside_metrics(wire: Wire) -> None:
+    options = ["--metrics", f":{free_port()}", "--metrics-labels", 1, "--api", "Fetch"]
+    result, spans, metrics = sent_spans(wire, "-q", *options)
+    assert (result.code, result.out, result.err) == (0, b"", "")
+    assert {name.split()[0] for name in spans} == {"Fetch"}
+    apis = [attributes(point) for point in metrics["kafkasniff.requests"].sum.data_points]
+    assert apis == [{"messaging.operation.name": "Fetch"}]
+
+
+@pytest.mark.parametrize("url", ["localhost:4318", "grpc://localhost:4317", "http://me:pass@localhost:4318"])
+def test_invalid_receivers(url: str, wire: Wire) -> None:
+    result = kafkasniff("live", "-i", "eth0", "--otlp", url)
+    assert result.code == Exit.USAGE
+    assert result.err.count("\n") == 1
+    assert "pass@" not in result.err
+    assert wire.idle_seconds is None, "nothing was opened"
+
+
+@pytest.mark.root
+def test_spans_of_a_real_interface(require_root: Callable[[], None]) -> None:
+    """Rights are dropped and the process is confined, and yet it may connect to the receiver."""
+    require_root()
+    with receiving() as receiver, socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        command = [*PYTHON, "live", *STAYS, "-i", "lo", "--otlp", receiver.url, "--port", str(port), f"tcp port {port}"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            until_it_captures(process)
+            with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as broker:
+                client.sendall(kafka.produce_request(5, "orders", kafka.record_batch([kafka.record(0, b"k", b"v")])))
+                broker.recv(4096)
+                broker.sendall(kafka.produce_response(5, "orders", 7, error=6))
+                client.recv(4096)
+            deadline = time.monotonic() + PATIENCE
+            while not receiver.spans:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+            process.wait()
+        (span,) = receiver.spans
+    assert process.returncode == 0
+    assert b"1 span sent" in said
+    assert (span.name, attributes(span)["error.type"]) == ("Produce orders", "NOT_LEADER_OR_FOLLOWER")
 
 
 @pytest.mark.root

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.record_facts.trace_ids import MAX_TRACE_IDS, TRACE_HEADERS, add_trace_id, trace_id
+from kafkasniff.kafka.record_facts.trace_ids import MAX_TRACE_IDS, TRACE_HEADERS, add_trace_id, span_context, trace_id
 from tests.kafka.records_craft import LZ4, Record, batch_of, decode, kinds
+
+ID = 0x4BF92F3577B34DA6A3CE929D0E0E4736
 
 W3C = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 """https://www.w3.org/TR/trace-context/#traceparent-header"""
@@ -107,3 +109,25 @@ def test_a_record_with_any_number_of_them() -> None:
     for number in range(1, 100):
         add_trace_id(record, {"key": "X-B3-TraceId", "value": b"%016x" % number})
     assert record == {"_trace_ids": [f"{number:016x}" for number in range(1, MAX_TRACE_IDS + 1)]}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", (ID, 0x00F067AA0BA902B7)),
+        ("traceparent", b"01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x", (ID, 0x00F067AA0BA902B7)),
+        ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", None),
+        ("b3", b"4bf92f3577b34da6a3ce929d0e0e4736-e457b5a2e4d86bd1-1", (ID, 0xE457B5A2E4D86BD1)),
+        ("b3", b"a3ce929d0e0e4736-e457b5a2e4d86bd1", (0xA3CE929D0E0E4736, 0xE457B5A2E4D86BD1)),
+        ("b3", b"4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-1", None),
+        ("uber-trace-id", b"4bf92f3577b34da6a3ce929d0e0e4736%3A2a%3A0%3A1", (ID, 0x2A)),
+        ("uber-trace-id", b"4bf92f3577b34da6a3ce929d0e0e4736:0:0:1", None),
+        ("x-datadog-trace-id", b"123", None),
+        ("X-B3-TraceId", b"4bf92f3577b34da6a3ce929d0e0e4736", None),
+        ("X-Amzn-Trace-Id", b"Root=1-67891233-abcdef012345678912345678", None),
+        ("X-Cloud-Trace-Context", b"4bf92f3577b34da6a3ce929d0e0e4736/1;o=1", None),
+        ("traceparent", None, None),
+    ],
+)
+def test_span_contexts(key: str, value: bytes | None, expected: tuple[int, int] | None) -> None:
+    assert span_context(key, value) == expected

@@ -1,0 +1,247 @@
+"""Sends spans and metrics in a thread of its own, from a bounded queue: a slow receiver never holds up a live capture.
+
+Nothing is lost silently: every span is counted as sent, dropped (the queue was full) or failed (the receiver did not
+take it, with the exporter's reason).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from kafkasniff.errors import OutputError, UsageError
+
+__all__ = ["CLOSE_SECONDS", "MAX_BATCH", "MAX_QUEUE", "Delivery", "Exporter", "HttpExporter", "port_of"]
+
+MAX_QUEUE: Final = 16_384
+"""Spans that wait, some 2 kB each: a second of 16,000 exchanges."""
+MAX_BATCH: Final = 512
+"""Spans of a request, OpenTelemetry's default: some 400 kB."""
+SEND_SECONDS: Final = 1.0
+"""How long a span waits for others."""
+METRICS_SECONDS: Final = 10.0
+"""Time between two reports of metrics."""
+CLOSE_SECONDS: Final = 10.0
+"""How long the end of a run waits for the receiver."""
+
+_LOGGERS: Final = "opentelemetry"
+
+
+def port_of(url: str) -> int:
+    """The port of an endpoint. Raises UsageError if it is not one, or contains a password."""
+    try:
+        parts = urlsplit(url)
+        usual = {"http": 80, "https": 443}.get(parts.scheme, 0)
+        port = usual and (parts.port or usual)
+    except ValueError:
+        port = 0
+    if not port or not parts.hostname or parts.query or parts.fragment:
+        raise UsageError("OTLP is sent by HTTP, to an address such as http://localhost:4318")
+    if parts.username is not None or parts.password is not None:
+        # It would be visible in the list of processes.
+        raise UsageError("OTLP: no password in the address; set OTEL_EXPORTER_OTLP_HEADERS")
+    return port
+
+
+class Exporter(Protocol):
+    """Sends to a receiver; each call takes as long as the receiver does."""
+
+    def spans(self, spans: Sequence[ReadableSpan]) -> bool:
+        """Send spans; whether the receiver took them."""
+
+    def metrics(self, data: MetricsData) -> bool:
+        """Send metrics; whether the receiver took them."""
+
+    def shutdown(self) -> None:
+        """Stop waiting for the receiver. Callable from another thread."""
+
+
+class HttpExporter:
+    """OpenTelemetry's exporters for OTLP over HTTP; OTEL_EXPORTER_OTLP_* variables configure the rest."""
+
+    def __init__(self, url: str) -> None:
+        port_of(url)
+        base = url.rstrip("/")
+        self._spans = OTLPSpanExporter(f"{base}/v1/traces", session=_session())
+        self._metrics = OTLPMetricExporter(f"{base}/v1/metrics", session=_session())
+
+    def spans(self, spans: Sequence[ReadableSpan]) -> bool:
+        """See `Exporter`."""
+        return self._spans.export(spans) is SpanExportResult.SUCCESS
+
+    def metrics(self, data: MetricsData) -> bool:
+        """See `Exporter`."""
+        return self._metrics.export(data) is MetricExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        """See `Exporter`."""
+        self._spans.shutdown()  # type: ignore[no-untyped-call]  # OpenTelemetry's
+        self._metrics.shutdown()
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    # Neither proxies, which `live` may not connect to once it is confined, nor passwords of .netrc.
+    session.trust_env = False
+    return session
+
+
+class _Reasons(logging.Handler):
+    """Keeps the exporters' last message instead of printing it in the middle of the output."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message."""
+        self.last = " ".join(record.getMessage().split())
+
+
+class Delivery:
+    """A context manager around a run. `collect`: the metrics.
+
+    `waits`: for captures, which can wait: `offer` waits for room, and raises OutputError once the receiver has failed.
+    """
+
+    def __init__(
+        self,
+        exporter: Exporter,
+        say: Callable[[str], None],
+        *,
+        waits: bool = False,
+        collect: Callable[[], MetricsData] | None = None,
+    ) -> None:
+        self.sent = 0
+        """Spans that the receiver took."""
+        self.dropped = 0
+        """Spans for which there was no room."""
+        self.failed = 0
+        """Spans that the receiver did not take."""
+        self.unsent_metrics = 0
+        """Reports of metrics that the receiver did not take; later ones contain their counts."""
+        self._exporter = exporter
+        self._say = say
+        self._waits = waits
+        self._collect = collect
+        self._queue: deque[ReadableSpan] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._given_up = False
+        self._sending = 0
+        """Spans of the request under way."""
+        self._reasons = _Reasons()
+        self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
+
+    def __enter__(self) -> Delivery:
+        logger = logging.getLogger(_LOGGERS)
+        logger.addHandler(self._reasons)
+        logger.propagate = False
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        logger = logging.getLogger(_LOGGERS)
+        logger.removeHandler(self._reasons)
+        logger.propagate = True
+
+    def offer(self, span: ReadableSpan) -> None:
+        """Queue a span. Hot."""
+        with self._changed:
+            while self._waits and len(self._queue) >= MAX_QUEUE and not self.failed:
+                self._changed.wait(SEND_SECONDS)
+            if self._waits and self.failed:
+                raise OutputError(f"{self.line()}: {self._reasons.last or 'the receiver did not take them'}")
+            if len(self._queue) >= MAX_QUEUE:
+                if not self.dropped:
+                    self._say("warning: spans are dropped: the receiver of OTLP is slower than the capture")
+                self.dropped += 1
+                return
+            self._queue.append(span)
+            if len(self._queue) >= MAX_BATCH:
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Send the rest, for CLOSE_SECONDS at most; what is left then counts as dropped."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(None if self._waits else CLOSE_SECONDS)
+        self._given_up = True
+        # This ends the wait between two attempts.
+        self._exporter.shutdown()
+        self._thread.join(SEND_SECONDS)
+        with self._changed:
+            self.dropped += len(self._queue) + self._sending
+            self._queue.clear()
+
+    def line(self) -> str:
+        """Spans by what became of them."""
+        parts = [f"{self.sent:,} span{'' if self.sent == 1 else 's'} sent"]
+        if self.dropped:
+            parts.append(f"{self.dropped:,} dropped")
+        if self.failed:
+            parts.append(f"{self.failed:,} not delivered")
+        if self.unsent_metrics:
+            parts.append(f"metrics not delivered {self.unsent_metrics:,}×")
+        return ", ".join(parts)
+
+    def _run(self) -> None:
+        metrics_due = time.monotonic() + METRICS_SECONDS
+        done, collect = False, self._collect
+        while not done:
+            with self._changed:
+                if not self._closing and len(self._queue) < MAX_BATCH:
+                    self._changed.wait(SEND_SECONDS)
+                stopped = self._given_up or (self._waits and self.failed)
+                batch = [] if stopped else [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
+                self._sending = len(batch)
+                done = self._closing and (bool(stopped) or not self._queue)
+            if batch:
+                self._send(batch)
+            # The last numbers follow the last spans.
+            if collect is not None and not self._given_up and (done or time.monotonic() >= metrics_due):
+                metrics_due = time.monotonic() + METRICS_SECONDS
+                if not self._taken(lambda: self._exporter.metrics(collect())):
+                    self._failed_first("metrics")
+                    self.unsent_metrics += 1
+
+    def _send(self, batch: list[ReadableSpan]) -> None:
+        taken = self._taken(lambda: self._exporter.spans(batch))
+        if not taken:
+            self._failed_first("spans")
+        with self._changed:
+            self._sending = 0
+            if taken:
+                self.sent += len(batch)
+            else:
+                self.failed += len(batch)
+            # There is room for captures that wait.
+            self._changed.notify_all()
+
+    def _taken(self, send: Callable[[], bool]) -> bool:
+        """Whether the receiver took something. An exporter's own error counts as a failure, too."""
+        try:
+            return send()
+        except Exception as error:  # counted and reported like a refusal: this thread has to go through the queue
+            self._reasons.last = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            return False
+
+    def _failed_first(self, what: str) -> None:
+        """Report the first failure; the line at the end has their number."""
+        if not self.failed and not self.unsent_metrics and not self._given_up:
+            reason = f": {self._reasons.last}" if self._reasons.last else ""
+            self._say(f"warning: the receiver of OTLP did not take {what}{reason}")

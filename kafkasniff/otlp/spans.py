@@ -1,0 +1,171 @@
+"""Exchanges as client spans, by OpenTelemetry's semantic conventions for messaging and Kafka.
+
+Ids follow from the connection and the exchange, so every run that sees an exchange makes the same span of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+import kafkasniff
+from kafkasniff.kafka.apis.record_fields import each_records, record_fields
+from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS, span_context
+from kafkasniff.live.top import api_name
+from kafkasniff.live.traffic import topic_traffic
+from kafkasniff.model import Exchange, Message
+from kafkasniff.text.printable import printable
+
+__all__ = ["MAX_LINKS", "MAX_TEXT", "SCOPE", "observer", "span_of"]
+
+MAX_LINKS: Final = 128
+"""Links of a span; OpenTelemetry's own limit. A batch may have thousands of records."""
+MAX_TEXT: Final = 256
+"""Characters of a name from the wire: a topic's has at most 249, client ids and groups are unlimited."""
+
+OPERATION_TYPES: Final = {
+    "Produce": "send",
+    "Fetch": "receive",
+    "ShareFetch": "receive",
+    "OffsetCommit": "settle",
+    "TxnOffsetCommit": "settle",
+    "ShareAcknowledge": "settle",
+}
+"""`messaging.operation.type` of the APIs that have one."""
+
+SCOPE: Final = InstrumentationScope("kafkasniff", kafkasniff.__version__, "https://opentelemetry.io/schemas/1.37.0")
+
+
+def observer() -> Resource:
+    """What reports the spans: kafkasniff, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES name another."""
+    given = Resource.create()
+    if str(given.attributes["service.name"]).startswith("unknown_service"):
+        given = given.merge(Resource({"service.name": "kafkasniff"}))
+    return given.merge(Resource({"service.version": kafkasniff.__version__}))
+
+
+def span_of(exchange: Exchange, resource: Resource, *, payload: bool = True) -> ReadableSpan | None:
+    """The span of an exchange; None without a request or without times. `payload`: record headers may be used.
+
+    It links to each span that a record's header names. If there is just one, it is also its parent.
+    """
+    request, response = exchange.request, exchange.response
+    if request is None or request.time_ns is None:
+        return None
+    end = request.time_ns if response is None or response.time_ns is None else response.time_ns
+    start = request.time_ns if exchange.duration_ns is None else end - exchange.duration_ns
+    linked = list(_linked(request, response)) if payload else []
+    parent = linked[0] if len(linked) == 1 else None
+    seed = b"%d %d" % (exchange.connection_id, exchange.exchange_id)
+    digest = blake2b(seed, digest_size=24, person=b"kafkasniff").digest()
+    context = SpanContext(
+        trace_id=int.from_bytes(digest[:16]) if parent is None else parent.trace_id,
+        span_id=int.from_bytes(digest[16:]),
+        is_remote=False,
+        trace_flags=TraceFlags(TraceFlags.SAMPLED),
+    )
+    attributes, topics = _attributes(exchange, request)
+    error = _error(exchange)
+    if error is not None:
+        attributes["error.type"] = error[0]
+    return ReadableSpan(
+        f"{attributes['messaging.operation.name']} {topics[0]}"
+        if len(topics) == 1
+        else str(attributes["messaging.operation.name"]),
+        context,
+        parent=parent,
+        resource=resource,
+        attributes=attributes,
+        links=[Link(one) for one in linked],
+        kind=SpanKind.CLIENT,
+        status=Status() if error is None else Status(StatusCode.ERROR, error[1]),
+        # Clocks of two captures may disagree.
+        start_time=min(start, end),
+        end_time=end,
+        instrumentation_scope=SCOPE,
+    )
+
+
+def _attributes(exchange: Exchange, request: Message) -> tuple[dict[str, str | int], list[str]]:
+    """The attributes, and the topics."""
+    api = api_name(request)
+    found: dict[str, str | int] = {"messaging.system": "kafka", "messaging.operation.name": api}
+    if api in OPERATION_TYPES:
+        found["messaging.operation.type"] = OPERATION_TYPES[api]
+    messages = [one for one in (request, exchange.response) if one is not None]
+    traffic = [topic for one in messages for topic in topic_traffic(one)]
+    topics = list(dict.fromkeys(_text(name) for name in (*(one.topic for one in traffic), *request.session_topics)))
+    # The convention: nothing if there are several.
+    if len(topics) == 1:
+        found["messaging.destination.name"] = topics[0]
+    if records := sum(one.records for one in traffic):
+        found["messaging.batch.message_count"] = records
+    if request.client_id:
+        found["messaging.client.id"] = _text(request.client_id)
+    group = (request.body or {}).get("group_id")
+    if isinstance(group, str) and group:
+        found["messaging.consumer.group.name"] = _text(group)
+    if request.broker is not None:
+        found |= {"server.address": request.broker.address, "server.port": request.broker.port}
+    if request.client is not None:
+        found |= {"client.address": request.client.address, "client.port": request.client.port}
+    found["network.transport"] = "tcp"
+    own = {
+        "status": exchange.status,
+        "api_version": request.api_version,
+        "correlation_id": request.correlation_id,
+        "request_size": request.size,
+        "response_size": None if exchange.response is None else exchange.response.size,
+        "latency_ns": exchange.latency_ns,
+        "broker_id": exchange.broker_id,
+        "client_software": " ".join(filter(None, (exchange.software_name, exchange.software_version))) or None,
+    }
+    found |= {
+        f"kafkasniff.{name}": _text(value) if isinstance(value, str) else value
+        for name, value in own.items()
+        if value is not None
+    }
+    return found, topics
+
+
+def _error(exchange: Exchange) -> tuple[str, str] | None:
+    """`error.type` and its description: the first error code of the response, or why there is none."""
+    errors = () if exchange.response is None else exchange.response.errors
+    if errors:
+        first = errors[0]
+        more = f" and {len(errors) - 1} more" if errors[1:] else ""
+        return first.name or str(first.code), f"{first.path}: {first.name or first.code}{more}"
+    if exchange.status == "unanswered":
+        return "unanswered", "the connection ended before the response"
+    return None
+
+
+def _linked(*messages: Message | None) -> Iterator[SpanContext]:
+    """The spans that headers of records name, each once, at most MAX_LINKS."""
+    seen: set[tuple[int, int]] = set()
+    for message in messages:
+        if message is None or message.body is None or message.api_key is None or message.api_version is None:
+            continue
+        fields = record_fields(message.api_key, message.api_version, message.type)
+        for records, _ in () if fields is None else each_records(fields, message.body):
+            for batch in records["batches"] if isinstance(records, dict) else ():
+                for record in batch.get("records") or ():
+                    # Most records have no id: `_trace_ids` is a cheap sign of one.
+                    for header in record.get("headers", ()) if "_trace_ids" in record else ():
+                        key = header["key"]
+                        found = span_context(key, header["value"]) if key in TRACE_HEADERS else None
+                        if found is not None and found not in seen:
+                            seen.add(found)
+                            yield SpanContext(*found, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+                            if len(seen) == MAX_LINKS:
+                                return
+
+
+def _text(value: str | bytes) -> str:
+    return printable(value[:MAX_TEXT])[:MAX_TEXT]

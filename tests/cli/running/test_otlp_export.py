@@ -1,0 +1,146 @@
+"""`export --format otlp`: captures as spans, sent to a receiver on loopback."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.cli.environment import Exit
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+from tests.craft import kafka_bytes as kafka
+from tests.craft.conversation import Conversation
+from tests.craft.write import write_pcap
+from tests.kafka.records_craft import Record, batch_of
+from tests.otlp.receiver import Receiver, attributes, receiving
+from tests.secret_traffic import capture, found_in
+
+CAPTURES = ROOT / "captures"
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+def export(receiver: Receiver, *arguments: object) -> tuple[int, str]:
+    done = kafkasniff("export", "--format", "otlp", "-o", receiver.url, *arguments)
+    assert done.out == b""
+    return done.code, done.err
+
+
+@pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "java-errors.pcap", "java-group-classic.pcap"])
+def test_every_exchange_is_a_span(name: str) -> None:
+    lines = kafkasniff("decode", "-q", "--format", "json", CAPTURES / name).objects
+    requests = [line for line in lines if line["type"] == "request"]
+    with receiving() as receiver:
+        code, said = export(receiver, CAPTURES / name)
+    assert (code, len(receiver.spans)) == (0, len(requests))
+    assert said.startswith(f"kafkasniff: {len(requests)} spans sent: ")
+    sent = sorted(
+        (one["kafkasniff.correlation_id"], one["messaging.operation.name"]) for one in map(attributes, receiver.spans)
+    )
+    assert sent == sorted((line["correlation_id"], line["api"]) for line in requests)
+    errors = {line["errors"][0]["name"] for line in lines if line.get("errors")}
+    assert {one["error.type"] for one in map(attributes, receiver.spans) if "error.type" in one} >= errors
+    counts = receiver.metrics["kafkasniff.requests"].sum.data_points
+    assert sum(point.as_int for point in counts) == len(requests)
+
+
+def test_the_same_capture_again_is_the_same_spans() -> None:
+    ids = []
+    for _ in range(2):
+        with receiving() as receiver:
+            export(receiver, "-q", CAPTURES / "librdkafka-codecs.pcap")
+        ids.append([(span.trace_id, span.span_id, span.start_time_unix_nano) for span in receiver.spans])
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == len(ids[0])
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Path:
+    talk = Conversation()
+    talk.handshake()
+    record = Record(0, 0, b"hidden key", b"hidden value", (("traceparent", f"00-{TRACE}-{SPAN}-01".encode()),))
+    talk.exchange(kafka.produce_request(2, "orders", batch_of([record])), kafka.produce_response(2, "orders", 0))
+    talk.close()
+    return write_pcap(tmp_path / "traced.pcap", talk.packets)
+
+
+def test_links(traced: Path) -> None:
+    with receiving() as receiver:
+        assert export(receiver, "-q", traced) == (0, "")
+    (span,) = receiver.spans
+    (link,) = span.links
+    assert (link.trace_id.hex(), link.span_id.hex()) == (TRACE, SPAN)
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, SPAN)
+    assert b"hidden" not in receiver.requests[0].SerializeToString()
+
+
+@pytest.mark.parametrize("option", ["--no-payload", "--hash-payload"])
+def test_hidden_payload_has_no_links(option: str, traced: Path) -> None:
+    with receiving() as receiver:
+        assert export(receiver, "-q", option, traced) == (0, "")
+    (span,) = receiver.spans
+    assert not span.links
+    assert bytes.fromhex(TRACE) not in receiver.requests[0].SerializeToString()
+
+
+def test_filters_and_several_captures() -> None:
+    names = [CAPTURES / "librdkafka-codecs.pcap", CAPTURES / "java-errors.pcap"]
+    with receiving() as receiver:
+        code, _ = export(receiver, "-q", "--api", "Produce", *names)
+    assert code == 0
+    assert {attributes(span)["messaging.operation.name"] for span in receiver.spans} == {"Produce"}
+    servers = {attributes(span)["server.port"] for span in receiver.spans}
+    assert len(servers) > 1
+
+
+@pytest.mark.parametrize("options", [[], ["--show-secrets"]])
+def test_secrets_are_not_sent(options: list[str], tmp_path: Path) -> None:
+    path = write_pcap(tmp_path / "secrets.pcap", capture(), nanoseconds=True)
+    with receiving() as receiver:
+        code, _ = export(receiver, "-q", *options, path)
+    assert code == 0
+    assert len(receiver.spans) > 30
+    assert found_in(b"".join(one.SerializeToString() for one in (*receiver.requests, *receiver.reports))) == set()
+
+
+def test_a_receiver_that_refuses() -> None:
+    with receiving() as receiver:
+        receiver.status = 400
+        code, said = export(receiver, CAPTURES / "librdkafka-codecs.pcap")
+    assert code == Exit.UNAVAILABLE
+    assert "warning: the receiver of OTLP did not take spans: " in said
+    assert "0 spans sent, 55 not delivered" in said
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--tables exchanges",
+        "--records",
+        "--no-bodies",
+        "--no-json",
+        "--engine spark",
+        "--jobs 2",
+        "--discard-state",
+        "--on-bad-capture skip",
+    ],
+)
+def test_options_of_tables(option: str) -> None:
+    done = kafkasniff("export", "--format", "otlp", "-o", "http://localhost:4318", *option.split(), "x.pcap")
+    assert done.code == Exit.USAGE
+    assert f"{option.partition(' ')[0]} is for tables" in done.err
+
+
+def test_without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.startswith("kafkasniff.otlp"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    for command in (
+        ["export", "--format", "otlp", "-o", "http://localhost:4318", "x.pcap"],
+        ["live", "-i", "lo", "--otlp", "http://x"],
+    ):
+        done = kafkasniff(*command)
+        assert (done.code, done.err.count("\n")) == (Exit.UNAVAILABLE, 1)
+        assert "pip install 'kafkasniff[otlp]'" in done.err

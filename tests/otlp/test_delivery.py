@@ -1,0 +1,242 @@
+"""The bounded queue: every span is counted as sent, dropped or failed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+from opentelemetry.sdk.metrics.export import MetricsData
+from opentelemetry.sdk.trace import ReadableSpan
+
+from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.otlp import delivery
+from kafkasniff.otlp.delivery import Delivery, HttpExporter, port_of
+from kafkasniff.otlp.spans import span_of
+from tests.otlp.receiver import Receiver, receiving
+from tests.otlp.test_spans import RESOURCE, known
+
+PATIENCE = 60
+
+
+def span(number: int = 0) -> ReadableSpan:
+    made = span_of(known(exchange_id=number), RESOURCE)
+    assert made is not None
+    return made
+
+
+class Told:
+    """An exporter that a test controls."""
+
+    def __init__(self, *, takes: bool = True) -> None:
+        self.takes = takes
+        self.batches: list[int] = []
+        self.reports = 0
+        self.free = threading.Event()
+        self.free.set()
+        self.entered = threading.Event()
+        self.ended = False
+
+    def spans(self, spans: Sequence[ReadableSpan]) -> bool:
+        self.entered.set()
+        assert self.free.wait(PATIENCE)
+        self.batches.append(len(spans))
+        return self.takes
+
+    def metrics(self, _data: MetricsData) -> bool:
+        self.reports += 1
+        return self.takes
+
+    def shutdown(self) -> None:
+        self.ended = True
+        self.free.set()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+def test_everything_arrives(receiver: Receiver) -> None:
+    said: list[str] = []
+    with Delivery(HttpExporter(receiver.url), said.append) as sender:
+        for number in range(3 * delivery.MAX_BATCH + 7):
+            sender.offer(span(number))
+    assert len({one.span_id for one in receiver.spans}) == 3 * delivery.MAX_BATCH + 7
+    assert (sender.sent, sender.dropped, sender.failed) == (3 * delivery.MAX_BATCH + 7, 0, 0)
+    assert sender.line() == "1,543 spans sent"
+    assert said == []
+
+
+def test_a_span_does_not_wait_for_a_batch(receiver: Receiver) -> None:
+    with Delivery(HttpExporter(receiver.url), print) as sender:
+        sender.offer(span())
+        deadline = time.monotonic() + PATIENCE
+        while not receiver.spans:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_variables_configure_the_exporter(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20secret")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    with Delivery(HttpExporter(f"{receiver.url}/"), print) as sender:
+        sender.offer(span())
+    assert receiver.headers[0]["authorization"] == "Bearer secret"
+    assert receiver.headers[0]["content-encoding"] == "gzip"
+    assert len(receiver.spans) == 1
+
+
+def test_a_receiver_that_refuses(receiver: Receiver) -> None:
+    receiver.status = 403
+    said: list[str] = []
+    with Delivery(HttpExporter(receiver.url), said.append) as sender:
+        for number in range(delivery.MAX_BATCH + 1):
+            sender.offer(span(number))
+    assert (sender.sent, sender.failed) == (0, delivery.MAX_BATCH + 1)
+    assert sender.line() == "0 spans sent, 513 not delivered"
+    (warning,) = said
+    assert warning.startswith("warning: the receiver of OTLP did not take spans: ")
+    assert "403" in warning
+
+
+def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "MAX_QUEUE", 5)
+    monkeypatch.setattr(delivery, "MAX_BATCH", 1)
+    exporter, said = Told(), []
+    exporter.free.clear()
+    with Delivery(exporter, said.append) as sender:
+        sender.offer(span())
+        assert exporter.entered.wait(PATIENCE)
+        # The thread is busy with the first one.
+        for _ in range(8):
+            sender.offer(span())
+        assert sender.dropped == 3
+        exporter.free.set()
+    assert (sender.sent, sender.dropped) == (6, 3)
+    assert sender.line() == "6 spans sent, 3 dropped"
+    assert said == ["warning: spans are dropped: the receiver of OTLP is slower than the capture"]
+
+
+def test_the_end_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(delivery, "MAX_BATCH", 1)
+    exporter = Told(takes=False)
+    exporter.free.clear()
+    with Delivery(exporter, print) as sender:
+        for _ in range(6):
+            sender.offer(span())
+        assert exporter.entered.wait(PATIENCE)
+    assert exporter.ended
+    assert (sender.sent, sender.failed, sender.dropped) == (0, 1, 5)
+
+
+def test_captures_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "MAX_QUEUE", 5)
+    monkeypatch.setattr(delivery, "MAX_BATCH", 2)
+    exporter = Told()
+    with Delivery(exporter, print, waits=True) as sender:
+        for number in range(100):
+            sender.offer(span(number))
+    assert (sender.sent, sender.dropped) == (100, 0)
+    assert max(exporter.batches) <= 2
+
+
+def test_captures_stop_at_a_receiver_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "MAX_BATCH", 2)
+
+    def offer_all() -> None:
+        with Delivery(Told(takes=False), lambda _: None, waits=True) as sender:
+            deadline = time.monotonic() + PATIENCE
+            while time.monotonic() < deadline:
+                sender.offer(span())
+
+    with pytest.raises(OutputError, match=r"0 spans sent, \d+ not delivered: the receiver did not take them"):
+        offer_all()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_error_of_the_exporter_is_a_failure(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter, said = Told(), []
+
+    def fail(_spans: Sequence[ReadableSpan]) -> bool:
+        raise RuntimeError("cannot\nencode")
+
+    monkeypatch.setattr(exporter, "spans", fail)
+    with Delivery(exporter, said.append, waits=waits) as sender:
+        sender.offer(span())
+    assert (sender.sent, sender.failed, sender.dropped) == (0, 1, 0)
+    assert said == ["warning: the receiver of OTLP did not take spans: RuntimeError: cannot encode"]
+
+
+def test_a_request_that_does_not_end_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "CLOSE_SECONDS", 0.1)
+    exporter = Told()
+    exporter.free.clear()
+    monkeypatch.setattr(exporter, "shutdown", lambda: None)
+    with Delivery(exporter, print) as sender:
+        sender.offer(span())
+        assert exporter.entered.wait(PATIENCE)
+    assert (sender.sent, sender.dropped) == (0, 1)
+    exporter.free.set()
+
+
+def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "METRICS_SECONDS", 0.05)
+    monkeypatch.setattr(delivery, "SEND_SECONDS", 0.01)
+    exporter = Told()
+    with Delivery(exporter, print, collect=lambda: MetricsData([])) as sender:
+        deadline = time.monotonic() + PATIENCE
+        while exporter.reports < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        before = exporter.reports
+    assert exporter.reports > before, "the last numbers are sent at the end"
+    assert sender.unsent_metrics == 0
+
+
+def test_metrics_are_sent_while_spans_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "METRICS_SECONDS", 0.01)
+    monkeypatch.setattr(delivery, "MAX_BATCH", 1)
+    exporter, one = Told(), span()
+    with Delivery(exporter, print, collect=lambda: MetricsData([])) as sender:
+        for _ in range(10_000):
+            sender.offer(one)
+        deadline = time.monotonic() + PATIENCE
+        while exporter.reports < 3:
+            assert time.monotonic() < deadline
+            # The queue is never empty.
+            if len(sender._queue) < 1_000:
+                sender.offer(one)
+
+
+def test_metrics_that_are_refused_are_counted() -> None:
+    said: list[str] = []
+    with Delivery(Told(takes=False), said.append, collect=lambda: MetricsData([])) as sender:
+        pass
+    assert sender.line() == "0 spans sent, metrics not delivered 1×"
+    assert said == ["warning: the receiver of OTLP did not take metrics"]
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [("http://localhost:4318", 4318), ("https://otel.example/x", 443), ("http://[::1]", 80), ("http://10.0.0.1:1/", 1)],
+)
+def test_endpoints(url: str, port: int) -> None:
+    assert port_of(url) == port
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:4318", "grpc://localhost:4317", "http://", "http://x:99999", "tables", "http://x?key=1", ""]
+)
+def test_no_endpoints(url: str) -> None:
+    with pytest.raises(UsageError, match="an address such as http://localhost:4318"):
+        port_of(url)
+
+
+def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(UsageError, match="OTEL_EXPORTER_OTLP_HEADERS") as refused:
+        port_of("http://user:hunter2@localhost:4318")
+    assert "hunter2" not in str(refused.value)

@@ -1,0 +1,215 @@
+"""Spans by the conventions of OpenTelemetry, and their links to the spans that record headers name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanKind, StatusCode
+
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message
+from kafkasniff.otlp import spans
+from kafkasniff.otlp.spans import observer, span_of
+from tests.craft import kafka_bytes as kafka
+from tests.craft.batches import batch
+from tests.craft.conversation import Conversation
+from tests.kafka.records_craft import GZIP, Record, batch_of
+
+TRACE, OTHER = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x80F198EE56343BA864FE8B2A57D3EFF7
+SPAN = 0x00F067AA0BA902B7
+RESOURCE = observer()
+
+
+def w3c(trace: int, span: int = SPAN) -> tuple[str, bytes]:
+    return ("traceparent", b"00-%032x-%016x-01" % (trace, span))
+
+
+def exchanges(*records: bytes) -> Iterator[Exchange]:
+    """Exchanges that produce these batches to `orders`, and fetch the last one."""
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(kafka.api_versions_request(1), kafka.api_versions_response(1))
+    for number, one in enumerate(records, 2):
+        talk.exchange(kafka.produce_request(number, "orders", one), kafka.produce_response(number, "orders", 0))
+    number = len(records) + 2
+    talk.exchange(kafka.fetch_request(number, "orders", 0), kafka.fetch_response(number, "orders", records[-1], 5))
+    inspector = Inspector(records="full", exchanges=True)
+    for event in (*inspector.feed(batch(talk.packets)), *inspector.close()):
+        if isinstance(event, Exchange):
+            yield event
+
+
+def spans_of(*records: bytes, payload: bool = True) -> list[ReadableSpan]:
+    made = [span_of(one, RESOURCE, payload=payload) for one in exchanges(*records)]
+    return [one for one in made if one is not None]
+
+
+def known(**changes: object) -> Exchange:
+    request = {
+        "type": "request",
+        "size": 100,
+        "correlation_id": 7,
+        "api_key": 3,
+        "api": "Metadata",
+        "api_version": 9,
+        "client_id": "billing",
+        "time_ns": 5_000_000,
+        "client": Endpoint("10.0.0.1", 50000),
+        "broker": Endpoint("10.0.0.9", 9092),
+    }
+    response = {"type": "response", "size": 200, "time_ns": 9_000_000, **changes.pop("response", {})}  # type: ignore[dict-item]
+    given = {"exchange": 1, "connection": 1, "status": "answered", "connection_id": 42, "exchange_id": 3, **changes}
+    fields = {"request": Message(**request), "response": Message(**response), **given}  # type: ignore[arg-type]
+    return Exchange(**fields)  # type: ignore[arg-type]
+
+
+def test_a_produce_and_a_fetch() -> None:
+    plain = batch_of([Record(0, 0, None, b"a"), Record(1, 0, None, b"b")])
+    versions, produce, fetch = spans_of(plain)
+    assert versions.name == "ApiVersions"
+    assert "messaging.operation.type" not in versions.attributes
+    assert (produce.name, produce.kind) == ("Produce orders", SpanKind.CLIENT)
+    expected = {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "Produce",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "orders",
+        "messaging.batch.message_count": 2,
+        "messaging.client.id": "crafted",
+        "network.transport": "tcp",
+        "kafkasniff.status": "answered",
+    }
+    found = dict(produce.attributes)
+    assert {name: found.get(name) for name in expected} == expected
+    assert produce.status.status_code is StatusCode.UNSET
+    assert (fetch.name, fetch.attributes["messaging.operation.type"]) == ("Fetch orders", "receive")
+    assert fetch.attributes["messaging.batch.message_count"] == 2
+    assert produce.links == fetch.links == ()
+    assert len({one.context.trace_id for one in (versions, produce, fetch)}) == 3
+
+
+def test_addresses_times_and_sizes() -> None:
+    span = span_of(known(duration_ns=6_000_000, latency_ns=4_000_000), RESOURCE)
+    assert span is not None
+    assert (span.start_time, span.end_time) == (3_000_000, 9_000_000)
+    found = dict(span.attributes)
+    assert (found["server.address"], found["server.port"]) == ("10.0.0.9", 9092)
+    assert (found["client.address"], found["client.port"]) == ("10.0.0.1", 50000)
+    assert found["kafkasniff.latency_ns"] == 4_000_000
+    assert (found["kafkasniff.request_size"], found["kafkasniff.response_size"]) == (100, 200)
+
+
+def test_the_same_exchange_has_the_same_ids_in_every_run() -> None:
+    first, again, other = (span_of(known(exchange_id=number), RESOURCE) for number in (3, 3, 4))
+    assert first is not None
+    assert again is not None
+    assert other is not None
+    assert first.context == again.context
+    assert first.context.span_id != other.context.span_id
+    assert first.context.is_valid
+
+
+def test_errors() -> None:
+    codes = (ErrorCode(6, "NOT_LEADER_OR_FOLLOWER", "topics[0].error_code"), ErrorCode(3, "UNKNOWN", "x"))
+    span = span_of(known(response={"errors": codes}), RESOURCE)
+    assert span is not None
+    assert span.attributes["error.type"] == "NOT_LEADER_OR_FOLLOWER"
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description == "topics[0].error_code: NOT_LEADER_OR_FOLLOWER and 1 more"
+    unknown = span_of(known(response={"errors": (ErrorCode(999, None, "x"),)}), RESOURCE)
+    assert unknown is not None
+    assert unknown.attributes["error.type"] == "999"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [("unanswered", "unanswered"), ("no_response", None), ("open", None), ("lost", None)]
+)
+def test_exchanges_without_a_response(status: str, error: str | None) -> None:
+    span = span_of(_without_response(status), RESOURCE)
+    assert span is not None
+    assert span.start_time == span.end_time == 5_000_000
+    assert span.attributes.get("error.type") == error
+    assert span.attributes["kafkasniff.status"] == status
+
+
+def _without_response(status: str) -> Exchange:
+    found = known()
+    return Exchange(exchange=1, connection=1, status=status, request=found.request, response=None)  # type: ignore[arg-type]
+
+
+def test_what_has_no_span() -> None:
+    whole = known()
+    orphan = Exchange(exchange=1, connection=1, status="orphan", request=None, response=whole.response)
+    assert span_of(orphan, RESOURCE) is None
+    timeless = Exchange(
+        exchange=1,
+        connection=1,
+        status="open",
+        request=Message(type="request", size=1, api="Metadata", api_key=3),
+        response=None,
+    )
+    assert span_of(timeless, RESOURCE) is None
+
+
+def test_one_trace_makes_a_child_of_its_span() -> None:
+    one = batch_of([Record(0, 0, None, b"a", (w3c(TRACE),)), Record(1, 0, None, b"b", (w3c(TRACE),))], GZIP)
+    for span in spans_of(one)[1:]:
+        assert (span.context.trace_id, span.parent.trace_id, span.parent.span_id) == (TRACE, TRACE, SPAN)
+        assert [(link.context.trace_id, link.context.span_id) for link in span.links] == [(TRACE, SPAN)]
+
+
+def test_several_traces_are_links() -> None:
+    b3 = ("b3", b"%032x-e457b5a2e4d86bd1-1" % OTHER)
+    jaeger = ("uber-trace-id", b"%x:2a:0:1" % TRACE)
+    records = [
+        *(Record(0, 0, None, b"a", (w3c(TRACE), ("h", b"x"))), Record(1, 0, None, b"b", (b3,))),
+        Record(2, 0, None, b"c", (jaeger,)),
+    ]
+    _, produce, _ = spans_of(batch_of(records))
+    assert [(link.context.trace_id, link.context.span_id) for link in produce.links] == [
+        (TRACE, SPAN),
+        (OTHER, 0xE457B5A2E4D86BD1),
+        (TRACE, 42),
+    ]
+    assert produce.parent is None
+    assert produce.context.trace_id not in (TRACE, OTHER)
+
+
+def test_headers_without_a_span_are_no_links() -> None:
+    for header in (("x-datadog-trace-id", b"123"), ("traceparent", b"no"), ("X-B3-TraceId", b"%032x" % TRACE)):
+        _, produce, _ = spans_of(batch_of([Record(0, 0, None, b"a", (header,))]))
+        assert produce.links == ()
+
+
+def test_hidden_payload_has_no_links() -> None:
+    _, produce, fetch = spans_of(batch_of([Record(0, 0, None, b"a", (w3c(TRACE),))]), payload=False)
+    assert produce.links == fetch.links == ()
+    assert produce.parent is None
+    assert produce.context.trace_id != TRACE
+
+
+def test_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans, "MAX_LINKS", 3)
+    many = batch_of([Record(number, 0, None, b"a", (w3c(TRACE, number + 1),)) for number in range(10)])
+    assert [len(span.links) for span in spans_of(many)[1:]] == [3, 3]
+
+
+def test_names_from_the_wire_are_safe_and_bounded() -> None:
+    found = known()
+    assert found.request is not None
+    fields = {name: getattr(found.request, name) for name in found.request.__struct_fields__}
+    for client_id, shown in ((b"\xff\x1b[2J", "\\xff\\x1b[2J"), ("x" * 1000, "x" * spans.MAX_TEXT)):
+        request = Message(**{**fields, "client_id": client_id})
+        span = span_of(Exchange(exchange=1, connection=1, status="open", request=request, response=None), RESOURCE)
+        assert span is not None
+        assert span.attributes["messaging.client.id"] == shown
+
+
+def test_the_name_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert observer().attributes["service.name"] == "kafkasniff"
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "sniffer-7")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+    attributes = observer().attributes
+    assert (attributes["service.name"], attributes["deployment.environment.name"]) == ("sniffer-7", "test")
