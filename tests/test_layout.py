@@ -33,7 +33,8 @@ TOPICS = {
         native/test_captures tables/rows/test_waits sinks/test_summaries_kraft tls/test_captures
         tls/test_openssl tls/test_tshark""",
     "pages, the package as it is installed, and rules about its sources": """
-        test_api_numbers test_containerfile test_coverage_page test_docs test_key_pages test_layout test_package test_reference
+        test_api_numbers test_containerfile test_coverage_page test_docs test_key_pages test_layout test_package
+        test_reference
         test_security_page test_github test_release test_systemd_unit test_vocabulary cli/test_messages
         analysis/detectors/test_quoted_causes""",
     "a definition that Kafka does not have, through all modules": "test_invented_api test_invented_flags",
