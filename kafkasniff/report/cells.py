@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkasniff.analysis.overview.answer import (
-    ApiStats,
-    ClientStats,
-    ErrorStats,
-    GroupStats,
-    OverviewAnswer,
-    ProblemStats,
-    TopicStats,
-    Traffic,
-)
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.model import Endpoint
 from kafkasniff.sinks.summaries.phrases import amount, rate
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
+
+if TYPE_CHECKING:
+    # They need pyarrow, which the tables of `api` do without.
+    from kafkasniff.analysis.overview.answer import (
+        ApiStats,
+        ClientStats,
+        ErrorStats,
+        GroupStats,
+        OverviewAnswer,
+        ProblemStats,
+        TopicStats,
+        Traffic,
+    )
 
 __all__ = [
     "ALWAYS",
