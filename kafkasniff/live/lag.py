@@ -9,7 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kafkasniff.kafka.apis.entities import COMMITTED_BY, mentions, text
+from kafkasniff.kafka.apis.entities import mentions, text
+from kafkasniff.kafka.apis.named_apis import COMMITS, FETCH
 from kafkasniff.model import Body, Exchange
 
 __all__ = ["MAX_COMMITS", "MAX_ENDS", "GroupLag", "GroupLags"]
@@ -51,9 +52,9 @@ class GroupLags:
         response = exchange.response
         if response is None:
             return
-        if response.api == "Fetch":
+        if response.api_key == FETCH:
             self._fetched(response.body)
-        elif response.api in COMMITTED_BY:
+        elif response.api_key in COMMITS:
             named = mentions(exchange.request, response)
             # An OffsetFetch of several groups (v8) does not say here which partition belongs to which.
             if len(named.groups) == 1:

@@ -15,6 +15,14 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 import kafkasniff
+from kafkasniff.kafka.apis.named_apis import (
+    FETCH,
+    OFFSET_COMMIT,
+    PRODUCE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    TXN_OFFSET_COMMIT,
+)
 from kafkasniff.kafka.apis.record_fields import each_records, record_fields
 from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS, span_context
 from kafkasniff.live.top import api_name
@@ -30,12 +38,12 @@ MAX_TEXT: Final = 256
 """Characters of a name from the wire: a topic's has at most 249, client ids and groups are unlimited."""
 
 OPERATION_TYPES: Final = {
-    "Produce": "send",
-    "Fetch": "receive",
-    "ShareFetch": "receive",
-    "OffsetCommit": "settle",
-    "TxnOffsetCommit": "settle",
-    "ShareAcknowledge": "settle",
+    PRODUCE: "send",
+    FETCH: "receive",
+    SHARE_FETCH: "receive",
+    OFFSET_COMMIT: "settle",
+    TXN_OFFSET_COMMIT: "settle",
+    SHARE_ACKNOWLEDGE: "settle",
 }
 """`messaging.operation.type` of the APIs that have one."""
 
@@ -96,8 +104,8 @@ def _attributes(exchange: Exchange, request: Message) -> tuple[dict[str, str | i
     """The attributes, and the topics."""
     api = api_name(request)
     found: dict[str, str | int] = {"messaging.system": "kafka", "messaging.operation.name": api}
-    if api in OPERATION_TYPES:
-        found["messaging.operation.type"] = OPERATION_TYPES[api]
+    if request.api_key in OPERATION_TYPES:
+        found["messaging.operation.type"] = OPERATION_TYPES[request.api_key]
     messages = [one for one in (request, exchange.response) if one is not None]
     traffic = [topic for one in messages for topic in topic_traffic(one)]
     topics = list(dict.fromkeys(_text(name) for name in (*(one.topic for one in traffic), *request.session_topics)))

@@ -25,10 +25,10 @@ from kafkasniff.analysis.columns import (
 )
 from kafkasniff.analysis.members import MEMBER_APIS, MEMBER_SHAPE, groups_by_client, member_rows
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.apis.entities import COMMITTED_BY
 
 __all__ = ["Lag", "LagParameters"]
 
+_COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit", "OffsetFetch")
 _PARTITION: Final[Any] = (("topic", pa.string()), ("partition", pa.int32()))
 _CLIENT: Final[Any] = (("client_id", pa.string()), ("client_ip", pa.string()))
 _ORDER: Final[Any] = tuple((name, pa.int64(), "last") for name in ORDER)
@@ -72,7 +72,7 @@ class Lag(Accumulator[LagParameters]):
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", *ORDER, "client_id", "client_ip", "group_id", "partitions")
-        return {"exchanges": TableReading(own, tuple(dict.fromkeys(["Produce", "Fetch", *COMMITTED_BY, *MEMBER_APIS])))}
+        return {"exchanges": TableReading(own, tuple(dict.fromkeys(["Produce", "Fetch", *_COMMITS, *MEMBER_APIS])))}
 
     def shapes(self) -> Mapping[str, Shape]:
         number = pa.int64()
@@ -96,9 +96,7 @@ class Lag(Accumulator[LagParameters]):
         offset, watermark = column(rows, "offset"), column(rows, "high_watermark")
         fetch = in_any(rows, "api", ["Fetch"])
         self._add("ends", only(rows, pc.and_(fetch, pc.and_(fine, pc.greater_equal(watermark, 0)))), ["high_watermark"])
-        self._committed(
-            only(rows, pc.and_(in_any(rows, "api", COMMITTED_BY), pc.and_(fine, pc.greater_equal(offset, 0))))
-        )
+        self._committed(only(rows, pc.and_(in_any(rows, "api", _COMMITS), pc.and_(fine, pc.greater_equal(offset, 0)))))
         self._produced(
             only(rows, pc.and_(in_any(rows, "api", ["Produce"]), pc.and_(fine, pc.greater_equal(offset, 0))))
         )

@@ -19,12 +19,10 @@ from kafkasniff.kafka.schema.definition import EntityChoice, FieldDefinition
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.model import Body, Direction, Message
 
-__all__ = ["COMMITTED_BY", "Mentions", "PartitionFacts", "mentions", "text"]
+__all__ = ["Mentions", "PartitionFacts", "mentions", "text"]
 
 NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """The all-zero uuid, which means none."""
-COMMITTED_BY: Final = ("OffsetCommit", "TxnOffsetCommit", "OffsetFetch")
-"""APIs whose exchanges show the committed offsets of a group."""
 BATCH_OVERHEAD: Final = 12
 """Bytes before those that `batch_length` counts: base offset and the length itself, alike in all three formats."""
 

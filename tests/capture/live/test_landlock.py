@@ -75,10 +75,10 @@ def test_only_the_named_folders_are_writable_and_ports_reachable(setup: str, tmp
     environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environ)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told.pop("child") == 1
+    outcomes = json.loads(done.stdout)
+    assert outcomes.pop("child") == 1
     allowed = {*ALLOWED, "connect"} if "[port]" in setup else ALLOWED
-    assert told == {name: "done" if name in allowed else "refused" for name in told}
+    assert outcomes == {name: "done" if name in allowed else "refused" for name in outcomes}
     assert (tmp_path / "there").read_text() == "text"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["before", "out", "there"]
 
