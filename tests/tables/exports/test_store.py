@@ -235,7 +235,7 @@ def test_a_damaged_state(bucket: str, tmp_path: Path) -> None:
 
 def test_the_command_line(bucket: str, tmp_path: Path) -> None:
     """Commands that read exports read them at an address, and say the same."""
-    address = bucket.format("commands").replace("s3a://", "s3://key:hidden@")
+    address = bucket.format("commands").replace("s3a://", "s3://key:pass4711@")
     done = kafkasniff("export", CAPTURE, "-o", address)
     local = kafkasniff("export", CAPTURE, "-o", tmp_path / "out")
     assert done.code == Exit.OK
@@ -252,7 +252,7 @@ def test_the_command_line(bucket: str, tmp_path: Path) -> None:
     ):
         found, wanted = kafkasniff(*command, address), kafkasniff(*command, tmp_path / "out")
         assert found.code == wanted.code, found.err
-        assert b"hidden" not in found.out
+        assert b"pass4711" not in found.out
         shown_as = found.out.replace(b"s3://captures/commands", str(tmp_path / "out").encode())
         assert shown_as == wanted.out != b""
         shown.append(found)
@@ -260,9 +260,9 @@ def test_the_command_line(bucket: str, tmp_path: Path) -> None:
     assert wrong.code != Exit.OK
     assert "is an export" in wrong.err
     for one in (*shown[:1], wrong):
-        assert "hidden" not in one.err
+        assert "pass4711" not in one.err
     stored = b"".join(objects(bucket, "commands").values())
-    assert b"hidden" not in stored
+    assert b"pass4711" not in stored
     assert b"endpoint_override" not in stored
 
 
