@@ -38,8 +38,8 @@ from kafkasniff.tls.descriptions import alert_name
 from kafkasniff.tls.failing import INCOMPLETE, may_say_more, why_failed, why_incomplete, why_without_keys
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.keylog import KeyLog
-from kafkasniff.tls.negotiation import MAX_FOREIGN, Negotiation
-from kafkasniff.tls.protection import Epoch
+from kafkasniff.tls.negotiation import Negotiation
+from kafkasniff.tls.readiness import has_keys, is_clear, next_ready, skips
 from kafkasniff.tls.record import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record
 from kafkasniff.tls.wording import NAMED, NO_CLIENT_CERTIFICATE, ended_with_alert
 
@@ -216,13 +216,7 @@ class TlsSession:
     def _drain(self, *, ended: bool = False) -> None:
         """Process records in the order in which they were complete; `ended`: the connection is over."""
         while not self._over:
-            ready = None
-            for half in self._halves:
-                first = half.queue[0] if half.queue else None
-                if first is None or (ready is not None and ready.queue[0].order <= first.order):
-                    continue
-                if self._is_ready(half, first):
-                    ready = half
+            ready = next_ready(self._talk, self._halves, self._keys, self._order)
             if ready is None:
                 if any(self._resume(half) for half in self._halves if half.cutter.lost and not half.queue):
                     continue
@@ -236,28 +230,8 @@ class TlsSession:
         if not self._over:
             self._look_at_waiting(ended=ended)
 
-    def _is_ready(self, half: Half, entry: Record | Loss) -> bool:
-        if isinstance(entry, Loss):
-            return True
-        phase, kind = half.epoch.phase, entry.content_type
-        if phase == "clear":
-            if kind == CHANGE_CIPHER_SPEC:
-                return self._talk.retried or self._talk.agreed is not None
-            # In TLS 1.2 nothing else may be in clear; in TLS 1.3 this waits for the ServerHello.
-            return kind != APPLICATION_DATA or (self._talk.agreed is not None and not self._talk.is_13)
-        return self._is_clear(half, entry) or self._opener(half) is not None
-
-    def _opener(self, half: Half) -> object | None:
-        return half.opener(self._keys, self._order, client=self._talk.is_client(half))
-
-    @staticmethod
-    def _is_clear(half: Half, record: Record) -> bool:
-        """Whether a record is unprotected, like its stream."""
-        phase = half.epoch.phase
-        return phase == "clear" or (phase != "tls12" and record.content_type != APPLICATION_DATA)
-
     def _take(self, half: Half, record: Record) -> None:
-        if self._is_clear(half, record):
+        if is_clear(half, record):
             kind = record.content_type
             if kind in (HANDSHAKE, ALERT, CHANGE_CIPHER_SPEC):
                 self._content(half, record, 0, kind, record.data, clear=True)
@@ -384,13 +358,15 @@ class TlsSession:
             if half.dead:
                 continue
             waiting += half.waiting
-            if half.negotiated is None or half.epoch.phase in ("clear", "open") or self._opener(half) is not None:
+            if half.negotiated is None or half.epoch.phase in ("clear", "open"):
+                continue
+            if has_keys(self._talk, half, self._keys, self._order):
                 continue
             refused = half.refused()
             if refused is not None:
                 self._reject(refused)
                 return
-            if self._skips(half) or ended or self._keys.may_come(self._order):
+            if skips(self._talk, half, self._keys, self._order) or ended or self._keys.may_come(self._order):
                 continue
             if self.waiting <= MAX_FLIGHT and may_say_more(self._talk, self._halves):
                 continue
@@ -398,20 +374,6 @@ class TlsSession:
             return
         if waiting > MAX_WAITING or sum(len(half.queue) for half in self._halves) > MAX_WAITING_RECORDS:
             self._reject(self._reason_at_end() if self._talk.agreed is None else self._no_keys())
-
-    def _skips(self, half: Half) -> bool:
-        """Whether records without known keys can be skipped, since the following ones can be opened.
-
-        An endpoint logs the secrets of the handshake before those of the data, or not at all.
-        """
-        if not (half.cutter.lost or half.epoch.phase == "handshake"):
-            return False
-        if not half.can_search(self._keys, self._order, client=self._talk.is_client(half)):
-            return False
-        if not half.cutter.lost:
-            half.enter(Epoch("application"))
-            half.skippable = MAX_FOREIGN
-        return True
 
     def _no_keys(self) -> str:
         return why_without_keys(self._talk, given=self._keys.given(self._order))
