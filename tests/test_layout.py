@@ -54,8 +54,6 @@ TOPICS = {
 """Modules of tests that mirror none, by what they are about."""
 
 WITHOUT_MIRROR = {
-    "analysis": "visibility",
-    "analysis/comparison": "side",
     "capture/live": "interface_socket",
     "cli/options": "capture_options",
     "cli/running": "capture_usage counted_captures pipeline privileges top",
