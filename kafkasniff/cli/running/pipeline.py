@@ -55,7 +55,8 @@ class BatchParts:
     def of(self, batch: PacketBatch) -> Iterator[PacketBatch]:
         """The parts of the next batch."""
         while len(batch) > 1:
-            rows = int(np.searchsorted(np.cumsum(batch.length[: self._rows], dtype=np.int64), MAX_BYTES)) + 1
+            sizes = np.cumsum(batch.length[: self._rows], dtype=np.int64)
+            rows = min(int(np.searchsorted(sizes, MAX_BYTES)) + 1, self._rows)
             if rows >= len(batch):
                 break
             part, batch = batch.split(rows)
