@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.cli.console import kafkasniff
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
 WIDTHS = (60, 80, 120, 200)
-TURNS = in_turn(one_in(2, CAPTURES), WIDTHS, 4)
+TURNS = in_turn(one_in(3, CAPTURES), WIDTHS, 4)
 ids = lambda value: value.name if isinstance(value, Path) else None  # noqa: E731
 
 
@@ -54,7 +55,7 @@ def test_timing(capture: Path, width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_diff(width: int) -> None:
-    for before, after in itertools.pairwise(CAPTURES[WIDTHS.index(width) :: 8]):
+    for before, after in itertools.pairwise(one_in(3, CAPTURES[WIDTHS.index(width) :: 8])):
         text = screen(width, "diff", "-q", "--top", "20", before, after)
         (answer,) = kafkasniff("diff", "-q", "--top", "20", "--format", "json", before, after).objects
         keeps(text, (row["client_id"] for row in answer["clients"] if row.get("differs", True)))
@@ -68,13 +69,17 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("question", question_names())
-def test_analyze(question: str, width: int, export: Path) -> None:
+@pytest.fixture(scope="module")
+def answers(export: Path) -> Callable[[str], list[dict[str, Any]]]:
+    """The rows of a question's answer, read once."""
+    return functools.cache(lambda name: kafkasniff("analyze", name, "-q", "--format", "json", export).objects)
+
+
+@pytest.mark.parametrize(("question", "width"), in_turn(question_names(), WIDTHS, 4))
+def test_analyze(question: str, width: int, export: Path, answers: Callable[[str], list[dict[str, Any]]]) -> None:
     text = screen(width, "analyze", question, "-q", export)
-    rows = kafkasniff("analyze", question, "-q", "--format", "json", export).objects
     first = find_question(question).essential[:1] or ("api",)
-    keeps(text, (row[name] for row in rows for name in first if isinstance(row[name], str)))
+    keeps(text, (row[name] for row in answers(question) for name in first if isinstance(row[name], str)))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -105,12 +110,12 @@ def test_wide_shows_all_columns(command: str) -> None:
     assert max(map(len, wide.lines)) > 60
 
 
-def test_answers_show_names_of_topics(export: Path) -> None:
+def test_answers_show_names_of_topics(answers: Callable[[str], list[dict[str, Any]]]) -> None:
     """Only one is unknown, of librdkafka-snaplen-128, whose packets are cut before it."""
     found = {
         (question, row["topic"])
         for question in question_names()
-        for row in kafkasniff("analyze", question, "-q", "--format", "json", export).objects
+        for row in answers(question)
         if re.fullmatch("[A-Za-z0-9_-]{22}", row.get("topic") or "")
     }
     assert found == {("fetch-efficiency", "gRuNaPfSQPK7_PK8TFcBxA"), ("topic", "gRuNaPfSQPK7_PK8TFcBxA")}

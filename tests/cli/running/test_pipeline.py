@@ -65,7 +65,7 @@ def test_parts_are_small_at_first_and_bounded_later() -> None:
     sizes = [len(part) for part in parts.of(whole)]
     assert sizes == [FIRST_ROWS, 2 * FIRST_ROWS, 3000 - 3 * FIRST_ROWS]
     # The next batch continues with the size that was reached.
-    assert [len(part) for part in parts.of(whole)] == [3000]
+    assert [len(part) for part in parts.of(whole)] == [4 * FIRST_ROWS, 3000 - 4 * FIRST_ROWS]
     assert [len(part) for part in parts.of(many(0))] == [0]
 
 
