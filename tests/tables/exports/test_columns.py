@@ -20,7 +20,7 @@ from kafkasniff.kafka.schema.layout import Field
 from kafkasniff.native import kernel
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import Stager
-from tests.choice import DEEP
+from tests.choice import DEEP, in_turn
 from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation, interleaved
@@ -42,6 +42,22 @@ OPTIONS = [
 ]
 BODIES = 24 if DEEP else 4
 SEEDS = 40 if DEEP else 2
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The captures that several tests export, each with other options."""
+    folder = tmp_path_factory.mktemp("columns")
+    few, many = folder / "few.pcap", folder / "many.pcap"
+    small_messages.write(few, connections=10, wanted=600)
+    small_messages.write(many, connections=30, wanted=5_000)
+    return {
+        "ids": with_topic_ids(folder / "ids.pcap"),
+        "records": records_of_all_sorts(folder / "records.pcap"),
+        "open": often_open(folder / "open.pcap"),
+        "few": few,
+        "many": many,
+    }
 
 
 @pytest.fixture
@@ -118,10 +134,10 @@ def any_exchange(
     return framed(header + tags + found[0]), framed(kafka.int32(correlation_id) + answer + found[1])
 
 
-def of_every_kind(path: Path) -> Path:
-    """Exchanges of every version of every API that the kernel supports, spread over a few connections."""
+def of_every_kind(path: Path, connections: int = 5) -> Path:
+    """Exchanges of every version of every API that the kernel supports, on each connection."""
     rng = random.Random(7)
-    talks = [talk(number) for number in range(5)]
+    talks = [talk(number) for number in range(connections)]
     kinds = [(key, version) for key in api_keys() if (found := api(key)) is not None for version in found.versions]
     taken = [kind for kind in kinds if exchange_kind(*kind, show_secrets=True, names=True) is not None]
     assert len(taken) > 200
@@ -159,9 +175,10 @@ def with_topic_ids(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
-def test_topic_ids_and_fetch_sessions(options: ExportOptions, tmp_path: Path, columns: list[int]) -> None:
-    capture = with_topic_ids(tmp_path / "ids.pcap")
-    count = check(capture, tmp_path, options)
+def test_topic_ids_and_fetch_sessions(
+    options: ExportOptions, made: dict[str, Path], tmp_path: Path, columns: list[int]
+) -> None:
+    count = check(made["ids"], tmp_path, options)
     assert sum(columns) > 0.1 * count
 
 
@@ -229,9 +246,10 @@ def records_of_all_sorts(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
-def test_records_of_all_sorts(options: ExportOptions, tmp_path: Path, columns: list[int]) -> None:
-    capture = records_of_all_sorts(tmp_path / "records.pcap")
-    count = check(capture, tmp_path, options)
+def test_records_of_all_sorts(
+    options: ExportOptions, made: dict[str, Path], tmp_path: Path, columns: list[int]
+) -> None:
+    count = check(made["records"], tmp_path, options)
     assert sum(columns) > 0.3 * count
 
 
@@ -252,10 +270,8 @@ def test_a_partition_that_a_request_names_twice(tmp_path: Path, columns: list[in
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
-def test_small_messages(options: ExportOptions, tmp_path: Path, columns: list[int]) -> None:
-    capture = tmp_path / "small.pcap"
-    small_messages.write(capture, connections=30, wanted=5_000)
-    count = check(capture, tmp_path, options)
+def test_small_messages(options: ExportOptions, made: dict[str, Path], tmp_path: Path, columns: list[int]) -> None:
+    count = check(made["many"], tmp_path, options)
     assert sum(columns) > 0.5 * count
 
 
@@ -273,15 +289,12 @@ EXPRESSIONS = (
 )
 
 
-@pytest.mark.parametrize("headers", [False, True])
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_filters(expression: str, headers: bool, tmp_path: Path, columns: list[int]) -> None:
+@pytest.mark.parametrize(("expression", "headers"), in_turn(EXPRESSIONS, (False, True), 2))
+def test_filters(expression: str, headers: bool, made: dict[str, Path], tmp_path: Path, columns: list[int]) -> None:
     options = ExportOptions(headers=headers, bodies=not headers, filters=(("filters", expression),))
-    captures = [records_of_all_sorts(tmp_path / "records.pcap"), often_open(tmp_path / "open.pcap")]
-    small_messages.write(tmp_path / "small.pcap", connections=10, wanted=600)
     count = 0
-    for capture in (*captures, tmp_path / "small.pcap"):
-        count += check(capture, tmp_path / capture.stem, options, expression)
+    for name in ("records", "open", "few"):
+        count += check(made[name], tmp_path / name, options, expression)
     # Problems, and numbers of exchanges where all are emitted one by one, are known to Python only.
     if "problems" not in expression and "exchange " not in expression:
         assert sum(columns) > 0.15 * count
@@ -321,23 +334,28 @@ def often_open(path: Path) -> Path:
 
 @pytest.mark.parametrize("options", [EVERYTHING, ExportOptions(tables=("exchanges", "connections"), headers=True)])
 def test_exchanges_across_many_parts_are_columns(
-    options: ExportOptions, tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch
+    options: ExportOptions,
+    made: dict[str, Path],
+    tmp_path: Path,
+    columns: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 4)
     monkeypatch.setattr("kafkasniff.tables.exports.shard.HEADERS_AT_ONCE", 1)
-    count = check(often_open(tmp_path / "open.pcap"), tmp_path, options)
+    count = check(made["open"], tmp_path, options)
     assert sum(columns) > 0.75 * count
 
 
-def test_a_few_open_requests_are_columns(tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_open_requests_are_columns(
+    made: dict[str, Path], tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 4)
     monkeypatch.setattr("kafkasniff.engine.edge_messages.MAX_BEGUN_BYTES", 200)
-    capture = often_open(tmp_path / "open.pcap")
-    count = check(capture, tmp_path / "few", EVERYTHING)
+    count = check(made["open"], tmp_path / "few", EVERYTHING)
     few = sum(columns)
     columns.clear()
     monkeypatch.setattr("kafkasniff.engine.edge_messages.MAX_BEGUN", 20)
-    check(capture, tmp_path / "none", EVERYTHING)
+    check(made["open"], tmp_path / "none", EVERYTHING)
     assert sum(columns) < few < 0.75 * count
 
 
@@ -347,7 +365,6 @@ def test_exchanges_that_do_not_fit_are_read_one_by_one(
     """Exchanges with more text or partitions than there is room for, and calls that end early."""
     for name, size in (("MAX_ROWS", 7), ("MAX_TEXT", 900), ("MAX_INSIDE", 9)):
         monkeypatch.setattr(f"kafkasniff.native.exchanges.{name}", size)
-    capture = of_every_kind(tmp_path / "kinds.pcap")
-    check(capture, tmp_path, EVERYTHING)
+    check(of_every_kind(tmp_path / "kinds.pcap", connections=2), tmp_path, EVERYTHING)
     assert sum(columns) > 0
     assert max(columns) <= 7
