@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.choice import only_with_all
 from tests.conftest import ROOT
 from tests.spark.processes import (
     check_what_was_found,
@@ -38,10 +39,12 @@ def found(folder: Path, python: str) -> dict[str, Any]:
         return run_checks("connect", folder, {**environment, "SPARK_REMOTE": address})
 
 
+@only_with_all
 def test_the_same_as_without_spark(found: dict[str, Any], folder: Path) -> None:
     check_what_was_found(found, folder)
 
 
+@only_with_all
 def test_workers_take_it_from_what_was_shipped(found: dict[str, Any], python: str) -> None:
     shipping = found["shipping"]
     # Where the tests run with an installed kafkasniff, a server has it by that.
@@ -51,6 +54,7 @@ def test_workers_take_it_from_what_was_shipped(found: dict[str, Any], python: st
         assert shipping["zip"] in Path(worker["package"]).parts
 
 
+@only_with_all
 def test_the_session_has_our_settings(found: dict[str, Any]) -> None:
     assert found["settings"] == {
         "spark.master": "local[2]",
@@ -59,6 +63,7 @@ def test_the_session_has_our_settings(found: dict[str, Any]) -> None:
     }
 
 
+@only_with_all
 def test_an_active_session_is_used(found: dict[str, Any]) -> None:
     """The same server under another name for itself, another one, and a master that is no server."""
     other, local = found["again"]

@@ -16,6 +16,7 @@ from captures.record.distribution import SetupError
 from kafkasniff.spark.lakehouse import TableMark
 from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.rows import TABLE_NAMES, TABLES
+from tests.choice import only_with_all
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, missing
 from tests.spark.conftest import FAST
@@ -78,6 +79,7 @@ def none_differ(differences: dict[str, list[int]]) -> bool:
     return all(one[-2:] == [0, 0] for one in differences.values())
 
 
+@only_with_all
 def test_rows_are_those_of_the_export_after_each_run(found: dict[str, Any]) -> None:
     runs = found["several_runs"]
     assert all(map(none_differ, runs["differences"]))
@@ -87,6 +89,7 @@ def test_rows_are_those_of_the_export_after_each_run(found: dict[str, Any]) -> N
     assert all(one[0] for one in found["written_directly"]["others"].values())
 
 
+@only_with_all
 def test_the_next_run_replaces_open_rows(found: dict[str, Any]) -> None:
     first, second, third = (
         {table: [row[:2] for row in one[table]] for table in ("exchanges", "connections")}
@@ -98,6 +101,7 @@ def test_the_next_run_replaces_open_rows(found: dict[str, Any]) -> None:
     assert third == {"exchanges": [[1, False], [2, False], [3, False]], "connections": [[2, False], [3, False]]}
 
 
+@only_with_all
 def test_a_run_may_only_remove_rows(found: dict[str, Any]) -> None:
     """A problem of the first part was none, as the second one shows."""
     first, second, _ = (one["problems"] for one in found["several_runs"]["runs"])
@@ -105,15 +109,18 @@ def test_a_run_may_only_remove_rows(found: dict[str, Any]) -> None:
     assert second == []
 
 
+@only_with_all
 def test_a_repeated_run_commits_nothing(found: dict[str, Any]) -> None:
     before, after = found["several_runs"]["repeated"]
     assert before == after
 
 
+@only_with_all
 def test_columns_of_users_keep_their_values(found: dict[str, Any]) -> None:
     assert found["several_runs"]["notes"] == [[1, "kept"], [2, None], [3, None]]
 
 
+@only_with_all
 def test_runs_that_were_killed(found: dict[str, Any]) -> None:
     first, second = found["killed"]
     assert none_differ(first)
@@ -121,6 +128,7 @@ def test_runs_that_were_killed(found: dict[str, Any]) -> None:
     assert 0 < first["exchanges"][0] < second["exchanges"][0]
 
 
+@only_with_all
 def test_open_rows_are_final_if_nothing_continues_them(found: dict[str, Any]) -> None:
     before, after, differences = found["state_discarded"]
     (still_open,) = before
@@ -129,6 +137,7 @@ def test_open_rows_are_final_if_nothing_continues_them(found: dict[str, Any]) ->
     assert none_differ(differences)
 
 
+@only_with_all
 def test_rows_without_an_export(found: dict[str, Any]) -> None:
     direct = found["written_directly"]
     assert all(one == [0, 0] for one in direct["differences"].values())
@@ -137,6 +146,7 @@ def test_rows_without_an_export(found: dict[str, Any]) -> None:
     assert direct["refused"] == f"{NAME}.others_exchanges has the rows of an export: write to other tables"
 
 
+@only_with_all
 def test_rows_of_something_else_are_refused(found: dict[str, Any]) -> None:
     own = "has rows that are not of this export: name the folder that they are from with -o, or other tables"
     assert found["several_runs"]["elsewhere"] == f"{NAME}.rotated_exchanges {own}"
@@ -145,6 +155,7 @@ def test_rows_of_something_else_are_refused(found: dict[str, Any]) -> None:
     assert found["rows_of_others"] == [foreign, foreign]
 
 
+@only_with_all
 def test_the_whole_command(runtime: tuple[str, dict[str, str]], tmp_path: Path) -> None:
     """Each run is a session of its own, which finds the tables of the earlier ones in the metastore."""
     jars, environment = runtime
