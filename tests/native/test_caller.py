@@ -13,7 +13,7 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.program import ops_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.sinks.jsonl import BytesForm
-from tests.choice import DEEP, one_in
+from tests.choice import DEEP
 from tests.kafka.encode import Encoder, Plan
 from tests.kafka.schemas import data_schemas, schemas_of
 from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program
@@ -47,7 +47,7 @@ def check(schema: Schema, rng: random.Random, choices: dict, form: BytesForm) ->
     assert taken or leaves(schema), f"{schema!r} was left to Python: {raw.hex()}"
 
 
-@pytest.mark.parametrize("key", one_in(2, api_keys()))
+@pytest.mark.parametrize("key", api_keys())
 def test_every_version_of_an_api(key: int) -> None:
     rng = random.Random(key)
     for schema, (number, choices) in itertools.product(schemas_of(key), enumerate(CHOICES)):
@@ -61,7 +61,7 @@ def test_every_data_block() -> None:
             check(schema, rng, choices, FORMS[number % 3])
 
 
-@pytest.mark.parametrize("key", one_in(2, api_keys(), 1))
+@pytest.mark.parametrize("key", api_keys())
 def test_changed_and_cut_bytes(key: int) -> None:
     """Where the kernel takes a body, the walker reports the same of it; else Python reads it."""
     rng = random.Random(2000 + key)
@@ -79,7 +79,7 @@ def test_changed_and_cut_bytes(key: int) -> None:
             agree_on_dicts(schema.root, data, 0, end, SHOW)
 
 
-@pytest.mark.parametrize("key", one_in(2, api_keys()))
+@pytest.mark.parametrize("key", api_keys())
 def test_secrets_are_withheld(key: int) -> None:
     """Without leave to show them, secrets and unknown tags beside them stand as their lengths, or Python reads them."""
     rng = random.Random(key)

@@ -25,7 +25,7 @@ from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext, DecodeO
 from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.wire import MAX_UNKNOWN_TAGS
-from tests.choice import DEEP, examples, fewer, one_in
+from tests.choice import DEEP, examples, fewer
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka.encode import Encoder, Plan
 from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, roots, the_kernel, walked
@@ -89,7 +89,7 @@ def number(value: int, size: int, *, compact: bool) -> bytes:
     return min(value, (1 << (8 * size - 1)) - 1).to_bytes(size, "big", signed=True)
 
 
-@pytest.mark.parametrize("key", one_in(2, api_keys()))
+@pytest.mark.parametrize("key", api_keys())
 def test_cut_at_every_length(key: int) -> None:
     rng = random.Random(key)
     for one in schemas_of(key):
@@ -106,7 +106,7 @@ def test_data_blocks_cut_at_every_length() -> None:
             assert both(one.root, data[:size]), (one, data[:size].hex())
 
 
-@pytest.mark.parametrize("key", one_in(2, api_keys(), 1))
+@pytest.mark.parametrize("key", api_keys())
 def test_trailing_bytes(key: int) -> None:
     rng = random.Random(key)
     for one in schemas_of(key):
@@ -115,7 +115,7 @@ def test_trailing_bytes(key: int) -> None:
             assert both(one.root, data + rng.randbytes(rng.randrange(1, 9)))
 
 
-@pytest.mark.parametrize("key", one_in(2, api_keys(), 1))
+@pytest.mark.parametrize("key", api_keys())
 def test_nulls_and_counts(key: int) -> None:
     """Each length and count in turn is null, with its value and without, or another number."""
     rng = random.Random(key)
@@ -132,7 +132,7 @@ def test_nulls_and_counts(key: int) -> None:
                 assert both(one.root, data[:start] + number(-1, size, compact=compact) + data[end + right :])
 
 
-@pytest.mark.parametrize("key", one_in(2, api_keys()))
+@pytest.mark.parametrize("key", api_keys())
 def test_secrets_stay_hidden(key: int) -> None:
     """Without leave to show secrets: whatever the kernel takes is what the walker makes of it."""
     rng = random.Random(key)
