@@ -55,8 +55,7 @@ TOPICS = {
 
 WITHOUT_MIRROR = {
     "capture/live": "interface_socket",
-    "cli/options": "capture_options",
-    "cli/running": "capture_usage counted_captures privileges top",
+    "cli/running": "capture_usage counted_captures top",
     "engine": "paired paired_messages",
     "native": "exchanges feed",
     "sinks": "native_lines native_names native_text",

@@ -1,0 +1,236 @@
+"""`--user` and `--keep-root`: what a run becomes, by who started it and what was asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from kafkasniff.capture.live import capabilities, dropping, landlock, own_files
+from kafkasniff.capture.live.dropping import Identity
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.running import privileges
+from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
+from kafkasniff.errors import MissingPartError, OutputError, UsageError
+from tests.cli.console import environment
+
+NOBODY = Identity(65534, 65534, (65534,), "nobody")
+ALICE = Identity(1000, 1000, (1000,), "alice")
+ROOT = Identity(0, 0, (0,), "root")
+
+
+class Machine:
+    """Who runs kafkasniff, and what the machine lets them do."""
+
+    def __init__(self) -> None:
+        self.root = True
+        self.others = True
+        self.caller: Identity | None = None
+        self.unreadable: str | None = None
+        self.done: list[Any] = []
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    there = Machine()
+
+    @contextlib.contextmanager
+    def acting_as(identity: Identity) -> Iterator[None]:
+        there.done.append(("as", identity.name))
+        yield
+        there.done.append(("back",))
+
+    @contextlib.contextmanager
+    def lowered(keep: int) -> Iterator[None]:
+        there.done.append(("lowered", keep))
+        yield
+
+    names = {"alice": ALICE, "root": ROOT}
+    for module, replaced in (
+        (
+            dropping,
+            {
+                "is_root": lambda: there.root,
+                "may_become_others": lambda: there.others,
+                "named_identity": names.__getitem__,
+                "sudo_caller": lambda _: there.caller,
+                "nobody": lambda: NOBODY,
+                "acting_as": acting_as,
+                "become": lambda identity, *, keep: there.done.append(("become", identity, keep)),
+            },
+        ),
+        (own_files, {"own_files": list, "unreadable": lambda _: there.unreadable}),
+        (capabilities, {"lowered": lowered}),
+        (landlock, {"confine": lambda folders, ports: there.done.append(("confine", folders, ports))}),
+    ):
+        for name, function in replaced.items():
+            monkeypatch.setattr(module, name, function)
+    monkeypatch.delenv(privileges.ARROW_THREADS[0], raising=False)
+    return there
+
+
+def taken(user: str | None = None, *, keep: bool = False, own: bool = True) -> Rights:
+    options = {"user": user, "keep_root": keep, "quiet": True}
+    rights = take_rights(options, environment(owns_process=own))
+    assert options == {"quiet": True}
+    return rights
+
+
+def given_up(rights: Rights, machine: Machine) -> list[Any]:
+    machine.done.clear()
+    rights.give_up()
+    return machine.done
+
+
+@pytest.mark.parametrize(("caller", "expected"), [(None, NOBODY), (ALICE, ALICE)])
+def test_root_becomes_the_caller_of_sudo_or_nobody(
+    machine: Machine, caller: Identity | None, expected: Identity
+) -> None:
+    machine.caller = caller
+    rights = taken()
+    assert rights.suffix == f" as {expected.name}"
+    assert given_up(rights, machine) == [("become", expected, 0), ("confine", [], [])]
+    assert os.environ[privileges.ARROW_THREADS[0]] == privileges.ARROW_THREADS[1]
+
+
+def test_a_named_user_takes_precedence_over_the_caller_of_sudo(machine: Machine) -> None:
+    machine.caller = NOBODY
+    assert taken("alice").suffix == " as alice"
+
+
+@pytest.mark.parametrize(("user", "keep"), [(None, True), ("root", False), ("root", True)])
+def test_root_stays_on_request(machine: Machine, user: str | None, keep: bool) -> None:
+    world, rights = environment(), taken(user, keep=keep)
+    rights.settle(world, [])
+    assert rights.suffix == ""
+    assert given_up(rights, machine) == [("become", None, 0), ("confine", [], [])]
+    reason = "--keep-root" if keep else "--user root"
+    assert said(world) == f"kafkasniff: warning: stays root ({reason}), with no capabilities\n"
+
+
+def said(world: Environment) -> str:
+    text: str = world.stderr.getvalue()  # type: ignore[attr-defined]  # a StringIO in tests
+    return text
+
+
+def test_root_without_the_right_to_become_others_stays(machine: Machine) -> None:
+    machine.others = False
+    world, rights = environment(), taken()
+    rights.settle(world, [])
+    assert "stays root (it lacks CAP_SETUID and CAP_SETGID" in said(world)
+    assert taken("alice").suffix == " as alice", "a named user is tried"
+
+
+def test_a_user_who_may_not_read_kafkasniff(machine: Machine) -> None:
+    machine.unreadable = "/root/kafkasniff"
+    world, rights = environment(), taken()
+    rights.settle(world, [])
+    assert "stays root (nobody may not read /root/kafkasniff, which kafkasniff runs from)" in said(world)
+    with pytest.raises(MissingPartError, match="install it where alice may read it"):
+        taken("alice")
+
+
+@pytest.mark.parametrize(("user", "keep"), [("alice", False), (None, True)])
+def test_only_root_chooses_a_user(machine: Machine, user: str | None, keep: bool) -> None:
+    machine.root = False
+    with pytest.raises(UsageError, match="only root can choose the user"):
+        taken(user, keep=keep)
+
+
+def test_others_drop_their_capabilities_and_warn_of_nothing(machine: Machine) -> None:
+    machine.root = False
+    world, rights = environment(), taken()
+    rights.settle(world, ["/srv"], [4317])
+    assert said(world) == ""
+    assert given_up(rights, machine) == [("become", None, 0), ("confine", ["/srv"], [4317])]
+
+
+def test_options_that_exclude_each_other(machine: Machine) -> None:
+    with pytest.raises(UsageError, match="--keep-root and --user alice exclude each other"):
+        taken("alice", keep=True)
+
+
+def test_a_process_that_is_not_its_own_keeps_what_it_has(machine: Machine) -> None:
+    assert given_up(taken(own=False), machine) == []
+    for user, keep in (("alice", False), (None, True)):
+        with pytest.raises(UsageError, match="only available in a process of its own"):
+            taken(user, keep=keep, own=False)
+
+
+@pytest.mark.parametrize(
+    ("writes", "reads", "kept"),
+    [
+        (True, True, "no capabilities"),
+        (False, True, "CAP_DAC_OVERRIDE, to write its files, and no other capability"),
+        (False, False, "CAP_DAC_OVERRIDE, to write its files, and no other capability"),
+        (True, False, "CAP_DAC_READ_SEARCH, to read its own files, and no other capability"),
+    ],
+)
+def test_root_keeps_only_the_capability_that_its_files_need(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, writes: bool, reads: bool, kept: str
+) -> None:
+    rights, world = taken(keep=True), environment()
+    monkeypatch.setattr(privileges, "_may_write", lambda _: writes)
+    machine.unreadable = None if reads else "/opt/kafkasniff"
+    rights.settle(world, ["/srv"])
+    assert said(world).endswith(f"(--keep-root), with {kept}\n")
+    capability = (
+        0
+        if writes and reads
+        else capabilities.mask(capabilities.CAP_DAC_READ_SEARCH if writes else capabilities.CAP_DAC_OVERRIDE)
+    )
+    assert given_up(rights, machine)[0] == ("become", None, capability)
+    with rights.acting():
+        assert machine.done[-1] == ("lowered", capability)
+
+
+@pytest.mark.parametrize(
+    ("rights", "acting", "opening"),
+    [
+        (lambda: Rights(NOBODY, drops=True, opens=True), [("as", "nobody"), ("back",)], []),
+        (lambda: Rights(ALICE, drops=True), [("as", "alice"), ("back",)], [("as", "alice"), ("back",)]),
+        (Rights, [], []),
+    ],
+)
+def test_whose_files_are_made(
+    machine: Machine, rights: Callable[[], Rights], acting: list[Any], opening: list[Any]
+) -> None:
+    """Files that are opened once are root's if root named no user: others may share `nobody`."""
+    one = rights()
+    with one.acting():
+        pass
+    assert machine.done == acting
+    machine.done.clear()
+    with one.opening():
+        pass
+    assert machine.done == opening
+
+
+def test_advice_for_files_that_the_user_may_not_write() -> None:
+    for rights, cause, advises in (
+        (Rights(ALICE), PermissionError(), True),
+        (Rights(ALICE), FileNotFoundError(), False),
+        (Rights(), PermissionError(), False),
+    ):
+        with pytest.raises(OutputError) as found, rights.explained():
+            raise OutputError("cannot write out") from cause
+        assert str(found.value).startswith("cannot write out")
+        assert ("alice, as whom live continues, needs the right to write there" in str(found.value)) == advises
+        assert found.value.__cause__ is cause
+
+
+def test_folders_that_root_may_write_without_capabilities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privileges, "ROOT", os.getuid())
+    assert privileges._may_write(str(tmp_path / "new" / "folder")), "its nearest folder that exists decides"
+    monkeypatch.setattr(privileges, "ROOT", os.getuid() + 1)
+    assert not privileges._may_write(str(tmp_path)), "files in a folder of others need a capability"
+
+
+def test_options_of_the_command_line() -> None:
+    command = user_options(click.command("live")(lambda: None))
+    assert [option.name for option in command.params] == ["keep_root", "user"]
