@@ -29,9 +29,7 @@ Sources = tuple[str, ...]
 # Errors, broken streams, raw SASL tokens, brokers talking to each other, and two captures as one timeline.
 SOURCES: list[Sources] = [
     ("captures/java-errors.pcap",),
-    ("captures/librdkafka-snaplen-128.pcap",),
-    *([("captures/old-raw-sasl.pcap",)] if ALL else []),  # it is part of the timeline too
-    ("captures/kraft-2.8.pcap",),
+    *([(f"captures/{name}.pcap",) for name in ("librdkafka-snaplen-128", "old-raw-sasl", "kraft-2.8")] if ALL else []),
     ("captures/java-2.4.pcap", "captures/old-raw-sasl.pcap"),
 ]
 LINE = re.compile(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,7 +18,7 @@ from kafkasniff.native.library import SWITCH
 from kafkasniff.tables.rows.records import RecordRows
 from kafkasniff.tables.rows.staged import STAGED
 from kafkasniff.tcp.packets import PacketBatch
-from tests.choice import in_turn
+from tests.choice import in_turn, one_in
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
 from tests.craft.read import read_packets
@@ -68,9 +67,9 @@ def both(batches: list[PacketBatch], monkeypatch: pytest.MonkeyPatch) -> Found:
     return found
 
 
-@pytest.mark.parametrize("path", CAPTURES.values(), ids=CAPTURES)
-def test_the_same_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_captures([str(path)], stdin=None) as source:
+@pytest.mark.parametrize("name", one_in(3, list(CAPTURES)))
+def test_the_same_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_captures([str(CAPTURES[name])], stdin=None) as source:
         both(list(source), monkeypatch)
 
 
