@@ -166,8 +166,10 @@ def test_the_explorer(evil: str, tmp_path: Path) -> None:
         for _ in range(len(rows.index)):
             await pilot.press("enter")
             await settled(app, pilot)
-            for line in range(app.size.height):
-                harmless("".join(segment.text for segment in app.screen._compositor.render_strips()[line]))
+            strips = app.screen._compositor.render_strips()
+            assert len(strips) == app.size.height
+            for strip in strips:
+                harmless("".join(segment.text for segment in strip))
             await pilot.press("escape", "j")
 
     drive(steps, write_pcap(tmp_path / "evil.pcap", packets(evil)), size=(200, 40))
