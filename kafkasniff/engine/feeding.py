@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
-
 from kafkasniff.engine.connection_stats import ConnectionEnd, InspectedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.kernel_feeding import Feeding, KernelFeeder, Taken
@@ -36,18 +34,15 @@ class Feeder:
 
     def parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
         """A batch in parts that fit into the memory budget, and after which connections can be handed to the kernel."""
+        return batch.parts(self._bounds())
+
+    def _bounds(self) -> Iterator[tuple[int, int]]:
         most_bytes = self._memory.bytes_at_once
-        while len(batch) > 1:
+        while True:
             most_rows = self._memory.rows_at_once
             if self._kernel.in_step is not None:
                 most_rows = min(most_rows, self._rows_at_once)
-            ends = np.cumsum(batch.length[:most_rows], dtype=np.int64)
-            rows = min(int(np.searchsorted(ends, most_bytes)) + 1, most_rows)
-            if rows >= len(batch):
-                break
-            part, batch = batch.split(rows)
-            yield part
-        yield batch
+            yield most_rows, most_bytes
 
     def collect(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, Self
 
 import msgspec
@@ -131,6 +132,22 @@ class PacketBatch:
 
     def __len__(self) -> int:
         return len(self.order)
+
+    def parts(self, bounds: Iterator[tuple[int, float]]) -> Iterator[Self]:
+        """The batch in parts of at least one packet; `bounds`: of each part, packets and payload bytes.
+
+        A part ends with the packet that reaches the bytes.
+        """
+        rest = self
+        while len(rest) > 1:
+            most_rows, most_bytes = next(bounds)
+            sizes = np.cumsum(rest.length[:most_rows], dtype=np.int64)
+            rows = min(int(np.searchsorted(sizes, most_bytes)) + 1, most_rows)
+            if rows >= len(rest):
+                break
+            part, rest = rest.split(rows)
+            yield part
+        yield rest
 
     def split(self, row: int) -> tuple[Self, Self]:
         """Cut in two before `row`: [0, row) and [row, len); notes and counts are assigned by their order."""

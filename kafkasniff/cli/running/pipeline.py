@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import numpy as np
-
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.running.progress import Progress
 from kafkasniff.engine.inspector import Inspector, Shown
@@ -54,15 +52,12 @@ class BatchParts:
 
     def of(self, batch: PacketBatch) -> Iterator[PacketBatch]:
         """The parts of the next batch."""
-        while len(batch) > 1:
-            sizes = np.cumsum(batch.length[: self._rows], dtype=np.int64)
-            rows = min(int(np.searchsorted(sizes, MAX_BYTES)) + 1, self._rows)
-            if rows >= len(batch):
-                break
-            part, batch = batch.split(rows)
+        return batch.parts(self._bounds())
+
+    def _bounds(self) -> Iterator[tuple[int, int]]:
+        while True:
+            yield self._rows, MAX_BYTES
             self._rows = min(2 * self._rows, MAX_ROWS)
-            yield part
-        yield batch
 
 
 def shown_parts(source: Iterable[PacketBatch], progress: Progress | None) -> Iterator[PacketBatch]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import msgspec
@@ -350,12 +351,5 @@ class _Placed:
 
 def parts(batch: PacketBatch, scales: Iterator[float] | None = None) -> Iterator[PacketBatch]:
     """A batch in parts of bounded packets and payload bytes; `scales`: a factor for the bounds of each part."""
-    while len(batch) > 1:
-        scale = 1.0 if scales is None else next(scales)
-        sizes = np.cumsum(batch.length[: int(MAX_PART_ROWS * scale)], dtype=np.int64)
-        rows = int(np.searchsorted(sizes, MAX_PART_BYTES * scale)) + 1
-        if rows >= len(batch):
-            break
-        part, batch = batch.split(rows)
-        yield part
-    yield batch
+    factors = repeat(1.0) if scales is None else scales
+    return batch.parts((int(MAX_PART_ROWS * scale), MAX_PART_BYTES * scale) for scale in factors)
