@@ -205,6 +205,7 @@ def delta_rows(folder: Path, table: str) -> tuple[int, Rows]:
     return len(logs), sorted((row for file in files for row in file.to_pylist()), key=repr)
 
 
+@only_with_all
 @pytest.mark.parametrize(
     ("name", "said"),
     [
