@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -77,3 +79,28 @@ def test_columns_get_their_types() -> None:
 def test_a_missing_column_is_misuse() -> None:
     with pytest.raises(KeyError, match="seq"):
         PacketBatch({name: np.zeros(1) for name in COLUMNS if name != "seq"}, b"", end_order=1, packets=1)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "sizes"),
+    [
+        ([(4, 1000)], [4, 4, 2]),
+        # A part ends with the packet that reaches the bytes; each packet here has three.
+        ([(4, 7)], [3, 3, 3, 1]),
+        ([(4, 6)], [2, 2, 2, 2, 2]),
+        ([(4, 0)], [1] * 10),
+        ([(1, 1000), (2, 1000), (4, 1000), (8, 1000)], [1, 2, 4, 3]),
+        ([(10, 1000)], [10]),
+    ],
+)
+def test_parts_have_no_more_than_their_bounds(bounds: list[tuple[int, float]], sizes: list[int]) -> None:
+    whole = sample(10, [])
+    parts = list(whole.parts(cycle(bounds)))
+    assert [len(part) for part in parts] == sizes
+    assert [order for part in parts for order in part.order.tolist()] == whole.order.tolist()
+
+
+def test_a_batch_without_packets_is_one_part() -> None:
+    """Its notes are passed on."""
+    (part,) = sample(0, [9]).parts(cycle([(4, 10)]))
+    assert [note.order for note in part.notes] == [9]
