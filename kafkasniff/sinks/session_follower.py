@@ -12,7 +12,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.sessions import KnownSession, KnownSessions
 from kafkasniff.sinks.session_steps import known_session
 
-__all__ = ["SessionFollower"]
+__all__ = ["SessionFollower", "topics_of"]
 
 PARTITIONS_PER_REQUEST: Final = 16
 """A session is followed after one unchanged request per this many partitions, because following it takes time, too."""
@@ -51,7 +51,7 @@ class SessionFollower:
         if program is None:
             program = self._programs[code] = known_session(self._kernel, code)
         partitions = -1 if session is None else session.partitions
-        one = KnownSession(key[1], code, program, partitions, () if session is None else _topics(session))
+        one = KnownSession(key[1], code, program, partitions, () if session is None else topics_of(session))
         if not self._known.add(connection, one):
             if not self._known.is_full:
                 return
@@ -95,7 +95,8 @@ class SessionFollower:
                 self._sessions.followed.discard(key)
 
 
-def _topics(session: FetchSession) -> Iterator[tuple[bytes, set[int]]]:
+def topics_of(session: FetchSession) -> Iterator[tuple[bytes, set[int]]]:
+    """The partitions of a session by topic, as `KnownSession` has them."""
     for topic, partitions in session.topics.items():
         if not session.by_id:
             yield topic.encode(), partitions
