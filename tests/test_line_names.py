@@ -18,6 +18,8 @@ from kafkasniff.kafka.connection.detail import Level
 from kafkasniff.kafka.schema.layout import Struct, topic_fields
 from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.native import kernel, names
+from kafkasniff.native import sessions as native_sessions
+from kafkasniff.sinks.native_names import AddedNames
 from tests.craft import kafka_bytes as kafka
 from tests.engine.test_in_step import RECORDS, USUAL, Say, _exchange, talks
 from tests.engine.test_line_runs import Shown, packets_of, shown, threads_of
@@ -69,6 +71,9 @@ WORDS: dict[str, Say] = {
     "opens again": _fetch(A, C, session=(7, 0), opened=8),
     "opens nothing": _fetch(A, session=(0, 0), opened=0),
     **{f"continues {number}": _fetch(session=(number, 3)) for number in (7, 8)},
+    "repeats in 7": _fetch(A, B, session=(7, 3)),
+    "repeats another partition in 7": _fetch(A, partitions=(1,), session=(7, 3)),
+    "continues, and 7 becomes 8": _fetch(session=(7, 3), opened=8),
     **{f"adds to {number}": _fetch(A, C, partitions=(0, 1), session=(number, 4)) for number in (7, 8)},
     "adds many": _fetch(*(bytes([9, number]) * 8 for number in range(120)), session=(7, 5)),
     "forgets": _fetch(B, forgotten=[A, C], session=(7, 6)),
@@ -87,12 +92,29 @@ def _lines(
     levels: Sequence[Level] = (),
     threads: int | None = None,
 ) -> Shown:
+    return _lines_and_sessions(kind, form, batches, small=small, levels=levels, threads=threads)[0]
+
+
+def _lines_and_sessions(
+    kind: type[Inspector],
+    form: str,
+    batches: list[Any],
+    *,
+    small: bool,
+    levels: Sequence[Level] = (),
+    threads: int | None = None,
+) -> tuple[Shown, Any]:
+    """The sessions: with their partitions, the least recently used first, and the requests that wait for a response."""
     enricher = Enricher(Catalog({uuid_text(GIVEN): "given"}))
     if small:
         enricher.catalog.most_topics = 2
         assert enricher._sessions is not None
         enricher._sessions._most_sessions, enricher._sessions._most_partitions = 1, 60
-    return shown(kind, form, batches, levels, enricher, threads)
+    found = shown(kind, form, batches, levels, enricher, threads)
+    sessions = enricher.sessions
+    assert sessions is not None
+    held = [(key, one.topics, one.by_id) for key, one in sessions._sessions.items()]
+    return found, (held, [(exchange, key) for exchange, (key, _) in sessions._pending.items()], sessions.let_go)
 
 
 @given(
@@ -127,6 +149,64 @@ def test_the_same_as_one_by_one(  # noqa: PLR0917 - what hypothesis chooses
     expected = _lines(OneByOne, form, batches, small=small)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
+
+
+_OF_SESSIONS = [
+    *(word for word in WORDS if any(character in word for character in "78")),
+    *("forgets", "is refused", "is left empty", "closes", "adds many"),
+]
+
+
+@given(
+    said=st.lists(
+        st.lists(
+            st.sampled_from([*_OF_SESSIONS, "forgets", "is refused", "is left empty", "closes", "adds many"]),
+            max_size=40,
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    cuts=st.lists(st.integers(0, 100), max_size=4),
+    small=st.booleans(),
+    most=st.sampled_from([0, 200, 1 << 20]),
+)
+@example(said=[["opens 7", *["repeats in 7", "continues 7"] * 9, "is refused"] * 2] * 3, cuts=[], small=False, most=200)
+@example(said=[["continues 7"] * 9, ["opens 7"], ["continues 7"] * 9], cuts=[40], small=False, most=1 << 20)
+@example(
+    said=[[*["opens 7", "opens 8"], *["continues 7", "continues 8", "forgets"] * 9]],
+    cuts=[],
+    small=True,
+    most=1 << 20,
+)
+def test_sessions_that_the_kernel_follows(said: list[list[str]], cuts: list[int], small: bool, most: int) -> None:
+    """Lines and sessions are those of Python; `most`: bytes of all sessions that the kernel knows."""
+    batches = packets_of(talks(said, words=WORDS), cuts)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(native_sessions, "MAX_SESSIONS", most)
+        found, sessions = _lines_and_sessions(Inspector, "text", batches, small=small)
+    expected, theirs = _lines_and_sessions(OneByOne, "text", batches, small=small)
+    assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
+    assert found.summary == expected.summary
+    assert sessions == theirs
+
+
+def test_most_requests_of_a_session_need_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    session = AddedNames.session
+
+    def count(self: AddedNames, index: int, first: int, second: int) -> Any:
+        asked.append(index)
+        return session(self, index, first, second)
+
+    monkeypatch.setattr(AddedNames, "session", count)
+    for begins, partitions in (["opens 7"], 2), ([], None):
+        asked.clear()
+        batches = packets_of(talks([[*begins, *["repeats in 7", "continues 7"] * 50]], words=WORDS), [60])
+        found = _lines(Inspector, "text", batches, small=False)
+        assert found.native > 100
+        # Those that Python reads before it is known that this is Kafka, and the first of the session.
+        assert len(asked) < 20
+        assert (found.out.getvalue().decode().count("2 partitions") > 80) == (partitions is not None)
 
 
 @given(

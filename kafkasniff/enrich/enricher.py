@@ -115,6 +115,11 @@ class Enricher:
         """Whether fetch sessions are followed."""
         return self._sessions is not None
 
+    @property
+    def sessions(self) -> FetchSessions | None:
+        """The fetch sessions that requests are changing; None: they are not followed."""
+        return self._sessions if self._adds else None
+
     def limit_memory(self, size: int) -> None:
         """Bound names and fetch sessions by a memory budget of `size` bytes."""
         self.catalog.limit_memory(size)

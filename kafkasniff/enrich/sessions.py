@@ -28,6 +28,7 @@ __all__ = [
     "MAX_SESSIONS",
     "FetchSession",
     "FetchSessions",
+    "SessionKey",
     "SessionStep",
     "TopicNames",
     "session_fields",
@@ -152,8 +153,9 @@ class FetchSession:
         self._gone = 0
         """Topics removed since `topics` was built: a dictionary keeps their slots, which iteration visits."""
 
-    def add(self, topics: dict[str, list[int]]) -> None:
-        """Add partitions by topic, which are new or repeated."""
+    def add(self, topics: dict[str, list[int]]) -> bool:
+        """Add partitions by topic, which are new or repeated; returns whether any is new."""
+        partitions = self.partitions
         for topic, numbers in topics.items():
             if not numbers:
                 continue
@@ -164,9 +166,11 @@ class FetchSession:
             before = len(held)
             held.update(numbers)
             self.partitions += len(held) - before
+        return self.partitions != partitions
 
-    def forget(self, topics: dict[str, list[int]]) -> None:
-        """Remove partitions by topic."""
+    def forget(self, topics: dict[str, list[int]]) -> bool:
+        """Remove partitions by topic; returns whether it had any of them."""
+        partitions = self.partitions
         for topic, numbers in topics.items():
             held = self.topics.get(topic)
             if held is not None:
@@ -179,6 +183,7 @@ class FetchSession:
                     self._gone += 1
         if self._gone > len(self.topics):
             self.topics, self._gone = dict(self.topics), 0
+        return self.partitions != partitions
 
     @property
     def unnamed(self) -> int | None:
@@ -208,7 +213,7 @@ def session_fields(partitions: int, unnamed: int | None) -> Body:
     return {"partitions": partitions} if unnamed is None else {"partitions": partitions, "topics": unnamed}
 
 
-_Key = tuple[Endpoint | None, int]
+SessionKey = tuple[Endpoint | None, int]
 """The broker and the session id that it assigned."""
 
 
@@ -220,8 +225,8 @@ class FetchSessions:
     """
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[_Key, FetchSession] = OrderedDict()
-        self._pending: OrderedDict[int, tuple[_Key | None, FetchSession | None]] = OrderedDict()
+        self._sessions: OrderedDict[SessionKey, FetchSession] = OrderedDict()
+        self._pending: OrderedDict[int, tuple[SessionKey | None, FetchSession | None]] = OrderedDict()
         """Exchange → the key of its request's session, or the session that the response may create."""
         self._partitions = 0
         self._waiting = 0
@@ -230,6 +235,12 @@ class FetchSessions:
         self._most_partitions = MAX_PARTITIONS
         self.let_go = 0
         """Sessions dropped because there were too many sessions or partitions."""
+        self.changes = 0
+        """Changes of sessions: of their partitions, and beginnings and ends."""
+        self.followed: set[SessionKey] = set()
+        """Keys whose changes are added to `stale`, by its reader, who bounds the set."""
+        self.stale: list[SessionKey] = []
+        """Those whose sessions have changed; they are followed no longer."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -264,13 +275,24 @@ class FetchSessions:
             return None
         before = found.partitions
         found.by_id = found.by_id or step.by_id
-        found.add(step.added)
-        found.forget(step.forgotten)
-        self._partitions += found.partitions - before
+        is_added, is_forgotten = found.add(step.added), found.forget(step.forgotten)
+        if is_added or is_forgotten:
+            self._partitions += found.partitions - before
+            self._change(key)
         self._sessions.move_to_end(key)
         self._wait(exchange, key, None)
         self._bound()
         return found
+
+    def proceed(self, key: SessionKey, exchange: int) -> None:
+        """Process a request that does not change its session, which exists. The same as `request`."""
+        self._sessions.move_to_end(key)
+        self._wait(exchange, key, None)
+
+    def keep(self, exchange: int) -> None:
+        """Process a response that leaves the session of its request as it is. The same as `response`."""
+        if exchange in self._pending:
+            self._unwait(exchange)
 
     def response(self, broker: Endpoint | None, exchange: int, number: object, error: object) -> None:
         """Process the response to a Fetch request: its `session_id` and `error_code`."""
@@ -286,6 +308,7 @@ class FetchSessions:
             self._drop((broker, number))
             self._sessions[broker, number] = session
             self._partitions += session.partitions
+            self._change((broker, number))
             self._bound()
 
     def of(self, brokers: Container[Endpoint | None]) -> FetchSessions:
@@ -304,9 +327,10 @@ class FetchSessions:
         for key, session in others._sessions.items():
             self._sessions[key] = session
             self._partitions += session.partitions
+            self._change(key)
         self._bound()
 
-    def _wait(self, exchange: int, key: _Key | None, session: FetchSession | None) -> None:
+    def _wait(self, exchange: int, key: SessionKey | None, session: FetchSession | None) -> None:
         if exchange in self._pending:
             self._unwait(exchange)
         self._pending[exchange] = (key, session)
@@ -315,16 +339,23 @@ class FetchSessions:
         while len(self._pending) > MAX_PENDING or self._waiting > self._most_partitions:
             self.let_go += self._unwait(next(iter(self._pending)))[1] is not None
 
-    def _unwait(self, exchange: int) -> tuple[_Key | None, FetchSession | None]:
+    def _unwait(self, exchange: int) -> tuple[SessionKey | None, FetchSession | None]:
         waiting = self._pending.pop(exchange)
         if waiting[1] is not None:
             self._waiting -= waiting[1].partitions
         return waiting
 
-    def _drop(self, key: _Key) -> None:
+    def _drop(self, key: SessionKey) -> None:
         found = self._sessions.pop(key, None)
         if found is not None:
             self._partitions -= found.partitions
+            self._change(key)
+
+    def _change(self, key: SessionKey) -> None:
+        self.changes += 1
+        if key in self.followed:
+            self.followed.remove(key)
+            self.stale.append(key)
 
     def _bound(self) -> None:
         while len(self._sessions) > self._most_sessions or self._partitions > self._most_partitions:

@@ -3,6 +3,7 @@
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
 pub const chosen = @import("chosen.zig");
+pub const sessions = @import("sessions.zig");
 pub const columns = @import("columns.zig");
 pub const exchanges = @import("exchanges.zig");
 const feed = @import("feed.zig");

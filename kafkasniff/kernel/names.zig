@@ -4,11 +4,13 @@
 //! ends; the caller adds it and calls again. `kafkasniff/native/names.py` has the same structures.
 
 const Error = @import("reader.zig").Error;
+const Sessions = @import("sessions.zig").Sessions;
 const std = @import("std");
 
 /// Places of the table that are probed for an id. A message whose id is in none of them is left to Python.
 const MAX_PROBES = 64;
-/// As `enrich.sessions.FINAL_EPOCH`.
+/// As `enrich.sessions.INITIAL_EPOCH` and `FINAL_EPOCH`: such requests begin or end sessions.
+const INITIAL_EPOCH = 0;
 const FINAL_EPOCH = -1;
 
 pub const State = enum(u32) {
@@ -41,6 +43,16 @@ pub const Asks = packed struct(u32) {
     rest: u29 = 0,
 };
 
+/// What the response to a request does to a fetch session.
+pub const Answer = enum(u8) {
+    unknown = 0,
+    /// Nothing: the request has no session.
+    nothing = 1,
+    /// The request continued a session, which only an error or the session 0 ends.
+    continues = 2,
+    _,
+};
+
 pub const Names = extern struct {
     topics: [*]Topic,
     /// Number of places minus 1; the number is a power of two.
@@ -49,9 +61,9 @@ pub const Names = extern struct {
     used: u64,
     wants: [*]u32,
     wants_size: u64,
-    /// By message; 1: a request without a fetch session.
-    plain: [*]u8,
-    plain_size: u64,
+    /// By message: what its response does to a fetch session.
+    answers: [*]Answer,
+    answers_size: u64,
     /// The answer: the message, the number of partitions of its session (negative: it has no session), and the JSON
     /// that is shown of it.
     answered: u64,
@@ -76,6 +88,8 @@ pub const Names = extern struct {
     named: u8,
     count: u8,
     spare: u32,
+    /// Sessions that need no answer; null: none. Their JSON is unknown, so they are for text only.
+    sessions: ?*Sessions,
 
     pub fn begin(self: *Names, index: u64, pair: u64, is_request: bool, teaches: bool) void {
         self.asks = .{};
@@ -157,21 +171,48 @@ pub const Names = extern struct {
         self.facts[self.count] = value;
         self.count += 1;
         if (self.count < self.facts.len) return null;
-        if (self.is_request != 0) {
-            if (self.facts[0] == 0 and self.facts[1] == FINAL_EPOCH) {
-                if (self.index < self.plain_size) self.plain[self.index] = 1;
-                return null;
-            }
-        } else if (self.pair < self.plain_size and self.plain[self.pair] != 0) return null;
-        if (self.answered != self.index) {
+        if (self.answered != self.index and !self.isKnown()) {
             self.asks.session = true;
             return error.Odd;
         }
+        if (self.answered != self.index) return null;
         return (self.session orelse return null)[0..self.session_size];
+    }
+
+    /// Whether the caller need not be asked for the message's session.
+    fn isKnown(self: *Names) bool {
+        if (self.is_request == 0) {
+            if (self.pair >= self.answers_size) return false;
+            return switch (self.answers[self.pair]) {
+                .nothing => true,
+                .continues => if (self.sessions) |sessions|
+                    self.facts[0] == 0 and self.facts[1] != 0 and sessions.step(-1)
+                else
+                    false,
+                else => false,
+            };
+        }
+        if (self.facts[1] == FINAL_EPOCH and self.facts[0] == 0) return self.answer(.nothing);
+        if (self.facts[1] == FINAL_EPOCH or self.facts[1] == INITIAL_EPOCH) return false;
+        const sessions = self.sessions orelse return false;
+        const partitions = sessions.unchanged(self.facts[0]) orelse return false;
+        if (partitions < 0) return self.answer(.nothing);
+        return sessions.step(partitions) and self.answer(.continues);
+    }
+
+    fn answer(self: *Names, does: Answer) bool {
+        if (self.index < self.answers_size) self.answers[self.index] = does;
+        return true;
     }
 
     /// The number of partitions of the message's session; null: it has no session.
     pub fn held(self: *const Names) ?i64 {
-        return if (self.answered == self.index and self.partitions >= 0) self.partitions else null;
+        const partitions = if (self.answered == self.index)
+            self.partitions
+        else if (self.sessions) |sessions|
+            (if (sessions.is_step != 0) sessions.partitions else -1)
+        else
+            -1;
+        return if (partitions >= 0) partitions else null;
     }
 };

@@ -176,7 +176,10 @@ const Writer = struct {
         if (shown != .written) {
             if (shown != .read) return error.Odd;
             if (one.flags.request) try lines.source.checkClientId(one);
-            if (table.address != null) try self.summary(table, one, index);
+            if (table.address != null) {
+                try self.summary(table, one, index);
+                self.finish(index);
+            }
             return;
         }
         const label = lines.labels[one.code].get() orelse return error.NewLabel;
@@ -225,6 +228,13 @@ const Writer = struct {
         }
         try self.put("\n");
         try self.put(table.below.get() orelse "");
+        if (table.address != null) self.finish(index);
+    }
+
+    /// A message whose summary was written is done: the caller will not see it.
+    inline fn finish(self: *const Self, index: u64) void {
+        const names = self.lines.summaries.names orelse return;
+        if (names.sessions) |sessions| sessions.finish(index);
     }
 
     inline fn tableOf(self: *const Self, one: *const Message) Stop!*const Table {
@@ -240,7 +250,10 @@ const Writer = struct {
         if (one.body > data.len) return error.Odd;
         var after: u64 = undefined;
         const names = lines.summaries.names;
-        if (names) |some| some.begin(index, one.pair, one.flags.request, table.teaches != 0);
+        if (names) |some| {
+            some.begin(index, one.pair, one.flags.request, table.teaches != 0);
+            if (some.sessions) |sessions| sessions.begin(one, data);
+        }
         const found = summary_of.summary(self.walk, table.address.?, data, one.body, self.bytes[self.at..], &after);
         if (names) |some| if (some.isAsking()) return error.Asks;
         const size = try found;

@@ -7,8 +7,10 @@ from typing import Final, Protocol
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.native.calls import address_of
+from kafkasniff.native.sessions import KnownSessions
 
 __all__ = ["LineNames", "MessageSession", "NameFacts", "NativeNames"]
 
@@ -22,6 +24,8 @@ MAX_WANTS: Final = 1 << 10
 _TOPICS, _ROOM, _SESSION = 1, 2, 4
 _WANTED, _UNKNOWN, _GIVEN, _LEARNT = range(4)
 _TOPIC: Final = np.dtype([("id", "V16"), ("text", np.uint64), ("size", np.uint32), ("state", np.uint32)])
+_CONTINUES: Final = 2
+"""The request continued a session (`names.Answer`)."""
 _NO_MESSAGE: Final = (1 << 64) - 1
 
 
@@ -34,8 +38,8 @@ class NativeNames(ctypes.Structure):
         ("used", ctypes.c_uint64),
         ("wants", ctypes.c_void_p),
         ("wants_size", ctypes.c_uint64),
-        ("plain", ctypes.c_void_p),
-        ("plain_size", ctypes.c_uint64),
+        ("answers", ctypes.c_void_p),
+        ("answers_size", ctypes.c_uint64),
         ("answered", ctypes.c_uint64),
         ("partitions", ctypes.c_int64),
         ("session", ctypes.c_void_p),
@@ -50,6 +54,7 @@ class NativeNames(ctypes.Structure):
         ("named", ctypes.c_uint8),
         ("count", ctypes.c_uint8),
         ("spare", ctypes.c_uint32),
+        ("sessions", ctypes.c_void_p),
     )
 
 
@@ -83,16 +88,24 @@ class NameFacts(Protocol):
         message may be processed again, before any other one.
         """
 
+    def continue_sessions(self, steps: NDArray[np.uint32], /) -> None:
+        """Process requests that did not change their sessions, and responses to such requests, by their indices."""
+
 
 class LineNames:
-    """Answers the kernel's requests. `address` is that of the structure."""
+    """Answers the kernel's requests. `address` is that of the structure.
 
-    def __init__(self, facts: NameFacts) -> None:
+    `sessions`: those that the kernel follows, for lines that do not show their JSON.
+    """
+
+    def __init__(self, facts: NameFacts, sessions: KnownSessions | None = None) -> None:
         self._facts = facts
+        self._sessions = sessions
         names = self._names = NativeNames()
         self.address = ctypes.addressof(names)
         self._wants = np.zeros(MAX_WANTS, np.uint32)
         names.wants, names.wants_size = self._wants.ctypes.data, MAX_WANTS
+        names.sessions = None if sessions is None else sessions.address
         self._text: bytes | None = None
         """The text of `session`, which the structure points to."""
         self._learned = facts.learned
@@ -110,8 +123,10 @@ class LineNames:
     def bind(self, count: int) -> None:
         """These are the messages from now on."""
         names = self._names
-        self._plain = np.zeros(count, np.uint8)
-        names.plain, names.plain_size = self._plain.ctypes.data, count
+        self._answers = np.zeros(count, np.uint8)
+        names.answers, names.answers_size = self._answers.ctypes.data, count
+        if self._sessions is not None:
+            self._sessions.bind(count)
         names.answered = self._emptied = _NO_MESSAGE
 
     def changed(self) -> bool:
@@ -134,6 +149,7 @@ class LineNames:
     def answer(self) -> bool:
         """Answer the kernel's request for a message; False if the message is left to Python."""
         names = self._names
+        self.settle()
         if names.asks & _TOPICS:
             self._name(self._wants[: names.wanted].tolist())
         if names.asks & _ROOM and not self._make_room():
@@ -143,12 +159,21 @@ class LineNames:
             if held is None:
                 return False
             names.answered, names.partitions = names.index, held.partitions
+            if names.is_request and held.partitions >= 0:
+                self._answers[names.index] = _CONTINUES
             if held.text is not self._text:
                 self._text = held.text
                 kept: list[bytes] = []
                 names.session = None if held.text is None else address_of(held.text, kept)
                 names.session_size = 0 if held.text is None else len(held.text)
         return True
+
+    def settle(self) -> None:
+        """Process the messages that the kernel has handled, before anything else is."""
+        if self._sessions is not None:
+            steps = self._sessions.take()
+            if len(steps):
+                self._facts.continue_sessions(steps)
 
     def _name(self, places: list[int]) -> None:
         topics = self._topics

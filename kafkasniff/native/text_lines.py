@@ -161,8 +161,15 @@ class TextLines:
         """
         lines = self._lines
         lines.next, lines.last, lines.used = first, last, 0
-        if self._names is not None:
-            self._names.changed()
+        if self._names is None:
+            return self._write()
+        self._names.changed()
+        found = self._write()
+        self._names.settle()
+        return found
+
+    def _write(self) -> tuple[bytes, int, bool]:
+        lines = self._lines
         while True:
             outcome = self._function(self._pointer)
             if outcome <= _LEFT:

@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.sessions import session_fields
+from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, session_fields
 from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.kafka.schema.wire import Odd
 from kafkasniff.model import Endpoint
@@ -20,6 +20,8 @@ from kafkasniff.native.feed import ARENA, MESSAGE, REQUEST
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import MessageSession
+from kafkasniff.native.sessions import KnownSessions
+from kafkasniff.sinks.session_follower import SessionFollower
 from kafkasniff.sinks.session_steps import SessionSteps
 
 __all__ = ["AddedNames", "NamesAhead"]
@@ -34,9 +36,16 @@ class AddedNames:
     """The facts of `enricher` for messages of the feed (`names.NameFacts`).
 
     The enricher must have processed everything before a message. `broker`: of a connection by its index in the feed.
+    `known`: for the sessions that the kernel may follow.
     """
 
-    def __init__(self, kernel: Kernel, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        enricher: Enricher,
+        broker: Callable[[int], Endpoint | None],
+        known: KnownSessions | None = None,
+    ) -> None:
         self._enricher = enricher
         self._broker = broker
         self._rows: NDArray[np.void] = np.zeros(0, MESSAGE)
@@ -44,6 +53,8 @@ class AddedNames:
         self._stores: tuple[memoryview, memoryview]
         self._addresses = 0, 0
         self._steps = SessionSteps(kernel)
+        sessions = enricher.sessions
+        self._follower = None if known is None or sessions is None else SessionFollower(kernel, sessions, known)
 
     def bind(self, batch: LineBatch) -> None:
         """From here on sessions are those of these messages."""
@@ -74,6 +85,7 @@ class AddedNames:
         exchange, broker = int(self._numbers[index]), self._broker(connection)
         if not flags & REQUEST:
             self._enricher.end_fetch(exchange, broker, second, first)
+            self.release()
             return _NOTHING
         store = flags & ARENA > 0
         data, address = self._stores[store][start : start + size], self._addresses[store] + start
@@ -81,10 +93,33 @@ class AddedNames:
             step = self._steps.of(code, data, address, body, (first, second))
         except Odd:
             return None
+        follower = self._follower
+        before = 0 if follower is None else follower.changes
         session = self._enricher.begin_fetch(exchange, broker, step)
-        if session is None:
-            return _NOTHING
-        return _shown(session.partitions, session.unnamed)
+        if follower is not None:
+            follower.release()
+            if step is not None and step.epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
+                follower.asked(connection, code, (broker, step.number), session, is_changed=follower.changes != before)
+        return _NOTHING if session is None else _shown(session.partitions, session.unnamed)
+
+    def continue_sessions(self, steps: NDArray[np.uint32]) -> None:
+        """Apply requests that do not change their sessions, and responses to such requests."""
+        assert self._follower is not None
+        rows = self._rows[steps]
+        requests: list[bool] = ((rows["flags"] & REQUEST) > 0).tolist()
+        connections: list[int] = rows["connection"].tolist()
+        exchanges: list[int] = self._numbers[steps].tolist()
+        self._follower.proceed(zip(requests, connections, exchanges, strict=True))
+
+    def forget(self, connections: list[int]) -> None:
+        """The feed has other connections at these indices."""
+        if self._follower is not None:
+            self._follower.forget(connections)
+
+    def release(self) -> None:
+        """Leave requests to Python whose sessions have changed."""
+        if self._follower is not None:
+            self._follower.release()
 
     def _place(self, index: int) -> tuple[int, int, int, int, int, int]:
         """A message's code, flags, start, size, start of its body, and connection. Hot."""

@@ -19,6 +19,7 @@ from kafkasniff.model import Direction, Lines, Problem
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import LineNames
+from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.native.summaries import SummaryTable
 from kafkasniff.native.text_lines import NO_DAY, TextLines, TextTable
 from kafkasniff.sinks.native_lines import Ends
@@ -48,7 +49,8 @@ class NativeText:
         enricher: Enricher,
     ) -> None:
         self._kernel = kernel
-        self.facts = AddedNames(kernel, enricher, lambda index: ends(index)[2])
+        known = KnownSessions()
+        self.facts = AddedNames(kernel, enricher, lambda index: ends(index)[2], known)
         """Fields added to bodies."""
         self.only_asked = True
         self._known: dict[tuple[int, int, bool], SummaryTable] = {}
@@ -58,7 +60,7 @@ class NativeText:
         self._capture_name = capture
         paint = sink.paint
         day = paint.dim.encode(), paint.reset.encode()
-        self._lines = TextLines(kernel, self, day, LineNames(self.facts))
+        self._lines = TextLines(kernel, self, day, LineNames(self.facts, known))
         self._turn = sink.turn
         self._captures: dict[str | None, int] = {None: 0}
         """Names of captures, numbered."""
@@ -94,6 +96,7 @@ class NativeText:
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
         self._lines.forget_connections(connections)
+        self.facts.forget(connections)
 
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """Write the lines of these messages, one or more at a time; yields the index of one that is left to Python."""
@@ -109,6 +112,7 @@ class NativeText:
         """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`."""
         while first < last:
             self._before()
+            self.facts.release()
             lines, first, is_pythons = self._lines.write(first, last)
             if lines:
                 self._behind(lines)

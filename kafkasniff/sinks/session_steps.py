@@ -12,14 +12,16 @@ from typing import Final
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionStep
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.native.caller import Program
 from kafkasniff.native.chosen import CHOSEN, INSIDE, ChosenFields
 from kafkasniff.native.feed import VERSIONS
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.sessions import CHANGE, PARTITION, TOPIC
 
-__all__ = ["MAX_KEPT", "MAX_LIST", "SessionSteps"]
+__all__ = ["MAX_KEPT", "MAX_LIST", "SessionSteps", "known_session"]
 
 MAX_KEPT: Final = 1 << 11
 """Lists that are kept; then all are read again."""
@@ -27,11 +29,20 @@ MAX_LIST: Final = 1 << 10
 """Bytes of topics and partitions of a list that is kept. Longer ones are decoded every time."""
 
 _OPTIONS: Final = DecodeOptions(records="skip")
-_LISTS: Final[Mapping[str, object]] = {
-    name: {"topic": None, "topic_id": None, "partition": None, "partitions": {"partition": None}}
-    for name in ("topics", "forgotten_topics_data")
-}
+_PARTITIONS: Final = {"topic": CHOSEN, "topic_id": CHOSEN, "partitions": {"partition": CHOSEN}}
+_FORGOTTEN: Final = {"topic": CHOSEN, "topic_id": CHOSEN, "partitions": CHOSEN}
+_LISTS: Final = {"topics": _PARTITIONS, "forgotten_topics_data": _FORGOTTEN}
 """The fields that `SessionStep.of_request` reads, apart from the session's number and epoch."""
+_KNOWN: Final = {
+    "topics": {"topic": TOPIC, "topic_id": TOPIC, "partitions": {"partition": PARTITION}},
+    "forgotten_topics_data": CHANGE,
+}
+"""The same for `native.sessions`."""
+
+
+def known_session(kernel: Kernel, code: int) -> Program:
+    """The program that reads the partitions of a version of Fetch for `native.sessions`."""
+    return Program(kernel, _program(code, _KNOWN))
 
 
 class SessionSteps:
@@ -70,10 +81,7 @@ class SessionSteps:
         return None if kept is None else SessionStep(number, epoch, kept.by_id, kept.added, kept.forgotten)
 
     def _new(self, code: int) -> ChosenFields:
-        root = _schema(code).root
-        made = self._lists[code] = ChosenFields(
-            self._kernel, program_of(root, roles=[0, *_roles(root, _LISTS)]), MAX_LIST
-        )
+        made = self._lists[code] = ChosenFields(self._kernel, _program(code, _LISTS), MAX_LIST)
         return made
 
 
@@ -89,18 +97,17 @@ def _read(code: int, message: memoryview, body: int) -> SessionStep | None:
     return SessionStep.of_request(found)
 
 
+def _program(code: int, wanted: Mapping[str, object]) -> bytes:
+    root = _schema(code).root
+    return program_of(root, roles=[0, *_roles(root, wanted)])
+
+
 def _roles(struct: Struct, wanted: Mapping[str, object]) -> list[int]:
     """A role for each op of a struct's fields."""
     found: list[int] = []
     for field in (*struct.fields, *struct.tagged):
-        below = wanted.get(field.name)
-        found.append(_role(field, is_wanted=field.name in wanted))
+        role = wanted.get(field.name, 0)
+        found.append(role if isinstance(role, int) else INSIDE)
         if field.struct is not None:
-            found += _roles(field.struct, below if isinstance(below, Mapping) else {})
+            found += _roles(field.struct, role if isinstance(role, Mapping) else {})
     return found
-
-
-def _role(field: Field, *, is_wanted: bool) -> int:
-    if not is_wanted:
-        return 0
-    return CHOSEN if field.struct is None else INSIDE

@@ -14,9 +14,15 @@ import numpy as np
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.roles import ExchangeKinds
 from kafkasniff.enrich.plan import teaches
+from kafkasniff.enrich.sessions import FetchSession, SessionStep, uses_sessions
+from kafkasniff.kafka.messages.message_plan import request_plan
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.native.exchanges import ExchangeReader
-from kafkasniff.native.feed import KEYS, MESSAGE, NONE, VERSIONS
+from kafkasniff.native.feed import KEYS, MESSAGE, NONE, REQUEST, VERSIONS
+from kafkasniff.native.sessions import KnownSession, KnownSessions, NativeSessions
 from kafkasniff.native.text_lines import TABLE
+from kafkasniff.sinks.session_follower import topics_of
+from kafkasniff.sinks.session_steps import known_session
 from tests.conftest import shipped_captures
 from tests.fuzz.compiled import Room, compiled
 from tests.native.feed_messages import Native, batches, recorded
@@ -46,6 +52,8 @@ class _Run(ctypes.Structure):
         ("tables", ctypes.c_void_p),
         ("exchanges", ctypes.c_void_p),
         ("rows", ctypes.c_uint64),
+        ("sessions", ctypes.c_void_p),
+        *((name, ctypes.c_uint64) for name in ("sessions_count", "steps")),
     )
 
 
@@ -54,6 +62,8 @@ def fuzz(options: argparse.Namespace) -> int:
     seeds: list[Any] = []
     native = None
     connection = -1
+    sessions = KnownSessions()
+    sessions_count = 0
     for path in shipped_captures():
         with open_captures([str(path)], stdin=None) as source:
             recorder, seen = recorded(source)
@@ -68,6 +78,10 @@ def fuzz(options: argparse.Namespace) -> int:
         native.of(batch)
         paired = batch.messages["pair"] != NONE
         batch.messages["pair"][paired] += len(seeds)
+        for one, row in zip(small, batch.messages, strict=True):
+            found = _session(one.data, row)
+            if found is not None:
+                sessions_count += sessions.add(sessions_count, found)
         seeds += [
             _Seed(one.data, len(one.data), _Row.from_buffer_copy(row.tobytes()))
             for one, row in zip(small, batch.messages, strict=True)
@@ -93,6 +107,8 @@ def fuzz(options: argparse.Namespace) -> int:
     run.tables = tables.ctypes.data
     reader, kinds = _reader()
     run.exchanges = ctypes.addressof(reader.call)
+    run.sessions = NativeSessions.from_address(sessions.address).places
+    run.sessions_count = sessions_count
     run.random = options.seed * 2 + 1
     done = 0
     began, cpu = time.monotonic(), time.process_time()
@@ -103,8 +119,27 @@ def fuzz(options: argparse.Namespace) -> int:
     seconds = time.process_time() - cpu
     print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
     print(f"{run.left:,} left to Python; {run.texts:,} lines of text; {run.ended:,} calls ended early;")
-    print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs")
+    print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs;")
+    print(f"{run.steps:,} messages of {sessions_count:,} fetch sessions needed no answer")
     return 0
+
+
+def _session(data: bytes, row: np.void) -> KnownSession | None:
+    """The fetch session that a request continues, with its partitions alone."""
+    key, version = divmod(int(row["code"]), VERSIONS)
+    if not row["flags"] & REQUEST or not uses_sessions(key, version):
+        return None
+    schema = request_plan(key, version).schema
+    assert schema is not None
+    body, _ = schema.decode(data, int(row["body"]), len(data), DecodeContext(DecodeOptions()))
+    step = SessionStep.of_request(body)
+    if step is None:
+        return None
+    session = FetchSession()
+    session.by_id = step.by_id
+    session.add(step.added)
+    code = int(row["code"])
+    return KnownSession(step.number, code, known_session(the_kernel(), code), session.partitions, topics_of(session))
 
 
 def _reader() -> tuple[ExchangeReader, ExchangeKinds]:

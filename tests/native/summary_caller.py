@@ -34,6 +34,9 @@ class GivenNames:
     def session(self, index: int, first: int, second: int) -> MessageSession:
         return MessageSession(self.partitions, b"{}" if self.partitions >= 0 else None)
 
+    def continue_sessions(self, steps: NDArray[np.uint32]) -> None:
+        raise AssertionError("the kernel follows no sessions here")
+
 
 class SummaryCaller:
     """Memory for calls, one at a time."""

@@ -10,6 +10,7 @@ import pytest
 
 from kafkasniff.native import calls
 from kafkasniff.native.names import NativeNames
+from kafkasniff.native.sessions import NativeSessions
 from tests.conftest import ROOT
 
 SIZES = {"u8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8, "usize": 8}
@@ -21,6 +22,7 @@ PAIRS: list[tuple[type[ctypes.Structure], str, str]] = [
     (calls.Item, "call.zig", "Item"),
     (calls.SummaryCall, "summary.zig", "Call"),
     (NativeNames, "names.zig", "Names"),
+    (NativeSessions, "sessions.zig", "Sessions"),
 ]
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kafkasniff.native import names as module
 from kafkasniff.native.names import FIRST_PLACES, LineNames, MessageSession, NativeNames
+from kafkasniff.native.sessions import KnownSessions, NativeSessions
 
 WANTED, UNKNOWN, GIVEN, LEARNT = range(4)
 TOPICS, ROOM, SESSION = 1, 2, 4
@@ -23,12 +25,16 @@ class Facts:
         self.forgets = False
         self.topics: dict[bytes, tuple[bytes | None, bool]] = {}
         self.sessions: Iterator[MessageSession | None] = iter(())
+        self.continued: list[int] = []
 
     def topic(self, topic_id: bytes, /) -> tuple[bytes | None, bool]:
         return self.topics.get(topic_id, (None, False))
 
     def session(self, index: int, first: int, second: int, /) -> MessageSession | None:
         return next(self.sessions)
+
+    def continue_sessions(self, steps: NDArray[np.uint32], /) -> None:
+        self.continued += steps.tolist()
 
 
 def structure(names: LineNames) -> NativeNames:
@@ -120,10 +126,30 @@ def test_fetch_sessions() -> None:
     assert not names.answer()
 
 
+def test_messages_that_the_kernel_handled_are_processed_before_it_is_answered() -> None:
+    facts, sessions = Facts(), KnownSessions()
+    facts.sessions = iter([MessageSession(3, None), MessageSession(-1, None)])
+    names = LineNames(facts, sessions)
+    names.bind(5)
+    found = structure(names)
+    native = NativeSessions.from_address(found.sessions)
+    steps = (ctypes.c_uint32 * 5).from_address(native.steps)
+    steps[0], steps[1], native.steps_used = 1, 3, 2
+    found.asks, found.index, found.is_request = SESSION, 4, 1
+    assert names.answer()
+    assert facts.continued == [1, 3]
+    # The response to a request in a session may be handled in the kernel.
+    assert ctypes.string_at(found.answers, 5) == bytes([0, 0, 0, 0, 2])
+    found.index = 2
+    assert names.answer()
+    assert facts.continued == [1, 3]
+    assert ctypes.string_at(found.answers, 5) == bytes([0, 0, 0, 0, 2])
+
+
 def test_messages_are_bound_by_their_number() -> None:
     names = LineNames(Facts())
     names.bind(5)
     found = structure(names)
-    assert found.plain_size == 5
-    assert ctypes.string_at(found.plain, 5) == bytes(5)
+    assert found.answers_size == 5
+    assert ctypes.string_at(found.answers, 5) == bytes(5)
     assert found.answered == (1 << 64) - 1

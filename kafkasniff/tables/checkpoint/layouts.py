@@ -166,8 +166,8 @@ _NAMES: Final = (
             "_waiting": int,
         },
         new=FetchSessions,
-        # The memory limits are set by the code that resumes the state.
-        without=frozenset({"_most_partitions", "_most_sessions", "let_go"}),
+        # The memory limits are set by the code that resumes the state. Only lines follow sessions, never exports.
+        without=frozenset({"_most_partitions", "_most_sessions", "changes", "followed", "let_go", "stale"}),
     ),
     Layout(
         FetchSession,

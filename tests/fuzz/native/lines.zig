@@ -7,6 +7,7 @@ const std = @import("std");
 const exchanges = kernel.exchanges;
 const lines = kernel.lines;
 const names_of = kernel.names;
+const sessions_of = kernel.sessions;
 const text_lines = kernel.text_lines;
 const Message = kernel.feed_state.Message;
 
@@ -39,6 +40,11 @@ const Run = extern struct {
     exchanges: *exchanges.Exchanges,
     /// Exchanges that are columns.
     rows: u64,
+    /// Fetch sessions of messages among the seeds.
+    sessions: [*]const sessions_of.Session,
+    sessions_count: u64,
+    /// Messages of sessions that were handled without an answer.
+    steps: u64,
 };
 
 const MOST = 8;
@@ -111,18 +117,56 @@ const SESSION = "{\"partitions\":7}";
 const Known = struct {
     topics: [64]names_of.Topic,
     wants: [8]u32,
-    plain: [MOST]u8,
+    answers: [MOST]names_of.Answer,
     names: names_of.Names,
+    /// The session of every connection.
+    places: [16]sessions_of.Session,
+    steps: [MOST]u32,
+    sessions: sessions_of.Sessions,
 
     pub fn begin(self: *Known, count: u64, random: *fuzz.Random) *names_of.Names {
-        self.plain = @splat(0);
-        self.names.plain = &self.plain;
-        self.names.plain_size = count;
+        self.answers = @splat(.unknown);
+        self.names.answers = &self.answers;
+        self.names.answers_size = count;
+        self.names.sessions = null;
         self.names.wants = &self.wants;
         self.names.wants_size = 1 + random.below(self.wants.len);
         self.names.answered = std.math.maxInt(u64);
         if (random.below(4) == 0) self.clear();
         return &self.names;
+    }
+
+    /// Follows the session of one of the seeds from here on.
+    fn follow(self: *Known, run: *const Run, count: u64, random: *fuzz.Random) void {
+        if (random.below(4) == 0) return;
+        self.places = @splat(run.sessions[random.below(run.sessions_count)]);
+        if (random.below(4) == 0) self.places[random.below(self.places.len)].partitions = -1;
+        self.sessions = .{
+            .places = &self.places,
+            .places_size = random.below(self.places.len + 1),
+            .steps = &self.steps,
+            .steps_size = count,
+            .steps_used = 0,
+            .data = run.room,
+            .data_size = 0,
+            .body = 0,
+            .partitions = 0,
+            .connection = 0,
+            .code = 0,
+            .is_step = 0,
+        };
+        self.names.sessions = &self.sessions;
+    }
+
+    /// Takes the messages before `next` that were handled without an answer; returns their number.
+    fn taken(self: *Known, next: u64) u64 {
+        const sessions = self.names.sessions orelse return 0;
+        const used = sessions.steps_used;
+        for (self.steps[0..used], 0..) |index, place| {
+            if (index >= next or (place > 0 and index <= self.steps[place - 1])) @panic("not steps");
+        }
+        sessions.steps_used = 0;
+        return used;
     }
 
     pub fn clear(self: *Known) void {
@@ -201,6 +245,7 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             .client_width = random.below(200),
         },
     };
+    if (writer.summaries.names != null) known.follow(run, batch.count, random);
     const shown = writer.source.shown;
     while (true) {
         const before = writer.used;
@@ -217,6 +262,7 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         if (writer.used > writer.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
         if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
         run.texts += written;
+        if (writer.summaries.names != null) run.steps += known.taken(writer.next);
         if (outcome == .done) return;
         run.ended += 1;
         if (outcome == .asks and known.answer(writer.next, random)) continue;

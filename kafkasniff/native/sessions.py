@@ -1,0 +1,150 @@
+"""Fetch sessions that the kernel follows while requests do not change them (`kernel/sessions.zig`)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.native.caller import Program
+from kafkasniff.native.calls import address_of
+
+__all__ = ["CHANGE", "INSIDE", "PARTITION", "TOPIC", "KnownSession", "KnownSessions", "NativeSessions"]
+
+INSIDE: Final = 1
+"""Role of a struct, or of an array of structs, with other roles."""
+TOPIC: Final = 2
+"""Role of a topic's name or id, before its partitions."""
+PARTITION: Final = 3
+CHANGE: Final = 4
+"""Role of an array that has elements only in requests that change their session."""
+
+MAX_SESSION: Final = 1 << 16
+"""Bytes of a session's topics and partitions; the requests of larger ones are left to Python."""
+MAX_SESSIONS: Final = 1 << 23
+"""The same of all sessions: then all are dropped, and followed again from their next requests on."""
+MAX_PARTITION: Final = 1 << 14
+"""Partition numbers that the kernel knows; requests for higher ones are left to Python."""
+
+_TOPIC: Final = np.dtype([(name, np.uint64) for name in ("text", "size", "bits", "bits_size")])
+_SESSION: Final = np.dtype(
+    [
+        ("number", np.int64),
+        ("program", np.uint64),
+        ("topics", np.uint64),
+        ("topics_size", np.uint64),
+        ("partitions", np.int64),
+        ("code", np.uint32),
+        ("spare", np.uint32),
+    ]
+)
+
+
+class NativeSessions(ctypes.Structure):
+    """Sessions by connection, the messages that the kernel handled, and the current message."""
+
+    _fields_ = (
+        ("places", ctypes.c_void_p),
+        ("places_size", ctypes.c_uint64),
+        ("steps", ctypes.c_void_p),
+        ("steps_size", ctypes.c_uint64),
+        ("steps_used", ctypes.c_uint64),
+        ("data", ctypes.c_void_p),
+        ("data_size", ctypes.c_uint64),
+        ("body", ctypes.c_uint64),
+        ("partitions", ctypes.c_int64),
+        ("connection", ctypes.c_uint32),
+        ("code", ctypes.c_uint32),
+        ("is_step", ctypes.c_uint64),
+    )
+
+
+class KnownSession(msgspec.Struct, frozen=True):
+    """What the kernel has to know of a session."""
+
+    number: int
+    code: int
+    """API and version of the requests that `program` reads."""
+    program: Program
+    """Its ops have the roles above."""
+    partitions: int
+    """How many it has; negative: it began before the capture."""
+    topics: Iterable[tuple[bytes, Iterable[int]]] = ()
+    """Partitions by the name or id of a topic, as requests have it."""
+
+
+class KnownSessions:
+    """One session for each connection, by the connection's index in the feed. `address` is that of the structure."""
+
+    def __init__(self) -> None:
+        native = self._native = NativeSessions()
+        self.address = ctypes.addressof(native)
+        self._places = np.zeros(0, _SESSION)
+        self._kept: dict[int, tuple[NDArray[np.void], list[bytes], Program, int]] = {}
+        """What the kernel has addresses of, and its size, by connection."""
+        self._size = 0
+        self.is_full = False
+        """Whether `add` failed because of the other sessions."""
+
+    def bind(self, count: int) -> None:
+        """Begin with other messages; `count`: their number."""
+        self._steps = np.zeros(count, np.uint32)
+        native = self._native
+        native.steps, native.steps_size, native.steps_used = self._steps.ctypes.data, count, 0
+
+    def take(self) -> NDArray[np.uint32]:
+        """The messages that the kernel has handled since the last call, in order."""
+        steps = self._steps[: self._native.steps_used].copy()
+        self._native.steps_used = 0
+        return steps
+
+    def add(self, connection: int, session: KnownSession) -> bool:
+        """Follow the session of a connection, which has none; False if there is no room for it."""
+        kept: list[bytes] = []
+        topics = sorted((text, _bits(partitions)) for text, partitions in session.topics)
+        rows = np.array(
+            [(address_of(text, kept), len(text), address_of(bits, kept), len(bits)) for text, bits in topics], _TOPIC
+        )
+        size = _SESSION.itemsize + rows.nbytes + sum(map(len, kept))
+        if size > MAX_SESSION:
+            return False
+        self.is_full = self._size + size > MAX_SESSIONS
+        if self.is_full:
+            return False
+        if connection >= len(self._places):
+            more = np.zeros(max(2 * connection, 64), _SESSION)
+            more[: len(self._places)] = self._places
+            self._places = more
+            self._native.places, self._native.places_size = more.ctypes.data, len(more)
+        self._kept[connection] = rows, kept, session.program, size
+        self._size += size
+        self._places[connection] = (
+            session.number,
+            session.program.address,
+            rows.ctypes.data,
+            len(rows),
+            session.partitions,
+            session.code,
+            0,
+        )
+        return True
+
+    def remove(self, connection: int) -> None:
+        """Follow the session of a connection no longer."""
+        if connection in self._kept:
+            self._places["program"][connection] = 0
+            self._size -= self._kept.pop(connection)[3]
+
+
+def _bits(partitions: Iterable[int]) -> bytes:
+    bits = bytearray()
+    for partition in partitions:
+        if 0 <= partition < MAX_PARTITION:
+            if partition >> 3 >= len(bits):
+                bits.extend(bytes((partition >> 3) + 1 - len(bits)))
+            bits[partition >> 3] |= 1 << (partition & 7)
+    return bytes(bits)

@@ -1,0 +1,132 @@
+"""Which fetch sessions the kernel follows, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep
+from kafkasniff.kafka.apis.named_apis import FETCH
+from kafkasniff.model import Endpoint
+from kafkasniff.native import sessions as native_sessions
+from kafkasniff.native.feed import VERSIONS
+from kafkasniff.native.sessions import KnownSessions
+from kafkasniff.sinks.session_follower import PARTITIONS_PER_REQUEST, SessionFollower
+from tests.native.kernel_and_walker import the_kernel
+
+CODE = FETCH * VERSIONS + 12
+BROKER = Endpoint("10.0.0.9", 9092)
+KEY = BROKER, 7
+
+
+class _Kept:
+    """Sessions that begin with requests of their own, and a follower of them."""
+
+    def __init__(self) -> None:
+        self.sessions, self.known = FetchSessions(), KnownSessions()
+        self.follower = SessionFollower(the_kernel(), self.sessions, self.known)
+        self._exchange = 0
+
+    def begin(self, number: int, partitions: int) -> None:
+        self._exchange += 1
+        self.sessions.request(BROKER, self._exchange, SessionStep(0, 0, added={"orders": list(range(partitions))}))
+        self.sessions.response(BROKER, self._exchange, number, 0)
+
+    def ask(self, connection: int, number: int, *added: int) -> FetchSession | None:
+        self._exchange += 1
+        before = self.sessions.changes
+        step = SessionStep(number, 1, added={"orders": list(added)})
+        found = self.sessions.request(BROKER, self._exchange, step)
+        self.follower.release()
+        is_changed = self.sessions.changes != before
+        self.follower.asked(connection, CODE, (BROKER, number), found, is_changed=is_changed)
+        return found
+
+    @property
+    def followed(self) -> list[int]:
+        """Connections whose session the kernel knows."""
+        found = sorted(self.known._kept)
+        assert found == sorted(self.follower._keys)
+        assert self.sessions.followed == set(self.follower._keys.values()) == set(self.follower._connections)
+        return found
+
+
+def test_a_session_is_followed_until_it_changes() -> None:
+    kept = _Kept()
+    kept.begin(7, 3)
+    kept.ask(0, 7)
+    kept.ask(1, 7, 2)
+    assert kept.followed == [0, 1]
+    kept.ask(1, 7, 3)
+    assert kept.followed == []
+    kept.ask(1, 7)
+    assert kept.followed == [1]
+    # The broker refuses a request.
+    kept.sessions.response(BROKER, kept._exchange, 0, 71)
+    kept.follower.release()
+    assert kept.followed == []
+
+
+def test_an_unknown_session_is_followed_until_it_begins() -> None:
+    kept = _Kept()
+    assert kept.ask(0, 7) is None
+    assert kept.followed == [0]
+    kept.begin(8, 1)
+    kept.follower.release()
+    assert kept.followed == [0]
+    kept.begin(7, 1)
+    kept.follower.release()
+    assert kept.followed == []
+
+
+def test_large_sessions_are_followed_later() -> None:
+    kept = _Kept()
+    kept.begin(7, 3 * PARTITIONS_PER_REQUEST)
+    seen = []
+    for _ in range(3):
+        kept.ask(0, 7)
+        seen.append(kept.followed)
+    assert seen == [[], [], [0]]
+    # From the beginning after a change.
+    kept.ask(0, 7, 1000)
+    kept.ask(0, 7)
+    assert kept.followed == []
+
+
+def test_another_session_or_another_connection_at_the_same_index() -> None:
+    kept = _Kept()
+    kept.begin(7, 1)
+    kept.begin(8, 1)
+    for number in (7, 8):
+        kept.ask(0, number)
+        assert kept.followed == [0]
+    assert kept.sessions.followed == {(BROKER, 8)}
+    kept.follower.forget([0, 1])
+    assert kept.followed == []
+
+
+def test_all_are_forgotten_if_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_sessions, "MAX_SESSIONS", 200)
+    kept = _Kept()
+    kept.begin(7, 1)
+    for connection in range(4):
+        kept.ask(connection, 7)
+    assert 1 <= len(kept.followed) < 4
+    assert kept.followed[-1] == 3
+    monkeypatch.setattr(native_sessions, "MAX_SESSION", 10)
+    kept.ask(4, 7)
+    assert 4 not in kept.followed
+
+
+def test_requests_and_responses_are_processed_like_those_that_python_read() -> None:
+    kept, other = _Kept(), _Kept()
+    for one in (kept, other):
+        for number in (7, 8):
+            one.begin(number, 1)
+            one.ask(number, number)
+    kept.follower.proceed([(True, 7, 20), (False, 7, 20), (True, 7, 21), (False, 8, 19)])
+    for exchange in (20, 21):
+        other.sessions.request(BROKER, exchange, SessionStep(7, 2))
+    other.sessions.response(BROKER, 20, 7, 0)
+    other.sessions.response(BROKER, 19, 8, 0)
+    assert list(kept.sessions._sessions) == list(other.sessions._sessions) == [(BROKER, 8), KEY]
+    assert kept.sessions._pending == other.sessions._pending
