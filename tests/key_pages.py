@@ -64,7 +64,11 @@ RESULTS = {
     "stats": ResultPage(
         SOURCES | BROKEN,
         (stats.OverviewAnswer,),
-        {"findings": "As in `check`, worst first, without `meaning`, `advice`, `evidence` and `values`."},
+        {
+            "findings": "As in `check`, worst first, without `meaning`, `advice`, `evidence` and `values`.",
+            "security": "`identities` as in `kafkasniff security`, `findings` as above, `more` and `notes`; null if no "
+            "capture was read, since exports lack what it needs.",
+        },
         {
             "exchanges": stats.Exchanges,
             "connections": stats.ConnectionTotals,

@@ -68,6 +68,11 @@ class ClientIdentity(msgspec.Struct):
     examples: list[tuple[int, int, int | None, int | None]] = []
     """connection_id, number, exchange that decided and time of the first connections."""
 
+    @property
+    def address(self) -> str:
+        """The client's, by the name that tables look for."""
+        return self.client_ip
+
 
 class Identities:
     """Counts connections by identity."""

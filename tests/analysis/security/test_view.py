@@ -9,6 +9,8 @@ import pytest
 from kafkasniff.analysis.security import ClientIdentity, SecurityView, view
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.filters import Selector
+from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import Exchange
 from tests.analysis.security.test_logins import handshake
 from tests.conftest import ROOT
@@ -18,8 +20,8 @@ from tests.craft.read import read_packets
 CAPTURES = ROOT / "captures"
 
 
-def seen(*paths: Path) -> SecurityView:
-    found = SecurityView()
+def seen(*paths: Path, selector: Selector | None = None) -> SecurityView:
+    found = SecurityView(selector)
     inspector = Inspector(records="skip", exchanges=True, connections=True)
     with open_captures([str(path) for path in paths]) as source:
         for batch in source:
@@ -97,3 +99,15 @@ def test_authentication_of_open_connections_is_bounded(monkeypatch: pytest.Monke
         found.feed([Exchange(one.exchange, number, one.status, one.request, one.response)])
     assert len(found._logins) == 2
     assert any("2 connections was forgotten" in note for note in found.notes())
+
+
+def test_filters_show_connections_of_selected_exchanges() -> None:
+    """Authentication counts though it is not selected itself; the wrong passwords have no Produce."""
+    path = CAPTURES / "java-sasl.pcap"
+    found = seen(path, selector=Selector(parse_filter('api == "Produce"')))
+    assert {(one.principal, one.mechanism, one.authentication) for one in found.identities()} == {
+        ("bob", "SCRAM-SHA-256", "succeeded"),
+        ("bob", "SCRAM-SHA-512", "succeeded"),
+    }
+    assert sum(one.connections for one in found.identities()) == found.connections < seen(path).connections
+    assert not seen(path, selector=Selector(parse_filter('api == "Vote"'))).identities()
