@@ -9,8 +9,9 @@ from kafkasniff.text.printable import cut, printable, word
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.security import ClientIdentity
+    from kafkasniff.tls.certificates import ShownCertificate
 
-__all__ = ["SECURITY", "authentication", "principal", "server_certificate", "transport"]
+__all__ = ["SECURITY", "authentication", "client_certificate", "principal", "server_certificate", "transport"]
 
 _AUTHENTICATION: Final = {
     "none": "no SASL",
@@ -53,7 +54,15 @@ def transport(row: ClientIdentity) -> str:
 
 def server_certificate(row: ClientIdentity) -> str:
     """Subject, issuer and last day; "" where it is unknown."""
-    found = row.transport.certificate
+    return _certificate(row.transport.certificate)
+
+
+def client_certificate(row: ClientIdentity) -> str:
+    """The same of the client's own."""
+    return _certificate(row.transport.client_certificate)
+
+
+def _certificate(found: ShownCertificate | None) -> str:
     if found is None:
         return ""
     return f"{printable(found.subject)}, by {printable(found.issuer)}, until {found.not_after:%Y-%m-%d}"
@@ -77,5 +86,6 @@ SECURITY: Final = [
     ReportColumn("connections", count_of("connections"), number=True, level=3),
     ReportColumn("transport", _cut(transport), level=5),
     ReportColumn("certificate", _cut(server_certificate), level=6),
+    ReportColumn("client's certificate", _cut(client_certificate), level=6),
     ReportColumn("reason", _cut(lambda row: printable(row.reason or "")), level=4),
 ]

@@ -42,6 +42,9 @@ def test_tls() -> None:
     cells = _cells(transport=Transport(tls=True, version="TLS 1.2", server_name="b.example", certificate=certificate))
     assert (cells["TLS"], cells["transport"]) == ("TLS 1.2", "TLS 1.2, for b.example")
     assert cells["certificate"] == "CN=broker, by CN=ca, until 2027-01-31"
+    assert "client's certificate" not in cells
+    cells = _cells(transport=Transport(tls=True, version="TLS 1.2", client_certificate=certificate))
+    assert cells["client's certificate"] == "CN=broker, by CN=ca, until 2027-01-31"
     cells = _cells(transport=Transport(tls=True, certificate_note="not readable", without_client_certificate=True))
     assert cells["TLS"] == "unknown"
     assert cells["transport"] == "TLS, handshake not captured, certificate not readable, no client certificate"

@@ -35,11 +35,13 @@ class Transport(msgspec.Struct, frozen=True):
     cipher: str | None = None
     server_name: str | None = None
     certificate: ShownCertificate | None = None
-    """The server's; TLS 1.3 hides it."""
+    """The server's; TLS 1.3 encrypts it."""
     certificate_note: str | None = None
     """Why there is no certificate."""
     without_client_certificate: bool = False
     """The client was asked for a certificate and sent none."""
+    client_certificate: ShownCertificate | None = None
+    """The client's own; a broker takes the principal from its subject, by default as it is."""
 
 
 class ClientIdentity(msgspec.Struct):
@@ -138,6 +140,9 @@ class Identities:
             note = "not visible in TLS 1.3"
         elif seen.resumed:
             note = "none: a session is resumed"
+        own = None
+        if seen.client_certificate is not None:
+            own = self._certificate(seen.client_certificate, None, connection.time_ns)
         known = None if seen.suite is None else suite(seen.suite)
         cipher = known.name if known else None if seen.suite is None else f"0x{seen.suite:04x}"
         return Transport(
@@ -149,6 +154,7 @@ class Identities:
             certificate=certificate,
             certificate_note=note,
             without_client_certificate=seen.lacks_certificate,
+            client_certificate=own,
         )
 
     def _certificate(self, data: bytes, name: str | None, time: int | None) -> ShownCertificate | None:

@@ -13,7 +13,13 @@ from kafkasniff.analysis.detectors import Finding
 from kafkasniff.analysis.security import ClientIdentity
 from kafkasniff.cli.render.check_text import finding_lines, headline, how_to_look
 from kafkasniff.report.cells import software
-from kafkasniff.report.security_columns import authentication, principal, server_certificate, transport
+from kafkasniff.report.security_columns import (
+    authentication,
+    client_certificate,
+    principal,
+    server_certificate,
+    transport,
+)
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import display_width, printable
 from kafkasniff.text.times import rfc3339
@@ -90,8 +96,9 @@ def _identity(one: ClientIdentity, paint: Paint, width: int) -> Iterator[str]:
     yield from (f"    {line}" for part in rest for line in _wrapped(part, width))
     if one.reason is not None:
         yield from (f"    {colour}{line}{end}" for line in _wrapped(printable(one.reason), width))
-    if text := server_certificate(one):
-        yield from (f"    {line}" for line in _wrapped(f"certificate of {text}", width))
+    for whose, text in (("", server_certificate(one)), ("client's ", client_certificate(one))):
+        if text:
+            yield from (f"    {line}" for line in _wrapped(f"{whose}certificate of {text}", width))
 
 
 def _wrapped(text: str, width: int) -> list[str]:

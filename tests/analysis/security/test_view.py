@@ -65,6 +65,20 @@ def test_certificates_and_names() -> None:
     }
 
 
+@pytest.mark.parametrize("version", ["12", "13"])
+def test_certificates_of_clients(version: str) -> None:
+    """TLS 1.2 shows them; those of TLS 1.3 are decrypted with the capture's key log."""
+    for one in seen(CAPTURES / "tls" / f"tls{version}-kafka-python.pcapng").identities():
+        found = one.transport.client_certificate
+        shown = None if found is None else (found.subject, found.issuer, found.not_after.year)
+        mutual = {"python-mutual-3", "python-mutual-4", *(["python-reader"] if version == "12" else [])}
+        wanted = ("CN=client.example,O=Captures", "CN=ca.example,O=Captures", 2125)
+        assert shown == (wanted if mutual.intersection(one.client_ids) else None), one
+        server = one.transport.certificate
+        assert server is None or server.subject == "CN=broker.example,O=Captures"
+        assert version == "12" or server is not None
+
+
 def test_clients_that_speak_plaintext_to_tls_are_not_served() -> None:
     found = seen(CAPTURES / "tls" / "tls-plaintext-client.pcap")
     assert {one.authentication for one in found.identities()} == {"unserved"}
