@@ -245,10 +245,11 @@ def _denied(denials: Iterable[Denial]) -> Iterator[Finding]:
         resource = f"{one.kind} {printable(one.resource)}" if one.resource is not None else f"a {one.kind}"
         if one.kind == "cluster":
             resource = "the cluster"
+        times = "once" if one.count == 1 else f"{one.count:,} times"
         yield Finding(
             detector="denied",
             severity="warning",
-            title=f"{who} may not use {resource}: {one.error} for {one.api or 'a request'}, {one.count:,} times",
+            title=f"{who} may not use {resource}: {one.error} for {one.api or 'a request'}, {times}",
             meaning="An ACL is missing, or the client should not try. A topic that a principal may not describe looks "
             "like one that does not exist.",
             advice="grant the operation with kafka-acls.sh, or mend the client's configuration",
