@@ -32,10 +32,10 @@ def view(secured_run: Path) -> dict[str, Any]:
 
 
 def test_denials_by_principal_and_resource(reports: list[dict[str, Any]], view: dict[str, Any]) -> None:
-    told = {(one["user"], one["error_code"]) for one in reports if one.get("error_code")}
+    reported = {(one["user"], one["error_code"]) for one in reports if one.get("error_code")}
     denied = [one["subject"] for one in view["findings"] if one["detector"] == "denied"]
     assert {(one["principal"], one["error"]) for one in denied} == {
-        (user, found.name) for user, code in told if (found := error_by_code(code)) is not None
+        (user, found.name) for user, code in reported if (found := error_by_code(code)) is not None
     }
     # A consumer may ask for its topic before it is told that it may not join.
     assert {(one["principal"], one["resource_type"], one["resource"], one["api"]) for one in denied} == {

@@ -12,6 +12,7 @@ import msgspec
 from kafkasniff.analysis.detectors import Finding
 from kafkasniff.analysis.security import ClientIdentity
 from kafkasniff.cli.render.check_text import finding_lines, headline, how_to_look
+from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.report.cells import software
 from kafkasniff.report.security_columns import (
     authentication,
@@ -24,7 +25,7 @@ from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import display_width, printable
 from kafkasniff.text.times import rfc3339
 
-__all__ = ["identity_object", "security_text"]
+__all__ = ["identity_object", "named_identities", "security_text"]
 
 
 def identity_object(identity: ClientIdentity) -> dict[str, Any]:
@@ -37,6 +38,16 @@ def identity_object(identity: ClientIdentity) -> dict[str, Any]:
     for name in ("first", "last"):
         fields[name] = rfc3339(fields[name])
     return fields
+
+
+def named_identities(identities: Sequence[ClientIdentity], hosts: Hosts | None) -> list[ClientIdentity]:
+    """The identities with names in place of addresses, for text."""
+    if hosts is None:
+        return list(identities)
+    return [
+        msgspec.structs.replace(one, client_ip=hosts.shown(one.client_ip), broker=hosts.shown(one.broker))
+        for one in identities
+    ]
 
 
 def security_text(

@@ -71,7 +71,7 @@ def stats_text(
         if not rows:
             continue
         columns = [one for one in all_columns if any(one.cell(row) for row in rows)]
-        table = FittedTable(columns, rows)
+        table = FittedTable(columns, rows, hosts=hosts if columns_of[0].heading == "severity" else None)
         shown += [Text(), Text(name, style="bold"), Padding(table, (0, 0, 0, 2))]
         if (left := more.get(name.lower(), 0)) > 0:
             shown.append(Text(f"  and {left:,} more (--top)"))
