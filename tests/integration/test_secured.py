@@ -37,7 +37,7 @@ def test_denials_by_principal_and_resource(reports: list[dict[str, Any]], view: 
     assert {(one["principal"], one["error"]) for one in denied} == {
         (user, found.name) for user, code in reported if (found := error_by_code(code)) is not None
     }
-    # A consumer may ask for its topic before it is told that it may not join.
+    # A consumer may ask for its topic before it knows that it may not join.
     assert {(one["principal"], one["resource_type"], one["resource"], one["api"]) for one in denied} == {
         ("alice", "topic", TOPIC, "Metadata"),
         ("alice", "group", GROUP, "FindCoordinator"),

@@ -79,7 +79,9 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
         if options["form"] == "json":
             output.write_json_lines(json_line(audited))
         else:
-            output.write_text(text(audited, coloured=output.coloured(options["color"]), hosts=hosts))
+            # Where the output is not a terminal, a client stays on one line.
+            width = output.width() if output.is_terminal else None
+            output.write_text(text(audited, coloured=output.coloured(options["color"]), hosts=hosts, width=width))
     if not quiet:
         for note in (*versions.notes(), *offers.notes()):
             environment.say(note)
