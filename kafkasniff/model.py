@@ -281,7 +281,9 @@ class TlsHandshake(msgspec.Struct, frozen=True):
     """The host that the client asks for (SNI)."""
     alpn: str | None = None
     certificate: bytes | None = None
-    """The server's own certificate in DER, as is visible up to TLS 1.2."""
+    """The server's own certificate in DER; TLS 1.3 encrypts it."""
+    client_certificate: bytes | None = None
+    """The client's, likewise."""
     resumed: bool = False
     """An earlier session is resumed, without a certificate."""
     lacks_certificate: bool = False

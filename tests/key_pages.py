@@ -20,6 +20,7 @@ from kafkasniff.analysis.comparison import answer as diff
 from kafkasniff.analysis.comparison.family import Thresholds
 from kafkasniff.analysis.detectors import Evidence, Finding, detector_names, find_detector
 from kafkasniff.analysis.overview import answer as stats
+from kafkasniff.analysis.security.identities import ClientIdentity, Transport
 from kafkasniff.analysis.upgrades import NewVersions
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.cli.render.audit_text import _Counts, _Json
@@ -27,6 +28,7 @@ from kafkasniff.filters.fields import FIELDS, OTHER_NAMES
 from kafkasniff.sinks.json_keys import JSON_KEYS
 from kafkasniff.tables.rows.schemas import COLUMNS, ROWS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
+from kafkasniff.tls.certificates import ShownCertificate
 
 SQL = {"int64": "bigint", "int32": "int", "bool": "boolean", "double": "double", "string": "string", "binary": "binary"}
 """Names of types as Spark shows them."""
@@ -64,7 +66,11 @@ RESULTS = {
     "stats": ResultPage(
         SOURCES | BROKEN,
         (stats.OverviewAnswer,),
-        {"findings": "As in `check`, worst first, without `meaning`, `advice`, `evidence` and `values`."},
+        {
+            "findings": "As in `check`, worst first, without `meaning`, `advice`, `evidence` and `values`.",
+            "security": "`identities` as in `kafkasniff security`, `findings` as above, `more` and `notes`; null if no "
+            "capture was read, since exports lack what it needs.",
+        },
         {
             "exchanges": stats.Exchanges,
             "connections": stats.ConnectionTotals,
@@ -78,6 +84,9 @@ RESULTS = {
             "errors": stats.ErrorStats,
             "problems": stats.ProblemStats,
             **_VISIBILITY,
+            "security.identities": ClientIdentity,
+            "transport": Transport,
+            "certificate, client_certificate": ShownCertificate,
         },
     ),
     "diff": ResultPage(

@@ -152,9 +152,9 @@ def test_keys_of_results_are_described(command: str, arguments: list[str]) -> No
     paths = [str(ROOT / one) if one.startswith("captures/") else one for one in arguments]
     (result,) = kafkasniff(command, *paths, "--format", "json").objects
     page = pages()[f"json-{command}.md"]
-    keys = set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+    keys = set(re.findall(r"^\| `(\w+)` \|", page, re.M)) | set(re.findall(r"`(\w+)` as in", page))
     # Values with names of their own: of subjects, figures, lists; the findings of `stats` are those of `check`.
-    named = {"subject", "values", "more", "differences", *({"findings"} if command == "stats" else ())}
+    named = {"subject", "values", "more", "differences", *({"findings", "examples"} if command == "stats" else ())}
     found = {key for one in objects(without(result, named)) for key in one}
     assert found - keys - set(SEVERITIES) == set()
     kinds = (*RESULTS[command].whole, *RESULTS[command].parts.values())

@@ -41,12 +41,13 @@ TOPICS = {
     "options and promises of several commands": """
         cli/commands/test_analyze_captures cli/test_full_disk cli/test_jobs
         cli/commands/test_live_files cli/test_names cli/test_numbers cli/test_remote cli/test_screens cli/test_trace_ids
-        cli/test_user cli/test_without_tables sinks/test_rate tls/test_commands""",
+        cli/options/test_shared_options cli/test_user cli/test_without_tables sinks/test_rate tls/test_commands""",
     "one kind of input for several modules": """
         native/test_control_records native/test_message_sets native/test_odd_bodies native/test_payload
         native/test_record_facts native/test_record_rows native/test_records sinks/test_templates""",
     "programs that are started: brokers, Spark, browsers": """
-        integration/test_compare integration/test_kills integration/test_real_broker integration/test_tls
+        integration/test_compare integration/test_kills integration/test_real_broker integration/test_secured
+        integration/test_tls
         report/test_browser spark/test_command spark/test_connect spark/test_following spark/test_local_cluster
         spark/test_tls spark/test_notebook spark/test_object_store spark/test_standalone""",
     "tools of the tests": "test_choice craft/test_craft craft/test_generators",

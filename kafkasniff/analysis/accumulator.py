@@ -77,8 +77,7 @@ class Accumulator(ABC, Generic[P]):
     clusters: Known = ALONE
     """Which brokers belong to one cluster, if that is known when the answer is needed."""
     hosts: Hosts | None = None
-    """The user's facts about addresses; for questions with `asks_hosts`."""
-    asks_hosts: ClassVar[bool] = False
+    """The user's facts about addresses."""
 
     def __init__(self, parameters: P | None = None) -> None:
         """Raises UsageError for parameters that are invalid."""

@@ -14,6 +14,7 @@ comment. So /etc/hosts itself is valid.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Self
@@ -29,6 +30,11 @@ MAX_NETWORKS: Final = 4_096
 MAX_NAME: Final = 255
 """Maximum number of characters of a name, as for host names (RFC 1035, 2.3.4), or of a rack."""
 _MAX_PORT: Final = 65_535
+_ADDRESS: Final = re.compile(
+    r"(?<![\w.:\[])(?:\[(?P<bracketed>[0-9a-f:.]+)\](?=:\d)|(?P<bare>\d+(?:\.\d+){3}|[0-9a-f]*:[0-9a-f:]*[0-9a-f]))"
+    r"(?::(?P<port>\d{1,5}))?(?![\w]|\.\d)"
+)
+"""What may be an address, as `Endpoint` writes it."""
 _RACKS: Final = ("rack", "zone")
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -83,6 +89,17 @@ class Hosts:
     def name(self, address: str | None, port: int | None = None) -> str | None:
         """The name of an address or endpoint; None if the file has none."""
         return _found(self._names, address, port)
+
+    def shown(self, text: str) -> str:
+        """A text of ours with names in place of the addresses that the file names; ports stay."""
+        return _ADDRESS.sub(self._named, text)
+
+    def _named(self, found: re.Match[str]) -> str:
+        address, port = found["bracketed"] or found["bare"], found["port"]
+        name = self.name(address, None if port is None else int(port))
+        if name is None:
+            return found[0]
+        return name if port is None else f"{name}:{port}"
 
     def rack(self, address: str | None, port: int | None = None) -> str | None:
         """The rack of an address or endpoint, by itself or by its network; None if the file has none."""

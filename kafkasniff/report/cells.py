@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         TopicStats,
         Traffic,
     )
+    from kafkasniff.analysis.security import ClientIdentity
 
 __all__ = [
     "ALWAYS",
@@ -131,7 +132,7 @@ def bytes_of(name: str) -> Cell:
     return lambda row: amount(getattr(row, name)) if getattr(row, name) else ""
 
 
-def software(row: ClientStats) -> str:
+def software(row: ClientStats | ClientIdentity) -> str:
     """Name and version of a client's software."""
     return " ".join(word(one) for one in (row.software_name, row.software_version) if one is not None)
 

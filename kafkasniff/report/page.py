@@ -10,7 +10,7 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,13 +21,16 @@ from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.errors import MissingPartError
 from kafkasniff.report.cells import address, moment
 from kafkasniff.report.charts import Chart, charts_of
-from kafkasniff.report.contents import Contents
+from kafkasniff.report.contents import MAX_FINDINGS, Contents
 from kafkasniff.report.ladder import Talk
 from kafkasniff.report.steps import PageLink, anchors_of, connection_label, exchange_label, ladders_of
 from kafkasniff.report.tables import tables_of
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.security import SecurityView
 
 __all__ = ["MAX_PAGE", "page_of"]
 
@@ -77,11 +80,12 @@ def page_of(
     broken: bool = False,
     hosts: Hosts | None = None,
     numbers: Numbers | None = None,
+    security: SecurityView | None = None,
 ) -> bytes:
     """The page. `sources`: the captures and folders as given; `broken`: one of them was truncated or damaged.
 
-    `hosts`: names and racks of addresses; `numbers`: numbers of exchanges and connections of captures, as in `decode`.
-    Raises MissingPartError if a package is not installed.
+    `hosts`: names and racks of addresses; `numbers`: numbers of exchanges and connections of captures, as in `decode`;
+    `security`: who connects as whom in captures. Raises MissingPartError if a package is not installed.
     """
     try:
         import jinja2
@@ -99,6 +103,9 @@ def page_of(
     answer, numbers = contents.answer, Numbers() if numbers is None else numbers
     days = answer.first is None or answer.last is None or date_of(answer.first) != date_of(answer.last)
     charts = charts_of(contents)
+    insecure = [] if security is None else security.findings()
+
+    notes = contents.notes + ([] if security is None else security.notes())
 
     def safe(text: str) -> str:
         """Text of our own, or text made safe."""
@@ -120,16 +127,18 @@ def page_of(
         tiles=_tiles(contents),
         undecoded=visibility_lines(answer.visibility),
         all_clear=_sentence(all_clear(answer.visibility)),
-        findings=_findings(contents, numbers, days=days),
+        findings=_findings(contents, contents.findings, numbers, "finding", days=days),
         more_findings=contents.more_findings,
+        insecure=_findings(contents, insecure[:MAX_FINDINGS], numbers, "insecure", days=days),
+        more_insecure=max(len(insecure) - MAX_FINDINGS, 0),
         severities=[(one, sum(each.severity == one for each in contents.findings)) for one in SEVERITIES],
         charts={section: [pictured(chart) for chart in some] for section, some in charts.items()},
-        tables=tables_of(contents, hosts),
+        tables=tables_of(contents, hosts, security),
         ladders=ladders_of(contents.shown, contents.findings, hosts, numbers),
         numbered=bool(numbers),
         more_connections=contents.connections - len(contents.shown),
-        notes=[cut(printable(note), MAX_SENTENCE) for note in contents.notes[:MAX_NOTES]],
-        more_notes=max(len(contents.notes) - MAX_NOTES, 0),
+        notes=[cut(printable(note), MAX_SENTENCE) for note in notes[:MAX_NOTES]],
+        more_notes=max(len(notes) - MAX_NOTES, 0),
     )
     data = text.encode("utf-8", "replace")
     assert len(data) <= MAX_PAGE, "the page exceeds its size bound"
@@ -193,12 +202,15 @@ def _tiles(contents: Contents) -> list[_Tile]:
     return tiles
 
 
-def _findings(contents: Contents, numbers: Numbers, *, days: bool) -> list[_Shown]:
+def _findings(
+    contents: Contents, findings: Sequence[Finding], numbers: Numbers, name: str, *, days: bool
+) -> list[_Shown]:
+    """Findings as shown, with anchors that begin with `name`."""
     anchors = anchors_of(contents.shown)
-    few = len(contents.findings) <= OPEN_FINDINGS
+    few = len(findings) <= OPEN_FINDINGS
     return [
         _Shown(
-            anchor=f"finding-{number}",
+            anchor=f"{name}-{number}",
             open=number <= OPEN_FINDINGS and (few or finding.severity != "note"),
             finding=_cut(finding),
             time=_span(finding, days=days),
@@ -209,7 +221,7 @@ def _findings(contents: Contents, numbers: Numbers, *, days: bool) -> list[_Show
                 for one in _without_repeats(finding.evidence)
             ],
         )
-        for number, finding in enumerate(contents.findings, 1)
+        for number, finding in enumerate(findings, 1)
     ]
 
 
@@ -259,6 +271,8 @@ def _evidence(
     anchor = anchors.get(evidence.connection_id, "")
     if evidence.exchange_id is None:
         where = connection_label(evidence.connection_id, numbers) or "connection"
+        if evidence.exchange is not None:
+            where += f", #{evidence.exchange}"
     else:
         where = exchange_label(evidence.connection_id, evidence.exchange_id, numbers)
         anchor = anchor and f"{anchor}-{evidence.exchange_id}"

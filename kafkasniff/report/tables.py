@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -20,10 +20,14 @@ from kafkasniff.report.cells import (
     spans,
     spans_days,
 )
-from kafkasniff.report.contents import Contents
+from kafkasniff.report.contents import MAX_ROWS, Contents
 from kafkasniff.report.overview_columns import APIS, BROKERS, CLIENTS, GROUPS, TOPICS, on_page, problem_columns
+from kafkasniff.report.security_columns import SECURITY
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.security import SecurityView
 
 __all__ = ["Cell", "ReportTable", "tables_of"]
 
@@ -50,9 +54,12 @@ class ReportTable(msgspec.Struct, frozen=True):
     """Number of rows omitted at its end."""
 
 
-def tables_of(contents: Contents, hosts: Hosts | None = None) -> dict[str, ReportTable | None]:
+def tables_of(
+    contents: Contents, hosts: Hosts | None = None, security: SecurityView | None = None
+) -> dict[str, ReportTable | None]:
     """The tables by name; None for those without rows. `hosts`: names and racks of addresses."""
     answer = contents.answer
+    identities = [] if security is None else security.identities()
     days = spans_days(answer)
     lists: list[tuple[str, str, Sequence[Any], list[ReportColumn]]] = [
         ("brokers", "Brokers", answer.brokers, _BROKERS),
@@ -63,8 +70,9 @@ def tables_of(contents: Contents, hosts: Hosts | None = None) -> dict[str, Repor
         ("errors", "Error codes", answer.errors, _errors(days)),
         ("problems", "Problems of the capture", answer.problems or [], problem_columns(days)),
         ("rebalances", "Rebalances", contents.generations, _rebalances(days)),
+        ("identities", "Who connects as whom", identities[:MAX_ROWS], _SECURITY),
     ]
-    more = {**answer.more, "rebalances": contents.more_generations}
+    more = {**answer.more, "rebalances": contents.more_generations, "identities": max(len(identities) - MAX_ROWS, 0)}
     return {
         name: _table(name, title, rows, named(columns, hosts), more.get(name, 0)) if rows else None
         for name, title, rows, columns in lists
@@ -110,6 +118,7 @@ _TOPICS: Final = on_page(
     compression=_compression,
 )
 _GROUPS: Final = on_page(GROUPS)
+_SECURITY: Final = on_page(SECURITY)
 
 
 def _errors(days: bool) -> list[ReportColumn]:

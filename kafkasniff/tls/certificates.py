@@ -26,9 +26,13 @@ class ShownCertificate(msgspec.Struct, frozen=True):
     """The readable parts of a certificate."""
 
     subject: str
+    """Whose it is (RFC 4514)."""
     issuer: str
+    """Who signed it."""
     not_before: datetime
+    """Time from which it is valid."""
     not_after: datetime
+    """Time until which it is valid."""
     flaws: tuple[str, ...]
     """Why a client might refuse it: it is out of date, or for another name."""
 

@@ -210,6 +210,16 @@ def certificate_of(body: bytes) -> bytes | None:
         return None
 
 
+def certificate_of_13(body: bytes) -> bytes | None:
+    """The same of TLS 1.3, where the context of a request comes first (RFC 8446, 4.4.2)."""
+    try:
+        fields = _Fields(body)
+        fields.vector(1)
+        return _Fields(fields.vector(3)).vector(3)
+    except _ShortError:
+        return None
+
+
 def _extensions(fields: _Fields) -> dict[int, bytes]:
     """Extensions by type; old hellos may end before them."""
     found: dict[int, bytes] = {}

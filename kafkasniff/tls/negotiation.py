@@ -26,6 +26,7 @@ class Negotiation:
         "_alpn",
         "_certificate",
         "_halves",
+        "_hidden",
         "agreed",
         "client",
         "hello",
@@ -47,6 +48,9 @@ class Negotiation:
         self.lacks_certificate = False
         """The client was asked for a certificate and has none, as is visible up to TLS 1.2."""
         self._certificate: bytes | None = None
+        self._hidden: dict[int, bytes] = {}
+        """By direction, certificates that only the security view shows: the client's, and the decrypted ones of TLS
+        1.3. They explain no failure, and tables have none, so checkpoints do without them."""
         self._alpn: str | None = None
 
     def is_client(self, half: Half) -> bool:
@@ -77,7 +81,8 @@ class Negotiation:
             offered=None if hello is None else hello.version,
             server_name=None if hello is None else hello.server_name,
             alpn=self._alpn,
-            certificate=self._certificate,
+            certificate=self._certificate or (self._hidden.get(1 - self.client) if self.client is not None else None),
+            client_certificate=self._hidden.get(self.client) if self.client is not None else None,
             resumed=self.resumed,
             lacks_certificate=self.lacks_certificate,
         )
@@ -106,7 +111,8 @@ class Negotiation:
         elif kind == handshake.CERTIFICATE and clear and not self.is_client(half):
             self._certificate = handshake.certificate_of(body)
         elif kind == handshake.CERTIFICATE and clear:
-            self.lacks_certificate = handshake.certificate_of(body) is None
+            self._keep(half, found := handshake.certificate_of(body))
+            self.lacks_certificate = found is None
         elif not clear and half.epoch.phase not in ("clear", "tls12"):
             self._message13(half, kind, body)
         return None
@@ -138,8 +144,14 @@ class Negotiation:
                 early = hello.early_data and self.is_client(half)
                 half.enter(Epoch("open" if early else "handshake"), agreed)
 
+    def _keep(self, half: Half, certificate: bytes | None) -> None:
+        if certificate is not None:
+            self._hidden[half.direction] = certificate
+
     def _message13(self, half: Half, kind: int, body: bytes) -> None:
         phase = half.epoch.phase
+        if kind == handshake.CERTIFICATE:
+            self._keep(half, handshake.certificate_of_13(body))
         if kind == handshake.ENCRYPTED_EXTENSIONS and not self.is_client(half):
             self._alpn, early = handshake.encrypted_extensions(body)
             client = self._halves[1 - half.direction]

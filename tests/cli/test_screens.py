@@ -91,10 +91,10 @@ def test_api(arguments: tuple[str, ...], width: int) -> None:
 
 
 @pytest.mark.parametrize(("capture", "width"), TURNS, ids=ids)
-@pytest.mark.parametrize("command", ["check", "security"])
+@pytest.mark.parametrize("command", ["check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0"])
 def test_sentences(command: str, capture: Path, width: int) -> None:
     """They are wrapped; only a word that is longer than the line may pass its end, such as a command to paste."""
-    result = kafkasniff(command, "-q", capture, width=width, stdout_tty=True, environ={"NO_COLOR": "1"})
+    result = kafkasniff(*command.split(), "-q", capture, width=width, stdout_tty=True, environ={"NO_COLOR": "1"})
     for line in result.lines:
         assert display_width(line) <= width or "kafkasniff " in line or str(capture) in line, line
 

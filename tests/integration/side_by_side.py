@@ -1,6 +1,6 @@
 """All runs, with one broker: starting it takes as long as any of them, and two of them wait much of the time.
 
-The clients of the workload and of the run with TLS exit before the broker is killed.
+The clients of the workload and of the runs with TLS and SASL exit before the broker is killed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from pathlib import Path
 
 from captures.record import certificates
 from captures.record.broker import Listener, RealBroker
-from captures.record.programs import QUICK_GROUPS
-from tests.integration import encrypted, kills, run
+from captures.record.programs import AUTHORIZER, QUICK_GROUPS, SCRAM_USERS
+from tests.integration import encrypted, kills, run, secured
 from tests.integration.broker_log import REQUEST_LOG
 
 WORKLOAD = "workload"
 KILLS = "kills"
 ENCRYPTED = "encrypted"
+SECURED = "secured"
 """Folders of the runs in the common folder."""
 
 PROPERTIES = {
     **QUICK_GROUPS,
+    # Clients without SASL may do everything.
+    **AUTHORIZER,
     # Frequent heartbeats, but no member is removed because the machine is busy.
     "group.consumer.session.timeout.ms": "30000",
     # The killed client asks for the shortest timeout that this allows.
@@ -40,12 +43,13 @@ def make(folder: Path) -> None:
     broker = RealBroker(
         folder / "broker",
         version=run.RELEASE,
-        listeners=[*listeners, *encrypted.SERVED],
+        listeners=[*listeners, *encrypted.SERVED, secured.SERVED],
         properties=PROPERTIES,
+        storage_options=SCRAM_USERS,
         java_options=[REQUEST_LOG, *run.UNVERIFIED],
     )
     broker.choose_ports()
-    for name in (WORKLOAD, KILLS, ENCRYPTED):
+    for name in (WORKLOAD, KILLS, ENCRYPTED, SECURED):
         (folder / name).mkdir()
     with ExitStack() as stack:
         stack.callback(broker.stop)
@@ -55,6 +59,7 @@ def make(folder: Path) -> None:
         def work() -> None:
             run.make(folder / WORKLOAD, broker, starting.result)
             encrypted.make(folder / ENCRYPTED, broker)
+            secured.make(folder / SECURED, broker)
 
         working = threads.submit(work)
         kills.make(folder / KILLS, broker, starting.result, working.result)

@@ -60,6 +60,13 @@ def test_hellos_of_tls_12() -> None:
     assert x509.load_der_x509_certificate(found) == expected
 
 
+def test_certificates_of_tls_13() -> None:
+    listed = b"\0\0\3der\0\0" + b"\0\0\2ca\0\0"  # each with extensions
+    body = len(listed).to_bytes(3, "big") + listed
+    assert handshake.certificate_of_13(b"\0" + body) == handshake.certificate_of_13(b"\2ab" + body) == b"der"
+    assert handshake.certificate_of_13(b"\0\0\0\0") is None
+
+
 def test_the_random_of_a_retry_is_that_of_the_rfc() -> None:
     # RFC 8446, 4.1.3
     random = bytes.fromhex("CF21AD74E59A6111BE1D8C021E65B891C2A211167ABB8C5E079E09E2C8A8339C")
@@ -78,6 +85,7 @@ def test_cut_anywhere(version: ssl.TLSVersion) -> None:
                 handshake.server_hello(body[:length])
                 handshake.encrypted_extensions(body[:length])
                 handshake.certificate_of(body[:length])
+                handshake.certificate_of_13(body[:length])
     client, _ = hellos(version)
     assert handshake.client_hello(client[0][1][:-1]) is None
     assert handshake.client_hello(client[0][1][:20]) is None
@@ -89,6 +97,7 @@ def test_garbage_never_raises(data: bytes) -> None:
     handshake.server_hello(data)
     handshake.encrypted_extensions(data)
     handshake.certificate_of(data)
+    handshake.certificate_of_13(data)
     list(HandshakeBuffer().add(data))
 
 

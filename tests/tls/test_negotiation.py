@@ -130,6 +130,23 @@ def test_a_client_without_the_certificate_that_it_was_asked_for() -> None:
     made, client, _ = negotiated(V12)
     made.message(client, handshake.CERTIFICATE, b"\0\0\0", clear=True)
     assert made.lacks_certificate
+    assert made.handshake.client_certificate is None
+
+
+def test_certificates_of_both_sides() -> None:
+    def listed(name: bytes) -> bytes:
+        return (len(name) + 3).to_bytes(3, "big") + len(name).to_bytes(3, "big") + name
+
+    made, client, server = negotiated(V12)
+    for half, name in ((server, b"broker"), (client, b"client")):
+        made.message(half, handshake.CERTIFICATE, listed(name), clear=True)
+    assert (made.handshake.certificate, made.handshake.client_certificate) == (b"broker", b"client")
+    # TLS 1.3 encrypts them.
+    made, client, server = negotiated(V13)
+    for half, name in ((server, b"broker"), (client, b"client")):
+        made.message(half, handshake.CERTIFICATE, b"\0" + listed(name), clear=False)
+    assert (made.handshake.certificate, made.handshake.client_certificate) == (b"broker", b"client")
+    assert not made.lacks_certificate
 
 
 def test_a_session_without_a_certificate_was_resumed() -> None:

@@ -69,7 +69,6 @@ class Racks(Accumulator[Parameters]):
     """
 
     name: ClassVar[str] = "racks"
-    asks_hosts: ClassVar[bool] = True
     summary: ClassVar[str] = "Fetches across zones: the consumer's rack compared with the broker's."
     essential: ClassVar[tuple[str, ...]] = (
         "client_id",

@@ -28,45 +28,69 @@ class Transport(msgspec.Struct, frozen=True):
     """The transport of connections."""
 
     tls: bool
+    """Whether it is TLS."""
     decrypted: bool = False
     """Its messages were decrypted."""
     version: str | None = None
     """The version of TLS; None if its handshake was not seen."""
     cipher: str | None = None
+    """The cipher suite, or its number if it has no known name."""
     server_name: str | None = None
+    """The host that the client asks for (SNI)."""
     certificate: ShownCertificate | None = None
-    """The server's; TLS 1.3 hides it."""
+    """The server's; TLS 1.3 encrypts it."""
     certificate_note: str | None = None
     """Why there is no certificate."""
     without_client_certificate: bool = False
     """The client was asked for a certificate and sent none."""
+    client_certificate: ShownCertificate | None = None
+    """The client's own; a broker takes the principal from its subject, by default as it is."""
 
 
 class ClientIdentity(msgspec.Struct):
     """Who connects as whom."""
 
     client_ip: str
+    """Address of the client."""
     client_ids: tuple[str, ...]
+    """Client ids of its connections."""
     software_name: str | None
+    """Name of the client's software."""
     software_version: str | None
+    """Its version."""
     broker: str
     """The listener: address and port."""
     transport: Transport
+    """TLS and its certificates."""
     mechanism: str | None
+    """The SASL mechanism."""
     principal: str | None
+    """The user that authenticates with SASL, by name alone."""
     by_token: bool
     """The principal is the id of a delegation token."""
     credentials: bool
     """Messages of the mechanism were sent, and with them what it proves or gives away."""
     authentication: Authentication
+    """none, begun, succeeded, failed, unserved (no request was answered), hidden (encrypted), unknown (it began before
+    the capture).
+    """
     reason: str | None
     """Why authentication failed."""
     connections: int = 0
+    """Number of connections."""
     first: int | None = None
     """Time of the first connection's first packet, in nanoseconds; None if captures have no times."""
     last: int | None = None
+    """Likewise of the last one."""
     examples: list[tuple[int, int, int | None, int | None]] = []
-    """connection_id, number, exchange that decided and time of the first connections."""
+    """The first connections: connection_id, number, the exchange that decided, and time; in JSON `connection`,
+    `exchange` and `time`.
+    """
+
+    @property
+    def address(self) -> str:
+        """The client's, by the name that tables look for."""
+        return self.client_ip
 
 
 class Identities:
@@ -133,6 +157,9 @@ class Identities:
             note = "not visible in TLS 1.3"
         elif seen.resumed:
             note = "none: a session is resumed"
+        own = None
+        if seen.client_certificate is not None:
+            own = self._certificate(seen.client_certificate, None, connection.time_ns)
         known = None if seen.suite is None else suite(seen.suite)
         cipher = known.name if known else None if seen.suite is None else f"0x{seen.suite:04x}"
         return Transport(
@@ -144,6 +171,7 @@ class Identities:
             certificate=certificate,
             certificate_note=note,
             without_client_certificate=seen.lacks_certificate,
+            client_certificate=own,
         )
 
     def _certificate(self, data: bytes, name: str | None, time: int | None) -> ShownCertificate | None:

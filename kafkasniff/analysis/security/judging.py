@@ -179,19 +179,28 @@ def _weak(identities: list[ClientIdentity]) -> Iterator[Finding]:
 def _certificates(identities: list[ClientIdentity]) -> Iterator[Finding]:
     def group(one: ClientIdentity) -> tuple[Any, ...] | None:
         found = one.transport.certificate
-        return None if found is None else (found.subject, one.broker, found)
+        return None if found is None else (one.broker, found)
 
-    for (subject, broker, certificate), of in _grouped(identities, group):
-        about = {"broker": broker, "certificate": subject}
-        name = f"certificate of {broker} ({printable(subject)})"
+    def own(one: ClientIdentity) -> tuple[Any, ...] | None:
+        found = one.transport.client_certificate
+        return None if found is None else (one.broker, found, one.client_ip)
+
+    for key, of in (*_grouped(identities, group), *_grouped(identities, own)):
+        broker, certificate, *clients = key
+        about = {"broker": broker, "certificate": certificate.subject}
+        if clients:
+            about["client_ip"] = clients[0]
+        name = f"certificate of {clients[0] if clients else broker} ({printable(certificate.subject)})"
         if certificate.flaws:
             yield _finding(
                 "bad-certificate",
                 "error" if any("expired" in flaw for flaw in certificate.flaws) else "warning",
                 of,
                 title=f"{name}: {printable('; '.join(certificate.flaws))}",
-                meaning="Clients that check certificates refuse it.",
-                advice="issue a certificate that is valid for the names that clients use",
+                meaning="The broker refuses it." if clients else "Clients that check certificates refuse it.",
+                advice="issue a valid certificate"
+                if clients
+                else "issue a certificate that is valid for the names that clients use",
                 **about,
             )
         elif (last := max((one.last for one in of if one.last is not None), default=None)) is not None:
@@ -202,7 +211,9 @@ def _certificates(identities: list[ClientIdentity]) -> Iterator[Finding]:
                     "note",
                     of,
                     title=f"{name} expires on {certificate.not_after:%Y-%m-%d}, {left.days} days after the capture",
-                    meaning="After that day, clients refuse to connect.",
+                    meaning="After that day, the broker refuses it."
+                    if clients
+                    else "After that day, clients refuse to connect.",
                     advice="renew it",
                     **about,
                 )
@@ -234,10 +245,11 @@ def _denied(denials: Iterable[Denial]) -> Iterator[Finding]:
         resource = f"{one.kind} {printable(one.resource)}" if one.resource is not None else f"a {one.kind}"
         if one.kind == "cluster":
             resource = "the cluster"
+        times = "once" if one.count == 1 else f"{one.count:,} times"
         yield Finding(
             detector="denied",
             severity="warning",
-            title=f"{who} may not use {resource}: {one.error} for {one.api or 'a request'}, {one.count:,} times",
+            title=f"{who} may not use {resource}: {one.error} for {one.api or 'a request'}, {times}",
             meaning="An ACL is missing, or the client should not try. A topic that a principal may not describe looks "
             "like one that does not exist.",
             advice="grant the operation with kafka-acls.sh, or mend the client's configuration",

@@ -24,7 +24,17 @@ _ONE_ROUND: Final = frozenset({"PLAIN", "OAUTHBEARER"})
 class Login:
     """The SASL authentication of one connection; after re-authentication (KIP-368) the last one."""
 
-    __slots__ = ("credentials", "exchange", "mechanism", "outcome", "principal", "reason", "served", "token")
+    __slots__ = (
+        "credentials",
+        "exchange",
+        "mechanism",
+        "outcome",
+        "principal",
+        "reason",
+        "selected",
+        "served",
+        "token",
+    )
 
     def __init__(self) -> None:
         self.mechanism: str | None = None
@@ -41,18 +51,19 @@ class Login:
         """Credentials of the mechanism were sent."""
         self.served = False
         """The broker has answered other requests than those that anyone may send."""
+        self.selected = False
+        """A filter selects an exchange of the connection."""
 
     def feed(self, exchange: Exchange) -> None:
         """Take an exchange of the connection."""
         request, response = exchange.request, exchange.response
         seen = request or response
         key = None if seen is None else seen.api_key
-        asked = {} if request is None or request.body is None else request.body
-        answered = None if response is None else response.body
-        if key == SASL_HANDSHAKE:
-            self._handshake(exchange.exchange, asked, answered)
-        elif key == SASL_AUTHENTICATE:
-            self._authenticate(exchange.exchange, asked, answered)
+        if key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            asked = {} if request is None or request.body is None else request.body
+            answered = None if response is None else response.body
+            follow = self._handshake if key == SASL_HANDSHAKE else self._authenticate
+            follow(exchange.exchange, asked, answered)
         elif key != API_VERSIONS and request is not None and response is not None:
             self.served = True
             if self.outcome == "begun":

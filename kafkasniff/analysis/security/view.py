@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Finding
 from kafkasniff.analysis.security.denials import Denials
@@ -13,6 +13,9 @@ from kafkasniff.analysis.security.judging import findings
 from kafkasniff.analysis.security.logins import Login
 from kafkasniff.model import Connection, Exchange, SaslToken
 
+if TYPE_CHECKING:
+    from kafkasniff.filters import Selector
+
 __all__ = ["MAX_OPEN", "SecurityView"]
 
 MAX_OPEN: Final = 1 << 18
@@ -20,30 +23,40 @@ MAX_OPEN: Final = 1 << 18
 
 
 class SecurityView:
-    """Feed it exchanges, SASL tokens and connections, in their order."""
+    """Feed it exchanges, SASL tokens and connections, in their order.
 
-    def __init__(self) -> None:
+    `selector`: shows only connections with selected exchanges, and only denials of these exchanges.
+    """
+
+    def __init__(self, selector: Selector | None = None) -> None:
+        self._selector = selector
         self._logins: OrderedDict[int, Login] = OrderedDict()
         self._identities = Identities(MAX_EVIDENCE)
         self._denials = Denials(MAX_EVIDENCE)
         self._forgotten = 0
         self.connections = 0
-        """Connections that were seen, whatever they carry."""
+        """Connections that were seen, whatever they carry; with a selector only those with selected exchanges."""
 
-    def feed(self, events: Iterable[Any]) -> None:
-        """Take events of an inspector."""
+    def feed(self, events: Sequence[Any], start_ns: int | None = None) -> None:
+        """Take events of an inspector. `start_ns`: time of the first packet, which relative filters count from."""
+        chosen = None
+        if self._selector is not None:
+            self._selector.start_ns = start_ns
+            chosen = {one.exchange for one in self._selector.feed(events) if isinstance(one, Exchange)}
         for event in events:
             if type(event) is Exchange:
                 login = self._login(event.connection)
                 login.feed(event)
-                self._denials.feed(event, login.principal)
+                if chosen is None or event.exchange in chosen:
+                    login.selected = True
+                    self._denials.feed(event, login.principal)
             elif type(event) is SaslToken and event.connection is not None:
                 self._login(event.connection).feed_token(event)
             elif type(event) is Connection:
-                self.connections += 1
-                login = self._logins.get(event.connection) or Login()
-                self._identities.feed(event, login)
-                self._logins.pop(event.connection, login)
+                login = self._logins.pop(event.connection, Login())
+                if chosen is None or login.selected:
+                    self.connections += 1
+                    self._identities.feed(event, login)
 
     def _login(self, connection: int) -> Login:
         found = self._logins.get(connection)

@@ -10,8 +10,9 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import output_option, presentation_options, wide_option
-from kafkasniff.cli.options.hosts_option import HOSTS_HELP, take_hosts
-from kafkasniff.cli.options.option_groups import framing_options, topic_ids_option
+from kafkasniff.cli.options.filter_options import FilterOptions, make_predicate
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.stacked import stacked
 from kafkasniff.cli.running.asked_captures import exported
 from kafkasniff.cli.running.sources import divide_sources
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.export import Export
     from kafkasniff.analysis.parameters import Parameter
     from kafkasniff.cli.output import Output
+    from kafkasniff.enrich.hosts import Hosts
 
 __all__ = ["analyze_command"]
 
@@ -130,7 +132,6 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
             type=click.Choice(["text", "json", "parquet"]),
             help="A table, JSON lines, or Parquet [default: text; parquet for FILE.parquet].",
         ),
-        *([click.Option(["--hosts"], metavar="FILE", help=HOSTS_HELP)] if question.asks_hosts else []),
         click.Option(
             ["--engine"],
             type=click.Choice(["local", "spark"]),
@@ -146,8 +147,12 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
 
     # All of it: with the columns it explains the answer.
     text = inspect.cleandoc(question.__doc__ or "")
-    asked = stacked(ask, [output_option, wide_option, presentation_options, framing_options, topic_ids_option])
-    parameters += reversed(getattr(asked, "__click_params__", []))
+    shared = [output_option, wide_option, presentation_options, reading_options, hosts_option]
+    own = {one.name for one in parameters}
+    # The topic that a question is about, and times of rows, which exports have as well, take precedence over filters.
+    parameters += [
+        one for one in reversed(getattr(stacked(ask, shared), "__click_params__", [])) if one.name not in own
+    ]
     command = _Question(question.name, callback=ask, params=parameters, short_help=question.summary, help=text)
     command.question = question
     return command
@@ -177,16 +182,20 @@ def _option(parameter: Parameter) -> click.Option:
 
 
 def _ask(environment: Environment, question: type[Accumulator[Any]], options: dict[str, Any]) -> int:
+    from kafkasniff.analysis import parameters_of
+
     environment.verbosity = options.pop("verbose")
     sources, engine, master = options.pop("sources"), options.pop("engine"), options.pop("master")
     since, until, quiet = options.pop("since"), options.pop("until"), options.pop("quiet")
     output, colour, wide = options.pop("output"), options.pop("color"), options.pop("wide")
     form = _form(options.pop("form"), output)
-    hosts = take_hosts(options) if question.asks_hosts else None
+    own = {one.name for one in parameters_of(question)} | {"since", "until"}
+    filters = {name: options.pop(name) for name in FilterOptions._fields if name not in own}
+    hosts, predicate = take_hosts(options), make_predicate(FilterOptions(**filters))
     if master is not None and engine != "spark":
         raise UsageError("--master needs --engine spark")
     framing = {name: options.pop(name) for name in ("ports", "max_frame", "keylog", "memory", "topic_ids")}
-    captures, folders = divide_sources(environment, sources, filtered=False)
+    captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
     if folders and len(sources) > 1:
         raise UsageError(f"analyze takes captures or one export: {folders[0]} is an export")
     if captures and engine == "spark":
@@ -210,7 +219,9 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
     with contextlib.ExitStack() as around:
         directory = sources[0]
         if captures:
-            directory, broken = around.enter_context(exported(environment, captures, accumulator, framing, quiet=quiet))
+            directory, broken = around.enter_context(
+                exported(environment, captures, [accumulator], framing, predicate, quiet=quiet)
+            )
         export = Export.open(directory)
         bounds = [_moment(text, export) for text in (since, until)]
         left_out = export.missing(accumulator)
@@ -228,7 +239,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
 
         result = with_numbers(environment, result, captures, framing, text=form == "text")
     with Output(environment, output, inputs=captures) as stream:
-        _write(stream, result, form, colour, question.essential, wide=wide)
+        _write(stream, result, form, colour, question.essential, wide=wide, hosts=hosts)
     if not quiet:
         for table in left_out:
             what = "keys and values" if table in export.tables else f"table {table}"
@@ -275,6 +286,7 @@ def _write(
     essential: Sequence[str],
     *,
     wide: bool,
+    hosts: Hosts | None,
 ) -> None:
     from kafkasniff.cli.output import UNLIMITED
     from kafkasniff.cli.render.result_table import json_lines, parquet_bytes, text_table
@@ -287,4 +299,5 @@ def _write(
     elif result.num_rows:
         # Where the output is not a terminal, a row stays on one line.
         width = stream.width(UNLIMITED, wide=wide or not stream.is_terminal)
-        stream.write_text(text_table(result, width=width, coloured=stream.coloured(colour), essential=essential))
+        coloured = stream.coloured(colour)
+        stream.write_text(text_table(result, width=width, coloured=coloured, essential=essential, hosts=hosts))

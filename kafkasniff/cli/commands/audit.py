@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import color_option, format_option, output_option, traceback_option
+from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
+from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.memory_option import MEMORY
+from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
@@ -33,30 +35,19 @@ __all__ = ["audit_command"]
 )
 @format_option()
 @output_option
-@color_option
-@click.option(
-    "--port",
-    "ports",
-    multiple=True,
-    type=click.IntRange(1, 65535),
-    metavar="N",
-    help="In captures, decode these ports as Kafka and ignore others (repeatable). Default: detect Kafka by content.",
-)
-@click.option("--keylog", metavar="FILE", help="Decrypt TLS with the secrets in this file (SSLKEYLOGFILE format).")
-@MEMORY
+@reading_options
 @hosts_option
-@traceback_option
-@click.option("-q", "--quiet", is_flag=True, help="No progress, summary or notes on stderr.")
+@presentation_options
 @click.pass_obj
 def audit_command(environment: Environment, /, paths: tuple[str, ...], **options: Any) -> int:
     """Find clients that use API versions a Kafka release no longer has, and what they need.
 
-    Reads captures and folders of `kafkasniff export` together; `-` is a capture on stdin. The exit code is 1 if a
-    client would or might be refused.
+    Reads captures and folders of `kafkasniff export` together; `-` is a capture on stdin. Filters apply to captures
+    only. The exit code is 1 if a client would or might be refused.
     """
     environment.verbosity, quiet = options["verbose"], options["quiet"]
-    hosts = take_hosts(options)
-    captures, folders = divide_sources(environment, paths, filtered=False)
+    hosts, predicate = take_hosts(options), take_predicate(options)
+    captures, folders = divide_sources(environment, paths, filtered=predicate is not None)
 
     from kafkasniff.analysis.audit import audit
     from kafkasniff.analysis.export import Export, answer
@@ -65,15 +56,21 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     from kafkasniff.analysis.upgrades import new_versions
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.audit_text import Audited, json_line, text
+    from kafkasniff.cli.running.asked_captures import exported
 
     versions, offers = ClientVersions(VersionParameters(target=options["target"], all=True)), Offers()
     older = None if options["older"] is None else _older(options["older"], versions.release)
     broken = False
-    for folder in folders:
-        export = Export.open(folder)
-        answer(export, versions)
-        answer(export, offers)
-    if captures:
+    with contextlib.ExitStack() as around:
+        if predicate is not None:
+            asked = exported(environment, captures, (versions, offers), options, predicate, quiet=quiet)
+            folder, broken = around.enter_context(asked)
+            folders = (folder,)
+        for folder in folders:
+            export = Export.open(folder)
+            answer(export, versions)
+            answer(export, offers)
+    if captures and predicate is None:
         broken = _read(environment, captures, options, versions, offers, quiet=quiet)
     found = audit(versions, offers)
     new = None if older is None else new_versions(versions.release, older, found.used)
@@ -82,7 +79,9 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
         if options["form"] == "json":
             output.write_json_lines(json_line(audited))
         else:
-            output.write_text(text(audited, coloured=output.coloured(options["color"]), hosts=hosts))
+            # Where the output is not a terminal, a client stays on one line.
+            width = output.width() if output.is_terminal else None
+            output.write_text(text(audited, coloured=output.coloured(options["color"]), hosts=hosts, width=width))
     if not quiet:
         for note in (*versions.notes(), *offers.notes()):
             environment.say(note)
@@ -116,18 +115,18 @@ def _read(
 ) -> bool:
     """Read captures into both; returns whether one of them is broken."""
     from kafkasniff.capture import open_captures
-    from kafkasniff.cli.options.option_groups import key_arguments
+    from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments
     from kafkasniff.cli.running.capture_usage import CaptureUsage
     from kafkasniff.cli.running.pipeline import shown_parts, summary_line
     from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.engine.inspector import Inspector
 
     inspector = Inspector(
-        ports=options["ports"],
         records="skip",
         headers=True,
         connections=True,
         memory=options["memory"],
+        **framing_arguments(options),
         **key_arguments(options),
     )
     usage = CaptureUsage(inspector, versions, offers)

@@ -16,6 +16,7 @@ from kafkasniff.cli.options.answer_options import (
     presentation_options,
 )
 from kafkasniff.cli.options.filter_options import take_predicate
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources
@@ -47,6 +48,7 @@ MAX_WIDTH: Final = 120
 )
 @click.option("--list", "listed", is_flag=True, help="List the detectors and their thresholds.")
 @reading_options
+@hosts_option
 @presentation_options
 @click.pass_obj
 def check_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
@@ -56,7 +58,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     is at least as severe as --fail-on.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
-    predicate = take_predicate(options)
+    predicate, hosts = take_predicate(options), take_hosts(options)
     names = {key: [name for one in options.pop(key) for name in one.split(",")] for key in ("only", "skip")}
 
     from kafkasniff.analysis.detectors import Detectors
@@ -98,10 +100,10 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
         if options["form"] == "json":
             stream.write_json(_json(findings, notes, sources, visible, broken=reading.broken))
         else:
-            from kafkasniff.cli.render.check_text import check_text
+            from kafkasniff.cli.render.check_text import check_text, named_findings
 
             text = check_text(
-                findings,
+                named_findings(findings, hosts),
                 divided.heading(sources),
                 visible,
                 captures=capture_arguments,

@@ -10,6 +10,7 @@ import click
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
 from kafkasniff.cli.options.filter_options import take_predicate
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources, open_export
@@ -70,6 +71,7 @@ _TIMES: Final = ("first", "last")
 @click.option("--all", "everything", is_flag=True, help="Also show what did not change (json always does).")
 @click.option("--top", type=click.IntRange(1), metavar="N", help=f"Rows per list [default: {TOP}; with json, all].")
 @reading_options
+@hosts_option
 @wide_option
 @presentation_options
 @click.pass_obj
@@ -85,7 +87,7 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
     both = [divide_sources(environment, (source,), filtered=predicate is not None) for source in (before, after)]
     if before == after == "-":
         raise UsageError("stdin can be read only once: name one capture")
-    sections = _sections(options.pop("only"))
+    sections, hosts = _sections(options.pop("only")), take_hosts(options)
 
     from kafkasniff.analysis.comparison.compare import compare
     from kafkasniff.analysis.comparison.family import Thresholds
@@ -121,6 +123,7 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
                 names,
                 top=options["top"] or TOP,
                 everything=options["everything"],
+                hosts=hosts,
                 width=output.width(wide=options["wide"]),
                 coloured=output.coloured(options["color"]),
             )

@@ -8,7 +8,7 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import quiet_option, traceback_option
-from kafkasniff.cli.options.filter_options import take_predicate
+from kafkasniff.cli.options.filter_options import make_selector, take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
@@ -31,8 +31,8 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     """Write an HTML report of captures or exports (folders).
 
     The page needs no network and no other file. It shows an overview, findings, latencies and errors over time,
-    topics, clients, groups, and the messages of single connections. Several captures form one timeline, as in decode.
-    Filters apply to captures only.
+    topics, clients, groups, who connects as whom, and the messages of single connections. Several captures form one
+    timeline, as in decode. Filters apply to captures only.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = take_predicate(options)
@@ -43,6 +43,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     _need_parts()
 
     from kafkasniff.analysis.detectors.numbers import Numbers
+    from kafkasniff.analysis.security import SecurityView
     from kafkasniff.cli.output import Output, WholeFile
     from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
     from kafkasniff.report.contents import Gathering
@@ -52,9 +53,15 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     exports = [open_export(folder, "the report needs") for folder in folders]
     file = None if output == "-" else WholeFile(output, inputs=captures)
     gathering = Gathering()
-    numbers = Numbers()
+    numbers, security = Numbers(), SecurityView(make_selector(predicate))
     reading = CountedCaptures(
-        environment, gathering, {**options, "no_records": False}, predicate, quiet=quiet, events=numbers.feed
+        environment,
+        gathering,
+        {**options, "no_records": False},
+        predicate,
+        quiet=quiet,
+        events=numbers.feed,
+        security=security,
     )
     for export in exports:
         gathering.read(export)
@@ -62,14 +69,14 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
         reading.read(captures)
     contents = gathering.contents(reading.names)
     names = [capture_name(name_of(one)) or "" for one in sources]
-    page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers)
+    page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers, security=security)
     if file is not None:
         file.write(page)
     else:
         with Output(environment) as stream:
             stream.write(page)
     if not quiet:
-        say_notes(environment, contents.notes, contents.answer.visibility)
+        say_notes(environment, contents.notes + security.notes(), contents.answer.visibility)
     reading.end()
     return Exit.BROKEN if reading.broken else Exit.OK
 

@@ -14,13 +14,17 @@ from kafkasniff.cli.options.answer_options import (
     output_option,
     presentation_options,
 )
-from kafkasniff.cli.options.option_groups import framing_options
+from kafkasniff.cli.options.filter_options import make_selector, take_predicate
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import Sources, take_captures
 from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.security import SecurityView
+    import pyarrow as pa
+
+    from kafkasniff.model import Message
 
 __all__ = ["security_command"]
 
@@ -33,24 +37,31 @@ MAX_WIDTH: Final = 100
 @format_option()
 @output_option
 @fail_on_option("never")
-@framing_options
+@reading_options
+@hosts_option
 @presentation_options
 @click.pass_obj
 def security_command(environment: Environment, /, captures: tuple[str, ...], **options: Any) -> int:
     """Show who connects as whom: addresses, principals, SASL, TLS, certificates, denied access.
 
     Passwords and tokens are never shown. In encrypted connections without --keylog, only the TLS handshake is visible.
+    Filters select connections by their exchanges.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    predicate, hosts = take_predicate(options), take_hosts(options)
     taken = take_captures(environment, captures)
     divided = Sources(taken, ())
 
     from kafkasniff.analysis.security import SecurityView
     from kafkasniff.cli.output import Output
+    from kafkasniff.cli.running.counted_captures import CountedCaptures
 
-    view = SecurityView()
+    view = SecurityView(make_selector(predicate))
+    # Filters on records look at those of exchanges.
+    tables = () if predicate is None else ("exchanges",)
     with Output(environment, options["output"], inputs=taken) as output:
-        broken = _read(environment, taken, options, view, quiet=quiet)
+        reading = CountedCaptures(environment, _NoRows(), options, predicate, quiet=quiet, tables=tables, security=view)
+        reading.read(taken)
         identities, findings, sources = view.identities(), view.findings(), tuple(map(name_of, captures))
         if options["form"] == "json":
             from kafkasniff.cli.render.check_text import finding_object
@@ -59,7 +70,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
             output.write_json(
                 {
                     "sources": list(sources),
-                    "broken": broken,
+                    "broken": reading.broken,
                     "connections": view.connections,
                     "identities": [identity_object(one) for one in identities],
                     "findings": [finding_object(one) for one in findings],
@@ -67,11 +78,12 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
                 }
             )
         else:
-            from kafkasniff.cli.render.security_text import security_text
+            from kafkasniff.cli.render.check_text import named_findings
+            from kafkasniff.cli.render.security_text import named_identities, security_text
 
             text = security_text(
-                identities,
-                findings,
+                named_identities(identities, hosts),
+                named_findings(findings, hosts),
                 divided.heading(sources),
                 captures=divided.capture_arguments(captures),
                 connections=view.connections,
@@ -82,37 +94,21 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     if not quiet:
         for note in view.notes():
             environment.say(note)
+    reading.end()
     if fails(findings, options["fail_on"]):
         return Exit.FINDINGS
-    return Exit.BROKEN if broken else Exit.OK
+    return Exit.BROKEN if reading.broken else Exit.OK
 
 
-def _read(
-    environment: Environment, captures: tuple[str, ...], options: dict[str, Any], view: SecurityView, *, quiet: bool
-) -> bool:
-    """Read all captures into `view`; returns whether one of them is broken."""
-    from kafkasniff.capture import open_captures
-    from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments
-    from kafkasniff.cli.running.pipeline import shown_parts, summary_line
-    from kafkasniff.cli.running.progress import Progress, wants_progress
-    from kafkasniff.engine.inspector import Inspector
-    from kafkasniff.enrich import Catalog, Enricher
+class _NoRows:
+    """The view takes events."""
 
-    arguments = {**framing_arguments(options), **key_arguments(options)}
-    inspector = Inspector(records="skip", exchanges=True, connections=True, memory=options["memory"], **arguments)
-    enricher = Enricher(Catalog(), summary=inspector.summary)
-    enricher.limit_memory(inspector.memory)
-    inspector.count_beside(enricher)
-    with open_captures(captures, stdin=environment.stdin) as source:
-        shows = wants_progress(environment, to_terminal=False, quiet=quiet)
-        for part in shown_parts(source, Progress(environment, source) if shows else None):
-            for events in inspector.feed_slices(part):
-                enricher.feed(events)
-                view.feed(events)
-        for events in inspector.close_slices():
-            enricher.feed(events)
-            view.feed(events)
-        broken: bool = source.broken
-    if not quiet:
-        environment.say(summary_line(inspector.summary))
-    return broken
+    def has(self, table: str) -> None:
+        """Nothing reads tables."""
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Drop rows."""
+
+    def wants_body(self, message: Message) -> bool:
+        """Rows need no bodies."""
+        return False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
-from kafkasniff.cli.options.filter_options import take_predicate
+from kafkasniff.cli.options.filter_options import make_selector, take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kafkasniff.analysis.detectors import Detectors, Finding
     from kafkasniff.analysis.overview import Overview, OverviewAnswer
+    from kafkasniff.analysis.security import SecurityView
     from kafkasniff.model import Message
 
 __all__ = ["stats_command"]
@@ -47,8 +48,8 @@ _FINDING_FIELDS: Final = ("severity", "detector", "title", "subject", "count", "
 def stats_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
     """Summarize captures or exports (folders): brokers, clients, APIs, topics, groups, errors, problems.
 
-    Several captures form one timeline, as in decode. Filters apply to captures only. The summary ends with findings;
-    `check` explains them.
+    Several captures form one timeline, as in decode. Filters apply to captures only. For captures, the summary shows
+    who connects as whom; `security` shows more. It ends with findings; `check` explains them.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = take_predicate(options)
@@ -61,13 +62,15 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
 
     from kafkasniff.analysis.detectors import Detectors
     from kafkasniff.analysis.overview import Overview
+    from kafkasniff.analysis.security import SecurityView
     from kafkasniff.cli.output import Output
 
-    overview, detectors = Overview(), Detectors()
+    overview, detectors, security = Overview(), Detectors(), SecurityView(make_selector(predicate))
     if options["no_records"]:
         overview.has("records")  # do not report it as missing
     with Output(environment, output, inputs=captures) as stream:
-        reading = CountedCaptures(environment, _Both(overview, detectors), options, predicate, quiet=quiet)
+        taker = _Both(overview, detectors)
+        reading = CountedCaptures(environment, taker, options, predicate, quiet=quiet, security=security)
         for folder in folders:
             _read_export(overview, detectors, folder, records=not options["no_records"])
         if captures:
@@ -79,7 +82,9 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         answer.more["findings"] = max(len(findings) - shown, 0)
         findings = findings[:shown]
         if form == "json":
-            stream.write_json(_json(answer, findings, sources, broken=reading.broken))
+            result = _json(answer, findings, sources, broken=reading.broken)
+            result["security"] = _security(security, top) if captures else None
+            stream.write_json(result)
         else:
             from kafkasniff.cli.render.stats_text import stats_text
 
@@ -88,9 +93,19 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
                 stream.width(wide=options["wide"]),
                 stream.coloured(colour),
             )
-            stream.write_text(stats_text(answer, findings, heading, width=width, coloured=coloured, hosts=hosts))
+            text = stats_text(
+                answer,
+                findings,
+                heading,
+                security=security,
+                top=top or TOP,
+                width=width,
+                coloured=coloured,
+                hosts=hosts,
+            )
+            stream.write_text(text)
         if not quiet:
-            say_notes(environment, answer.notes, answer.visibility)
+            say_notes(environment, answer.notes + security.notes(), answer.visibility)
     reading.end()
     return Exit.BROKEN if reading.broken else Exit.OK
 
@@ -138,8 +153,25 @@ def _json(answer: OverviewAnswer, findings: Sequence[Finding], sources: Sequence
     from kafkasniff.tables.rows.exchanges import capture_name
 
     result = {"sources": [capture_name(one) for one in sources], "broken": broken, **msgspec.to_builtins(answer)}
-    result["findings"] = [{name: getattr(one, name) for name in _FINDING_FIELDS} for one in findings]
+    result["findings"] = _finding_objects(findings)
     return _with_times(result)
+
+
+def _finding_objects(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    return [{name: getattr(one, name) for name in _FINDING_FIELDS} for one in findings]
+
+
+def _security(view: SecurityView, top: int | None) -> dict[str, Any]:
+    """The security view as in JSON, its lists cut at `top`."""
+    from kafkasniff.cli.render.security_text import identity_object
+
+    identities, findings = view.identities(), view.findings()
+    return {
+        "identities": [identity_object(one) for one in identities[:top]],
+        "findings": _with_times(_finding_objects(findings[:top])),
+        "more": {"identities": len(identities[top:] if top else ()), "findings": len(findings[top:] if top else ())},
+        "notes": view.notes(),
+    }
 
 
 def _with_times(value: Any) -> Any:

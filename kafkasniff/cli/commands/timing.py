@@ -10,6 +10,7 @@ import click
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
 from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
 from kafkasniff.cli.options.filter_options import make_predicate, take_filters
+from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import (
     framing_arguments,
     key_arguments,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.timing import Timing
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.timing_answer import TimingAnswer
+    from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.filters import Predicate
     from kafkasniff.timing import Timed
 
@@ -49,6 +51,7 @@ BY: Final = ("api", "version", "broker", "client", "address", "topic", "connecti
 @format_option("JSON")
 @output_option
 @reading_options
+@hosts_option
 @wide_option
 @presentation_options
 @click.pass_obj
@@ -67,7 +70,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
     sources = tuple(map(name_of, sources))
     if folders and each:
         raise UsageError(f"--each is for captures, and {folders[0]} is a folder")
-    by = _dimensions(options.pop("by"))
+    by, hosts = _dimensions(options.pop("by")), take_hosts(options)
     form, output, colour, slowest = (options.pop(name) for name in ("form", "output", "color", "slowest"))
 
     from kafkasniff.analysis.timing import Timing, TimingParameters
@@ -81,7 +84,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
             answer.exports += 1
             answer.no_bodies += not _read_export(timing, folder)
         reading = _Captures(environment, answer, options, predicate, quiet=quiet)
-        page = _TimingOutput(stream, form, colour, wide=options["wide"])
+        page = _TimingOutput(stream, form, colour, wide=options["wide"], hosts=hosts)
         if captures:
             reading.read(captures, page.each if each else None)
         if not each:
@@ -125,8 +128,9 @@ def _read_export(timing: Timing, folder: str) -> bool:
 class _TimingOutput:
     """The output, as text or JSON."""
 
-    def __init__(self, stream: Output, form: str, colour: str, *, wide: bool) -> None:
+    def __init__(self, stream: Output, form: str, colour: str, *, wide: bool, hosts: Hosts | None) -> None:
         self._stream = stream
+        self._hosts = hosts
         self._json = form == "json"
         self._coloured = stream.coloured(colour)
         self._width = stream.width(wide=wide)
@@ -140,9 +144,9 @@ class _TimingOutput:
         if self._json:
             self._stream.write_json(exchange_object(timed))
         else:
-            self._stream.write_text(
-                ("\n" if self.shown else "") + waterfall(timed, self._width, coloured=self._coloured)
-            )
+            text = waterfall(timed, self._width, coloured=self._coloured)
+            text = text if self._hosts is None else self._hosts.shown(text)
+            self._stream.write_text(("\n" if self.shown else "") + text)
         self.shown += 1
 
     def whole(self, answer: TimingAnswer, sources: tuple[str, ...], heading: str, *, broken: bool) -> None:
@@ -155,7 +159,8 @@ class _TimingOutput:
             return
         from kafkasniff.cli.render.timing_text import timing_text
 
-        self._stream.write_text(timing_text(answer, heading, width=self._width, coloured=self._coloured))
+        text = timing_text(answer, heading, width=self._width, coloured=self._coloured, hosts=self._hosts)
+        self._stream.write_text(text)
 
 
 class _Captures:

@@ -10,16 +10,16 @@ import click
 if TYPE_CHECKING:
     from kafkasniff.enrich.hosts import Hosts
 
-__all__ = ["HOSTS_HELP", "hosts_option", "take_hosts"]
+__all__ = ["hosts_option", "take_hosts"]
 
-HOSTS_HELP = "Read names of addresses from FILE, as in /etc/hosts, optionally followed by rack=NAME (docs/hosts.md)."
+_HELP = "Read names of addresses from FILE, as in /etc/hosts, optionally followed by rack=NAME (docs/hosts.md)."
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def hosts_option(command: _Command) -> _Command:
     """Add the option."""
-    return click.option("--hosts", metavar="FILE", help=HOSTS_HELP)(command)
+    return click.option("--hosts", metavar="FILE", help=_HELP)(command)
 
 
 def take_hosts(options: dict[str, Any]) -> Hosts | None:

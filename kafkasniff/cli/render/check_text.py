@@ -15,6 +15,7 @@ from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_lines
 from kafkasniff.analysis.parameters import parameters_of
 from kafkasniff.analysis.visibility import VisibleTraffic
+from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, date_of, rfc3339
@@ -27,6 +28,7 @@ __all__ = [
     "how_to_look",
     "list_objects",
     "list_text",
+    "named_findings",
     "severity_paint",
 ]
 
@@ -44,6 +46,20 @@ def finding_object(finding: Finding) -> dict[str, Any]:
             if name in one:
                 one["time" if name == "time_ns" else name] = rfc3339(one.pop(name))
     return fields
+
+
+def named_findings(findings: Sequence[Finding], hosts: Hosts | None) -> list[Finding]:
+    """The findings with names in place of addresses, for text."""
+    if hosts is None:
+        return list(findings)
+    return [
+        msgspec.structs.replace(
+            one,
+            **{name: hosts.shown(getattr(one, name)) for name in ("title", "meaning", "advice")},
+            evidence=tuple(msgspec.structs.replace(each, note=hosts.shown(each.note)) for each in one.evidence),
+        )
+        for one in findings
+    ]
 
 
 def severity_paint(paint: Paint, severity: str) -> str:

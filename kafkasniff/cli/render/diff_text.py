@@ -21,6 +21,7 @@ from kafkasniff.analysis.comparison.answer import (
     Software,
 )
 from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.report.cells import ReportColumn
 from kafkasniff.sinks.summaries.phrases import amount, few
 from kafkasniff.text.printable import printable, word
@@ -47,9 +48,19 @@ _VERDICTS: Final = {
 
 
 def diff_text(
-    answer: ComparisonAnswer, sources: Sequence[str], *, top: int, everything: bool, width: int, coloured: bool
+    answer: ComparisonAnswer,
+    sources: Sequence[str],
+    *,
+    top: int,
+    everything: bool,
+    width: int,
+    coloured: bool,
+    hosts: Hosts | None = None,
 ) -> str:
-    """The screen, `width` columns wide, with ANSI codes if `coloured`; `everything`: also rows that do not differ."""
+    """The screen, `width` columns wide, with ANSI codes if `coloured`.
+
+    `everything`: also rows that do not differ; `hosts`: names of addresses.
+    """
     from rich.console import RenderableType
     from rich.padding import Padding
     from rich.text import Text
@@ -65,7 +76,7 @@ def diff_text(
         columns = [one for one in _TABLES[name] if any(one.cell(row) for row in rows[:top])]
         if everything:
             columns = [ReportColumn("", lambda row: "*" if row.differs else ""), *columns]
-        table = FittedTable(columns, rows[:top])
+        table = FittedTable(columns, rows[:top], hosts=hosts)
         shown += [Text(), Text(name.capitalize(), style="bold"), Padding(table, (0, 0, 0, 2))]
         if len(rows) > top:
             shown.append(Text(f"  and {len(rows) - top:,} more (--top)"))

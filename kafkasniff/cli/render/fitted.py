@@ -9,6 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.report.cells import ReportColumn
 
 __all__ = ["FittedTable"]
@@ -23,12 +24,14 @@ class FittedTable:
     """Rows below a line of headings, as a renderable.
 
     Levels of columns are hidden, the highest first, until numbers are shown whole and texts get MIN_TEXT. Then texts
-    share the room; longer ones wrap. Cells are safe to print.
+    share the room; longer ones wrap. Cells are safe to print. `hosts`: names that replace addresses.
     """
 
-    def __init__(self, columns: Sequence[ReportColumn], rows: Sequence[Any], *, style: str = "dim") -> None:
+    def __init__(
+        self, columns: Sequence[ReportColumn], rows: Sequence[Any], *, style: str = "dim", hosts: Hosts | None = None
+    ) -> None:
         self._columns = columns
-        self._rows = [[_text(column.cell(row)) for column in columns] for row in rows]
+        self._rows = [[_text(column.cell(row), hosts) for column in columns] for row in rows]
         self._style = style
         self._natural: list[int] = [
             max(line.cell_len for cell in (Text(column.heading), *cells) for line in cell.split(allow_blank=True))
@@ -84,5 +87,7 @@ def _whole(column: ReportColumn) -> bool:
     return column.number or column.whole
 
 
-def _text(cell: str | Text) -> Text:
-    return Text(cell) if isinstance(cell, str) else cell
+def _text(cell: str | Text, hosts: Hosts | None) -> Text:
+    if not isinstance(cell, str):
+        return cell
+    return Text(cell if hosts is None else hosts.shown(cell))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.report.cells import Cell, ReportColumn
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable
@@ -23,10 +24,12 @@ _UNITS: Final = {"_us": 1_000, "_ms": 1_000_000}
 """Suffixes of column names for durations, in nanoseconds."""
 
 
-def text_table(table: pa.Table, *, width: int, coloured: bool, essential: Sequence[str] = ()) -> str:
+def text_table(
+    table: pa.Table, *, width: int, coloured: bool, essential: Sequence[str] = (), hosts: Hosts | None = None
+) -> str:
     """The rows below a line of column names; numbers with units, times in UTC, wire text escaped.
 
-    `essential`: the columns to hide last if the table is too wide, the most useful first.
+    `essential`: the columns to hide last if the table is too wide, the most useful first; `hosts`: names of addresses.
     """
     from kafkasniff.cli.render.fitted import FittedTable
 
@@ -42,7 +45,8 @@ def text_table(table: pa.Table, *, width: int, coloured: bool, essential: Sequen
         )
         for field in table.schema
     ]
-    return as_text([FittedTable(columns, table.to_pylist(), style="bold")], width=width, coloured=coloured)
+    rows = FittedTable(columns, table.to_pylist(), style="bold", hosts=hosts)
+    return as_text([rows], width=width, coloured=coloured)
 
 
 def _column(name: str) -> Cell:

@@ -5,28 +5,27 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from kafkasniff.analysis.detectors import Finding
 from kafkasniff.analysis.security import ClientIdentity
 from kafkasniff.cli.render.check_text import finding_lines, headline, how_to_look
+from kafkasniff.enrich.hosts import Hosts
+from kafkasniff.report.cells import software
+from kafkasniff.report.security_columns import (
+    authentication,
+    client_certificate,
+    principal,
+    server_certificate,
+    transport,
+)
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import display_width, printable
 from kafkasniff.text.times import rfc3339
 
-__all__ = ["identity_object", "security_text"]
-
-_AUTHENTICATION: Final = {
-    "none": "no SASL",
-    "begun": "authentication not seen to its end",
-    "succeeded": "succeeded",
-    "failed": "failed",
-    "unserved": "no SASL, and no request was answered",
-    "hidden": "encrypted",
-    "unknown": "began before the capture",
-}
+__all__ = ["identity_object", "named_identities", "security_text"]
 
 
 def identity_object(identity: ClientIdentity) -> dict[str, Any]:
@@ -39,6 +38,16 @@ def identity_object(identity: ClientIdentity) -> dict[str, Any]:
     for name in ("first", "last"):
         fields[name] = rfc3339(fields[name])
     return fields
+
+
+def named_identities(identities: Sequence[ClientIdentity], hosts: Hosts | None) -> list[ClientIdentity]:
+    """The identities with names in place of addresses, for text."""
+    if hosts is None:
+        return list(identities)
+    return [
+        msgspec.structs.replace(one, client_ip=hosts.shown(one.client_ip), broker=hosts.shown(one.broker))
+        for one in identities
+    ]
 
 
 def security_text(
@@ -78,11 +87,9 @@ def security_text(
 def _identity(one: ClientIdentity, paint: Paint, width: int) -> Iterator[str]:
     """Who, as whom; with what software; over what; the certificate."""
     count = f"{one.connections:,} connection{'' if one.connections == 1 else 's'}"
-    principal = "" if one.principal is None else f"{'token ' if one.by_token else ''}{printable(one.principal)}"
-    mechanism = "" if one.mechanism is None else f"{printable(one.mechanism)} "
-    outcome = f"{mechanism}{_AUTHENTICATION[one.authentication]}"
+    name, outcome = principal(one), authentication(one)
     colour = paint.error if one.authentication == "failed" else ""
-    who = [one.client_ip, principal] if principal else [one.client_ip]
+    who = [one.client_ip, name] if name else [one.client_ip]
     end = paint.reset if colour else ""
     said = f"{colour}{outcome}{end}"
     counted = f"{paint.dim}{count}{paint.reset}"
@@ -90,42 +97,20 @@ def _identity(one: ClientIdentity, paint: Paint, width: int) -> Iterator[str]:
         yield "  " + "  ".join([*who, said, counted])
     else:
         yield f"  {one.client_ip}  {counted}"
-        if principal:
-            yield f"    {principal}"
+        if name:
+            yield f"    {name}"
         yield from (f"    {colour}{line}{end}" for line in _wrapped(outcome, width))
-    parts = [", ".join(map(printable, one.client_ids)), _software(one), _transport(one)]
+    parts = [", ".join(map(printable, one.client_ids)), software(one), transport(one)]
     rest = [part for part in parts if part]
     if display_width(joined := " · ".join(rest)) <= width - 4:
         rest = [joined]
     yield from (f"    {line}" for part in rest for line in _wrapped(part, width))
     if one.reason is not None:
         yield from (f"    {colour}{line}{end}" for line in _wrapped(printable(one.reason), width))
-    found = one.transport.certificate
-    if found is not None:
-        text = f"{printable(found.subject)}, by {printable(found.issuer)}, until {found.not_after:%Y-%m-%d}"
-        yield from (f"    {line}" for line in _wrapped(f"certificate of {text}", width))
+    for whose, text in (("", server_certificate(one)), ("client's ", client_certificate(one))):
+        if text:
+            yield from (f"    {line}" for line in _wrapped(f"{whose}certificate of {text}", width))
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(width - 4, 20), break_on_hyphens=False)
-
-
-def _software(one: ClientIdentity) -> str:
-    words = [printable(word) for word in (one.software_name, one.software_version) if word is not None]
-    return " ".join(words)
-
-
-def _transport(one: ClientIdentity) -> str:
-    over = one.transport
-    if not over.tls:
-        return "no TLS"
-    parts = [over.version or "TLS, handshake not captured"]
-    if over.cipher is not None:
-        parts.append(over.cipher)
-    if over.server_name is not None:
-        parts.append(f"for {printable(over.server_name)}")
-    if over.certificate_note is not None:
-        parts.append(f"certificate {over.certificate_note}")
-    if over.without_client_certificate:
-        parts.append("no client certificate")
-    return ", ".join(parts)

@@ -6,7 +6,7 @@ All text from the wire goes through `word`. Empty columns are omitted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kafkasniff.analysis.detectors.visible_wording import visibility_lines
 from kafkasniff.analysis.overview.answer import (
@@ -23,11 +23,13 @@ from kafkasniff.report.cells import (
     spans_days,
 )
 from kafkasniff.report.overview_columns import APIS, BROKERS, CLIENTS, GROUPS, MIDDLE, TOPICS, problem_columns
+from kafkasniff.report.security_columns import SECURITY
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.times import clock_time, date_of, duration
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.detectors import Finding
+    from kafkasniff.analysis.security import SecurityView
     from kafkasniff.enrich.hosts import Hosts
 
 __all__ = ["stats_text"]
@@ -41,10 +43,12 @@ def stats_text(
     width: int,
     coloured: bool,
     hosts: Hosts | None = None,
+    security: SecurityView | None = None,
+    top: int = 10,
 ) -> str:
     """The screen, `width` columns wide, with ANSI codes if `coloured`.
 
-    `sources`: its first line; `hosts`: names of addresses.
+    `sources`: its first line; `hosts`: names of addresses; `security`: of captures, shown with `top` rows per list.
     """
     from rich.console import RenderableType
     from rich.padding import Padding
@@ -54,16 +58,23 @@ def stats_text(
 
     shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, sources)]
     days = spans_days(answer)
-    for name, rows, columns_of in [*_sections(answer, days), ("Findings", findings, _FINDINGS)]:
+    identities, insecure = ([], []) if security is None else (security.identities(), security.findings())
+    more = {**answer.more, "security": len(identities) - top, "security findings": len(insecure) - top}
+    tables = [
+        *_sections(answer, days),
+        ("Security", identities[:top], SECURITY),
+        ("Security findings", insecure[:top], _findings("security")),
+        ("Findings", findings, _findings("check")),
+    ]
+    for name, rows, columns_of in tables:
         all_columns = named(columns_of, hosts, level=MIDDLE)
-        more = answer.more.get(name.lower(), 0)
         if not rows:
             continue
         columns = [one for one in all_columns if any(one.cell(row) for row in rows)]
-        table = FittedTable(columns, rows)
+        table = FittedTable(columns, rows, hosts=hosts if columns_of[0].heading == "severity" else None)
         shown += [Text(), Text(name, style="bold"), Padding(table, (0, 0, 0, 2))]
-        if more:
-            shown.append(Text(f"  and {more:,} more (--top)"))
+        if (left := more.get(name.lower(), 0)) > 0:
+            shown.append(Text(f"  and {left:,} more (--top)"))
     return as_text(shown, width=width, coloured=coloured)
 
 
@@ -143,8 +154,9 @@ def _error(row: ErrorStats, days: bool) -> str:
     return f"{meaning}\n{first_exchange(row, days=days)}"
 
 
-_FINDINGS: Final = [
-    ReportColumn("severity", lambda row: row.severity),
-    # Titles of findings are safe to print.
-    ReportColumn("finding (see kafkasniff check)", lambda row: row.title),
-]
+def _findings(command: str) -> list[ReportColumn]:
+    return [
+        ReportColumn("severity", lambda row: row.severity),
+        # Titles of findings are safe to print.
+        ReportColumn(f"finding (see kafkasniff {command})", lambda row: row.title),
+    ]

@@ -15,6 +15,7 @@ from kafkasniff.timing.vantage import DurationRange
 
 if TYPE_CHECKING:
     from kafkasniff.cli.render.fitted import FittedTable
+    from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.timing import Timed
 
 __all__ = ["timing_text"]
@@ -47,8 +48,11 @@ _NEAR: Final = {
 }
 
 
-def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: bool) -> str:
-    """The screen, `width` columns wide, with ANSI codes if `coloured`; `sources`: its first line."""
+def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: bool, hosts: Hosts | None = None) -> str:
+    """The screen, `width` columns wide, with ANSI codes if `coloured`.
+
+    `sources`: its first line; `hosts`: names of addresses.
+    """
     from rich.console import RenderableType
     from rich.padding import Padding
     from rich.text import Text
@@ -57,7 +61,7 @@ def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: boo
     shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, groups, sources)]
     if groups:
         shown += [Text(), Text("Shares of the time from a request's first byte to its response's last", style="bold")]
-        shown.append(Padding(_groups(groups[:MAX_ROWS]), (0, 0, 0, 2)))
+        shown.append(Padding(_groups(groups[:MAX_ROWS], hosts), (0, 0, 0, 2)))
         if len(groups) > MAX_ROWS:
             shown.append(Text(f"  and {len(groups) - MAX_ROWS:,} more (--format json)"))
     slowest = answer.slowest
@@ -93,7 +97,7 @@ def _range(span: DurationRange) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _groups(groups: Sequence[ExchangeGroup]) -> FittedTable:
+def _groups(groups: Sequence[ExchangeGroup], hosts: Hosts | None) -> FittedTable:
     from kafkasniff.cli.render.fitted import FittedTable
 
     # The parts that take the most time are the last to be hidden.
@@ -110,7 +114,7 @@ def _groups(groups: Sequence[ExchangeGroup]) -> FittedTable:
     ]
     if any("think" in group.parts for group in groups):
         columns.append(ReportColumn("client p50", _think, number=True, level=3 + len(parts)))
-    return FittedTable(columns, groups)
+    return FittedTable(columns, groups, hosts=hosts)
 
 
 def _name(name: str) -> Cell:

@@ -12,6 +12,7 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkasniff.analysis.security import SecurityView
     from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.engine.inspector import Output
     from kafkasniff.filters import Predicate
@@ -40,8 +41,8 @@ class Taker(Protocol):
 class CountedCaptures:
     """Passes the rows of captures to an overview or another taker.
 
-    `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events`: also receives
-    the inspector's events; `transport`: rows of that table are needed as well (`exports.transport`).
+    `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events` and `security`
+    also receive the inspector's events; `transport`: rows of that table are needed as well (`exports.transport`).
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class CountedCaptures:
         quiet: bool,
         tables: tuple[str, ...] = _TABLES,
         events: Callable[[Sequence[Output]], object] | None = None,
+        security: SecurityView | None = None,
         transport: bool = False,
     ) -> None:
         self._environment = environment
@@ -63,6 +65,7 @@ class CountedCaptures:
         self._quiet = quiet
         self._tables = tables
         self._events = events
+        self._security = security
         self._transport = transport
         self.names: LearnedNames | None = None
         """Names learned from the captures, after reading."""
@@ -86,6 +89,13 @@ class CountedCaptures:
             arguments = {**framing_arguments(self._options), **key_arguments(self._options)}
             arguments["memory"] = self._options["memory"]
             learn_names(environment, catalog, captures, arguments, progress=shows)
+
+        def feed_security(output: Sequence[Output]) -> None:
+            assert self._security is not None
+            self._security.feed(output, rows.start_ns)
+            if self._events is not None:
+                self._events(output)
+
         rows = CountedRows(
             options,
             overview.update,
@@ -93,7 +103,7 @@ class CountedCaptures:
             wants_body=overview.wants_body,
             predicate=predicate,
             keys=key_arguments(self._options).get("keys"),
-            events=self._events,
+            events=self._events if self._security is None else feed_security,
             transport=self._transport,
             memory=self._options["memory"],
         )

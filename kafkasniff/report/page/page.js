@@ -7,7 +7,7 @@
 
   const rowsOf = (name) =>
     document.querySelectorAll(
-      { findings: ".finding", connections: ".ladder" }[name] ?? `#${CSS.escape(name)} tbody tr`,
+      { findings: "#findings .finding", connections: ".ladder" }[name] ?? `#${CSS.escape(name)} tbody tr`,
     );
 
   for (const input of document.querySelectorAll("input[data-filter]")) {

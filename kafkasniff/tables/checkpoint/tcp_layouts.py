@@ -273,6 +273,7 @@ TLS: Final = (
             "_certificate": bytes | None,
             "_alpn": str | None,
         },
+        without=frozenset({"_hidden"}),
     ),
     Layout(clear.ClearBytes, {"_pieces": tuple[clear._Pieces, clear._Pieces], "size": pair(int)}),
     Layout(

@@ -73,6 +73,11 @@ class CountedRows:
         """The summary so far."""
         return self._state.inspector.summary
 
+    @property
+    def start_ns(self) -> int | None:
+        """Time of the first packet, which relative filters count from."""
+        return self._state.start_ns
+
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets."""
         if self._transport is not None:

@@ -90,6 +90,20 @@ def test_certificates() -> None:
     assert kinds(not_after=_NOW + timedelta(31)) == {}
 
 
+def test_certificates_of_clients() -> None:
+    def found(**changes: Any) -> list[tuple[str, str, str]]:
+        own = msgspec.structs.replace(_CERTIFICATE, **changes)
+        over = _over(certificate=_CERTIFICATE, client_certificate=own)
+        judged = findings([msgspec.structs.replace(_PLAIN, transport=over)], [])
+        return [(one.detector, one.subject["client_ip"], one.title.partition(":")[0]) for one in judged]
+
+    whose = ("10.0.0.1", "certificate of 10.0.0.1 (CN=b)")
+    assert found(flaws=("expired on 2026-01-01",)) == [("bad-certificate", *whose)]
+    (expiring,) = found(not_after=_NOW + timedelta(29))
+    assert expiring[:2] == ("expiring-certificate", "10.0.0.1")
+    assert found() == []
+
+
 def test_text_of_the_wire_is_printable() -> None:
     evil = "\x1b[31mx\n"
     changes = {"principal": evil, "mechanism": evil, "authentication": "failed", "reason": evil}

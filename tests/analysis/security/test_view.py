@@ -9,6 +9,8 @@ import pytest
 from kafkasniff.analysis.security import ClientIdentity, SecurityView, view
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.filters import Selector
+from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import Exchange
 from tests.analysis.security.test_logins import handshake
 from tests.conftest import ROOT
@@ -18,8 +20,8 @@ from tests.craft.read import read_packets
 CAPTURES = ROOT / "captures"
 
 
-def seen(*paths: Path) -> SecurityView:
-    found = SecurityView()
+def seen(*paths: Path, selector: Selector | None = None) -> SecurityView:
+    found = SecurityView(selector)
     inspector = Inspector(records="skip", exchanges=True, connections=True)
     with open_captures([str(path) for path in paths]) as source:
         for batch in source:
@@ -63,6 +65,20 @@ def test_certificates_and_names() -> None:
     }
 
 
+@pytest.mark.parametrize("version", ["12", "13"])
+def test_certificates_of_clients(version: str) -> None:
+    """TLS 1.2 shows them; those of TLS 1.3 are decrypted with the capture's key log."""
+    for one in seen(CAPTURES / "tls" / f"tls{version}-kafka-python.pcapng").identities():
+        found = one.transport.client_certificate
+        shown = None if found is None else (found.subject, found.issuer, found.not_after.year)
+        mutual = {"python-mutual-3", "python-mutual-4", *(["python-reader"] if version == "12" else [])}
+        wanted = ("CN=client.example,O=Captures", "CN=ca.example,O=Captures", 2125)
+        assert shown == (wanted if mutual.intersection(one.client_ids) else None), one
+        server = one.transport.certificate
+        assert server is None or server.subject == "CN=broker.example,O=Captures"
+        assert version == "12" or server is not None
+
+
 def test_clients_that_speak_plaintext_to_tls_are_not_served() -> None:
     found = seen(CAPTURES / "tls" / "tls-plaintext-client.pcap")
     assert {one.authentication for one in found.identities()} == {"unserved"}
@@ -97,3 +113,15 @@ def test_authentication_of_open_connections_is_bounded(monkeypatch: pytest.Monke
         found.feed([Exchange(one.exchange, number, one.status, one.request, one.response)])
     assert len(found._logins) == 2
     assert any("2 connections was forgotten" in note for note in found.notes())
+
+
+def test_filters_show_connections_of_selected_exchanges() -> None:
+    """Authentication counts though it is not selected itself; the wrong passwords have no Produce."""
+    path = CAPTURES / "java-sasl.pcap"
+    found = seen(path, selector=Selector(parse_filter('api == "Produce"')))
+    assert {(one.principal, one.mechanism, one.authentication) for one in found.identities()} == {
+        ("bob", "SCRAM-SHA-256", "succeeded"),
+        ("bob", "SCRAM-SHA-512", "succeeded"),
+    }
+    assert sum(one.connections for one in found.identities()) == found.connections < seen(path).connections
+    assert not seen(path, selector=Selector(parse_filter('api == "Vote"'))).identities()

@@ -18,6 +18,7 @@ from kafkasniff.tcp.packets import PacketBatch
 from tests.analysis.exports import write_export
 from tests.analysis.tables import exchange
 from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
 
 pytest.importorskip("vl_convert")
 pytest.importorskip("jinja2")
@@ -57,6 +58,7 @@ def test_standard_output_and_input(capture: Path, tmp_path: Path) -> None:
 
 
 HOW_TO_LOOK = re.compile(r"<code>kafkasniff decode CAPTURE… .*?</p>|In the tables of the export, .*?</p>")
+SECURITY = re.compile(r'(?s)<section id="security">.*?</section>\n|<a href="#security">Security</a>\n?')
 NUMBERS = re.compile(r"(?:#|exchange_id )[0-9]+|conn [0-9]+, ")
 """Exchanges and connections of captures have the numbers of `decode`; exports have the ordinals of their tables."""
 
@@ -66,7 +68,7 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", capture, "-o", folder).code == Exit.OK
     one, other = (kafkasniff("report", source, "-o", "-") for source in (capture, folder))
     assert one.code == other.code == Exit.OK
-    told, of_export = (NUMBERS.sub("", HOW_TO_LOOK.sub("", result.text)) for result in (one, other))
+    told, of_export = (NUMBERS.sub("", HOW_TO_LOOK.sub("", SECURITY.sub("", result.text))) for result in (one, other))
     assert told == of_export
     assert "#1, corr" in one.text
     assert "conn 1, " in one.text
@@ -90,6 +92,17 @@ def test_names_of_addresses(capture: Path, tmp_path: Path) -> None:
     assert "<td>broker-1</td><td>eu-1a</td>" in text
     hosts.write_text("nothing")
     assert kafkasniff("report", capture, "-o", "-", "--hosts", hosts).code == Exit.USAGE
+
+
+def test_security() -> None:
+    text = kafkasniff("report", ROOT / "captures" / "java-sasl.pcap", "-o", "-").text
+    (section,) = re.findall('(?s)<section id="security">.*?</section>', text)
+    assert "<td>alice</td><td>PLAIN succeeded</td><td>sasl-plain</td>" in section
+    assert "use a SASL_SSL listener, and change these credentials" in section
+    assert re.search('<a href="#connection-[0-9]+">conn 1, #3</a>', section)
+    selected = kafkasniff("report", ROOT / "captures" / "java-sasl.pcap", "-o", "-", "--client-id", "scram-*").text
+    assert "PLAIN succeeded" not in selected
+    assert "SCRAM-SHA-512 succeeded" in selected
 
 
 def test_missing_parts_of_an_export_are_reported(tmp_path: Path) -> None:

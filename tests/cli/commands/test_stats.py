@@ -87,12 +87,44 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     assert kafkasniff("export", capture, "-o", folder).code == Exit.OK
     one, other = answered(capture), answered(folder)
+    assert one.pop("security")["identities"]
+    assert other.pop("security") is None  # exports lack what it needs
     assert one.pop("sources") == [str(capture)]
     assert other.pop("sources") == [str(folder)]
     assert one == other
-    texts = [kafkasniff("stats", source).text.partition("\n") for source in (capture, folder)]
-    assert texts[0][2] == texts[1][2]
-    assert [text[0] for text in texts] == [str(capture), str(folder)]
+    texts = [kafkasniff("stats", source).text for source in (capture, folder)]
+    whole, exported = (text.partition("\n") for text in texts)
+    assert [whole[0], exported[0]] == [str(capture), str(folder)]
+    before, _, after = whole[2].partition("\nSecurity\n")
+    assert before + after[after.index("\nFindings\n") :] == exported[2]
+
+
+SASL = ROOT / "captures" / "java-sasl.pcap"
+
+
+@pytest.mark.parametrize("name", ["java-sasl.pcap", "old-raw-sasl.pcap", "tls/tls12-kafka-python.pcapng"])
+def test_security_is_that_of_the_command(name: str) -> None:
+    path = ROOT / "captures" / name
+    (whole,) = kafkasniff("security", "-q", "--format", "json", path).objects
+    found = answered(path)["security"]
+    assert found["identities"] == whole["identities"]
+    assert found["findings"] == [{key: one[key] for key in found["findings"][0]} for one in whole["findings"]]
+    assert found["more"] == {"identities": 0, "findings": 0}
+    cut = answered(path, "--top", 1)["security"]
+    for key in ("identities", "findings"):
+        assert len(cut[key]) + cut["more"][key] == len(whole[key])
+
+
+def test_security_of_selected_exchanges() -> None:
+    """Connections with selected exchanges are shown whole: their authentication came before."""
+    text = kafkasniff("stats", "-q", "--api", "Produce", SASL, width=120).text
+    (rows,) = re.findall("(?s)\nSecurity\n(.*?)\n\n", text)
+    assert {tuple(line.split()[2:5]) for line in rows.splitlines()[1:] if "bob" in line} == {
+        ("bob", "SCRAM-SHA-256", "succeeded"),
+        ("bob", "SCRAM-SHA-512", "succeeded"),
+    }
+    found = answered(SASL, "--since", "+0s", "--until", "+1s")["security"]
+    assert 0 < len(found["identities"]) < len(answered(SASL)["security"]["identities"])
 
 
 def test_captures_and_exports_together(capture: Path, tmp_path: Path) -> None:
@@ -130,7 +162,8 @@ def test_filters_match_an_export_with_the_same_filters(options: list[str], tmp_p
     path = ROOT / "captures" / "java-group-consumer.pcap"
     assert kafkasniff("export", path, "-o", tmp_path / "out", *options).code == Exit.OK
     one, other = answered(path, *options), answered(tmp_path / "out")
-    del one["sources"], other["sources"]
+    for name in ("sources", "security"):
+        del one[name], other[name]
     assert one == other
     assert 0 < one["exchanges"]["exchanges"] < answered(path)["exchanges"]["exchanges"]
 
@@ -349,7 +382,7 @@ def test_an_interrupt_shows_what_was_read(
 
 def test_json_has_every_key() -> None:
     answer = answered(ROOT / SHIPPED)
-    assert list(answer)[2:] == [*parts.OverviewAnswer.__struct_fields__, "findings"]
+    assert list(answer)[2:] == [*parts.OverviewAnswer.__struct_fields__, "findings", "security"]
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["first"])
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["groups"][0]["first"])
     assert re.fullmatch(r"2026-11-21T07:10:\d\d\.\d{9}Z", answer["errors"][0]["first"])

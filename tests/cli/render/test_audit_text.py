@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -134,3 +135,20 @@ def test_colours_only_if_asked_for() -> None:
     one = audited(client("refused", finding()))
     assert "\x1b" not in text(one, coloured=False)
     assert "\x1b" in text(one, coloured=True)
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_long_lines_are_wrapped_at_words(width: int, coloured: bool) -> None:
+    """Nothing is lost but spaces, colours do not count, and lines that fit stay as they are."""
+    notes = ["it asks first, and uses lower versions than now, if it supports them"]
+    one = audited(
+        client("refused", finding(), client_id="billing-service", software_name="java", notes=notes),
+        client("served", client_ip="2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff", notes=notes),
+        rule="Clients of Kafka 2.1 and newer are supported by Kafka 4.0 (KIP-896).",
+    )
+    whole, wrapped = (text(one, coloured=coloured, width=most) for most in (None, width))
+    assert wrapped.split() == whole.split()
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", wrapped).splitlines()
+    assert all(len(line) <= width or len(line.split()) == 1 for line in plain)
+    assert text(one, coloured=coloured, width=500) == whole
