@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static, Tree
-from textual.widgets.tree import TreeNode
+from textual.widgets import Input, Static
 
-from kafkasniff.browse.body_view import BodyNode, byte_lines, children, facts, roots
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.screen.body_tree import BodyTree
+from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import CLOCKS, ExchangeList
 from kafkasniff.errors import KafkasniffError, UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
-from kafkasniff.model import Exchange
 from kafkasniff.text.printable import printable
 
 __all__ = ["Explorer", "KeyHelp"]
@@ -39,18 +39,22 @@ class KeyHelp(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The list of keys."""
         lines = Text()
-        for title, bindings in (("Everywhere", Explorer.BINDINGS), ("In the list", ExchangeList.BINDINGS)):
+        for title, bindings in (
+            ("Everywhere", Explorer.BINDINGS),
+            ("In the list", ExchangeList.BINDINGS),
+            ("In bodies", BodyTree.BINDINGS),
+            ("In bytes", BytesPane.BINDINGS),
+        ):
             lines.append(f"{title}\n", "bold")
             for one in bindings:
                 assert isinstance(one, Binding)
                 keys = " ".join(_KEYS.get(key, key) for key in one.key.split(","))
                 lines.append(f"  {keys:<24} {one.description}\n")
-        lines.append("In bodies\n", "bold")
-        lines.append(f"  {'space, enter':<24} Fold or unfold a field\n")
         yield VerticalScroll(Static(lines))
 
 
 _KEYS: Final = {
+    "plus": "+",
     "question_mark": "?",
     "slash": "/",
     "right_square_bracket": "]",
@@ -66,7 +70,6 @@ class Explorer(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #list { height: 1fr; scrollbar-size-horizontal: 0; }
-    #body, #bytes { height: 1fr; border-top: solid; display: none; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     #status { height: 1; text-style: reverse; }
     """
@@ -92,20 +95,16 @@ class Explorer(App[None]):
         """Ends the thread that reads an exchange."""
         self._state = "reading"
         self._error = ""
-        self._shown: Exchange | None = None
         self.broken = False
         # Not looked up in the screen: the timer may still fire while the screen is being removed.
         self._list = ExchangeList()
+        self._detail = DetailPanes()
         self._status = Static(id="status")
 
     def compose(self) -> ComposeResult:
         """The panes from top to bottom."""
         yield self._list
-        tree: Tree[BodyNode] = Tree("", id="body")
-        tree.show_root = False
-        yield tree
-        with VerticalScroll(id="bytes", can_focus=True):
-            yield Static(id="rows")
+        yield self._detail
         yield Input(placeholder='api == "Fetch" and latency_ms > 100', id="filter", compact=True)
         yield self._status
 
@@ -119,10 +118,6 @@ class Explorer(App[None]):
         """End the threads."""
         self._stop.set()
         self._away.set()
-
-    @property
-    def _tree(self) -> Tree[BodyNode]:
-        return self.query_one("#body", Tree)
 
     def _begin(self, predicate: Predicate | None) -> None:
         self._stop.set()
@@ -172,78 +167,32 @@ class Explorer(App[None]):
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""
         self._show_status()
-        if self._tree.display or self.query_one("#bytes").display:
-            self._look()
+        self._look()
 
     def on_exchange_list_opened(self) -> None:
         """Open the bodies."""
-        self._tree.display = True
-        self._tree.focus()
+        self._detail.open()
         self._look()
 
     def _look(self) -> None:
-        """Decode the exchange under the cursor, in a thread, and show it."""
+        """Decode the exchange under the cursor, in a thread, and show it in the panes that are open."""
         self._away.set()
         away = self._away = threading.Event()
         index, row = self._list.index, self._list.row
-        if row is None:
+        if row is None or not self._detail.is_open:
             return
 
         def run() -> None:
             exchange = self._reading.look(index, row, stopped=away.is_set)
             if not away.is_set():
-                self.call_from_thread(self._show, exchange)
+                self.call_from_thread(self._detail.show, exchange)
 
         self._work(run)
 
-    def _show(self, exchange: Exchange | None) -> None:
-        self._shown = exchange
-        tree = self._tree
-        tree.clear()
-        if exchange is None:
-            tree.root.add_leaf(Text("the exchange was not found again: have the captures changed?"))
-        else:
-            for line in facts(exchange):
-                tree.root.add_leaf(Text(line))
-            for node in roots(exchange):
-                self._add(tree.root, node, expand=True)
-        tree.root.expand()
-        tree.cursor_line = 0
-        self._show_bytes()
-
-    def _add(self, parent: TreeNode[BodyNode], node: BodyNode, *, expand: bool = False) -> None:
-        label = Text(node.label, "red" if node.is_error else "")
-        if node.opens:
-            added = parent.add(label, node, expand=expand)
-            if expand:
-                for child in children(node):
-                    self._add(added, child)
-        else:
-            parent.add_leaf(label, node)
-
-    def on_tree_node_expanded(self, event: Tree.NodeExpanded[Any]) -> None:
-        """Make the nodes of a field when it is opened for the first time."""
-        node: TreeNode[BodyNode] = event.node
-        if node.data is not None and not node.children:
-            for child in children(node.data):
-                self._add(node, child)
-
-    def _show_bytes(self) -> None:
-        pane = self.query_one("#bytes")
-        if not pane.display:
-            return
-        lines: list[str] = []
-        for message in () if self._shown is None else (self._shown.request, self._shown.response):
-            if message is not None:
-                lines += [message.type, *byte_lines(message, pane.size.width - 2)]
-        self.query_one("#rows", Static).update(Text("\n".join(lines), no_wrap=True))
-
     def action_bytes(self) -> None:
         """Show or hide the bytes."""
-        pane = self.query_one("#bytes")
-        pane.display = not pane.display
-        if pane.display:
-            self._look()
+        self._detail.toggle_bytes()
+        self._look()
 
     def action_filter(self) -> None:
         """Ask for an expression."""
@@ -290,13 +239,10 @@ class Explorer(App[None]):
 
     def action_close_pane(self) -> None:
         """Close what was opened last."""
-        for name in ("#filter", "#bytes", "#body"):
-            pane = self.query_one(name)
-            if pane.display:
-                pane.display = False
-                self._error = ""
-                self._list.focus()
-                return
+        if self.query_one("#filter", Input).display:
+            self._close_filter()
+        elif self._detail.close() and not self._detail.is_open:
+            self._list.focus()
 
     def action_keys(self) -> None:
         """Show all keys."""

@@ -38,6 +38,14 @@ async def settled(app: Explorer, pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
+async def open_error(app: Explorer, pilot: Pilot[None], error: str) -> None:
+    """Open the first exchange with an error."""
+    rows = listed(app)
+    rows.move_to(next(line for line in range(len(rows.index)) if rows.index.row(rows._place(line)).error == error))
+    await pilot.press("enter")
+    await settled(app, pilot)
+
+
 def listed(app: Explorer) -> ExchangeList:
     return app.query_one(ExchangeList)
 
