@@ -25,7 +25,7 @@ from kafkasniff.sinks.names import field_at, layout_of
 from kafkasniff.sinks.summaries.phrases import records_phrase
 from kafkasniff.sinks.tree import scalar_text, value_note
 from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import cut, display_width, printable
+from kafkasniff.text.printable import clipped, cut, display_width, printable
 
 __all__ = ["ROW", "SHOWN_FIELDS", "SHOWN_ROWS", "HexRow", "HexView", "hex_rows"]
 
@@ -164,7 +164,7 @@ class _View:
             most = room - min(display_width(text) + 2, max(2 * room // 5, MIN_VALUE))
             if len(path) > most:
                 path = "…" + path[len(path) - most + 1 :]
-            text = _clipped(text, room - len(path) - 2)
+            text = clipped(text, room - len(path) - 2)
             if len(path) + display_width(text) + len(remark) + 5 > room:
                 remark = ""
         above, dot, name = path.rpartition(".")
@@ -240,16 +240,6 @@ def hex_rows(
         row = data[position : min(position + ROW, stop)]
         yield position, len(row), f"{row.hex(' '):<{_HEX}}  {row.translate(_TEXT).decode('ascii')}"
         position += len(row)
-
-
-def _clipped(text: str, width: int) -> str:
-    """A text that is at most so wide."""
-    if display_width(text) <= width:
-        return text
-    text = text[: width - 1]
-    while display_width(text) > width - 1:
-        text = text[:-1]
-    return f"{text}…"
 
 
 def _amount(size: int) -> str:

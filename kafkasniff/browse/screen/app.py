@@ -19,6 +19,8 @@ from kafkasniff.browse.screen.body_tree import BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import CLOCKS, ExchangeList
+from kafkasniff.browse.screen.record_table import RecordTable
+from kafkasniff.browse.screen.row_pane import RowPane
 from kafkasniff.errors import KafkasniffError, UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
@@ -42,7 +44,10 @@ class KeyHelp(ModalScreen[None]):
         for title, bindings in (
             ("Everywhere", Explorer.BINDINGS),
             ("In the list", ExchangeList.BINDINGS),
+            ("In bodies, records and bytes", DetailPanes.BINDINGS),
             ("In bodies", BodyTree.BINDINGS),
+            ("In records and bytes", RowPane.BINDINGS),
+            ("In records", RecordTable.BINDINGS),
             ("In bytes", BytesPane.BINDINGS),
         ):
             lines.append(f"{title}\n", "bold")
