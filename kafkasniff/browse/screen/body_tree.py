@@ -132,10 +132,16 @@ class BodyTree(Tree[BodyNode]):
 
     def texts(self) -> Iterator[tuple[BodyField, str]]:
         """All fields of the messages, whether they are open or not, with their texts."""
-        for number, node in enumerate(self._messages):
-            assert node.data is not None
-            for one in _below(node.data):
-                yield BodyField(number, one.path), one.text
+        messages = [node.data for node in self._messages if node.data is not None]
+        return ((BodyField(number, one.path), one.text) for number, node in enumerate(messages) for one in _below(node))
+
+    def here(self) -> BodyField | None:
+        """The field under the cursor."""
+        return self.field
+
+    def go(self, place: BodyField) -> None:
+        """Put the cursor on a field."""
+        self.select(place)
 
 
 def _below(node: BodyNode) -> Iterator[BodyNode]:

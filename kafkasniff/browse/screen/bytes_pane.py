@@ -116,8 +116,7 @@ class BytesPane(RowPane):
 
     def texts(self) -> Iterator[tuple[int, str]]:
         """All rows with their texts."""
-        for place, row in enumerate(self.rows.rows):
-            yield place, row.text
+        return ((place, row.text) for place, row in enumerate(self.rows.rows))
 
     def drawn(self, row: int) -> Text:
         """A row of bytes."""

@@ -10,10 +10,12 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.widgets import Input
 
 from kafkasniff.browse.byte_rows import ByteRows
 from kafkasniff.browse.screen.body_tree import BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.pane_search import PaneSearch
 from kafkasniff.browse.screen.record_table import RecordTable
 from kafkasniff.browse.screen.row_pane import RowPane
 from kafkasniff.model import Exchange
@@ -27,8 +29,12 @@ class DetailPanes(Vertical):
     DEFAULT_CSS = """
     DetailPanes { display: none; }
     DetailPanes > * { height: 1fr; border-top: solid; display: none; }
+    DetailPanes > Input { height: 1; border: none; padding: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "Search in this pane"),
+        Binding("n", "step(1)", "Next match"),
+        Binding("N", "step(-1)", "Previous match"),
         Binding("r", "records", "Show records as a table, or the tree again"),
     ]
 
@@ -38,20 +44,29 @@ class DetailPanes(Vertical):
         self.tree_pane = BodyTree()
         self.record_table = RecordTable()
         self.bytes_pane = BytesPane()
+        self._input = Input(placeholder="search in this pane", id="search", compact=True)
+        self._search: PaneSearch | None = None
+        self._searched: BodyTree | RecordTable | BytesPane = self.tree_pane
+        """The pane that had the focus when the search was asked for."""
 
     def compose(self) -> ComposeResult:
         """The panes from top to bottom."""
         yield self.tree_pane
         yield self.record_table
         yield self.bytes_pane
+        yield self._input
+
+    @property
+    def _panes(self) -> tuple[BodyTree, RecordTable, BytesPane]:
+        return self.tree_pane, self.record_table, self.bytes_pane
 
     @property
     def is_open(self) -> bool:
         """Whether a pane is open."""
-        return any(pane.display for pane in self.children)
+        return any(pane.display for pane in self._panes)
 
     def _arrange(self) -> None:
-        count = sum(pane.display for pane in self.children)
+        count = sum(pane.display for pane in self._panes)
         self.display = count > 0
         self.styles.height = f"{max(count, 1)}fr"
 
@@ -82,8 +97,10 @@ class DetailPanes(Vertical):
                 pane.focus()
 
     def close(self) -> bool:
-        """Close bytes, records or tree; False if none is open."""
-        if self.bytes_pane.display:
+        """Close the search, bytes, records or tree; False if none is open."""
+        if self._input.display:
+            self._input.display = False
+        elif self.bytes_pane.display:
             self.bytes_pane.display = False
         elif self.record_table.display:
             self.action_records()
@@ -98,6 +115,7 @@ class DetailPanes(Vertical):
     def show(self, exchange: Exchange | None) -> None:
         """Show an exchange; None: it was not found."""
         self.exchange = exchange
+        self._forget_search()
         self.tree_pane.show(exchange)
         if self.record_table.display:
             self.record_table.show(exchange)
@@ -115,6 +133,7 @@ class DetailPanes(Vertical):
                 self.app.call_from_thread(shown, rows)
 
         def shown(rows: ByteRows) -> None:
+            self._forget_search()
             pane.show(rows)
             self._mark()
 
@@ -142,3 +161,54 @@ class DetailPanes(Vertical):
         if event.pane is self.bytes_pane and field is not None:
             self.tree_pane.select(field)
             self.record_table.select(field)
+
+    def action_search(self) -> None:
+        """Ask what to search for in the pane that has the focus."""
+        self._searched = self._focused
+        self._input.display = True
+        self._input.focus()
+
+    @property
+    def _focused(self) -> BodyTree | RecordTable | BytesPane:
+        return next((pane for pane in self._panes if pane.has_focus), self.tree_pane)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Keep it from the filter."""
+        event.stop()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Search; nothing is searched for if the text is empty."""
+        event.stop()
+        self._input.display = False
+        self._searched.focus()
+        self._find(self._searched, event.value, 1)
+
+    def action_step(self, way: int) -> None:
+        """Go to the next or previous match, in the pane that has the focus."""
+        search, pane = self._search, self._focused
+        if search is not None and search.pane is pane:
+            pane.border_title = search.step(way)
+        else:
+            self._find(pane, self._input.value, way)
+
+    def _forget_search(self) -> None:
+        """The places that it found are no longer there."""
+        self._search = None
+        for pane in self._panes:
+            pane.border_title = ""
+
+    def _find(self, pane: BodyTree | RecordTable | BytesPane, text: str, way: int) -> None:
+        if not text:
+            return
+        search = self._search = PaneSearch(pane, text)
+        pane.border_title = "searching"
+
+        def run() -> None:
+            search.run(lambda: self._search is not search)
+            self.app.call_from_thread(done)
+
+        def done() -> None:
+            if self._search is search:
+                pane.border_title = search.step(way)
+
+        self.run_worker(run, thread=True, group="search")

@@ -116,8 +116,9 @@ class RecordTable(RowPane):
 
     def texts(self) -> Iterator[tuple[int, str]]:
         """All records with their texts."""
-        for place, row in enumerate(self.rows):
-            yield place, " ".join((*self._cells(row), *whole_record(row, "text")))
+        return (
+            (place, " ".join((*self._cells(row), *whole_record(row, "text")))) for place, row in enumerate(self.rows)
+        )
 
     def drawn(self, row: int) -> Text:
         """A record, or the titles."""

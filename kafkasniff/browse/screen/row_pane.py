@@ -77,6 +77,14 @@ class RowPane(ScrollView, can_focus=True):
             self.show_cursor()
             self.post_message(self.RowMoved(self))
 
+    def here(self) -> int:
+        """The row of the cursor, for searches."""
+        return self.cursor
+
+    def go(self, place: int) -> None:
+        """Put the cursor on a row that a search has found."""
+        self.move_to(place)
+
     def action_move(self, by: int) -> None:
         """Some rows up or down."""
         self.move_to(self.cursor + by)
