@@ -13,12 +13,15 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from kafkasniff.browse.commands import Commands, run_command
+from kafkasniff.browse.copying import copies
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.body_tree import BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import CLOCKS, ExchangeList
+from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
 from kafkasniff.browse.screen.record_table import RecordTable
 from kafkasniff.browse.screen.row_pane import RowPane
 from kafkasniff.errors import KafkasniffError, UsageError
@@ -28,6 +31,7 @@ from kafkasniff.text.printable import printable
 
 __all__ = ["Explorer", "KeyHelp"]
 
+NO_COMMANDS: Final = Commands()
 REFRESH_SECONDS: Final = 0.25
 """How often rows are shown while captures are read."""
 
@@ -49,6 +53,7 @@ class KeyHelp(ModalScreen[None]):
             ("In records and bytes", RowPane.BINDINGS),
             ("In records", RecordTable.BINDINGS),
             ("In bytes", BytesPane.BINDINGS),
+            ("In the menu of copies", CopyMenu.BINDINGS),
         ):
             lines.append(f"{title}\n", "bold")
             for one in bindings:
@@ -70,7 +75,10 @@ _KEYS: Final = {
 
 
 class Explorer(App[None]):
-    """`reading`: the captures; `predicate`: which exchanges are listed at first; `title`: names them."""
+    """`reading`: the captures; `predicate`: which exchanges are listed at first; `title`: names them.
+
+    `commands`: those that show the same.
+    """
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -82,14 +90,24 @@ class Explorer(App[None]):
         Binding("q,ctrl+c", "quit", "Quit"),
         Binding("escape", "close_pane", "Close the filter, bytes or bodies"),
         Binding("slash", "filter", "Filter: an expression as for --filter; empty: all"),
+        Binding("y", "copy", "Copy the exchange: JSON, hex, commands"),
+        Binding("w", "write", "Write what is listed: pcapng, JSON lines, Parquet"),
         Binding("x", "bytes", "Show bytes with their fields"),
         Binding("f", "follow", "Follow this connection"),
         Binding("tab", "focus_next", "Next pane"),
         Binding("question_mark", "keys", "Show keys"),
     ]
 
-    def __init__(self, reading: CaptureReading, predicate: Predicate | None = None, *, title: str = "") -> None:
+    def __init__(
+        self,
+        reading: CaptureReading,
+        predicate: Predicate | None = None,
+        *,
+        title: str = "",
+        commands: Commands = NO_COMMANDS,
+    ) -> None:
         super().__init__()
+        self._commands = commands
         self._reading = reading
         self._base = predicate
         self._sources = printable(title)
@@ -98,6 +116,8 @@ class Explorer(App[None]):
         """Ends the thread that fills the index."""
         self._away = threading.Event()
         """Ends the thread that reads an exchange."""
+        self._left = threading.Event()
+        """Ends commands that write."""
         self._state = "reading"
         self._error = ""
         self.broken = False
@@ -123,6 +143,7 @@ class Explorer(App[None]):
         """End the threads."""
         self._stop.set()
         self._away.set()
+        self._left.set()
 
     def _begin(self, predicate: Predicate | None) -> None:
         self._stop.set()
@@ -198,6 +219,48 @@ class Explorer(App[None]):
         """Show or hide the bytes."""
         self._detail.toggle_bytes()
         self._look()
+
+    def action_copy(self) -> None:
+        """Show the forms in which the exchange under the cursor can be copied."""
+        index, row = self._list.index, self._list.row
+        if row is None:
+            return
+
+        def run() -> None:
+            exchange = self._reading.look(index, row, stopped=self._left.is_set)
+            if exchange is not None:
+                self.call_from_thread(self.push_screen, CopyMenu(list(copies(exchange, row, self._commands))))
+
+        self._work(run)
+
+    def action_write(self) -> None:
+        """Ask for a name, and write the exchanges that are listed."""
+        self.push_screen(
+            PathPrompt("Write what is listed: FILE.pcapng, FILE.jsonl, or FOLDER/ for Parquet"), self._write
+        )
+
+    def _write(self, path: str | None) -> None:
+        if not path:
+            return
+        try:
+            command = self._commands.write(path, self._expression)
+        except UsageError as error:
+            self.notify(printable(str(error)), markup=False, severity="error")
+            return
+        self.notify(f"writing {printable(path)}", markup=False)
+
+        def run() -> None:
+            wrong = run_command(command, stopped=self._left.is_set)
+            if not self._left.is_set():
+                self.call_from_thread(done, wrong)
+
+        def done(wrong: str | None) -> None:
+            if wrong is None:
+                self.notify(f"wrote {printable(path)}", markup=False)
+            else:
+                self.notify(wrong, markup=False, severity="error")
+
+        self._work(run)
 
     def action_filter(self) -> None:
         """Ask for an expression."""

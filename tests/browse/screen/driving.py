@@ -9,6 +9,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
@@ -19,7 +20,8 @@ Steps = Callable[[Explorer, Pilot[None]], Awaitable[None]]
 
 
 def drive(steps: Steps, capture: Path = ERRORS, size: tuple[int, int] = (80, 24)) -> Explorer:
-    app = Explorer(CaptureReading((str(capture),), dict), title=capture.name)
+    commands = Commands((str(capture),))
+    app = Explorer(CaptureReading((str(capture),), dict), title=capture.name, commands=commands)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
