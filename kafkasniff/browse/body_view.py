@@ -1,30 +1,27 @@
-"""Messages for the explorer: bodies as nodes of a tree, made when a node is opened, and bytes as lines.
+"""Messages for the explorer: bodies as nodes of a tree, made when a node is opened.
 
 All text is escaped, as in the output of `decode`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.kafka.schema.layout import Struct
-from kafkasniff.model import Exchange, Message
-from kafkasniff.sinks.hex_view import HexView
+from kafkasniff.model import Exchange
 from kafkasniff.sinks.names import field_at, layout_of
 from kafkasniff.sinks.summaries import summary
-from kafkasniff.sinks.tree import is_nested, scalar_text, value_note
+from kafkasniff.sinks.tree import VALUE_WIDTH, is_nested, scalar_text, value_note
 from kafkasniff.text.paint import PLAIN
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import duration, rfc3339
 
-__all__ = ["MAX_CHILDREN", "MAX_LINES", "BodyNode", "byte_lines", "children", "facts", "roots"]
+__all__ = ["MAX_CHILDREN", "BodyNode", "children", "facts", "roots"]
 
 MAX_CHILDREN: Final = 1000
-"""Maximum number of children of a node in the tree; the rest are counted."""
-MAX_LINES: Final = 5000
-"""Maximum number of lines of bytes for each message; `decode -xx` shows all."""
+"""Maximum number of children of a node in the tree; more are divided into parts."""
 
 
 class BodyNode(NamedTuple):
@@ -36,11 +33,21 @@ class BodyNode(NamedTuple):
     layout: Struct | None
     is_error: bool = False
     """An error code that is not zero."""
+    part: range | None = None
+    """Which children of a field with very many it has."""
 
     @property
     def opens(self) -> bool:
         """Whether it has children."""
         return is_nested(self.value)
+
+    @property
+    def text(self) -> str:
+        """The label, with all of a long value."""
+        value = self.value
+        if isinstance(value, bytes | str) and len(value) > VALUE_WIDTH:
+            return f"{self.label} {printable(value)}"
+        return self.label
 
 
 def facts(exchange: Exchange) -> list[str]:
@@ -78,17 +85,25 @@ def roots(exchange: Exchange) -> Iterator[BodyNode]:
 
 
 def children(node: BodyNode) -> Iterator[BodyNode]:
-    """Fields of a struct, or elements of an array, of which each has its index as name."""
+    """Fields of a struct, elements of an array by their index, or parts of very many of them."""
     value = node.value
-    count = len(value)
+    part = range(len(value)) if node.part is None else node.part
+    step = 1
+    while len(part) > step * MAX_CHILDREN:
+        step *= MAX_CHILDREN
+    if step > 1:
+        for start in range(0, len(part), step):
+            few = part[start : start + step]
+            yield node._replace(label=f"[{few[0]}] … [{few[-1]}]", part=few)
+        return
+    pairs: Iterable[tuple[str, str, Any]]
     if isinstance(value, dict):
         pairs = ((name, f"{node.path}.{name}" if node.path else name, one) for name, one in value.items())
+        pairs = islice(pairs, part.start, part.stop)
     else:
-        pairs = ((f"[{place}]", f"{node.path}[{place}]", one) for place, one in enumerate(value))
-    for name, path, one in islice(pairs, MAX_CHILDREN):
+        pairs = ((f"[{place}]", f"{node.path}[{place}]", value[place]) for place in part)
+    for name, path, one in pairs:
         yield _node(name, path, one, node.layout)
-    if count > MAX_CHILDREN:
-        yield BodyNode(f"… {count - MAX_CHILDREN:,} more", node.path, None, None)
 
 
 def _node(name: str, path: str, value: Any, layout: Struct | None) -> BodyNode:
@@ -100,14 +115,3 @@ def _node(name: str, path: str, value: Any, layout: Struct | None) -> BodyNode:
     note, _ = value_note(own, value, field_at(layout, path), PLAIN)
     is_error = own.endswith("error_code") and isinstance(value, int) and value != 0
     return BodyNode(f"{shown}: {scalar_text(value)}{f' ({note})' if note else ''}", path, value, layout, is_error)
-
-
-def byte_lines(message: Message, width: int) -> Iterator[str]:
-    """The bytes of a message with their fields, as `decode -x` shows them."""
-    if message.frame is None:
-        return
-    view = HexView(PLAIN, whole=False, secrets=False, width=max(width, 80))
-    lines = view.lines(message, message.frame)
-    yield from islice(lines, MAX_LINES)
-    if next(lines, None) is not None:
-        yield "… more bytes, shown by decode -xx"

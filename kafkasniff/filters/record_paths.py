@@ -16,7 +16,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.filters.candidate import Candidate
 from kafkasniff.kafka.apis.record_fields import each_records, record_fields
 
-__all__ = ["MAX_JSON", "TOKEN", "RecordPath", "record_path", "record_values", "records_of", "values_at"]
+__all__ = ["MAX_JSON", "TOKEN", "RecordPath", "json_part", "record_path", "record_values", "records_of", "values_at"]
 
 MAX_JSON: Final = 1 << 20
 """Bytes of a key, value or header that is parsed as JSON; larger ones have no values at a path."""
@@ -103,14 +103,17 @@ def _raw(path: RecordPath, record: Any) -> Iterator[Any]:
             yield value
 
 
+def json_part(data: bytes) -> bytes:
+    """The bytes of a value that may be JSON: without the schema id of Confluent's serializer."""
+    return data[_SCHEMA_ID:] if data[:1] == b"\0" else data
+
+
 def _in_json(value: bytes | str, names: tuple[str, ...]) -> list[Any]:
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     if len(data) > MAX_JSON:
         return []
-    if data[:1] == b"\0":
-        data = data[_SCHEMA_ID:]
     try:
-        return values_at({"$": msgspec.json.decode(data)}, ("$", *names))
+        return values_at({"$": msgspec.json.decode(json_part(data))}, ("$", *names))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # Not JSON, or nested more deeply than anyone asks for.
         return []

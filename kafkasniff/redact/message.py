@@ -52,7 +52,9 @@ class Blanker:
         """The decoding options that it needs."""
         self._spans = DecodeOptions(records="skip", show_secrets=secrets, inside=False)
 
-    def message(self, data: bytes, start: int, end: int, decoded: Decoded, *, request: bool, cut: bool) -> bytearray:
+    def message(
+        self, data: bytes, start: int, end: int, decoded: Decoded | Message, *, request: bool, cut: bool
+    ) -> bytearray:
         """The replacement of the message `data[start:end]`, without its length prefix.
 
         `decoded` is the result of decoding it with `options`; `cut`: bytes are missing at its end.

@@ -6,7 +6,7 @@ Bytes are shown only where the decoders show what they mean (`redact.message`). 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkasniff.kafka.messages.message_spans import (
     LEFT_OVER,
@@ -25,9 +25,9 @@ from kafkasniff.sinks.names import field_at, layout_of
 from kafkasniff.sinks.summaries.phrases import records_phrase
 from kafkasniff.sinks.tree import scalar_text, value_note
 from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import cut, display_width, printable
+from kafkasniff.text.printable import clipped, cut, display_width, printable
 
-__all__ = ["ROW", "SHOWN_FIELDS", "SHOWN_ROWS", "HexView", "hex_rows"]
+__all__ = ["ROW", "SHOWN_FIELDS", "SHOWN_ROWS", "HexRow", "HexView", "hex_rows"]
 
 ROW: Final = 8
 """Bytes per row: most fields fit, and an 80-column terminal has room for their names."""
@@ -43,6 +43,20 @@ _BYTES: Final = _HEX + 2 + ROW
 _TEXT: Final = bytes(code if 0x20 <= code < 0x7F else 0x2E for code in range(256))
 """What stands for each byte in the column of text: a dot if it is not printable ASCII."""
 _WITHOUT_FIELD: Final = frozenset({LEFT_OVER, NOT_DECODED, NOT_LISTED})
+
+
+class HexRow(NamedTuple):
+    """A row, and which bytes are in it."""
+
+    text: str
+    path: str = ""
+    """The field of the bytes; a row without one has no bytes."""
+    offset: int = 0
+    """Offset of the first byte, in the message or in the decompressed bytes that an earlier row announces."""
+    size: int = 0
+    """Number of bytes that are shown; hidden ones do not count."""
+    column: int = 0
+    """Where in `text` the first byte is, apart from codes of colours."""
 
 
 class HexView:
@@ -70,6 +84,10 @@ class HexView:
         self._types = types
 
     def lines(self, message: Message, data: bytes, indent: str = "") -> Iterator[str]:
+        """The rows of a message, `data`, as text."""
+        return (row.text for row in self.rows(message, data, indent))
+
+    def rows(self, message: Message, data: bytes, indent: str = "") -> Iterator[HexRow]:
         """The rows of a message, `data`."""
         visible, opens = self._blanker.visible(data, message)
 
@@ -87,7 +105,7 @@ class HexView:
             yield f"{indent}{self._paint.dim}0000{self._paint.reset}  [{_amount(token.size)} hidden]"
             return
         digits = max(4, len(f"{token.size:x}"))
-        for offset, shown in hex_rows(token.token, 0, len(token.token), whole=self._whole):
+        for offset, _, shown in hex_rows(token.token, 0, len(token.token), whole=self._whole):
             place = " " * digits if offset is None else f"{offset:0{digits}x}"
             yield f"{indent}{self._paint.dim}{place}{self._paint.reset}  {shown}"
 
@@ -107,26 +125,29 @@ class _View:
 
     def pieces(
         self, pieces: Iterator[Piece], indent: str, data: bytes, visible: bytearray | None, sign: str = ""
-    ) -> Iterator[str]:
+    ) -> Iterator[HexRow]:
         """Rows of `data`; `sign` marks offsets that are not those of the message."""
         paint, digits = self.of._paint, max(4, len(f"{len(data):x}"))
         for piece in pieces:
             if isinstance(piece, Inside):
                 name = printable(piece.path)
                 size = f"{len(piece.data):,} bytes decompressed ({piece.codec})"
-                yield f"{indent}{paint.dim}{sign}{' ' * digits}  {size}:{paint.reset} {paint.name}{name}{paint.reset}"
+                place = f"{indent}{paint.dim}{sign}{' ' * digits}"
+                yield HexRow(f"{place}  {size}:{paint.reset} {paint.name}{name}{paint.reset}", piece.path)
                 yield from self.pieces(piece.spans, indent, piece.data, None, f"{sign}+")
                 continue
             if self.fields >= SHOWN_FIELDS and not self.of._whole:
-                yield f"{indent}{sign}{' ' * digits}  … {len(data) - piece.start:,} more bytes"
+                yield HexRow(f"{indent}{sign}{' ' * digits}  … {len(data) - piece.start:,} more bytes")
                 return
             self.fields += 1
             room = None if self.of._width is None else self.of._width - len(indent) - len(sign) - digits - _BYTES - 4
             note = self.note(piece, visible, room, outer=not sign)
             rows = hex_rows(data, piece.start, piece.end, visible, whole=self.of._whole)
-            for offset, shown in rows:
+            column = len(indent) + len(sign) + digits + 2
+            for offset, count, shown in rows:
                 place = f"{sign}{offset:0{digits}x}" if offset is not None else f"{sign}{' ' * digits}"
-                yield f"{indent}{paint.dim}{place}{paint.reset}  {shown:<{_BYTES}}  {note}".rstrip()
+                text = f"{indent}{paint.dim}{place}{paint.reset}  {shown:<{_BYTES}}  {note}".rstrip()
+                yield HexRow(text, piece.path, offset or 0, count, column)
                 note = ""
 
     def note(self, span: Span, visible: bytearray | None, room: int | None, *, outer: bool) -> str:
@@ -143,7 +164,7 @@ class _View:
             most = room - min(display_width(text) + 2, max(2 * room // 5, MIN_VALUE))
             if len(path) > most:
                 path = "…" + path[len(path) - most + 1 :]
-            text = _clipped(text, room - len(path) - 2)
+            text = clipped(text, room - len(path) - 2)
             if len(path) + display_width(text) + len(remark) + 5 > room:
                 remark = ""
         above, dot, name = path.rpartition(".")
@@ -185,27 +206,27 @@ class _View:
             return None
         return span.field or field_at(self.layout, span.path)
 
-    def last_problems(self, indent: str) -> Iterator[str]:
+    def last_problems(self, indent: str) -> Iterator[HexRow]:
         """What is wrong with the end of the message."""
         paint, digits = self.of._paint, max(4, len(f"{self.size:x}"))
         if self.problems:
             kinds = "".join(f" ! {kind}" for _, kind in reversed(self.problems))
             place = f"{indent}{paint.dim}{self.size:0{digits}x}{paint.reset}  {'end of the message':<{_BYTES}}"
-            yield f"{place} {paint.warn}{kinds}{paint.reset}"
+            yield HexRow(f"{place} {paint.warn}{kinds}{paint.reset}")
 
 
 def hex_rows(
     data: bytes, start: int, end: int, visible: bytearray | None = None, *, whole: bool
-) -> Iterator[tuple[int | None, str]]:
-    """Offset and bytes, in hex and as text, of each row of `data[start:end]`; one row for all hidden bytes in a row.
+) -> Iterator[tuple[int | None, int, str]]:
+    """Offset, number of bytes shown, and bytes in hex and as text, of each row of `data[start:end]`.
 
-    `visible`: 1 for each byte that may be shown; None: all. `whole`: all rows, not only the first. The row that counts
-    the rest has no offset.
+    Consecutive hidden bytes share one row. `visible`: 1 for each byte that may be shown; None: all. `whole`: all rows,
+    not only the first. The row that counts the rest has no offset.
     """
     count, position = 0, start
     while position < end:
         if count == SHOWN_ROWS and not whole:
-            yield None, f"… {end - position:,} more bytes"
+            yield None, 0, f"… {end - position:,} more bytes"
             return
         count += 1
         is_hidden = visible is not None and not visible[position]
@@ -213,22 +234,12 @@ def hex_rows(
         if stop < 0:
             stop = end
         if is_hidden:
-            yield position, f"[{_amount(stop - position)} hidden]"
+            yield position, 0, f"[{_amount(stop - position)} hidden]"
             position = stop
             continue
         row = data[position : min(position + ROW, stop)]
-        yield position, f"{row.hex(' '):<{_HEX}}  {row.translate(_TEXT).decode('ascii')}"
+        yield position, len(row), f"{row.hex(' '):<{_HEX}}  {row.translate(_TEXT).decode('ascii')}"
         position += len(row)
-
-
-def _clipped(text: str, width: int) -> str:
-    """A text that is at most so wide."""
-    if display_width(text) <= width:
-        return text
-    text = text[: width - 1]
-    while display_width(text) > width - 1:
-        text = text[:-1]
-    return f"{text}…"
 
 
 def _amount(size: int) -> str:

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["WORDS", "WORD_WIDTH", "cut", "display_width", "printable", "visible_json", "word"]
+__all__ = ["WORDS", "WORD_WIDTH", "clipped", "cut", "display_width", "printable", "visible_json", "word"]
 
 WORD_WIDTH: Final = 64
 """Maximum length of a name (topic, group, client id …) in a line; Kafka's topic names have at most 249 characters."""
@@ -166,3 +166,13 @@ def display_width(text: str) -> int:
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text
     )
+
+
+def clipped(text: str, width: int) -> str:
+    """Escaped text that is at most so many columns wide; an ellipsis stands for the rest."""
+    if display_width(text) <= width:
+        return text
+    text = text[: width - 1]
+    while display_width(text) > width - 1:
+        text = text[:-1]
+    return f"{text}…"

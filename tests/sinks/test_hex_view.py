@@ -165,9 +165,9 @@ def test_tokens() -> None:
 def test_hidden_bytes_are_one_row() -> None:
     rows = list(hex_rows(bytes(range(65, 77)), 1, 12, bytearray(b"\1\1\1\0\0\0\0\0\0\0\0\1"), whole=False))
     assert rows == [
-        (1, "42 43                    BC"),
-        (3, "[8 bytes hidden]"),
-        (11, "4c                       L"),
+        (1, 2, "42 43                    BC"),
+        (3, 0, "[8 bytes hidden]"),
+        (11, 1, "4c                       L"),
     ]
 
 

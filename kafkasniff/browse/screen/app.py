@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static, Tree
-from textual.widgets.tree import TreeNode
+from textual.widgets import Input, Static
 
-from kafkasniff.browse.body_view import BodyNode, byte_lines, children, facts, roots
+from kafkasniff.browse.commands import Commands, run_command
+from kafkasniff.browse.copying import copies
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.screen.body_tree import BodyTree
+from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import CLOCKS, ExchangeList
+from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
+from kafkasniff.browse.screen.record_table import RecordTable
+from kafkasniff.browse.screen.row_pane import RowPane
 from kafkasniff.errors import KafkasniffError, UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
-from kafkasniff.model import Exchange
 from kafkasniff.text.printable import printable
 
 __all__ = ["Explorer", "KeyHelp"]
 
+NO_COMMANDS: Final = Commands()
 REFRESH_SECONDS: Final = 0.25
 """How often rows are shown while captures are read."""
 
@@ -39,18 +45,26 @@ class KeyHelp(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The list of keys."""
         lines = Text()
-        for title, bindings in (("Everywhere", Explorer.BINDINGS), ("In the list", ExchangeList.BINDINGS)):
+        for title, bindings in (
+            ("Everywhere", Explorer.BINDINGS),
+            ("In the list", ExchangeList.BINDINGS),
+            ("In bodies, records and bytes", DetailPanes.BINDINGS),
+            ("In bodies", BodyTree.BINDINGS),
+            ("In records and bytes", RowPane.BINDINGS),
+            ("In records", RecordTable.BINDINGS),
+            ("In bytes", BytesPane.BINDINGS),
+            ("In the menu of copies", CopyMenu.BINDINGS),
+        ):
             lines.append(f"{title}\n", "bold")
             for one in bindings:
                 assert isinstance(one, Binding)
                 keys = " ".join(_KEYS.get(key, key) for key in one.key.split(","))
                 lines.append(f"  {keys:<24} {one.description}\n")
-        lines.append("In bodies\n", "bold")
-        lines.append(f"  {'space, enter':<24} Fold or unfold a field\n")
         yield VerticalScroll(Static(lines))
 
 
 _KEYS: Final = {
+    "plus": "+",
     "question_mark": "?",
     "slash": "/",
     "right_square_bracket": "]",
@@ -61,12 +75,14 @@ _KEYS: Final = {
 
 
 class Explorer(App[None]):
-    """`reading`: the captures; `predicate`: which exchanges are listed at first; `title`: names them."""
+    """`reading`: the captures; `predicate`: which exchanges are listed at first; `title`: names them.
+
+    `commands`: those that show the same.
+    """
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #list { height: 1fr; scrollbar-size-horizontal: 0; }
-    #body, #bytes { height: 1fr; border-top: solid; display: none; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     #status { height: 1; text-style: reverse; }
     """
@@ -74,14 +90,24 @@ class Explorer(App[None]):
         Binding("q,ctrl+c", "quit", "Quit"),
         Binding("escape", "close_pane", "Close the filter, bytes or bodies"),
         Binding("slash", "filter", "Filter: an expression as for --filter; empty: all"),
+        Binding("y", "copy", "Copy the exchange: JSON, hex, commands"),
+        Binding("w", "write", "Write what is listed: pcapng, JSON lines, Parquet"),
         Binding("x", "bytes", "Show bytes with their fields"),
         Binding("f", "follow", "Follow this connection"),
         Binding("tab", "focus_next", "Next pane"),
         Binding("question_mark", "keys", "Show keys"),
     ]
 
-    def __init__(self, reading: CaptureReading, predicate: Predicate | None = None, *, title: str = "") -> None:
+    def __init__(
+        self,
+        reading: CaptureReading,
+        predicate: Predicate | None = None,
+        *,
+        title: str = "",
+        commands: Commands = NO_COMMANDS,
+    ) -> None:
         super().__init__()
+        self._commands = commands
         self._reading = reading
         self._base = predicate
         self._sources = printable(title)
@@ -90,22 +116,20 @@ class Explorer(App[None]):
         """Ends the thread that fills the index."""
         self._away = threading.Event()
         """Ends the thread that reads an exchange."""
+        self._left = threading.Event()
+        """Ends commands that write."""
         self._state = "reading"
         self._error = ""
-        self._shown: Exchange | None = None
         self.broken = False
         # Not looked up in the screen: the timer may still fire while the screen is being removed.
         self._list = ExchangeList()
+        self._detail = DetailPanes()
         self._status = Static(id="status")
 
     def compose(self) -> ComposeResult:
         """The panes from top to bottom."""
         yield self._list
-        tree: Tree[BodyNode] = Tree("", id="body")
-        tree.show_root = False
-        yield tree
-        with VerticalScroll(id="bytes", can_focus=True):
-            yield Static(id="rows")
+        yield self._detail
         yield Input(placeholder='api == "Fetch" and latency_ms > 100', id="filter", compact=True)
         yield self._status
 
@@ -119,10 +143,7 @@ class Explorer(App[None]):
         """End the threads."""
         self._stop.set()
         self._away.set()
-
-    @property
-    def _tree(self) -> Tree[BodyNode]:
-        return self.query_one("#body", Tree)
+        self._left.set()
 
     def _begin(self, predicate: Predicate | None) -> None:
         self._stop.set()
@@ -172,78 +193,74 @@ class Explorer(App[None]):
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""
         self._show_status()
-        if self._tree.display or self.query_one("#bytes").display:
-            self._look()
+        self._look()
 
     def on_exchange_list_opened(self) -> None:
         """Open the bodies."""
-        self._tree.display = True
-        self._tree.focus()
+        self._detail.open()
         self._look()
 
     def _look(self) -> None:
-        """Decode the exchange under the cursor, in a thread, and show it."""
+        """Decode the exchange under the cursor, in a thread, and show it in the panes that are open."""
         self._away.set()
         away = self._away = threading.Event()
         index, row = self._list.index, self._list.row
-        if row is None:
+        if row is None or not self._detail.is_open:
             return
 
         def run() -> None:
             exchange = self._reading.look(index, row, stopped=away.is_set)
             if not away.is_set():
-                self.call_from_thread(self._show, exchange)
+                self.call_from_thread(self._detail.show, exchange)
 
         self._work(run)
 
-    def _show(self, exchange: Exchange | None) -> None:
-        self._shown = exchange
-        tree = self._tree
-        tree.clear()
-        if exchange is None:
-            tree.root.add_leaf(Text("the exchange was not found again: have the captures changed?"))
-        else:
-            for line in facts(exchange):
-                tree.root.add_leaf(Text(line))
-            for node in roots(exchange):
-                self._add(tree.root, node, expand=True)
-        tree.root.expand()
-        tree.cursor_line = 0
-        self._show_bytes()
-
-    def _add(self, parent: TreeNode[BodyNode], node: BodyNode, *, expand: bool = False) -> None:
-        label = Text(node.label, "red" if node.is_error else "")
-        if node.opens:
-            added = parent.add(label, node, expand=expand)
-            if expand:
-                for child in children(node):
-                    self._add(added, child)
-        else:
-            parent.add_leaf(label, node)
-
-    def on_tree_node_expanded(self, event: Tree.NodeExpanded[Any]) -> None:
-        """Make the nodes of a field when it is opened for the first time."""
-        node: TreeNode[BodyNode] = event.node
-        if node.data is not None and not node.children:
-            for child in children(node.data):
-                self._add(node, child)
-
-    def _show_bytes(self) -> None:
-        pane = self.query_one("#bytes")
-        if not pane.display:
-            return
-        lines: list[str] = []
-        for message in () if self._shown is None else (self._shown.request, self._shown.response):
-            if message is not None:
-                lines += [message.type, *byte_lines(message, pane.size.width - 2)]
-        self.query_one("#rows", Static).update(Text("\n".join(lines), no_wrap=True))
-
     def action_bytes(self) -> None:
         """Show or hide the bytes."""
-        pane = self.query_one("#bytes")
-        pane.display = not pane.display
-        if pane.display:
-            self._look()
+        self._detail.toggle_bytes()
+        self._look()
+
+    def action_copy(self) -> None:
+        """Show the forms in which the exchange under the cursor can be copied."""
+        index, row = self._list.index, self._list.row
+        if row is None:
+            return
+
+        def run() -> None:
+            exchange = self._reading.look(index, row, stopped=self._left.is_set)
+            if exchange is not None:
+                self.call_from_thread(self.push_screen, CopyMenu(list(copies(exchange, row, self._commands))))
+
+        self._work(run)
+
+    def action_write(self) -> None:
+        """Ask for a name, and write the exchanges that are listed."""
+        self.push_screen(
+            PathPrompt("Write what is listed: FILE.pcapng, FILE.jsonl, or FOLDER/ for Parquet"), self._write
+        )
+
+    def _write(self, path: str | None) -> None:
+        if not path:
+            return
+        try:
+            command = self._commands.write(path, self._expression)
+        except UsageError as error:
+            self.notify(printable(str(error)), markup=False, severity="error")
+            return
+        self.notify(f"writing {printable(path)}", markup=False)
+
+        def run() -> None:
+            wrong = run_command(command, stopped=self._left.is_set)
+            if not self._left.is_set():
+                self.call_from_thread(done, wrong)
+
+        def done(wrong: str | None) -> None:
+            if wrong is None:
+                self.notify(f"wrote {printable(path)}", markup=False)
+            else:
+                self.notify(wrong, markup=False, severity="error")
+
+        self._work(run)
 
     def action_filter(self) -> None:
         """Ask for an expression."""
@@ -290,13 +307,10 @@ class Explorer(App[None]):
 
     def action_close_pane(self) -> None:
         """Close what was opened last."""
-        for name in ("#filter", "#bytes", "#body"):
-            pane = self.query_one(name)
-            if pane.display:
-                pane.display = False
-                self._error = ""
-                self._list.focus()
-                return
+        if self.query_one("#filter", Input).display:
+            self._close_filter()
+        elif self._detail.close() and not self._detail.is_open:
+            self._list.focus()
 
     def action_keys(self) -> None:
         """Show all keys."""

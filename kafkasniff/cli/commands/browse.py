@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.filter_options import take_predicate
+from kafkasniff.cli.options.filter_options import FilterOptions, take_predicate
 from kafkasniff.cli.options.option_groups import (
     framing_arguments,
     key_arguments,
@@ -22,6 +23,9 @@ from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 
 __all__ = ["browse_command"]
+
+_READING: Final = frozenset({"ports", "max_frame", "keylog", "memory", "topic_ids"})
+"""The options among `reading_options` that decide how captures are read."""
 
 
 @click.command("browse", cls=SectionedCommand)
@@ -37,6 +41,7 @@ def browse_command(environment: Environment, /, captures: tuple[str, ...], **opt
         raise UsageError("browse needs the package textual: pip install 'kafkasniff[browse]'")
     if not environment.stdout_tty:
         raise UsageError("browse needs a terminal; `kafkasniff decode` writes to files and pipes")
+    again = {"reading": _words(options, _READING), "selection": _words(options, frozenset(FilterOptions._fields))}
     taken = take_captures(environment, captures)
     if not reads_twice(None, taken):
         raise UsageError("browse reads captures again, so it cannot read stdin or a pipe")
@@ -48,13 +53,29 @@ def browse_command(environment: Environment, /, captures: tuple[str, ...], **opt
 
     arguments()  # an invalid key log is reported before the screen opens
 
+    from kafkasniff.browse.commands import Commands
     from kafkasniff.browse.reading import CaptureReading
     from kafkasniff.browse.screen.app import Explorer
 
     reading = CaptureReading(taken, arguments, catalog)
-    app = Explorer(reading, predicate, title=", ".join(map(name_of, captures)))
+    title = ", ".join(map(name_of, captures))
+    app = Explorer(reading, predicate, title=title, commands=Commands(captures, **again))
     with environment.interrupts.stopping(app.exit):
         app.run()
     if app.return_code:
         return Exit.INTERNAL
     return Exit.BROKEN if app.broken else Exit.OK
+
+
+def _words(options: Mapping[str, Any], names: Container[str]) -> tuple[str, ...]:
+    """The given options with these names, as words of a command line."""
+    words: list[str] = []
+    for parameter in browse_command.params:
+        value = options[parameter.name] if parameter.name in names else None
+        if not value:
+            continue
+        option = parameter.opts[-1]
+        words += (
+            [option] if value is True else [f"{option}={one}" for one in (value if parameter.multiple else [value])]
+        )
+    return tuple(words)

@@ -9,6 +9,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
@@ -19,7 +20,8 @@ Steps = Callable[[Explorer, Pilot[None]], Awaitable[None]]
 
 
 def drive(steps: Steps, capture: Path = ERRORS, size: tuple[int, int] = (80, 24)) -> Explorer:
-    app = Explorer(CaptureReading((str(capture),), dict), title=capture.name)
+    commands = Commands((str(capture),))
+    app = Explorer(CaptureReading((str(capture),), dict), title=capture.name, commands=commands)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
@@ -36,6 +38,14 @@ async def settled(app: Explorer, pilot: Pilot[None]) -> None:
     await pilot.pause()
     app._refresh_rows()
     await pilot.pause()
+
+
+async def open_error(app: Explorer, pilot: Pilot[None], error: str) -> None:
+    """Open the first exchange with an error."""
+    rows = listed(app)
+    rows.move_to(next(line for line in range(len(rows.index)) if rows.index.row(rows._place(line)).error == error))
+    await pilot.press("enter")
+    await settled(app, pilot)
 
 
 def listed(app: Explorer) -> ExchangeList:

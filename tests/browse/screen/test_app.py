@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input, Static, Tree
+from textual.widgets import Input, Tree
 
 from kafkasniff.browse.screen.app import Explorer, KeyHelp
+from kafkasniff.browse.screen.bytes_pane import BytesPane
 from tests.browse.screen.driving import drive, listed, settled, status
 
 
@@ -25,7 +26,7 @@ def test_bodies_and_bytes() -> None:
         assert "error_code: 0 (NONE)" in labels(app)
         await pilot.press("x")
         await settled(app, pilot)
-        assert "session_id: 0" in str(app.query_one("#rows", Static).render())
+        assert "session_id: 0" in "\n".join(row.text for row in app.query_one(BytesPane).rows.rows)
         await pilot.press("escape", "escape")
         assert not app.query_one("#body").display
         assert not app.query_one("#bytes").display

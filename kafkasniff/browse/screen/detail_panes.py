@@ -1,0 +1,214 @@
+"""The panes of one exchange: its bodies as a tree, its records as a table, and its bytes.
+
+What is under the cursor in the tree or the table is marked in the bytes; a byte selects its field in the tree.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from kafkasniff.browse.byte_rows import ByteRows
+from kafkasniff.browse.screen.body_tree import BodyTree
+from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.pane_search import PaneSearch
+from kafkasniff.browse.screen.record_table import RecordTable
+from kafkasniff.browse.screen.row_pane import RowPane
+from kafkasniff.model import Exchange
+
+__all__ = ["DetailPanes"]
+
+
+class DetailPanes(Vertical):
+    """Panes, each as high as the list of exchanges. `show` is called only while one is open."""
+
+    DEFAULT_CSS = """
+    DetailPanes { display: none; }
+    DetailPanes > * { height: 1fr; border-top: solid; display: none; }
+    DetailPanes > Input { height: 1; border: none; padding: 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "Search in this pane"),
+        Binding("n", "step(1)", "Next match"),
+        Binding("N", "step(-1)", "Previous match"),
+        Binding("r", "records", "Show records as a table, or the tree again"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="detail")
+        self.exchange: Exchange | None = None
+        self.tree_pane = BodyTree()
+        self.record_table = RecordTable()
+        self.bytes_pane = BytesPane()
+        self._input = Input(placeholder="search in this pane", id="search", compact=True)
+        self._search: PaneSearch | None = None
+        self._searched: BodyTree | RecordTable | BytesPane = self.tree_pane
+        """The pane that had the focus when the search was asked for."""
+
+    def compose(self) -> ComposeResult:
+        """The panes from top to bottom."""
+        yield self.tree_pane
+        yield self.record_table
+        yield self.bytes_pane
+        yield self._input
+
+    @property
+    def _panes(self) -> tuple[BodyTree, RecordTable, BytesPane]:
+        return self.tree_pane, self.record_table, self.bytes_pane
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a pane is open."""
+        return any(pane.display for pane in self._panes)
+
+    def _arrange(self) -> None:
+        count = sum(pane.display for pane in self._panes)
+        self.display = count > 0
+        self.styles.height = f"{max(count, 1)}fr"
+
+    def open(self) -> None:
+        """Open the tree, unless records are shown."""
+        self.tree_pane.display = not self.record_table.display
+        self._arrange()
+        self._focus()
+
+    def toggle_bytes(self) -> None:
+        """Show or hide the bytes."""
+        self.bytes_pane.display = not self.bytes_pane.display
+        self._arrange()
+
+    def action_records(self) -> None:
+        """Show the records instead of the tree, or the tree again."""
+        shown = not self.record_table.display
+        self.record_table.display, self.tree_pane.display = shown, not shown
+        if shown:
+            self.record_table.show(self.exchange)
+        self._arrange()
+        self._focus()
+        self._mark()
+
+    def _focus(self) -> None:
+        for pane in (self.record_table, self.tree_pane):
+            if pane.display:
+                pane.focus()
+
+    def close(self) -> bool:
+        """Close the search, bytes, records or tree; False if none is open."""
+        if self._input.display:
+            self._input.display = False
+        elif self.bytes_pane.display:
+            self.bytes_pane.display = False
+        elif self.record_table.display:
+            self.action_records()
+        elif self.tree_pane.display:
+            self.tree_pane.display = False
+        else:
+            return False
+        self._arrange()
+        self._focus()
+        return True
+
+    def show(self, exchange: Exchange | None) -> None:
+        """Show an exchange; None: it was not found."""
+        self.exchange = exchange
+        self._forget_search()
+        self.tree_pane.show(exchange)
+        if self.record_table.display:
+            self.record_table.show(exchange)
+        self._show_bytes()
+
+    def _show_bytes(self) -> None:
+        pane, exchange = self.bytes_pane, self.exchange
+        if not pane.display:
+            return
+        width, whole = pane.size.width, pane.whole
+
+        def make() -> None:
+            rows = ByteRows(exchange, width, whole=whole)
+            if self.exchange is exchange:
+                self.app.call_from_thread(shown, rows)
+
+        def shown(rows: ByteRows) -> None:
+            self._forget_search()
+            pane.show(rows)
+            self._mark()
+
+        self.run_worker(make, thread=True, group="bytes", exclusive=True)
+
+    def on_bytes_pane_outdated(self) -> None:
+        """Make the rows again."""
+        self._show_bytes()
+
+    def _mark(self) -> None:
+        field = (self.record_table if self.record_table.display else self.tree_pane).field
+        if field is not None:
+            self.bytes_pane.mark(field)
+
+    def on_body_tree_field_moved(self) -> None:
+        """Mark the bytes of the field."""
+        if not self.bytes_pane.has_focus:
+            self._mark()
+
+    def on_row_pane_row_moved(self, event: RowPane.RowMoved) -> None:
+        """Go to the field of the byte, or mark the bytes of the record."""
+        if event.pane is self.record_table:
+            self._mark()
+        field = self.bytes_pane.field
+        if event.pane is self.bytes_pane and field is not None:
+            self.tree_pane.select(field)
+            self.record_table.select(field)
+
+    def action_search(self) -> None:
+        """Ask what to search for in the pane that has the focus."""
+        self._searched = self._focused
+        self._input.display = True
+        self._input.focus()
+
+    @property
+    def _focused(self) -> BodyTree | RecordTable | BytesPane:
+        return next((pane for pane in self._panes if pane.has_focus), self.tree_pane)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Keep it from the filter."""
+        event.stop()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Search; nothing is searched for if the text is empty."""
+        event.stop()
+        self._input.display = False
+        self._searched.focus()
+        self._find(self._searched, event.value, 1)
+
+    def action_step(self, way: int) -> None:
+        """Go to the next or previous match, in the pane that has the focus."""
+        search, pane = self._search, self._focused
+        if search is not None and search.pane is pane:
+            pane.border_title = search.step(way)
+        else:
+            self._find(pane, self._input.value, way)
+
+    def _forget_search(self) -> None:
+        """The places that it found are no longer there."""
+        self._search = None
+        for pane in self._panes:
+            pane.border_title = ""
+
+    def _find(self, pane: BodyTree | RecordTable | BytesPane, text: str, way: int) -> None:
+        if not text:
+            return
+        search = self._search = PaneSearch(pane, text)
+        pane.border_title = "searching"
+
+        def run() -> None:
+            search.run(lambda: self._search is not search)
+            self.app.call_from_thread(done)
+
+        def done() -> None:
+            if self._search is search:
+                pane.border_title = search.step(way)
+
+        self.run_worker(run, thread=True, group="search")

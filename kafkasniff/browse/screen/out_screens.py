@@ -1,0 +1,105 @@
+"""What leaves the explorer: a menu of forms to copy, and the question for the name of a file."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList
+
+from kafkasniff.browse.copying import MAX_CLIPBOARD, Copy
+from kafkasniff.text.printable import printable
+
+__all__ = ["CopyMenu", "PathPrompt"]
+
+
+class PathPrompt(ModalScreen[str]):
+    """Asks for a name; the answer is empty if there is none."""
+
+    CSS = "PathPrompt { align: center middle; } PathPrompt Input { width: 80%; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Close")]
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    def compose(self) -> ComposeResult:
+        """The line."""
+        line = Input()
+        line.border_title = self._title
+        yield line
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Return the name."""
+        event.stop()
+        self.dismiss(os.path.expanduser(event.value.strip()))
+
+    def action_give_up(self) -> None:
+        """Return none."""
+        self.dismiss("")
+
+
+class CopyMenu(ModalScreen[None]):
+    """The forms of an exchange: to the clipboard, or to a file."""
+
+    CSS = "CopyMenu { align: center middle; } CopyMenu OptionList { width: 60; height: auto; border: solid; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss", "Close"),
+        Binding("j", "move(1)", "Next form"),
+        Binding("k", "move(-1)", "Previous form"),
+        Binding("s", "save", "Save to a file"),
+    ]
+
+    def __init__(self, forms: list[Copy]) -> None:
+        super().__init__()
+        self._forms = forms
+        self._list = OptionList(*(form.title for form in forms), markup=False)
+
+    def compose(self) -> ComposeResult:
+        """The forms."""
+        self._list.border_title = "Enter: copy to the clipboard · s: save to a file"
+        yield self._list
+
+    def action_move(self, by: int) -> None:
+        """To another form."""
+        if by > 0:
+            self._list.action_cursor_down()
+        else:
+            self._list.action_cursor_up()
+
+    @property
+    def _text(self) -> str:
+        return self._forms[self._list.highlighted or 0].make()
+
+    def on_option_list_option_selected(self) -> None:
+        """Copy, by the terminal (OSC 52)."""
+        text = self._text
+        if len(text) > MAX_CLIPBOARD:
+            self._say(f"{len(text):,} characters are too many for the clipboard: press s to save them to a file")
+            return
+        self.app.copy_to_clipboard(text)
+        self._say(f"copied {len(text):,} characters, if the terminal allows it (OSC 52)")
+        self.dismiss()
+
+    def action_save(self) -> None:
+        """Ask for a name, and write the form to this file."""
+        self.app.push_screen(PathPrompt("Save to the file"), self._save)
+
+    def _save(self, path: str | None) -> None:
+        if not path:
+            return
+        text = self._text
+        try:
+            with open(path, "x", encoding="utf-8") as file:
+                file.write(text if text.endswith("\n") else f"{text}\n")
+        except (OSError, ValueError) as error:
+            self._say(f"cannot write {printable(path)}: {error.strerror if isinstance(error, OSError) else error}")
+            return
+        self._say(f"saved to {printable(path)}")
+        self.dismiss()
+
+    def _say(self, text: str) -> None:
+        self.notify(text, markup=False)

@@ -1,0 +1,114 @@
+"""Copying an exchange, and writing what is listed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList
+
+from kafkasniff.browse.commands import Commands
+from kafkasniff.browse.screen import out_screens as module
+from kafkasniff.browse.screen.app import Explorer
+from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
+from tests.browse.screen.driving import ERRORS, drive, listed, settled
+
+
+def said(app: Explorer) -> str:
+    return list(app._notifications)[-1].message
+
+
+async def opened(app: Explorer, pilot: Pilot[None]) -> OptionList:
+    await pilot.press("G", "y")
+    await settled(app, pilot)
+    assert isinstance(app.screen, CopyMenu)
+    return app.screen.query_one(OptionList)
+
+
+def test_clipboard() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        await opened(app, pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        lines = [json.loads(line) for line in app.clipboard.splitlines()]
+        assert [(one["type"], one["api"]) for one in lines] == [("request", "Fetch"), ("response", "Fetch")]
+        assert said(app).startswith(f"copied {len(app.clipboard):,} characters")
+        assert app.focused is listed(app)
+        await opened(app, pilot)
+        await pilot.press("j", "j", "k", "enter")
+        await pilot.pause()
+        assert bytes.fromhex(app.clipboard)[:2] == b"\0\1"
+        await opened(app, pilot)
+        await pilot.press("end", "enter")
+        await pilot.pause()
+        assert app.clipboard.startswith("kafkasniff decode -v --connection=")
+        before = app.clipboard
+        await opened(app, pilot)
+        await pilot.press("q")
+        assert app.clipboard == before
+
+    drive(steps)
+
+
+def test_too_long_for_the_clipboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "MAX_CLIPBOARD", 10)
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        await opened(app, pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "press s" in said(app)
+        assert app.clipboard == ""
+        await pilot.press("s")
+        line = app.screen.query_one(Input)
+        line.value = str(ERRORS)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "cannot write" in said(app)
+        assert isinstance(app.screen, CopyMenu)
+        await pilot.press("s")
+        app.screen.query_one(Input).value = str(tmp_path / "out.jsonl")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
+        assert not isinstance(app.screen, CopyMenu)
+
+    drive(steps)
+
+
+async def write(app: Explorer, pilot: Pilot[None], path: str) -> None:
+    await pilot.press("w")
+    assert isinstance(app.screen, PathPrompt)
+    app.screen.query_one(Input).value = path
+    await pilot.press("enter")
+    await settled(app, pilot)
+
+
+def test_the_listed_exchanges_are_written(tmp_path: Path) -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        app._filter('api == "Fetch"')
+        await settled(app, pilot)
+        await write(app, pilot, f"{tmp_path}/out.jsonl")
+        assert said(app) == f"wrote {tmp_path}/out.jsonl"
+        lines = (tmp_path / "out.jsonl").read_text().splitlines()
+        assert len(lines) == 2 * len(listed(app).index)
+        assert {json.loads(line)["api"] for line in lines} == {"Fetch"}
+        await write(app, pilot, f"{tmp_path}/out.jsonl")
+        assert "exists" in said(app)
+        await write(app, pilot, f"{tmp_path}/none/out.jsonl")
+        assert "none/out.jsonl" in said(app)
+        await pilot.press("w", "escape")
+        assert app.focused is listed(app)
+
+    drive(steps)
+
+
+def test_without_captures() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        app._commands = Commands()
+        await write(app, pilot, "out.jsonl")
+        assert "no capture" in said(app)
+
+    drive(steps)

@@ -1,0 +1,73 @@
+"""Commands that write what the list shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import kafkasniff
+from kafkasniff.browse.commands import Commands, run_command
+from kafkasniff.errors import UsageError
+from tests.cli.console import kafkasniff as command_line
+from tests.conftest import ROOT
+
+CAPTURE = str(ROOT / "captures" / "java-errors.pcap")
+
+
+def never() -> bool:
+    return False
+
+
+def test_words() -> None:
+    commands = Commands(("-a.pcap", "b.pcap"), ("--port=9092",), ("--errors",))
+    assert commands.decode(3, 7) == ["kafkasniff", "decode", "-v", "--port=9092", "--connection=3",
+                                     "--correlation-id=7", "./-a.pcap", "b.pcap"]  # fmt: skip
+    assert commands.write("out/", 'api == "Fetch"') == ["kafkasniff", "export", "--port=9092", "--errors",
+        '--filter=api == "Fetch"', "-q", "--output=out/", "./-a.pcap", "b.pcap"]  # fmt: skip
+
+
+def test_forms(tmp_path: Path) -> None:
+    commands = Commands((CAPTURE,), (), ("--api=Fetch",))
+    expression = "latency_ms > 1"
+    for name in ("out.jsonl", "out.pcapng", "out/"):
+        assert run_command(commands.write(f"{tmp_path}/{name}", expression), stopped=never) is None
+    wanted = command_line("decode", "-q", "--format", "json", "--api", "Fetch", "--filter", expression, CAPTURE)
+    assert (tmp_path / "out.jsonl").read_bytes() == wanted.out
+    found = [one for one in kafkasniff.read(tmp_path / "out.pcapng") if one.request.api == "Fetch"]
+    assert len(found) >= len(wanted.lines) / 2 > 1
+    tables = list((tmp_path / "out").glob("exchanges/**/*.parquet"))
+    assert sum(pq.read_metadata(table).num_rows for table in tables) == len(wanted.lines) / 2
+
+
+def test_names_that_are_refused(tmp_path: Path) -> None:
+    commands = Commands((CAPTURE,))
+    for path, words in [
+        (CAPTURE, "exists"),
+        (f"{tmp_path}/", "exists"),
+        ("out.txt", "name it .jsonl"),
+        ("", "name it .jsonl"),
+    ]:
+        with pytest.raises(UsageError, match=words):
+            commands.write(path, "")
+    with pytest.raises(UsageError, match="no capture"):
+        Commands().write("out.jsonl", "")
+
+
+def test_errors_are_reported(tmp_path: Path) -> None:
+    wrong = run_command(Commands((CAPTURE,)).write(f"{tmp_path}/none/out.jsonl", ""), stopped=never)
+    assert wrong is not None
+    assert "none/out.jsonl" in wrong
+
+
+def test_it_stops(tmp_path: Path) -> None:
+    asked = []
+
+    def at_once() -> bool:
+        asked.append(True)
+        return True
+
+    command = Commands((CAPTURE,) * 50).write(f"{tmp_path}/out.jsonl", "")
+    assert run_command(command, stopped=at_once) is not None
+    assert asked

@@ -1,0 +1,112 @@
+"""Records: which there are, and their keys and values in each form."""
+
+from __future__ import annotations
+
+import pytest
+
+import kafkasniff
+from kafkasniff.browse import record_view as module
+from kafkasniff.browse.body_view import BodyNode, children, roots
+from kafkasniff.browse.record_view import RecordRow, records, whole_record
+from tests.browse.test_body_view import exchange_of
+from tests.conftest import ROOT
+
+
+def row(**record: object) -> RecordRow:
+    return RecordRow(0, "", "orders", 3, {"offset": 7, "timestamp": 0, "key": None, "value": None, **record})
+
+
+def whole(one: RecordRow, form: module.ValueForm = "text") -> str:
+    return "\n".join(whole_record(one, form))
+
+
+def at(node: BodyNode, path: str) -> object:
+    for child in children(node):
+        if child.path == path:
+            return child.value
+        if path.startswith((f"{child.path}.", f"{child.path}[")):
+            return at(child, path)
+    raise AssertionError(path)
+
+
+@pytest.mark.parametrize(
+    ("capture", "api", "message", "count", "topic"),
+    [
+        ("java-errors", "Produce", 0, 1, "errors"),
+        ("java-transactions", "Fetch", 1, 2, "ledger"),
+        ("java-0.9", "Produce", 0, 4, "letters"),
+        ("java-group-share", "ShareFetch", 1, None, "tasks"),
+    ],
+)
+def test_records_of_requests_and_responses(capture: str, api: str, message: int, count: int | None, topic: str) -> None:
+    exchange = exchange_of(capture, api)
+    found = list(records(exchange))
+    assert count is None or len(found) == count
+    nodes = list(roots(exchange))
+    for one in found:
+        assert (one.message, one.topic, one.partition) == (message, topic, 0)
+        assert at(nodes[message], one.path) is one.record
+
+
+def test_forms() -> None:
+    one = row(key=b"\xff\0", value=b'{"b": [1, 2.50],"a":null}')
+    assert [one.cell("value", form) for form in module.FORMS] == [
+        '"{\\"b\\": [1, 2.50],\\"a\\":null}"',
+        '{"b":[1,2.50],"a":null}',
+        "7b 22 62 22 3a 20 5b 31 2c 20 32 2e 35 30 5d 2c 22 61 22 3a 6e 75 6c 6c 7d",
+    ]
+    assert [one.cell("key", form) for form in module.FORMS] == ["0xff00", "0xff00", "ff 00"]
+    assert '\n  "b": [\n    1,\n    2.50\n  ],\n' in whole(one, "JSON")
+    assert "0000  7b 22 62 22 3a 20 5b 31  {" in whole(one, "hex")
+    assert "key, 2 bytes:\n0000  ff 00 " in whole(one)
+    assert whole(row()).startswith("topic orders · partition 3\noffset 7 · time ")
+    assert "value: null" in whole(row(), "JSON")
+
+
+def test_schema_ids_and_json_after_them() -> None:
+    exchange = exchange_of("librdkafka-schemas", "Produce")
+    found = [one for one in records(exchange) if one.schema]
+    assert found
+    one = found[0]
+    assert one.schema.rpartition("/")[2].isdecimal()
+    assert f"schema {one.schema} (key/value)" in whole(one)
+
+
+def test_records_of_internal_topics_are_shown_decoded() -> None:
+    exchanges = kafkasniff.read(ROOT / "captures" / "java-internal-topics.pcap")
+    one = next(one for exchange in exchanges for one in records(exchange) if "_value" in one.record)
+    assert '"type":' in one.cell("value", "JSON")
+    assert '"type":' in whole(one, "JSON")
+
+
+def test_headers() -> None:
+    one = row(value=b"x", headers=[{"key": "trace", "value": b"1\n2"}, {"key": b"\xff", "value": None}])
+    assert one.headers == 'trace="1\\x0a2" \\xff=null'
+    assert "header trace, 3 bytes:\n1\n2\n" in whole(one)
+    assert whole(one).endswith("header \\xff: null")
+
+
+@pytest.mark.parametrize("form", module.FORMS)
+def test_text_is_escaped(form: module.ValueForm) -> None:
+    evil = "a\x1b]0;x\x07\u202e\x9b"
+    inside = '{"k": "' + evil + '"}'
+    one = row(key=evil.encode(), value=inside.encode(), headers=[{"key": evil, "value": evil.encode()}])
+    shown = whole(one, form) + one.cell("key", form) + one.cell("value", form) + one.headers
+    assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(shown)
+
+
+def test_secrets_are_hidden() -> None:
+    one = row(value={"redacted": 12})
+    assert one.cell("value", "hex") == "[12 bytes redacted]"
+    assert whole(one, "hex").endswith("value: [12 bytes redacted]")
+
+
+def test_bounds() -> None:
+    size = module.MAX_VALUE + 1000
+    for form in module.FORMS:
+        shown = whole(row(value=b"x" * size), form)
+        assert "… 1,000 more, written by decode --format json" in shown
+        assert shown.count("x") - form.count("x") <= module.MAX_VALUE + 10
+    assert "… 5 more headers" in whole(row(headers=[{"key": "k", "value": b""}] * (module.MAX_HEADERS + 5)))
+    deep = b"[" * 100_000 + b"]" * 100_000
+    assert whole(row(value=deep), "JSON").endswith("]")
