@@ -6,29 +6,33 @@ One thread appends, another reads. A row is visible once `len` counts it, and ro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute
 
+from kafkasniff.browse.packed_columns import PackedColumn, order_of, pack, sort_keys
 from kafkasniff.browse.row_facts import MISSING, NUMBERS, TEXTS, UNKNOWN, Block, column_block, exchange_row
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.model import Endpoint, Exchange
 
 __all__ = ["COLUMNS", "MAX_EXCHANGES", "MAX_NUMBER", "MAX_WORDS", "ExchangeIndex", "Row"]
 
-MAX_EXCHANGES: Final = 5_000_000
-"""Maximum number of exchanges in the list, about 60 bytes each; the rest of the captures is not read."""
+MAX_EXCHANGES: Final = 10_000_000
+"""Maximum number of exchanges in the list, about 25 bytes each; the rest of the captures is not read."""
 MAX_WORDS: Final = 200_000
 """Maximum number of distinct texts (endpoints, names) in the index; each further one is shown as `…`."""
 MAX_NUMBER: Final = (1 << 32) - 1
 """Largest number of a packet, of a connection and of an exchange in its connection; reading stops at a larger one."""
 CHUNK: Final = 1 << 16
-"""Rows for which memory is allocated at a time: rows never move, so another thread may read them."""
+"""Rows that are packed together, once they are there."""
 MORE: Final = "…"
 
 ENDS: Final = ("client", "broker")
-COLUMNS: Final = (*(name for name in NUMBERS if name != "exchange_id"), *ENDS, *TEXTS)
+NAMES: Final = (*NUMBERS, *TEXTS)
+COLUMNS: Final = (*(name for name in NUMBERS if name not in {"exchange_id", "others"}), *ENDS, *TEXTS)
 """Names of the columns; those that one can sort by."""
 
 
@@ -49,7 +53,9 @@ class Row(NamedTuple):
     api: str
     """API and version."""
     subject: str
-    """The first topic, group or transactional id, and the number of others."""
+    """The first topic, or else the group or transactional id."""
+    others: int
+    """How many others it names."""
     error: str
     """The first error, or how the exchange ended without a response."""
     connection_id: int
@@ -68,12 +74,17 @@ class ExchangeIndex:
     """The columns, in order of reading: by time within what one call of `publish` adds."""
 
     def __init__(self) -> None:
-        self._chunks: dict[str, list[NDArray[Any]]] = {name: [] for name in (*NUMBERS, *TEXTS)}
+        self._chunks: list[dict[str, PackedColumn]] = []
+        self._buffers: dict[str, NDArray[np.int64]] = {}
+        """The numbers of the last chunk until it is full."""
         self._words: list[str] = [MORE]
         self._code_of: dict[str, int] = {}
         self._connections: dict[int, _Connection] = {}
         self._rows: list[tuple[int, ...]] = []
         self._blocks: list[Block] = []
+        self._ends: object = None
+        self._known: set[int] = set()
+        """Connections, by their indices in these ends, that need not be looked up again."""
         self._count = 0
         self._is_full = False
         self.start: int | None = None
@@ -101,10 +112,14 @@ class ExchangeIndex:
     def add_columns(self, found: PairColumns) -> None:
         """Append exchanges that are columns, from the next `publish` on."""
         block = column_block(found, self._code)
-        for number in np.unique(found.asked["connection"]).tolist():
+        if self._ends is not found.ends:
+            self._ends, self._known = found.ends, set()
+        unknown = set(np.unique(found.asked["connection"]).tolist()) - self._known
+        for number in unknown:
             owner = found.owners[number]
             assert owner is not None
             self._end(owner.number, owner.identify(), owner.client, owner.broker)
+        self._known |= unknown
         self._blocks.append(block)
 
     def publish(self) -> None:
@@ -112,10 +127,10 @@ class ExchangeIndex:
         rows, self._rows = self._rows, []
         blocks, self._blocks = self._blocks, []
         if rows:
-            blocks.append(dict(zip(self._chunks, np.array(rows, np.int64).T, strict=True)))
+            blocks.append(dict(zip(NAMES, np.array(rows, np.int64).T, strict=True)))
         if not blocks:
             return
-        whole = {name: np.concatenate([block[name] for block in blocks]) for name in self._chunks}
+        whole = {name: np.concatenate([block[name] for block in blocks]) for name in NAMES}
         order = np.lexsort((whole["packet"], whole["time"]))
         fits = np.ones(len(order), bool)
         for name in ("packet", "connection", "exchange_id"):
@@ -135,11 +150,15 @@ class ExchangeIndex:
         while done < len(order):
             at = (self._count + done) % CHUNK
             part = order[done : done + CHUNK - at]
-            for name, chunks in self._chunks.items():
-                if at == 0:
-                    chunks.append(np.empty(CHUNK, NUMBERS.get(name, np.int32)))
-                chunks[-1][at : at + len(part)] = whole[name][part]
+            if at == 0:
+                self._buffers = {name: np.empty(CHUNK, np.int64) for name in NAMES}
+                self._chunks.append({name: PackedColumn(buffer) for name, buffer in self._buffers.items()})
+            for name, buffer in self._buffers.items():
+                buffer[at : at + len(part)] = whole[name][part]
             done += len(part)
+            if at + len(part) == CHUNK:
+                # Another thread may still read the buffers.
+                self._chunks[-1] = {name: pack(one, MISSING.get(name)) for name, one in self._buffers.items()}
         self._count += done
 
     def _code(self, text: str) -> int:
@@ -159,8 +178,8 @@ class ExchangeIndex:
 
     def row(self, place: int) -> Row:
         """The exchange at a place."""
-        chunk, at = divmod(place, CHUNK)
-        values = {name: int(chunks[chunk][at]) for name, chunks in self._chunks.items()}
+        chunk, at = self._chunks[place // CHUNK], place % CHUNK
+        values = {name: chunk[name].at(at) for name in NAMES}
         connection = self._connections[values["connection"]]
         words = {name: self._words[values[name]] for name in TEXTS}
         words |= {name: self._words[code] for name, code in zip(ENDS, connection.codes, strict=True)}
@@ -174,35 +193,35 @@ class ExchangeIndex:
             return None
         return connection.client, connection.broker
 
-    def _values(self, column: str, count: int) -> NDArray[Any]:
-        """The column of the first rows; of texts, their codes."""
+    def _parts(self, column: str, count: int) -> list[PackedColumn]:
+        """The column of the first rows, in chunks; of texts, their codes."""
         if column in ENDS:
             known = list(self._connections.items())
             table = np.zeros(max((number for number, _ in known), default=0) + 1, np.int32)
             table[[number for number, _ in known]] = [one.codes[ENDS.index(column)] for _, one in known]
-            codes: NDArray[Any] = table[self._values("connection", count)]
-            return codes
-        chunks = self._chunks[column][: -(-count // CHUNK)]
-        return np.concatenate(chunks)[:count] if chunks else np.zeros(0, np.int32)
+            return [PackedColumn(table[part.numbers()]) for part in self._parts("connection", count)]
+        parts = [chunk[column] for chunk in self._chunks[: -(-count // CHUNK)]]
+        if count % CHUNK:
+            # The rest of a buffer is not filled yet.
+            last = parts[-1]._replace(values=parts[-1].values[: count % CHUNK])
+            parts[-1] = pack(last.numbers(), MISSING.get(column))
+        return parts
 
     def order(self, column: str, *, descending: bool = False) -> NDArray[np.int32]:
-        """The places of all rows so far, sorted by a column; equal ones stay in order of reading, times by packet."""
-        count = self._count
-        keys = self._values(column, count)
+        """The places of all rows so far, sorted by a column; equal ones stay in order of reading."""
+        parts = self._parts(column, self._count)
         if column not in NUMBERS:
             words = self._words[:]
-            # Numpy sorts numbers of 16 bits many times faster.
-            ranks = np.empty(len(words), np.uint16 if len(words) <= 1 << 16 else np.int32)
-            ranks[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
-            keys = ranks[keys]
-        # Inverting keeps the order of equal keys, unlike reversing the result; `-` would overflow at a missing time.
-        keys = ~keys if descending else keys
-        if column == "time":
-            return np.lexsort((self._values("packet", count), keys)).astype(np.int32)
-        return np.argsort(keys, kind="stable").astype(np.int32)
+            # By Arrow: Python would not let the screen's thread run meanwhile.
+            ranks = np.empty(len(words), np.int32)
+            ranks[compute.sort_indices(pa.array(words, pa.string())).to_numpy()] = np.arange(len(words))
+            ranks = ranks.astype(np.min_scalar_type(len(ranks)))
+            parts = [PackedColumn(ranks[part.numbers()]) for part in parts]
+        keys, top = sort_keys(parts)
+        return order_of(keys, top, descending=descending)
 
     def same(self, column: str, like: int) -> NDArray[np.bool_]:
         """Which of the rows so far have the same value in a column as the row at `like`."""
-        values = self._values(column, self._count)
-        found: NDArray[np.bool_] = values == values[like]
-        return found
+        parts = self._parts(column, self._count)
+        value = parts[like // CHUNK].at(like % CHUNK)
+        return np.concatenate([part.equal_to(value) for part in parts])

@@ -14,15 +14,18 @@ from typing import Any, Final
 
 from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.paired import PairColumns, PairFinder
 from kafkasniff.engine.selection import Selection, asks_columns
 from kafkasniff.engine.shards import packed, shard_of_keys, share
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.filters import Predicate, Selector, needs_records
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Exchange
 from kafkasniff.native import kernel
 from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import NO_TIME
 
@@ -69,7 +72,7 @@ class CaptureReading:
         enricher = Enricher(catalog, summary=inspector.summary, sessions=predicate is not None)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
-        finder = None if wants_records else _finder(predicate, selector, enricher)
+        finder = None if wants_records else _finder(predicate, selector, enricher, index)
 
         def take(slices: Iterable[tuple[list[Output], list[PairColumns]]]) -> None:
             for events, columns in slices:
@@ -79,7 +82,7 @@ class CaptureReading:
                     if type(event) is Exchange:
                         index.add(event)
                 for found in columns:
-                    if found.selected:
+                    if found.selected and found.facts is not None:
                         index.add_columns(found)
             index.publish()
 
@@ -133,13 +136,36 @@ class CaptureReading:
         return found(inspector.close_slices())
 
 
-def _finder(predicate: Predicate | None, selector: Selector, enricher: Enricher) -> ExchangeFinder | None:
+class _Indexing:
+    """A `PairFinder` that appends exchanges to an index at once, and yields only what was read of their headers.
+
+    So nobody works out how long they waited for each other, which takes a fifth of the time and is not listed.
+    """
+
+    def __init__(self, finder: ExchangeFinder, index: ExchangeIndex) -> None:
+        self._finder = finder
+        self._index = index
+        self.may_take = finder.may_take
+
+    def find(
+        self, messages: Messages, options: DecodeOptions, capture: Callable[[int], str | None]
+    ) -> tuple[list[PairColumns], Bools]:
+        """The exchanges of a part of a batch, and a mask of the other messages."""
+        columns, others = self._finder.find(messages, options, capture)
+        for found in columns:
+            self._index.add_columns(found)
+        return [found._replace(facts=None) for found in columns], others
+
+
+def _finder(
+    predicate: Predicate | None, selector: Selector, enricher: Enricher, index: ExchangeIndex
+) -> PairFinder | None:
     """Finds exchanges that the kernel reads; None: all become objects."""
     native = kernel()
     if native is None:
         return None
     if predicate is None:
-        return ExchangeFinder(native, names=AddedNames(native, enricher, lambda _: None))
+        return _Indexing(ExchangeFinder(native, names=AddedNames(native, enricher, lambda _: None)), index)
     if not asks_columns(predicate, numbers=False):
         return None
     return ExchangeFinder(native, selection=Selection(predicate, selector, native, show_secrets=False, writes=True))

@@ -6,7 +6,7 @@ Texts become codes, by a function that the index provides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,24 +16,17 @@ from kafkasniff.engine.versions import version_of
 from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.model import Exchange
+from kafkasniff.native.exchanges import ExchangeColumns
 from kafkasniff.native.feed import NONE
-from kafkasniff.tables.rows.column_rows import string_array
 from kafkasniff.tcp.segments import PACKET_NUMBER
-from kafkasniff.text.printable import word
+from kafkasniff.text.printable import WORDS, word
 
 __all__ = ["MAX_PROBLEMS", "MISSING", "NUMBERS", "TEXTS", "UNKNOWN", "Block", "column_block", "exchange_row"]
 
-NUMBERS: Final = {
-    "packet": np.uint32,
-    "connection": np.uint32,
-    "exchange_id": np.uint32,
-    "time": np.int64,
-    "latency": np.int64,
-    "request": np.int32,
-    "response": np.int32,
-    "problems": np.uint16,
-}
-"""Columns of numbers, with the type in which they are kept."""
+NUMBERS: Final = (
+    "packet", "connection", "exchange_id", "time", "latency", "request", "response", "problems", "others",
+)  # fmt: skip
+"""Columns of numbers."""
 TEXTS: Final = ("client_id", "api", "subject", "error")
 """Columns of texts that are not the same for a whole connection."""
 UNKNOWN: Final = -(1 << 63)
@@ -55,6 +48,7 @@ def exchange_row(exchange: Exchange, code: _Code) -> tuple[int, ...] | None:
         return None
     problems = len(exchange.problems) + sum(len(one.problems) for one in (request, response) if one is not None)
     errors = () if response is None else response.errors
+    names = _subjects_of(exchange)
     ending = "" if exchange.status in {"answered", "no_response"} else exchange.status.replace("_", " ")
     return (
         seen.first_packet or 0,
@@ -65,9 +59,10 @@ def exchange_row(exchange: Exchange, code: _Code) -> tuple[int, ...] | None:
         -1 if request is None else request.size,
         -1 if response is None else response.size,
         min(problems, MAX_PROBLEMS),
+        max(len(names) - 1, 0),
         code("" if seen.client_id is None else word(seen.client_id)),
         code(_api(seen.api, seen.api_key, seen.api_version)),
-        code(_subject(exchange)),
+        code(word(names[0]) if names else ""),
         code(_error(errors[0].code) if errors else ending),
     )
 
@@ -77,7 +72,7 @@ def column_block(found: PairColumns, code: _Code) -> Block:
     asked, answered, facts = found.asked, found.answered, found.facts
     rows = facts.columns.rows
     numbers = np.array([0 if owner is None else owner.number for owner in found.owners], np.int64)
-    client_id = np.where(found.client_id == NONE, -1, found.client_id)
+    others, subject = _subjects(facts.columns)
     return {
         "packet": (asked["first_packet"] & PACKET_NUMBER).astype(np.int64),
         "connection": numbers[asked["connection"]],
@@ -87,9 +82,10 @@ def column_block(found: PairColumns, code: _Code) -> Block:
         "request": asked["size"].astype(np.int64),
         "response": answered["size"].astype(np.int64),
         "problems": np.zeros(len(asked), np.int64),
-        "client_id": _codes(client_id, lambda one: "" if one < 0 else word(found.names[one]), code),
+        "others": others,
+        "client_id": _codes(found.client_id, lambda one: "" if one == NONE else WORDS[found.names[one]], code),
         "api": _codes(asked["code"].astype(np.int64), _api_of, code),
-        "subject": _subjects(facts.columns, code),
+        "subject": _codes(subject, lambda one: "" if one == NONE else WORDS[found.names[one]], code),
         "error": _codes(np.where(rows["codes"] == 0, 0, rows["code"].astype(np.int64)), _error, code),
     }
 
@@ -115,19 +111,18 @@ def _error(code: int) -> str:
     return "" if code == 0 else error_name(code) or f"error {code}"
 
 
-def _subject(exchange: Exchange) -> str:
-    """The first topic, or else the group or transactional id if there is only one, and the number of others."""
+def _subjects_of(exchange: Exchange) -> list[str]:
+    """The topics, and the group or transactional id if there is only one."""
     named = mentions(exchange.request, exchange.response)
     names = [*named.topics]
     for one in (named.groups, named.transactions):
         names += one if len(one) == 1 else ()
-    return _counted(names[0], len(names) - 1) if names else ""
+    return names
 
 
-def _subjects(columns: Any, code: _Code) -> NDArray[np.int64]:
-    """`_subject` of each row."""
+def _subjects(columns: ExchangeColumns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The number of `_subjects_of` each row except the first one, and the index of that one's name."""
     rows = columns.rows
-    names = string_array(columns.names).to_pylist()
     topics = rows["topics"].astype(np.int64)
     firsts = np.cumsum(topics) - topics
     # A last element for rows without topics.
@@ -136,13 +131,4 @@ def _subjects(columns: Any, code: _Code) -> NDArray[np.int64]:
     for one in (rows["group"].astype(np.int64), rows["transaction"].astype(np.int64)):
         first = np.where(first == NONE, one, first)
         count = count + (one != NONE)
-
-    def text(value: int) -> str:
-        more, index = divmod(value, 1 << 32)
-        return "" if index == NONE else _counted(names[index], more)
-
-    return _codes(np.maximum(count - 1, 0) << 32 | first, text, code)
-
-
-def _counted(name: str, others: int) -> str:
-    return word(name) + (f" +{others}" if others else "")
+    return np.maximum(count - 1, 0), first

@@ -187,7 +187,8 @@ class Explorer(App[None]):
         parts = [f"{min(found.cursor + 1, len(found.index)):,}/{len(found.index):,}", CLOCKS[found.clock]]
         if self._expression:
             parts.append(f"filter: {printable(self._expression)}")
-        parts += [part for part in (self._error or self._state, self._sources) if part]
+        sorting = "sorting" if found.is_sorting else ""
+        parts += [part for part in (sorting, self._error or self._state, self._sources) if part]
         self._status.update(Text(" · ".join(parts) + " · ? keys", no_wrap=True, overflow="ellipsis"))
 
     def on_exchange_list_moved(self) -> None:

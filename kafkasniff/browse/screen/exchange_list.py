@@ -50,6 +50,10 @@ _COLUMNS: Final = (
 _WIDTH: Final = sum(column.width + 1 for column in _COLUMNS)
 _STEP: Final = 20
 """Columns of the terminal by which the list scrolls to the side."""
+SORTED_AT_ONCE: Final = 200_000
+"""Most rows that are sorted before the next key is read, which takes a few ms; a thread sorts more."""
+JUMP: Final = 1 << 16
+"""Lines that a jump looks at in one step."""
 _ERROR: Final = Style(color="red")
 _WARNING: Final = Style(color="yellow")
 _TITLE: Final = Style(bold=True)
@@ -95,21 +99,29 @@ class ExchangeList(ScrollView, can_focus=True):
         """What it is sorted by."""
         self.descending = False
         self._order: NDArray[np.int32] = np.zeros(0, np.int32)
-        self._sorted = 0
-        """Number of rows that are in order; while captures are read, others are after them."""
+        """The places of the first lines; while captures are read, each other line shows the row at its own place."""
+        self._count = 0
+        self._wanted: tuple[ExchangeIndex, str, bool, int] | None = None
+        """What a thread is to sort, or sorts now."""
+
+    def on_unmount(self) -> None:
+        """End the thread."""
+        self._wanted = None
 
     @property
     def is_settled(self) -> bool:
         """Whether the list shows all rows of the index, in order."""
-        return self._count == len(self.index) and (self._sorted == self._count or not self.index.is_complete)
+        return self._count == len(self.index) and (len(self._order) == self._count or not self.index.is_complete)
 
     @property
-    def _count(self) -> int:
-        return len(self._order)
+    def is_sorting(self) -> bool:
+        """Whether a thread sorts; until then, rows are in the order before."""
+        return self._wanted is not None
 
     def show(self, index: ExchangeIndex) -> None:
         """Show another index, from its beginning."""
         self.index, self.cursor = index, 0
+        self._order, self._count = np.zeros(0, np.int32), 0
         self._sort()
         self.scroll_to(0, 0, animate=False)
 
@@ -119,20 +131,45 @@ class ExchangeList(ScrollView, can_focus=True):
         Sorting again for a few rows would take more time than reading them. So they are appended until the rows have
         doubled, or all are read.
         """
-        if self.index.is_complete or len(self.index) >= 2 * self._sorted:
+        if self.index.is_complete or len(self.index) >= 2 * len(self._order):
             self._sort()
-            return
-        more = np.arange(self._count, len(self.index), dtype=np.int32)
-        self._order = np.concatenate((self._order, more))
+        self._count = len(self.index)
         self._resized()
 
     def _sort(self) -> None:
+        """Sort all rows, at once or in a thread."""
+        index = self.index
+        wanted = index, self.column, self.descending, len(index)
+        if len(index) <= SORTED_AT_ONCE:
+            self._wanted = None
+            self._take(index.order(self.column, descending=self.descending))
+        elif self._wanted is None:
+            self._wanted = wanted
+            self.run_worker(self._sort_wanted, thread=True)
+        else:
+            self._wanted = wanted
+
+    def _sort_wanted(self) -> None:
+        """Sort what is wanted, in a thread, until nothing else is."""
+        while (wanted := self._wanted) is not None:
+            index, column, descending, _ = wanted
+            order = index.order(column, descending=descending)
+            if self._wanted == wanted:
+                self.app.call_from_thread(self._take_wanted, wanted, order)
+
+    def _take_wanted(self, wanted: tuple[ExchangeIndex, str, bool, int], order: NDArray[np.int32]) -> None:
+        if self._wanted == wanted:
+            self._wanted = None
+            self._take(order)
+            self.move_to(self.cursor)
+
+    def _take(self, order: NDArray[np.int32]) -> None:
         place = self.place
-        self._order = self.index.order(self.column, descending=self.descending)
-        self._sorted = self._count
+        self._order = order
+        self._count = max(self._count, len(order))
         self.cursor = 0
-        if place is not None and place < self._count:
-            self.cursor = int(np.flatnonzero(self._order == place)[0])
+        if place is not None:
+            self.cursor = int(np.argmax(order == place)) if place < len(order) else place
         self._resized()
 
     def _resized(self) -> None:
@@ -150,7 +187,7 @@ class ExchangeList(ScrollView, can_focus=True):
         return None if self.place is None else self.index.row(self.place)
 
     def _place(self, line: int) -> int:
-        return int(self._order[line])
+        return int(self._order[line]) if line < len(self._order) else line
 
     def move_to(self, line: int) -> None:
         """Put the cursor on a line of the list, or on the nearest there is."""
@@ -203,13 +240,23 @@ class ExchangeList(ScrollView, can_focus=True):
 
     def action_same(self, column: str, way: int) -> None:
         """To the next or previous line with the same value in a column."""
-        place = self.place
-        if place is None:
+        if self.place is None:
             return
-        lines = np.flatnonzero(self.index.same(column, place)[self._order])
-        at = int(np.searchsorted(lines, self.cursor)) + way
-        if 0 <= at < len(lines):
-            self.move_to(int(lines[at]))
+        same = self.index.same(column, self.place)
+        first, last = (self.cursor + 1, self._count) if way > 0 else (self.cursor - 1, -1)
+        for start in range(first, last, JUMP * way):
+            lines = np.arange(start, last, way)[:JUMP]
+            found = np.flatnonzero(same[self._places(lines)])
+            if len(found):
+                self.move_to(start + int(found[0]) * way)
+                return
+
+    def _places(self, lines: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places of lines."""
+        places = lines.copy()
+        sorted_ = lines < len(self._order)
+        places[sorted_] = self._order[lines[sorted_]]
+        return places
 
     def action_open(self) -> None:
         """Show the exchange under the cursor."""
@@ -253,6 +300,8 @@ class ExchangeList(ScrollView, can_focus=True):
         value = getattr(row, name)
         if value is None:
             return "-"
+        if name == "subject" and row.others:
+            return f"{value} +{row.others}"
         if name == "latency":
             return duration(value)
         if name == "time":

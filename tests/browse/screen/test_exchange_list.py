@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+import kafkasniff
+from kafkasniff.browse.screen import exchange_list as module
 from kafkasniff.browse.screen.app import Explorer
-from tests.browse.screen.driving import drive, listed, status
+from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
 
 
 def test_list_and_movement() -> None:
@@ -52,6 +54,51 @@ def test_sorting_keeps_the_exchange() -> None:
     drive(steps)
 
 
+def test_a_thread_sorts_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SORTED_AT_ONCE", 10)
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        wanted = rows.index.order("api", descending=True).tolist()
+        await pilot.press("j", "j")
+        before = rows.row
+        await pilot.press("s", "s", "r")
+        await settled(app, pilot)
+        assert not rows.is_sorting
+        assert rows.row == before
+        assert rows._order.tolist() == wanted
+        assert "API↓" in rows.render_line(0).text
+
+    drive(steps)
+
+
+def test_rows_that_are_not_sorted_yet() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        index = rows.index
+        await pilot.press("s", "G")
+        before = rows.row
+        index.is_complete = False
+        for exchange in list(kafkasniff.read(ERRORS))[:20]:
+            index.add(exchange)
+        index.publish()
+        rows.grow()
+        assert rows.is_settled
+        assert rows.row == before
+        assert rows.virtual_size.height == 1 + 69
+        await pilot.press("G")
+        assert rows.place == 68
+        await pilot.press("[")
+        assert rows.row is not None
+        assert rows.row.connection == index.row(68).connection
+        index.is_complete = True
+        rows.grow()
+        assert rows.is_settled
+        assert rows._order.tolist() == index.order("latency").tolist()
+
+    drive(steps)
+
+
 def test_clock() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
@@ -64,10 +111,13 @@ def test_clock() -> None:
     drive(steps)
 
 
+@pytest.mark.parametrize("jump", [1, module.JUMP])
 @pytest.mark.parametrize(
     ("there", "back", "field"), [("]", "[", "connection"), ("}", "{", "client_id"), ("n", "N", "api")]
 )
-def test_jumps(there: str, back: str, field: str) -> None:
+def test_jumps(there: str, back: str, field: str, jump: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "JUMP", jump)
+
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
         start = rows.row

@@ -1,0 +1,137 @@
+"""`browse`: how fast it reads a capture, and how its list behaves with ten million exchanges.
+
+    python -m benchmarks.browse CAPTURE [--exchanges 10000000]
+
+The exchanges of the capture are repeated until there are so many, each time later than before. A key press is measured
+until the screen has been drawn again; a thread sorts, so the screen answers meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from textual.pilot import Pilot
+
+from kafkasniff.browse.index import NAMES, ExchangeIndex
+from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.screen.app import Explorer
+from kafkasniff.browse.screen.exchange_list import ExchangeList
+
+REPEATS = 20
+KEYS = ("j", "space", "G", "k", "g", "]", "n", "s", "r", "t", "l", "h", "b")
+
+
+class _Filled(CaptureReading):
+    """An index that is there already instead of captures."""
+
+    def fill(self, index: ExchangeIndex, *_: object, **__: object) -> bool:  # type: ignore[override]
+        """Show nothing: the benchmark replaces the index."""
+        index.is_complete = True
+        return False
+
+
+@contextmanager
+def _timed(label: str, size: int = 0) -> Iterator[None]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    rate = f", {size / 1e6 / cpu:.0f} MB per second of CPU" if size else ""
+    print(f"{label}: {wall * 1000:,.0f} ms, CPU {cpu * 1000:,.0f} ms{rate}", flush=True)
+
+
+def _peak() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def _index(path: Path) -> ExchangeIndex:
+    index, reading = ExchangeIndex(), CaptureReading((str(path),), dict)
+    with _timed(f"index of {path.name}", path.stat().st_size):
+        reading.fill(index, None, stopped=lambda: False, progress=lambda _read, _total: None)
+    for share in (0.0, 0.5, 1.0):
+        row = index.row(int(share * (len(index) - 1)))
+        with _timed(f"look at an exchange {share:.0%} into the capture"):
+            reading.look(index, row, stopped=lambda: False)
+    print(f"{len(index):,} exchanges, peak {_peak():,} MB")
+    return index
+
+
+def _repeated(index: ExchangeIndex, count: int) -> ExchangeIndex:
+    """An index with the same words and connections."""
+    made = ExchangeIndex()
+    made._words, made._code_of, made._connections = index._words, index._code_of, index._connections
+    chunks = [{name: chunk[name].numbers() for name in NAMES} for chunk in index._chunks]
+    last = len(index) % len(chunks[0]["time"])
+    chunks[-1] = {name: numbers[:last] for name, numbers in chunks[-1].items()}
+    packets = max(int(chunk["packet"].max()) for chunk in chunks)
+    duration = int(chunks[-1]["time"].max()) - int(chunks[0]["time"].min())
+    while len(made) < count:
+        for chunk in chunks:
+            made._append(chunk, np.arange(min(len(chunk["time"]), count - len(made))))
+            chunk["packet"] += packets
+            chunk["time"] += duration
+    made.is_complete = True
+    return made
+
+
+async def _press(made: ExchangeIndex) -> None:
+    app = Explorer(_Filled((), dict), title="benchmark")
+    async with app.run_test(size=(160, 48)) as pilot:
+        await app.workers.wait_for_complete()
+        rows = app.query_one(ExchangeList)
+        with _timed("open the list"):
+            rows.show(made)
+            app._refresh_rows()
+            await pilot.pause()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        for key in KEYS:
+            await _measure(app, pilot, key)
+
+
+async def _measure(app: Explorer, pilot: Pilot[None], key: str) -> None:
+    walls: list[float] = []
+    cpus: list[float] = []
+    for _ in range(REPEATS):
+        wall, cpu = time.perf_counter(), time.thread_time()
+        await pilot.press(key)
+        walls.append((time.perf_counter() - wall) * 1000)
+        cpus.append((time.thread_time() - cpu) * 1000)
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+    print(
+        f"key {key:<6} CPU of the screen's thread: median {median(cpus):5.1f} ms, longest {max(cpus):5.1f} ms;"
+        f" with waiting: {median(walls):5.1f} ms, {max(walls):5.1f} ms",
+        flush=True,
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.browse", description=__doc__)
+    parser.add_argument("capture", type=Path)
+    parser.add_argument("--exchanges", type=int, default=10_000_000)
+    options = parser.parse_args(arguments)
+    made = _repeated(_index(options.capture), options.exchanges)
+    columns = (column.values for chunk in made._chunks for column in chunk.values())
+    # Those with a stride of 0 repeat one number.
+    size = sum(values.nbytes for values in columns if values.strides != (0,))
+    print(f"{len(made):,} exchanges, {size / len(made):.1f} bytes each, peak {_peak():,} MB")
+    for column in ("time", "latency", "api", "subject", "client"):
+        with _timed(f"sort by {column}"):
+            made.order(column)
+    asyncio.run(_press(made))
+    print(f"peak {_peak():,} MB")
+
+
+if __name__ == "__main__":
+    main()
