@@ -188,8 +188,8 @@ def _is_installed(root: str) -> bool:
 def _memory(master: str) -> dict[str, str]:
     """Executors of local-cluster use all memory of their workers, which Spark's default may exceed.
 
-    With `local`, tasks run in the driver's Java. Its default, 1 GB, was too little to sort one connection of 0.9 GB while
-    another task ran.
+    With `local`, tasks run in the driver's Java. Its default, 1 GB, was too little to sort one connection of 0.9 GB
+    while another task ran.
     """
     found = _LOCAL_CLUSTER.match(master)
     if found is not None:
