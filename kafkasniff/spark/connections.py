@@ -108,7 +108,7 @@ class ShardEnd(msgspec.Struct):
     without_kernel: str | None = None
     """Why the task had no native kernel; None: it had one."""
     slots: dict[int, tuple[int, int]] = {}
-    """Of the shard's other rows, by slot: bytes of `data`, and their number."""
+    """By slot, the bytes of `data` in the other rows of the shard, and the number of these rows."""
     steps: bool = False
     """Whether any of them has a `step`."""
 
