@@ -1,6 +1,7 @@
 """An object store that takes its time.
 
-A server on this machine lists many objects, which all hold the same small capture, and waits before each answer.
+A server on this machine lists many objects and waits before each answer. The objects hold the given contents in turn:
+all the same small capture, or each its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import multiprocessing
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
@@ -18,6 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 
 CAPTURE = Path(__file__).resolve().parent.parent / "captures" / "sarama.pcap"
 PAGE = 1000
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
+"""Environment of a client; the store accepts any key."""
 
 
 class Store(ThreadingHTTPServer):
@@ -26,11 +29,15 @@ class Store(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, objects: int, delay: float, content: bytes) -> None:
+    def __init__(self, objects: int, delay: float, contents: Sequence[bytes]) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
-        self.objects, self.delay, self.content = objects, delay, content
+        self.objects, self.delay, self.contents = objects, delay, contents
         self.requests: Counter[str] = Counter()
         self.lock = threading.Lock()
+
+    def content(self, number: int) -> bytes:
+        """What an object holds."""
+        return self.contents[number % len(self.contents)]
 
     def count(self, kind: str) -> None:
         """Count a request, and wait."""
@@ -51,9 +58,9 @@ class Answers(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         """The size of an object; no folder exists."""
         self.server.count("HEAD")
-        found = urlsplit(self.path).path.endswith(".pcap")
-        self.send_response(200 if found else 404)
-        self.send_header("Content-Length", str(len(self.server.content)) if found else "0")
+        content = self._content()
+        self.send_response(404 if content is None else 200)
+        self.send_header("Content-Length", str(len(content or b"")))
         self.send_header("ETag", '"1"')
         self.send_header("Last-Modified", "Sat, 21 Nov 2026 00:00:00 GMT")
         self.end_headers()
@@ -67,16 +74,26 @@ class Answers(BaseHTTPRequestHandler):
             self._answer(200, self._listing(query), {"Content-Type": "application/xml"})
             return
         self.server.count("GET")
+        content = self._content()
+        if content is None:
+            self._answer(404, b"", {})
+            return
         first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
-        part = self.server.content[int(first) : int(last) + 1 if last else None]
-        total = len(self.server.content)
+        part = content[int(first) : int(last) + 1 if last else None]
+        total = len(content)
         self._answer(206, part, {"Content-Range": f"bytes {first}-{int(first) + len(part) - 1}/{total}"})
+
+    def _content(self) -> bytes | None:
+        """What the object of this request holds; None: there is none."""
+        number = urlsplit(self.path).path.rpartition("/")[2].removesuffix(".pcap")
+        return self.server.content(int(number)) if number.isdecimal() and int(number) < self.server.objects else None
 
     def _listing(self, query: dict[str, list[str]]) -> bytes:
         start = int(query.get("continuation-token", ["0"])[0])
         end = min(start + int(query.get("max-keys", [str(PAGE)])[0]), self.server.objects)
         entries = "".join(
-            f"<Contents><Key>day/{number:07}.pcap</Key><Size>{len(self.server.content)}</Size><ETag>&quot;1&quot;</ETag>"
+            f"<Contents><Key>day/{number:07}.pcap</Key><Size>{len(self.server.content(number))}</Size>"
+            "<ETag>&quot;1&quot;</ETag>"
             "<LastModified>2026-11-21T00:00:00.000Z</LastModified></Contents>"
             for number in range(start, end)
         )
@@ -97,8 +114,13 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _serve(pipe: Connection, objects: int, delay: float, content: bytes) -> None:
-    store = Store(objects, delay, content)
+def address_of(port: int) -> str:
+    """The folder of all objects of the store on this port."""
+    return f"s3://b/day?scheme=http&endpoint_override=127.0.0.1:{port}&region=us-east-1"
+
+
+def _serve(pipe: Connection, objects: int, delay: float, contents: Sequence[bytes]) -> None:
+    store = Store(objects, delay, contents)
     thread = threading.Thread(target=store.serve_forever, daemon=True)
     thread.start()
     pipe.send(store.server_port)
@@ -107,11 +129,14 @@ def _serve(pipe: Connection, objects: int, delay: float, content: bytes) -> None
 
 
 @contextmanager
-def delayed_store(objects: int, delay: float, content: bytes) -> Iterator[tuple[int, Callable[[], dict[str, int]]]]:
-    """A server in a process of its own: its port, and a function that ends it and returns its requests by kind."""
+def delayed_store(objects: int, delay: float, *contents: bytes) -> Iterator[tuple[int, Callable[[], dict[str, int]]]]:
+    """A server in a process of its own: its port, and a function that ends it and returns its requests by kind.
+
+    `contents`: of the objects, in turn.
+    """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, objects, delay, content), daemon=True)
+    process = context.Process(target=_serve, args=(there, objects, delay, contents), daemon=True)
     process.start()
 
     def stopped() -> dict[str, int]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from benchmarks.delayed_store import CAPTURE, delayed_store
+from benchmarks.delayed_store import CAPTURE, CREDENTIALS, address_of, delayed_store
 from benchmarks.machine import hardware, today
 from kafkasniff.capture.timeline.locations import list_captures
 from kafkasniff.spark.options import SPLIT_BYTES
@@ -35,7 +35,6 @@ from kafkasniff.tables.exports.captures import Exported, new_captures
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STORE: Final = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
 TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -106,12 +105,11 @@ def plan(spark: SparkSession, address: str) -> Planned:
 
 
 def _in_process(pipe: Connection, objects: int, delay: float, executors: int) -> None:
-    os.environ |= STORE
+    os.environ |= CREDENTIALS
     with delayed_store(objects, delay, CAPTURE.read_bytes()) as (port, stopped):
         spark = get_session(f"local-cluster[{executors},1,1024]")
         try:
-            address = f"s3://b/day?scheme=http&endpoint_override=127.0.0.1:{port}&region=us-east-1"
-            pipe.send((plan(spark, address), stopped()))
+            pipe.send((plan(spark, address_of(port)), stopped()))
         finally:
             spark.stop()
 

@@ -54,9 +54,18 @@ class Results(msgspec.Struct):
     runs: list[Measurement] = []
 
 
-def command(engine: Engine, paths: Sequence[Path], work: Path, cores: int, options: argparse.Namespace) -> list[str]:
+def command(engine: Engine, inputs: Sequence[object], work: Path, cores: int, options: argparse.Namespace) -> list[str]:
     """The export that is measured; all that it writes is below `work`."""
-    line = [sys.executable, "-m", "kafkasniff", "export", *map(str, paths), "--output", str(work / "export"), "--quiet"]
+    line = [
+        sys.executable,
+        "-m",
+        "kafkasniff",
+        "export",
+        *map(str, inputs),
+        "--output",
+        str(work / "export"),
+        "--quiet",
+    ]
     if engine == "local":
         return [*line, "--jobs", str(cores), *options.option]
     places = {"spark.eventLog.dir": (work / "events").as_uri(), "spark.local.dir": str(work / "spark")}
@@ -66,8 +75,13 @@ def command(engine: Engine, paths: Sequence[Path], work: Path, cores: int, optio
     return [*line, *options.option]
 
 
-def run(engine: Engine, paths: Sequence[Path], cores: int, options: argparse.Namespace) -> Measurement:
-    """One export, measured. Raises CommandFailedError."""
+def run(
+    engine: Engine, paths: Sequence[Path], cores: int, options: argparse.Namespace, address: str | None = None
+) -> Measurement:
+    """One export, measured. Raises CommandFailedError.
+
+    `address`: where the captures in `paths` are read from, if not there.
+    """
     work: Path = options.data / f"{engine}-{len(paths)}x-{cores}"
     shutil.rmtree(work, ignore_errors=True)
     for name in ("events", "spark", "tmp"):
@@ -76,7 +90,7 @@ def run(engine: Engine, paths: Sequence[Path], cores: int, options: argparse.Nam
     load = os.getloadavg()[0]
     try:
         usage = measure(
-            command(engine, paths, work, cores, options),
+            command(engine, paths if address is None else [address], work, cores, options),
             work,
             limit_s=LIMIT_S,
             # What goes to temporary folders counts, too.
@@ -139,7 +153,8 @@ def _java() -> str:
     return told.splitlines()[0].replace('"', "")
 
 
-def _told(found: Measurement) -> str:
+def words(found: Measurement) -> str:
+    """A run in one line."""
     usage = found.usage
     rows = ", ".join(f"{table.rows:,} {name}" for name, table in found.tables.items())
     return (
@@ -248,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             failed = True
             continue
-        print(_told(found), flush=True)
+        print(words(found), flush=True)
         for other in results.runs:
             if other.files == count and (unlike := differences(other.tables, found.tables)):
                 failed = True

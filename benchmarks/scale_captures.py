@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.scale_traffic import BASE_MB, Base, copies, make_base
+from benchmarks.scale_traffic import BASE_MB, HOT_SHARE, Base, copies, make_base
 
 FORMAT: Final = 1
 """Rises when the same arguments give other bytes, so that old captures are not taken for new ones."""
@@ -29,6 +29,8 @@ class Form:
     base_bytes: int = BASE_MB * 1_000_000
     seed: int = 1
     format: int = FORMAT
+    hot_share: float = HOT_SHARE
+    """Share of the bytes that one connection carries."""
 
 
 def captures(folder: Path, count: int, form: Form) -> list[Path]:
@@ -42,7 +44,7 @@ def captures(folder: Path, count: int, form: Form) -> list[Path]:
         return paths
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _write(paths, make_base(form.base_bytes, form.seed), form.file_bytes)
+    _write(paths, make_base(form.base_bytes, form.seed, hot_share=form.hot_share), form.file_bytes)
     # Last: without it, making them was interrupted.
     sizes = [path.stat().st_size for path in paths]
     (folder / FACTS).write_text(json.dumps({"form": dataclasses.asdict(form), "sizes": sizes}) + "\n")

@@ -172,14 +172,21 @@ class Script:
         self.message(who, arrived + wait_ns, 1, response[: ID_AT[1]] + number + response[ID_AT[1] + 4 :])
 
 
-def make_base(size: int = BASE_MB * 1_000_000, seed: int = 1, *, flaws: bool = True) -> Base:
-    """A base of about `size` bytes, the same for the same arguments; without `flaws` every segment comes once."""
+def make_base(
+    size: int = BASE_MB * 1_000_000, seed: int = 1, *, flaws: bool = True, hot_share: float = HOT_SHARE
+) -> Base:
+    """A base of about `size` bytes, the same for the same arguments; without `flaws` every segment comes once.
+
+    `hot_share`: share of the bytes that one connection carries.
+    """
     rng = np.random.default_rng(seed)
     script = Script()
     pairs = small_messages.templates(seed)
     batches = _batches(rng)
-    small = max(1, int(size * SMALL_SHARE) // SMALL_CONNECTION)
-    bulk = max(LEAST_BULK, int(size * (1 - SMALL_SHARE)) // BULK_CONNECTION)
+    rest = (1 - hot_share) / (1 - HOT_SHARE)
+    small_share = SMALL_SHARE * rest
+    small = max(1, int(size * small_share) // SMALL_CONNECTION)
+    bulk = max(LEAST_BULK, int(size * (1 - SMALL_SHARE) * rest) // BULK_CONNECTION)
     for number in range(bulk + small):
         initial = tuple(rng.integers(0, 2**32, 2).tolist())
         kind = number if number < bulk else number - bulk
@@ -188,7 +195,7 @@ def make_base(size: int = BASE_MB * 1_000_000, seed: int = 1, *, flaws: bool = T
         if not who.steady:
             _open(script, who, START_NS + int(rng.integers(0, BASE_NS // 4)))
         if number < bulk:
-            share = HOT_SHARE if number == 0 else (1 - SMALL_SHARE - HOT_SHARE) / (bulk - 1)
+            share = hot_share if number == 0 else (1 - small_share - hot_share) / (bulk - 1)
             _bulk(script, who, rng, _bulk_exchanges(rng, batches, int(size * share), number))
         else:
             _small(script, who, rng, pairs)

@@ -60,7 +60,7 @@ WITHOUT_MIRROR = {
     "engine": "paired paired_messages",
     "native": "exchanges feed",
     "sinks": "native_lines native_names native_text",
-    "spark": "connections run table_rows",
+    "spark": "run table_rows",
     "tables/exports": "finalise shard stager staging",
 }
 """Long modules that are tested through others, by folder. Nothing is added here: write tests of the module instead."""

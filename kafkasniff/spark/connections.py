@@ -107,6 +107,10 @@ class ShardEnd(msgspec.Struct):
     """Packets so far, including earlier runs."""
     without_kernel: str | None = None
     """Why the task had no native kernel; None: it had one."""
+    slots: dict[int, tuple[int, int]] = {}
+    """By slot, the bytes of `data` in the other rows of the shard, and the number of these rows."""
+    steps: bool = False
+    """Whether any of them has a `step`."""
 
 
 EXCHANGE_VALUES: Final = Values[tuple[Exchange, bool]](tuple[Exchange, bool])
@@ -188,6 +192,7 @@ class ReadConnections:
         learned_facts = state.enricher.catalog.learned_facts
         assert learned_facts is not None
         left = ShardEnd(shard, carried, learned_facts, state.inspector.summary, order, check_kernel())
+        left.slots, left.steps = dict(out.slots), out.steps
         out.add(END, END_VALUES.dump(left), connection_id=shard)
         yield from out.take()
 
@@ -226,6 +231,9 @@ class _RowBuffer:
     def __init__(self) -> None:
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
+        self.slots: dict[int, tuple[int, int]] = {}
+        """As in `ShardEnd`."""
+        self.steps = False
 
     def exchange(self, exchange: Exchange, *, unnamed: bool, open_: bool) -> None:
         request, response = exchange.request, exchange.response
@@ -266,6 +274,9 @@ class _RowBuffer:
         row = (kind, open_, slot, connection_id, exchange_id, time_ns, broker, step, len(data), data)
         self._rows.append(row)
         self._bytes += len(data)
+        size, count = self.slots.get(slot, (0, 0))
+        self.slots[slot] = size + len(data), count + 1
+        self.steps |= step is not None
 
     def full(self) -> Iterator[pa.RecordBatch]:
         """The rows, once there are enough."""

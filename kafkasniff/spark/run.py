@@ -154,9 +154,9 @@ class SparkRun:
         from pyspark.sql import functions as sf
         from pyspark.storagelevel import StorageLevel
 
-        steps = self._exchanges.where("step is not null").select(*STEP_COLUMNS)
-        if "exchanges" not in self.options.tables or steps.isEmpty():
+        if "exchanges" not in self.options.tables or not any(end.steps for end in self.ends):
             return None
+        steps = self._exchanges.where("step is not null").select(*STEP_COLUMNS)
         describe(self._spark, "fetch sessions")
         order = [sf.col(name).asc_nulls_first() for name in STEP_COLUMNS[:5]]
         steps = steps.repartition(self.parallelism, "broker").sortWithinPartitions(*order)
@@ -178,11 +178,11 @@ class SparkRun:
             (PROBLEM, False, slot_of(problem.time_ns), 0, 0, None, None, None, len(data), data)
             for problem, data in ((problem, PROBLEM_VALUES.dump(problem)) for problem in self.problems)
         ]
+        found = [(slot, *sizes) for end in self.ends for slot, sizes in end.slots.items()]
         if problems and "problems" in self.options.tables:
             rows = rows.union(self._spark.createDataFrame(pa.Table.from_batches([batch_of(problems)])))
-        describe(self._spark, "how exchanges are divided")
-        sizes = rows.groupBy("slot").agg(sf.sum("size").alias("size"), sf.count("*").alias("rows")).collect()
-        plans, parts = plan_slots(((row["slot"], row["size"], row["rows"]) for row in sizes), self.parallelism)
+            found += [(slot, size, 1) for _, _, slot, *_, size, _ in problems]
+        plans, parts = plan_slots(_by_slot(found), self.parallelism)
         held = self._held
         if held is not None:
             rows = rows.union(held)
@@ -217,6 +217,15 @@ class SparkRun:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _by_slot(sizes: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """(slot, bytes, rows), one of each slot."""
+    found: dict[int, tuple[int, int]] = {}
+    for slot, size, rows in sizes:
+        before = found.get(slot, (0, 0))
+        found[slot] = before[0] + size, before[1] + rows
+    return [(slot, *sums) for slot, sums in found.items()]
 
 
 def describe(spark: SparkSession, what: str) -> None:

@@ -186,9 +186,15 @@ def _is_installed(root: str) -> bool:
 
 
 def _memory(master: str) -> dict[str, str]:
-    """Executors of local-cluster use all memory of their workers, of which Spark's default may exceed."""
+    """Executors of local-cluster use all memory of their workers, which Spark's default may exceed.
+
+    With `local`, tasks run in the driver's Java. Its default, 1 GB, was too little to sort one connection of 0.9 GB
+    while another task ran.
+    """
     found = _LOCAL_CLUSTER.match(master)
-    return {} if found is None else {"spark.executor.memory": f"{found[1]}m"}
+    if found is not None:
+        return {"spark.executor.memory": f"{found[1]}m"}
+    return {"spark.driver.memory": "2g"} if master.startswith("local") else {}
 
 
 def make_home() -> Path:

@@ -86,6 +86,14 @@ def test_one_connection_carries_far_more_than_the_others(packets: list[Packet]) 
     assert carried.most_common(1)[0][1] > HOT_SHARE * carried.total()
 
 
+def test_one_connection_can_carry_nearly_everything(tmp_path: Path) -> None:
+    path = write(tmp_path, make_base(SIZE, seed=7, flaws=False, hot_share=0.9))
+    carried: Counter[object] = Counter()
+    for packet in read_packets(path):
+        carried[packet.connection] += len(packet.payload)
+    assert 0.8 < carried.most_common(1)[0][1] / carried.total() < 0.95
+
+
 def test_all_messages_are_decoded(base: Base, outcome: Outcome) -> None:
     summary = outcome.summary
     assert (summary.requests, summary.responses) == (COPIES * base.requests, COPIES * base.requests)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.delayed_store import CAPTURE, delayed_store
-from benchmarks.planning import STORE, plan, report
+from benchmarks.delayed_store import CAPTURE, CREDENTIALS, delayed_store
+from benchmarks.planning import plan, report
 from kafkasniff.capture.timeline.locations import find_captures, list_captures, open_capture
 from kafkasniff.capture.timeline.parts import plan_captures, read_notes
 from kafkasniff.errors import CaptureError
@@ -148,7 +148,7 @@ def test_each_value_has_a_task(spark: SparkSession) -> None:
 
 @pytest.fixture
 def store_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in STORE.items():
+    for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
 
 

@@ -34,6 +34,17 @@ def test_settings(spark: SparkSession) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
+def test_java_gets_the_memory_that_local_tasks_need() -> None:
+    program = (
+        "import sys; from kafkasniff.spark.session import get_session\n"
+        "spark = get_session('local[1]')\n"
+        "print(spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory())\n"
+        "spark.stop()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert int(done.stdout) == 2 << 30
+
+
 def test_an_active_session_is_used(spark: SparkSession) -> None:
     assert get_session() is spark
     assert get_session("local[2]") is spark
