@@ -15,10 +15,14 @@ from textual.widgets import Input, Static, Tree
 from textual.widgets.tree import TreeNode
 
 from kafkasniff.browse.body_view import BodyNode, byte_lines, children, facts, roots
+from kafkasniff.browse.conditions import added, condition
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex
+from kafkasniff.browse.list_columns import CLOCKS
 from kafkasniff.browse.reading import CaptureReading
-from kafkasniff.browse.screen.exchange_list import CLOCKS, ExchangeList
-from kafkasniff.errors import KafkasniffError, UsageError
+from kafkasniff.browse.saved_filters import SavedFilters
+from kafkasniff.browse.screen.exchange_list import ExchangeList
+from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
+from kafkasniff.errors import KafkasniffError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import Exchange
@@ -39,7 +43,11 @@ class KeyHelp(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The list of keys."""
         lines = Text()
-        for title, bindings in (("Everywhere", Explorer.BINDINGS), ("In the list", ExchangeList.BINDINGS)):
+        for title, bindings in (
+            ("Everywhere", Explorer.BINDINGS),
+            ("In the list", ExchangeList.BINDINGS),
+            ("In the filter", FilterLine.BINDINGS),
+        ):
             lines.append(f"{title}\n", "bold")
             for one in bindings:
                 assert isinstance(one, Binding)
@@ -51,6 +59,10 @@ class KeyHelp(ModalScreen[None]):
 
 
 _KEYS: Final = {
+    "equals_sign": "=",
+    "exclamation_mark": "!",
+    "greater_than_sign": ">",
+    "less_than_sign": "<",
     "question_mark": "?",
     "slash": "/",
     "right_square_bracket": "]",
@@ -80,8 +92,16 @@ class Explorer(App[None]):
         Binding("question_mark", "keys", "Show keys"),
     ]
 
-    def __init__(self, reading: CaptureReading, predicate: Predicate | None = None, *, title: str = "") -> None:
+    def __init__(
+        self,
+        reading: CaptureReading,
+        predicate: Predicate | None = None,
+        *,
+        title: str = "",
+        saved: SavedFilters | None = None,
+    ) -> None:
         super().__init__()
+        self._saved = saved or SavedFilters()
         self._reading = reading
         self._base = predicate
         self._sources = printable(title)
@@ -106,8 +126,12 @@ class Explorer(App[None]):
         yield tree
         with VerticalScroll(id="bytes", can_focus=True):
             yield Static(id="rows")
-        yield Input(placeholder='api == "Fetch" and latency_ms > 100', id="filter", compact=True)
+        yield FilterLine(self._seen, self._saved)
         yield self._status
+
+    def _seen(self, column: str) -> list[str]:
+        """The texts in a column of the list, whichever index it shows by now."""
+        return self._list.index.texts(column)
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -172,6 +196,8 @@ class Explorer(App[None]):
 
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""
+        if not self.query_one("#filter").display:
+            self._error = ""
         self._show_status()
         if self._tree.display or self.query_one("#bytes").display:
             self._look()
@@ -253,14 +279,9 @@ class Explorer(App[None]):
         line.value = self._expression
         line.focus()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Report what is wrong with the expression so far."""
-        try:
-            if event.value.strip():
-                parse_filter(event.value)
-            self._error = ""
-        except UsageError as error:
-            self._error = printable(str(error))
+    def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
+        """Show what is wrong with the expression so far."""
+        self._error = event.note
         self._show_status()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -268,15 +289,22 @@ class Explorer(App[None]):
         self._filter(event.value.strip())
 
     def _filter(self, expression: str) -> None:
-        try:
-            predicate = parse_filter(expression) if expression else None
-        except UsageError as error:
-            self._error = printable(str(error))
+        self._error = flaw_of(expression)
+        if self._error:
             self._show_status()
             return
-        self._expression, self._error = expression, ""
+        self._expression = expression
         self._close_filter()
-        self._begin(all_of([self._base, predicate]))
+        self._begin(all_of([self._base, parse_filter(expression) if expression else None]))
+
+    def on_exchange_list_narrowed(self, event: ExchangeList.Narrowed) -> None:
+        """Add a condition to the filter."""
+        made = condition(event.row, event.column, event.sign)
+        if made is None:
+            self._error = f"no filter `{event.sign}` for this cell"
+            self._show_status()
+        else:
+            self._filter(added(self._expression, made))
 
     def _close_filter(self) -> None:
         self.query_one("#filter", Input).display = False

@@ -49,10 +49,12 @@ def browse_command(environment: Environment, /, captures: tuple[str, ...], **opt
     arguments()  # an invalid key log is reported before the screen opens
 
     from kafkasniff.browse.reading import CaptureReading
+    from kafkasniff.browse.saved_filters import SavedFilters, filters_file
     from kafkasniff.browse.screen.app import Explorer
 
+    saved = SavedFilters(filters_file(environment.environ))
     reading = CaptureReading(taken, arguments, catalog)
-    app = Explorer(reading, predicate, title=", ".join(map(name_of, captures)))
+    app = Explorer(reading, predicate, title=", ".join(map(name_of, captures)), saved=saved)
     with environment.interrupts.stopping(app.exit):
         app.run()
     if app.return_code:

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.saved_filters import SavedFilters
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from tests.conftest import ROOT
@@ -18,8 +19,10 @@ ERRORS = ROOT / "captures" / "java-errors.pcap"
 Steps = Callable[[Explorer, Pilot[None]], Awaitable[None]]
 
 
-def drive(steps: Steps, capture: Path = ERRORS, size: tuple[int, int] = (80, 24)) -> Explorer:
-    app = Explorer(CaptureReading((str(capture),), dict), title=capture.name)
+def drive(
+    steps: Steps, capture: Path = ERRORS, size: tuple[int, int] = (80, 24), saved: SavedFilters | None = None
+) -> Explorer:
+    app = Explorer(CaptureReading((str(capture),), dict), title=capture.name, saved=saved)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
