@@ -85,6 +85,8 @@ class ExchangeIndex:
         self._ends: object = None
         self._known: set[int] = set()
         """Connections, by their indices in these ends, that need not be looked up again."""
+        self._codes: dict[str, set[int]] = {name: set() for name in TEXTS}
+        """The words in each column."""
         self._count = 0
         self._is_full = False
         self.start: int | None = None
@@ -146,6 +148,8 @@ class ExchangeIndex:
         if len(known):
             # Missing times are first.
             self.start = int(known[0]) if self.start is None else min(self.start, int(known[0]))
+        for name, codes in self._codes.items():
+            codes.update(np.unique(whole[name]).tolist())
         done = 0
         while done < len(order):
             at = (self._count + done) % CHUNK
@@ -175,6 +179,14 @@ class ExchangeIndex:
         if known is None or (known.client, known.broker) != (client, broker):
             codes = self._code(str(client or "")), self._code(str(broker or ""))
             self._connections[number] = _Connection(connection_id, client, broker, codes)
+
+    def texts(self, column: str) -> list[str]:
+        """The different texts in a column, in no order."""
+        if column in ENDS:
+            codes = [one.codes[ENDS.index(column)] for one in list(self._connections.values())]
+        else:
+            codes = list(self._codes[column])
+        return [self._words[code] for code in codes]
 
     def row(self, place: int) -> Row:
         """The exchange at a place."""

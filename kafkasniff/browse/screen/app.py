@@ -14,13 +14,17 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from kafkasniff.browse.commands import Commands, run_command
+from kafkasniff.browse.conditions import added, condition
 from kafkasniff.browse.copying import copies
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex
+from kafkasniff.browse.list_columns import CLOCKS
 from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.saved_filters import SavedFilters
 from kafkasniff.browse.screen.body_tree import BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
 from kafkasniff.browse.screen.detail_panes import DetailPanes
-from kafkasniff.browse.screen.exchange_list import CLOCKS, ExchangeList
+from kafkasniff.browse.screen.exchange_list import ExchangeList
+from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
 from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
 from kafkasniff.browse.screen.record_table import RecordTable
 from kafkasniff.browse.screen.row_pane import RowPane
@@ -54,6 +58,7 @@ class KeyHelp(ModalScreen[None]):
             ("In records", RecordTable.BINDINGS),
             ("In bytes", BytesPane.BINDINGS),
             ("In the menu of copies", CopyMenu.BINDINGS),
+            ("In the filter", FilterLine.BINDINGS),
         ):
             lines.append(f"{title}\n", "bold")
             for one in bindings:
@@ -65,6 +70,10 @@ class KeyHelp(ModalScreen[None]):
 
 _KEYS: Final = {
     "plus": "+",
+    "equals_sign": "=",
+    "exclamation_mark": "!",
+    "greater_than_sign": ">",
+    "less_than_sign": "<",
     "question_mark": "?",
     "slash": "/",
     "right_square_bracket": "]",
@@ -105,9 +114,11 @@ class Explorer(App[None]):
         *,
         title: str = "",
         commands: Commands = NO_COMMANDS,
+        saved: SavedFilters | None = None,
     ) -> None:
         super().__init__()
         self._commands = commands
+        self._saved = saved or SavedFilters()
         self._reading = reading
         self._base = predicate
         self._sources = printable(title)
@@ -130,8 +141,12 @@ class Explorer(App[None]):
         """The panes from top to bottom."""
         yield self._list
         yield self._detail
-        yield Input(placeholder='api == "Fetch" and latency_ms > 100', id="filter", compact=True)
+        yield FilterLine(self._seen, self._saved)
         yield self._status
+
+    def _seen(self, column: str) -> list[str]:
+        """The texts in a column of the list, whichever index it shows by now."""
+        return self._list.index.texts(column)
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -193,6 +208,8 @@ class Explorer(App[None]):
 
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""
+        if not self.query_one("#filter").display:
+            self._error = ""
         self._show_status()
         self._look()
 
@@ -270,14 +287,9 @@ class Explorer(App[None]):
         line.value = self._expression
         line.focus()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Report what is wrong with the expression so far."""
-        try:
-            if event.value.strip():
-                parse_filter(event.value)
-            self._error = ""
-        except UsageError as error:
-            self._error = printable(str(error))
+    def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
+        """Show what is wrong with the expression so far."""
+        self._error = event.note
         self._show_status()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -285,15 +297,22 @@ class Explorer(App[None]):
         self._filter(event.value.strip())
 
     def _filter(self, expression: str) -> None:
-        try:
-            predicate = parse_filter(expression) if expression else None
-        except UsageError as error:
-            self._error = printable(str(error))
+        self._error = flaw_of(expression)
+        if self._error:
             self._show_status()
             return
-        self._expression, self._error = expression, ""
+        self._expression = expression
         self._close_filter()
-        self._begin(all_of([self._base, predicate]))
+        self._begin(all_of([self._base, parse_filter(expression) if expression else None]))
+
+    def on_exchange_list_narrowed(self, event: ExchangeList.Narrowed) -> None:
+        """Add a condition to the filter."""
+        made = condition(event.row, event.column, event.sign)
+        if made is None:
+            self._error = f"no filter `{event.sign}` for this cell"
+            self._show_status()
+        else:
+            self._filter(added(self._expression, made))
 
     def _close_filter(self) -> None:
         self.query_one("#filter", Input).display = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,41 +15,12 @@ from textual.message import Message as Notice
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from kafkasniff.browse.conditions import Sign
 from kafkasniff.browse.index import ExchangeIndex, Row
-from kafkasniff.text.printable import display_width
-from kafkasniff.text.times import clock_time, duration
+from kafkasniff.browse.list_columns import CLOCKS, LIST_COLUMNS, ListColumn, cell, fitted
 
-__all__ = ["CLOCKS", "ExchangeList"]
+__all__ = ["ExchangeList"]
 
-CLOCKS: Final = ("time", "since start", "since previous")
-"""How the list shows times."""
-
-
-class _Column(NamedTuple):
-    name: str
-    title: str
-    width: int
-    right: bool = False
-
-
-_COLUMNS: Final = (
-    _Column("packet", "packet", 9, True),
-    _Column("time", "time", 15, True),
-    _Column("latency", "latency", 8, True),
-    _Column("api", "API", 24),
-    _Column("error", "error", 26),
-    _Column("subject", "topic, group", 28),
-    _Column("client_id", "client id", 20),
-    _Column("client", "client", 21),
-    _Column("broker", "broker", 21),
-    _Column("request", "request", 9, True),
-    _Column("response", "response", 9, True),
-    _Column("problems", "problems", 8, True),
-)
-"""In order of importance: a narrow terminal shows the first ones, and scrolls to the others."""
-_WIDTH: Final = sum(column.width + 1 for column in _COLUMNS)
-_STEP: Final = 20
-"""Columns of the terminal by which the list scrolls to the side."""
 SORTED_AT_ONCE: Final = 200_000
 """Most rows that are sorted before the next key is read, which takes a few ms; a thread sorts more."""
 JUMP: Final = 1 << 16
@@ -58,6 +29,8 @@ _ERROR: Final = Style(color="red")
 _WARNING: Final = Style(color="yellow")
 _TITLE: Final = Style(bold=True)
 _CURSOR: Final = Style(reverse=True)
+_CELL: Final = Style(bold=True, underline=True)
+"""The cell under the cursor, also without colours."""
 
 
 class ExchangeList(ScrollView, can_focus=True):
@@ -70,10 +43,18 @@ class ExchangeList(ScrollView, can_focus=True):
         Binding("b,ctrl+b,pageup", "page(-1)", "Previous page"),
         Binding("g,home", "first", "First exchange"),
         Binding("G,end", "last", "Last exchange"),
-        Binding("l,right", "side(1)", "Columns to the right"),
-        Binding("h,left", "side(-1)", "Columns to the left"),
-        Binding("s", "sort", "Sort by the next column"),
+        Binding("l,right", "side(1)", "Next column"),
+        Binding("h,left", "side(-1)", "Previous column"),
+        Binding("s", "sort", "Sort by this column"),
         Binding("r", "reverse", "Reverse the order"),
+        Binding("equals_sign", "narrow('==')", "List only what has this value"),
+        Binding("exclamation_mark", "narrow('!=')", "List only what has another value"),
+        Binding("greater_than_sign", "narrow('>')", "List only what is slower, larger, later"),
+        Binding("less_than_sign", "narrow('<')", "List only what is faster, smaller, earlier"),
+        Binding("c", "hide", "Hide this column"),
+        Binding("C", "show_all", "Show all columns"),
+        Binding("H", "shift(-1)", "Move this column to the left"),
+        Binding("L", "shift(1)", "Move this column to the right"),
         Binding("t", "clock", "Time: of day, since start, since previous"),
         Binding("right_square_bracket", "same('connection', 1)", "Next of this connection"),
         Binding("left_square_bracket", "same('connection', -1)", "Previous of this connection"),
@@ -90,8 +71,19 @@ class ExchangeList(ScrollView, can_focus=True):
     class Opened(Notice):
         """The exchange under the cursor is to be shown."""
 
+    class Narrowed(Notice):
+        """The list is to be narrowed by the value under the cursor."""
+
+        def __init__(self, row: Row, column: str, sign: Sign) -> None:
+            super().__init__()
+            self.row, self.column, self.sign = row, column, sign
+
     def __init__(self) -> None:
         super().__init__(id="list")
+        self.columns: list[ListColumn] = list(LIST_COLUMNS)
+        """Those that are shown."""
+        self.at = 1
+        """The column under the cursor."""
         self.index = ExchangeIndex()
         self.cursor = 0
         self.clock = 0
@@ -173,7 +165,7 @@ class ExchangeList(ScrollView, can_focus=True):
         self._resized()
 
     def _resized(self) -> None:
-        self.virtual_size = Size(_WIDTH, self._count + 1)
+        self.virtual_size = Size(self._left(len(self.columns)), self._count + 1)
         self.refresh()
 
     @property
@@ -213,14 +205,45 @@ class ExchangeList(ScrollView, can_focus=True):
         """To the last line."""
         self.move_to(self._count - 1)
 
+    def _left(self, at: int) -> int:
+        """Where a column begins."""
+        return sum(column.width + 1 for column in self.columns[:at])
+
     def action_side(self, by: int) -> None:
-        """To other columns."""
-        self.scroll_relative(x=by * _STEP, animate=False)
+        """To another column."""
+        self.at = max(0, min(self.at + by, len(self.columns) - 1))
+        region = Region(self._left(self.at), self.scroll_offset.y, self.columns[self.at].width, 1)
+        self.scroll_to_region(region, animate=False, force=True)
+        self.refresh()
+
+    def action_hide(self) -> None:
+        """Show the list without a column; the last one stays."""
+        if len(self.columns) > 1:
+            del self.columns[self.at]
+            self._resized()
+            self.action_side(0)
+
+    def action_show_all(self) -> None:
+        """All columns, in the usual order."""
+        self.columns = list(LIST_COLUMNS)
+        self._resized()
+        self.action_side(0)
+
+    def action_shift(self, by: int) -> None:
+        """Exchange a column with its neighbour."""
+        if 0 <= self.at + by < len(self.columns):
+            self.columns.insert(self.at + by, self.columns.pop(self.at))
+            self.action_side(by)
+
+    def action_narrow(self, sign: Sign) -> None:
+        """List only what compares so with the value under the cursor."""
+        row = self.row
+        if row is not None:
+            self.post_message(self.Narrowed(row, self.columns[self.at].name, sign))
 
     def action_sort(self) -> None:
-        """Sort by the next column."""
-        names = [column.name for column in _COLUMNS]
-        self.column = names[(names.index(self.column) + 1) % len(names)]
+        """Sort by the column under the cursor."""
+        self.column = self.columns[self.at].name
         self._reorder()
 
     def action_reverse(self) -> None:
@@ -267,20 +290,20 @@ class ExchangeList(ScrollView, can_focus=True):
         """Put the cursor where the mouse is; on the second click, open."""
         line = event.y + self.scroll_offset.y - 1
         if event.y > 0 and line < self._count:
+            x = event.x + self.scroll_offset.x
+            self.at = max(at for at in range(len(self.columns)) if self._left(at) <= x)
             self.move_to(line)
             if event.chain > 1:
                 self.action_open()
 
     def render_line(self, y: int) -> Strip:
         """A line of the screen: titles first, then rows. Hot."""
-        x, width = self.scroll_offset.x, self.size.width
         if y == 0:
-            titles = (self._title(column) for column in _COLUMNS)
-            text = " ".join(_fitted(title, column) for title, column in zip(titles, _COLUMNS, strict=True))
-            return Strip([Segment(text, _TITLE)]).crop_extend(x, x + width, _TITLE)
+            titles = [fitted(self._title(column), column) for column in self.columns]
+            return self._strip(titles, _TITLE)
         line = y - 1 + self.scroll_offset.y
         if line >= self._count:
-            return Strip.blank(width, Style.null())
+            return Strip.blank(self.size.width, Style.null())
         row = self.index.row(self._place(line))
         style = Style.null()
         if row.error:
@@ -289,42 +312,24 @@ class ExchangeList(ScrollView, can_focus=True):
             style = _WARNING
         if line == self.cursor:
             style += _CURSOR
-        text = " ".join(_fitted(self._cell(row, column.name, line), column) for column in _COLUMNS)
-        return Strip([Segment(text, style)]).crop_extend(x, x + width, style)
+        since = self._since(line)
+        cells = [fitted(cell(row, column, since, self.clock), column) for column in self.columns]
+        return self._strip(cells, style, marked=line == self.cursor)
 
-    def _title(self, column: _Column) -> str:
+    def _strip(self, cells: list[str], style: Style, *, marked: bool = False) -> Strip:
+        """Cells as a line of the screen, as far as it is visible."""
+        x, width = self.scroll_offset.x, self.size.width
+        segments = [Segment(f"{one} ", style) for one in cells]
+        if marked:
+            segments[self.at : self.at + 1] = [Segment(cells[self.at], style + _CELL), Segment(" ", style)]
+        return Strip(segments).crop_extend(x, x + width, style)
+
+    def _since(self, line: int) -> int | None:
+        """The time from which the time in a line is counted."""
+        if self.clock < 2:
+            return self.index.start
+        return self.index.row(self._place(line - 1)).time if line else None
+
+    def _title(self, column: ListColumn) -> str:
         mark = "" if column.name != self.column else "↓" if self.descending else "↑"
         return f"{column.title}{mark}"
-
-    def _cell(self, row: Row, name: str, line: int) -> str:
-        value = getattr(row, name)
-        if value is None:
-            return "-"
-        if name == "subject" and row.others:
-            return f"{value} +{row.others}"
-        if name == "latency":
-            return duration(value)
-        if name == "time":
-            return self._time(value, line)
-        if isinstance(value, int):
-            return "" if name == "problems" and not value else f"{value:,}"
-        return str(value)
-
-    def _time(self, time: int, line: int) -> str:
-        if self.clock == 0:
-            return clock_time(time)
-        before = self.index.start
-        if self.clock == 2:
-            before = self.index.row(self._place(line - 1)).time if line else None
-        return "-" if before is None else f"{(time - before) / 1e9:+.6f}"
-
-
-def _fitted(text: str, column: _Column) -> str:
-    """A cell in the width of its column."""
-    width = display_width(text)
-    if width > column.width:
-        while display_width(text) > column.width - 1:
-            text = text[:-1]
-        text, width = f"{text}…", display_width(text) + 1
-    blank = " " * (column.width - width)
-    return blank + text if column.right else text + blank

@@ -55,11 +55,13 @@ def browse_command(environment: Environment, /, captures: tuple[str, ...], **opt
 
     from kafkasniff.browse.commands import Commands
     from kafkasniff.browse.reading import CaptureReading
+    from kafkasniff.browse.saved_filters import SavedFilters, filters_file
     from kafkasniff.browse.screen.app import Explorer
 
+    saved = SavedFilters(filters_file(environment.environ))
     reading = CaptureReading(taken, arguments, catalog)
     title = ", ".join(map(name_of, captures))
-    app = Explorer(reading, predicate, title=title, commands=Commands(captures, **again))
+    app = Explorer(reading, predicate, title=title, commands=Commands(captures, **again), saved=saved)
     with environment.interrupts.stopping(app.exit):
         app.run()
     if app.return_code:

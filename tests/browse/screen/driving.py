@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.saved_filters import SavedFilters
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from tests.conftest import ROOT
@@ -19,9 +20,12 @@ ERRORS = ROOT / "captures" / "java-errors.pcap"
 Steps = Callable[[Explorer, Pilot[None]], Awaitable[None]]
 
 
-def drive(steps: Steps, capture: Path = ERRORS, size: tuple[int, int] = (80, 24)) -> Explorer:
+def drive(
+    steps: Steps, capture: Path = ERRORS, size: tuple[int, int] = (80, 24), saved: SavedFilters | None = None
+) -> Explorer:
     commands = Commands((str(capture),))
-    app = Explorer(CaptureReading((str(capture),), dict), title=capture.name, commands=commands)
+    reading = CaptureReading((str(capture),), dict)
+    app = Explorer(reading, title=capture.name, commands=commands, saved=saved)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

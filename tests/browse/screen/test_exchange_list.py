@@ -6,8 +6,10 @@ import pytest
 from textual.pilot import Pilot
 
 import kafkasniff
+from kafkasniff.browse.list_columns import LIST_COLUMNS, cell
 from kafkasniff.browse.screen import exchange_list as module
 from kafkasniff.browse.screen.app import Explorer
+from kafkasniff.browse.screen.exchange_list import ExchangeList
 from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
 
 
@@ -30,10 +32,10 @@ def test_list_and_movement() -> None:
         last = rows.row
         assert last is not None
         assert f"{last.packet:,}" in rows.render_line(rows.size.height - 1).text
-        await pilot.press("l")
+        await pilot.press(*"llllll")
         assert rows.scroll_offset.x > 0
-        await pilot.press("h")
-        assert rows.scroll_offset.x == 0
+        await pilot.press(*"hhhhhhhhh")
+        assert (rows.at, rows.scroll_offset.x) == (0, 0)
 
     drive(steps)
 
@@ -43,7 +45,7 @@ def test_sorting_keeps_the_exchange() -> None:
         rows = listed(app)
         await pilot.press("j", "j")
         before = rows.row
-        await pilot.press("s")
+        await pilot.press("l", "s")
         assert rows.column == "latency"
         assert rows.row == before
         await pilot.press("r", "g")
@@ -62,7 +64,7 @@ def test_a_thread_sorts_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         wanted = rows.index.order("api", descending=True).tolist()
         await pilot.press("j", "j")
         before = rows.row
-        await pilot.press("s", "s", "r")
+        await pilot.press("l", "s", "l", "s", "r")
         await settled(app, pilot)
         assert not rows.is_sorting
         assert rows.row == before
@@ -76,7 +78,7 @@ def test_rows_that_are_not_sorted_yet() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
         index = rows.index
-        await pilot.press("s", "G")
+        await pilot.press("l", "s", "G")
         before = rows.row
         index.is_complete = False
         for exchange in list(kafkasniff.read(ERRORS))[:20]:
@@ -107,6 +109,36 @@ def test_clock() -> None:
         assert "+0.000000" in rows.render_line(1).text
         await pilot.press("t")
         assert "since previous" in status(app)
+
+    drive(steps)
+
+
+def test_columns() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        await pilot.press("c")
+        assert rows.render_line(0).text.split()[:3] == ["packet", "latency", "API"]
+        await pilot.press("L")
+        assert rows.render_line(0).text.split()[:3] == ["packet", "API", "latency"]
+        assert rows.columns[rows.at].name == "latency"
+        await pilot.press("H", "H", "H")
+        assert rows.render_line(0).text.split()[:2] == ["latency", "packet"]
+        await pilot.press("C")
+        assert rows.columns == [*LIST_COLUMNS]
+        await pilot.press(*"c" * 20)
+        assert len(rows.columns) == 1
+        assert rows.virtual_size.width == rows.columns[0].width + 1
+
+    drive(steps)
+
+
+def test_a_click_selects_a_cell() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        await pilot.click(ExchangeList, offset=(30, 4))
+        assert (rows.cursor, rows.columns[rows.at].name) == (3, "latency")
+        marked = [one.text for one in rows.render_line(4) if one.style is not None and one.style.underline]
+        assert [one.strip() for one in marked] == [cell(rows.row, rows.columns[rows.at], None, 0)]
 
     drive(steps)
 

@@ -1,0 +1,105 @@
+"""The filter line and quick filters, driven by keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from kafkasniff.browse.saved_filters import SavedFilters
+from kafkasniff.browse.screen.app import Explorer
+from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
+from tests.browse.screen.driving import drive, listed, settled, status
+
+
+def apis(app: Explorer) -> set[str]:
+    index = listed(app).index
+    return {index.row(place).api for place in range(len(index))}
+
+
+def test_quick_filters() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        await pilot.press("G", "l", "l", "equals_sign")
+        await settled(app, pilot)
+        assert apis(app) == {"Fetch v18"}
+        assert 'filter: api == "Fetch"' in status(app)
+        count = len(rows.index)
+        await pilot.press("h", "s", "g", "greater_than_sign")
+        await settled(app, pilot)
+        assert len(rows.index) == count - 1
+        assert 'api == "Fetch" and latency_ms > ' in status(app)
+        await pilot.press("slash")
+        app.query_one(FilterLine).value = ""
+        await pilot.press("enter")
+        await settled(app, pilot)
+        assert len(rows.index) == 49
+        await pilot.press("l", "G")
+        assert rows.row is not None
+        api = rows.row.api
+        await pilot.press("exclamation_mark")
+        await settled(app, pilot)
+        assert 0 < len(rows.index) < 49
+        assert api not in apis(app)
+        await pilot.press("less_than_sign")
+        assert "no filter `<`" in status(app)
+        await pilot.press("j")
+        assert "no filter" not in status(app)
+
+    drive(steps, size=(140, 24))
+
+
+def test_completion_and_marks() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        line = app.query_one(FilterLine)
+        await pilot.press("slash", *"latency")
+        assert line.value == "latency"
+        await pilot.pause()
+        await pilot.press("tab")
+        assert line.value == "latency_ms"
+        line.value = 'api == "Fetc'
+        line.cursor_position = len(line.value)
+        await pilot.pause()
+        await pilot.press("tab")
+        assert line.value == 'api == "Fetch"'
+        line.value = "nonsense == 3"
+        assert line.highlighter is not None
+        marked = line.highlighter("acks == 0 and nonsense == 3")
+        assert [(span.start, str(span.style)) for span in marked.spans] == [(14, "underline red")]
+        await pilot.pause()
+        assert "column 1: unknown field" in status(app)
+
+    drive(steps, size=(140, 24))
+
+
+def test_saved_filters(tmp_path: Path) -> None:
+    saved = SavedFilters(tmp_path / "filters")
+    saved.save("acks == 0")
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        line = app.query_one(FilterLine)
+        await pilot.press("slash")
+        line.value = "acks =="
+        await pilot.press("ctrl+s")
+        assert saved.expressions == ["acks == 0"]
+        line.value = 'api == "Fetch"'
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        assert "saved" in status(app)
+        line.value = ""
+        for wanted in ('api == "Fetch"', "acks == 0", 'api == "Fetch"'):
+            await pilot.press("up")
+            assert line.value == wanted
+        await pilot.press("down")
+        assert line.value == "acks == 0"
+        await pilot.press("escape")
+        assert not line.display
+
+    drive(steps, saved=saved)
+    assert SavedFilters(tmp_path / "filters").expressions == ["acks == 0", 'api == "Fetch"']
+
+
+def test_flaws() -> None:
+    assert flaw_of("  ") == flaw_of("has topic") == ""
+    assert flaw_of("has \x1b[2J").startswith("column 5")
+    assert "\x1b" not in flaw_of("has \x1b[2J")

@@ -1,0 +1,40 @@
+"""What completes a filter expression."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkasniff.browse.completion import completed
+
+SEEN = {
+    "api": ["Fetch v4", "Fetch v18", "FindCoordinator v4"],
+    "client": ["10.0.0.5:4000"],
+    "broker": ["10.0.0.9:9092"],
+    "subject": ["", "orders", "orders-dlq", '"two words"', "long… +300"],
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "whole"),
+    [
+        ("", None),
+        ("lat", "latency_ms"),
+        ("latency_ms", None),
+        ("not (gro", "not (group"),
+        ("acks == 0 and top", "acks == 0 and topic"),
+        ("nonsense", None),
+        ("api ==", 'api =="Fetch"'),
+        ('api == "Fi', 'api == "FindCoordinator"'),
+        ('api == "fi', None),
+        ('api == "Fetch"', None),
+        ('topic == "ord', 'topic == "orders"'),
+        ('topic == "orders-', 'topic == "orders-dlq"'),
+        ('topic == "two', None),
+        ('topic == "long', None),
+        ('host in ("10.0.0.5:4000", "10.0.0.9', 'host in ("10.0.0.5:4000", "10.0.0.9:9092"'),
+        ('topic startswith "', 'topic startswith "orders"'),
+        ('acks == "', None),
+    ],
+)
+def test_completed(expression: str, whole: str | None) -> None:
+    assert completed(expression, lambda column: SEEN.get(column, [])) == whole

@@ -1,0 +1,49 @@
+"""Cells of the list."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkasniff.browse.index import COLUMNS, Row
+from kafkasniff.browse.list_columns import LIST_COLUMNS, ListColumn, cell, fitted
+
+ROW = Row(
+    packet=12345, connection=1, time=1_700_000_000_123_456_789, latency=2_500_000, request=1000, response=None,
+    problems=0, client="10.0.0.5:4000", client_id="app", broker="10.0.0.9:9092", api="Fetch v18", subject="orders",
+    others=3, error="", connection_id=7, exchange_id=1,
+)  # fmt: skip
+BY_NAME = {column.name: column for column in LIST_COLUMNS}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("packet", "12,345"),
+        ("latency", "2.50 ms"),
+        ("response", "-"),
+        ("problems", ""),
+        ("subject", "orders +3"),
+        ("time", "22:13:20.123456"),
+    ],
+)
+def test_cells(name: str, text: str) -> None:
+    assert cell(ROW, BY_NAME[name], None, 0) == text
+
+
+def test_times_since_another() -> None:
+    assert ROW.time is not None
+    assert cell(ROW, BY_NAME["time"], ROW.time - 1_500_000, 1) == "+0.001500"
+    assert cell(ROW, BY_NAME["time"], ROW.time + 1_000_000_000, 2) == "-1.000000"
+    assert cell(ROW, BY_NAME["time"], None, 2) == "-"
+
+
+def test_all_columns_sort() -> None:
+    assert set(BY_NAME) <= set(COLUMNS)
+
+
+def test_widths() -> None:
+    assert fitted("abc", ListColumn("x", "x", 5)) == "abc  "
+    assert fitted("abc", ListColumn("x", "x", 5, True)) == "  abc"
+    assert fitted("abcdefgh", ListColumn("x", "x", 5)) == "abcd…"
+    # Two columns of the terminal each.
+    assert fitted("漢字漢字", ListColumn("x", "x", 6)) == "漢字… "
