@@ -329,6 +329,11 @@ def test_the_layout_has_a_fingerprint() -> None:
     assert len({of({"one": int, "two": str}), of({"one": int, "two": bytes}), of({"two": str, "one": int})}) == 3
 
 
+def test_objects_with_attributes_that_are_not_stored_are_created_with_them() -> None:
+    without = [layout.of for layout in layouts() if layout.without and layout.new is None]
+    assert without == []
+
+
 def test_exports_of_earlier_versions_can_be_continued() -> None:
     """A rename belongs in `stored_names`. What else changes the fingerprint discards the state of all exports."""
     assert Graph(layouts()).fingerprint == "19d02a87b382fde7"

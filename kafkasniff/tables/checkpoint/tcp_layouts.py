@@ -273,6 +273,7 @@ TLS: Final = (
             "_certificate": bytes | None,
             "_alpn": str | None,
         },
+        new=lambda: Negotiation((Half(0), Half(1))),
         without=frozenset({"_hidden"}),
     ),
     Layout(clear.ClearBytes, {"_pieces": tuple[clear._Pieces, clear._Pieces], "size": pair(int)}),
