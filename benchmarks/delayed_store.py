@@ -1,7 +1,7 @@
 """An object store that takes its time.
 
 A server on this machine lists many objects and waits before each answer. The objects hold the given contents in turn:
-all the same small capture, or each its own.
+one small capture for all, or a different one for each.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ class SessionFollower:
         stale = self._sessions.stale
         if stale:
             for key in stale:
-                for connection in self._connections.pop(key):
+                # Its connections may be forgotten by now.
+                for connection in self._connections.pop(key, ()):
                     del self._keys[connection]
                     self._known.remove(connection)
             stale.clear()

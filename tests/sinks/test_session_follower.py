@@ -66,6 +66,16 @@ def test_a_session_is_followed_until_it_changes() -> None:
     assert kept.followed == []
 
 
+def test_a_connection_that_is_gone_before_its_changed_session_is_released() -> None:
+    kept = _Kept()
+    kept.begin(7, 3)
+    kept.ask(0, 7)
+    kept.sessions.response(BROKER, kept._exchange, 0, 71)
+    kept.follower.forget([0])
+    kept.follower.release()
+    assert kept.followed == []
+
+
 def test_an_unknown_session_is_followed_until_it_begins() -> None:
     kept = _Kept()
     assert kept.ask(0, 7) is None

@@ -48,6 +48,8 @@ class DetailPanes(Vertical):
         self._search: PaneSearch | None = None
         self._searched: BodyTree | RecordTable | BytesPane = self.tree_pane
         """The pane that had the focus when the search was asked for."""
+        self._wanted_rows: object | None = None
+        """Identifies the last request for rows of bytes: results of earlier ones are dropped."""
 
     def compose(self) -> ComposeResult:
         """The panes from top to bottom."""
@@ -114,7 +116,7 @@ class DetailPanes(Vertical):
 
     def show(self, exchange: Exchange | None) -> None:
         """Show an exchange; None: it was not found."""
-        self.exchange = exchange
+        self.exchange, self._wanted_rows = exchange, None
         self._forget_search()
         self.tree_pane.show(exchange)
         if self.record_table.display:
@@ -125,19 +127,22 @@ class DetailPanes(Vertical):
         pane, exchange = self.bytes_pane, self.exchange
         if not pane.display:
             return
+        wanted = self._wanted_rows = object()
         width, whole = pane.size.width, pane.whole
 
         def make() -> None:
             rows = ByteRows(exchange, width, whole=whole)
-            if self.exchange is exchange:
+            if self._wanted_rows is wanted:
                 self.app.call_from_thread(shown, rows)
 
         def shown(rows: ByteRows) -> None:
+            if self._wanted_rows is not wanted:
+                return
             self._forget_search()
             pane.show(rows)
             self._mark()
 
-        self.run_worker(make, thread=True, group="bytes", exclusive=True)
+        self.run_worker(make, thread=True, group="bytes")
 
     def on_bytes_pane_outdated(self) -> None:
         """Make the rows again."""

@@ -68,8 +68,10 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", capture, "-o", folder).code == Exit.OK
     one, other = (kafkasniff("report", source, "-o", "-") for source in (capture, folder))
     assert one.code == other.code == Exit.OK
-    told, of_export = (NUMBERS.sub("", HOW_TO_LOOK.sub("", SECURITY.sub("", result.text))) for result in (one, other))
-    assert told == of_export
+    of_capture, of_export = (
+        NUMBERS.sub("", HOW_TO_LOOK.sub("", SECURITY.sub("", result.text))) for result in (one, other)
+    )
+    assert of_capture == of_export
     assert "#1, corr" in one.text
     assert "conn 1, " in one.text
     assert "#1, corr" not in other.text

@@ -62,15 +62,15 @@ def ask(mechanism: str, user: str) -> None:
 
 def produce(mechanism: str, user: str) -> None:
     """Produce a record."""
-    told: list[int] = []
+    codes: list[int] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
-        told.append(0 if error is None else error.code())
+        codes.append(0 if error is None else error.code())
 
     client = Producer(settings(mechanism, user, f"{user}-secret", f"{user}-produces"))
     client.produce(TOPIC, b"raise", partition=0, on_delivery=delivered)
     client.flush(WAIT_S)
-    report("produced", user=user, error_code=told[0])
+    report("produced", user=user, error_code=codes[0])
 
 
 def join(mechanism: str, user: str) -> None:
