@@ -232,6 +232,20 @@ class ExchangeIndex:
         keys, top = sort_keys(parts)
         return order_of(keys, top, descending=descending)
 
+    def shared(self, other: ExchangeIndex) -> NDArray[np.bool_]:
+        """Which of the rows so far are rows of an index of the same captures, too."""
+        wanted = np.sort(np.concatenate([np.zeros(0, np.uint64), *other._keys(len(other))]))
+        parts = [np.isin(keys, wanted) for keys in self._keys(self._count)]
+        return np.concatenate([np.zeros(0, bool), *parts])
+
+    def _keys(self, count: int) -> list[NDArray[np.uint64]]:
+        """A number for each of the first rows that identifies its exchange."""
+        columns = [self._parts(name, count) for name in ("connection", "exchange_id")]
+        return [
+            (connection.numbers().astype(np.uint64) << np.uint64(32)) | ordinal.numbers().astype(np.uint64)
+            for connection, ordinal in zip(*columns, strict=True)
+        ]
+
     def same(self, column: str, like: int) -> NDArray[np.bool_]:
         """Which of the rows so far have the same value in a column as the row at `like`."""
         parts = self._parts(column, self._count)

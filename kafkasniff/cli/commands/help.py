@@ -55,7 +55,7 @@ def _filters(formatter: click.HelpFormatter) -> None:
         formatter.write_dl(
             [
                 ("request.PATH, response.PATH", "fields of bodies; `kafkasniff api NAME` lists them"),
-                ("record.key, record.value", "also record.offset, record.timestamp, record.header[NAME]"),
+                ("record.key, record.value", "also record.offset, record.place, record.timestamp, record.header[NAME]"),
                 ("record.value.$.order.id", "a member of the JSON in it"),
             ]
         )
