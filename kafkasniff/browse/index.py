@@ -5,7 +5,7 @@ One thread appends, another reads. A row is visible once `len` counts it, and ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -204,6 +204,10 @@ class ExchangeIndex:
         if connection.client is None or connection.broker is None:
             return None
         return connection.client, connection.broker
+
+    def numbers(self, column: str) -> Iterator[NDArray[np.int64]]:
+        """The numbers of the rows so far in a column, in parts."""
+        return (part.numbers() for part in self._parts(column, self._count))
 
     def _parts(self, column: str, count: int) -> list[PackedColumn]:
         """The column of the first rows, in chunks; of texts, their codes."""

@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
-from kafkasniff.browse.commands import Commands, run_command
+from kafkasniff.browse.commands import Commands, Done, run_command
 from kafkasniff.browse.conditions import added, condition
 from kafkasniff.browse.copying import copies
 from kafkasniff.browse.following import FollowKind, followed
@@ -26,6 +26,7 @@ from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
 from kafkasniff.browse.screen.jumping import Trail, find_trail
 from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
+from kafkasniff.browse.screen.overview import Overview
 from kafkasniff.errors import KafkasniffError, UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
@@ -56,6 +57,7 @@ class Explorer(App[None]):
         Binding("escape", "close_pane", "Close the filter, bytes or bodies"),
         Binding("slash", "filter", "Filter: an expression as for --filter; empty: all"),
         Binding("y", "copy", "Copy the exchange: JSON, hex, commands"),
+        Binding("o", "overview", "Overview: histograms, findings, summary, timing"),
         Binding("w", "write", "Write what is listed: pcapng, JSON lines, Parquet"),
         Binding("x", "bytes", "Show bytes with their fields"),
         Binding("p", "jump('partition', 1)", "Next of this partition"),
@@ -287,6 +289,15 @@ class Explorer(App[None]):
 
         self._decode(use)
 
+    def action_overview(self) -> None:
+        """Show histograms and reports of what is listed, and list what is chosen there."""
+
+        def chosen(expression: str | None) -> None:
+            if expression:
+                self._filter(added(self._expression, expression))
+
+        self.push_screen(Overview(self._list.index, self._commands, self._expression), chosen)
+
     def action_write(self) -> None:
         """Ask for a name, and write the exchanges that are listed."""
         self.push_screen(
@@ -304,15 +315,16 @@ class Explorer(App[None]):
         self.notify(f"writing {printable(path)}", markup=False)
 
         def run() -> None:
-            wrong = run_command(command, stopped=self._left.is_set)
+            ended = run_command(command, stopped=self._left.is_set)
             if not self._left.is_set():
-                self.call_from_thread(done, wrong)
+                self.call_from_thread(done, ended)
 
-        def done(wrong: str | None) -> None:
-            if wrong is None:
-                self.notify(f"wrote {printable(path)}", markup=False)
+        def done(ended: Done) -> None:
+            if ended.wrong is None:
+                rest = "; a capture is broken, its readable part was read" if ended.broken else ""
+                self.notify(f"wrote {printable(path)}{rest}", markup=False)
             else:
-                self.notify(wrong, markup=False, severity="error")
+                self.notify(ended.wrong, markup=False, severity="error")
 
         self._work(run)
 
