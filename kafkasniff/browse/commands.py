@@ -30,6 +30,8 @@ class Commands(msgspec.Struct, frozen=True):
     """Options that decide how captures are read, as given by the user."""
     selection: tuple[str, ...] = ()
     """Options that select exchanges, as given by the user."""
+    lasting: bool = True
+    """The captures are not removed at the end."""
 
     def decode(self, connection: int, correlation_id: int) -> list[str]:
         """Show one exchange with its bodies."""

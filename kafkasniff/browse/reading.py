@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from typing import Any, Final
 
+from kafkasniff.browse.growing import GrowingCapture
 from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.in_step_messages import Messages
@@ -36,12 +37,20 @@ SHARES: Final = 1 << 16
 
 
 class CaptureReading:
-    """The captures of a run. `arguments` makes those of each `Inspector`: a key log is read once per reading."""
+    """The captures of a run. `arguments` makes those of each `Inspector`: a key log is read once per reading.
+
+    `growing`: the only capture, which is still being written.
+    """
 
     def __init__(
-        self, captures: tuple[str, ...], arguments: Callable[[], Mapping[str, Any]], catalog: Catalog | None = None
+        self,
+        captures: tuple[str, ...],
+        arguments: Callable[[], Mapping[str, Any]],
+        catalog: Catalog | None = None,
+        growing: GrowingCapture | None = None,
     ) -> None:
         self._captures = captures
+        self.growing = growing
         self._arguments = arguments
         self._given = Catalog() if catalog is None else catalog
         self._catalog = self._given
@@ -55,11 +64,12 @@ class CaptureReading:
         *,
         stopped: Callable[[], bool],
         progress: Callable[[int, int | None], object],
+        follow: bool = False,
     ) -> bool:
         """Append the exchanges that a predicate selects, until the end, the index's bound, or until `stopped`.
 
         `progress` receives after each batch the bytes read and in total, None if unknown. Returns whether a capture
-        is broken. Raises CaptureError.
+        is broken. `follow`: wait for what is still being written. Raises CaptureError.
         """
         with self._lock:
             catalog = self._catalog = copy.deepcopy(self._given)
@@ -86,7 +96,9 @@ class CaptureReading:
                         index.add_columns(found)
             index.publish()
 
-        with open_captures(self._captures) as source:
+        growing = self.growing if follow else None
+        pipe = None if growing is None else growing.follow(stopped)
+        with open_captures(self._captures if pipe is None else ("-",), stdin=pipe) as source:
             for batch in source:
                 if stopped() or index.is_full:
                     break
@@ -98,7 +110,7 @@ class CaptureReading:
             else:
                 take(zip(inspector.close_slices(), repeat([])))
             index.is_complete = True
-            return source.broken
+            return source.broken and (follow or self.growing is None)
 
     def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool]) -> Exchange | None:
         """The exchange of a row with its bodies, records and bytes; None if `stopped`, or if the captures changed.

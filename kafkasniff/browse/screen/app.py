@@ -26,7 +26,7 @@ from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
 from kafkasniff.browse.screen.jumping import Trail, find_trail
 from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
-from kafkasniff.browse.screen.overview import Overview
+from kafkasniff.browse.screen.overview import OverviewScreen
 from kafkasniff.errors import KafkasniffError, UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
@@ -66,6 +66,7 @@ class Explorer(App[None]):
         Binding("I", "jump('producer id', -1)", "Previous of this producer id"),
         Binding("f", "follow", "Follow this connection"),
         Binding("F", "follow_menu", "Follow a record, key, partition, producer, group …"),
+        Binding("z", "pause", "Show no new exchanges, or show them again"),
         Binding("backspace", "filter_before", "The filter before this one"),
         Binding("tab", "focus_next", "Next pane"),
         Binding("question_mark", "keys", "Show keys"),
@@ -88,6 +89,7 @@ class Explorer(App[None]):
         self._sources = printable(title)
         self._expression = ""
         self._predicate = predicate
+        self._paused = False
         self._before: list[str] = []
         """Expressions before this one."""
         self._trail: Trail | None = None
@@ -137,16 +139,24 @@ class Explorer(App[None]):
         self._state = "reading"
         self._predicate = predicate
         self._list.show(index)
+        self._paused = False
 
         def progress(read: int, total: int | None) -> None:
-            if not stop.is_set():
+            if not stop.is_set() and self._reading.growing is None:
                 self._state = f"reading: {min(read * 100 // total, 100)}%" if total else "reading"
 
         def run() -> None:
-            broken = self._reading.fill(index, predicate, stopped=stop.is_set, progress=progress)
+            try:
+                broken = self._reading.fill(index, predicate, stopped=stop.is_set, progress=progress, follow=True)
+            except KafkasniffError:
+                # A reading that was stopped may have seen only the beginning of a growing capture.
+                if not stop.is_set():
+                    raise
+                return
             if not stop.is_set():
                 self.broken = broken
-                self._state = "a capture is broken" if broken else ""
+                growing = self._reading.growing
+                self._state = "a capture is broken" if broken else "" if growing is None else growing.state
                 if index.is_full:
                     self._state = f"only the first {MAX_EXCHANGES:,} exchanges"
 
@@ -164,8 +174,11 @@ class Explorer(App[None]):
         self.run_worker(guarded, thread=True, exit_on_error=True)
 
     def _refresh_rows(self) -> None:
-        if not self._list.is_settled:
+        if not self._list.is_settled and not self._paused:
             self._list.grow()
+        growing = self._reading.growing
+        if growing is not None and not self._list.index.is_complete:
+            self._state = f"{'paused, ' if self._paused else ''}{growing.state}"
         self._show_status()
 
     def _show_status(self) -> None:
@@ -233,7 +246,7 @@ class Explorer(App[None]):
         if place is None:
             return
         if trail is not None and field is None and trail.covers(kind, index, place):
-            self._follow_trail(way)
+            self._follow_trail(way, again=True)
             return
 
         def use(exchange: Exchange | None, _row: Row) -> None:
@@ -253,13 +266,13 @@ class Explorer(App[None]):
 
             def done(found: Trail) -> None:
                 self._trail = found
-                self._follow_trail(way)
+                self._follow_trail(way, again=False)
 
             self._work(run)
 
         self._decode(use)
 
-    def _follow_trail(self, way: int) -> None:
+    def _follow_trail(self, way: int, *, again: bool) -> None:
         self._list.focus()
         if self._trail is not None and not self._list.jump(self._trail.rows, way):
             self._say(
@@ -296,7 +309,7 @@ class Explorer(App[None]):
             if expression:
                 self._filter(added(self._expression, expression))
 
-        self.push_screen(Overview(self._list.index, self._commands, self._expression), chosen)
+        self.push_screen(OverviewScreen(self._list.index, self._commands, self._expression), chosen)
 
     def action_write(self) -> None:
         """Ask for a name, and write the exchanges that are listed."""
@@ -391,6 +404,11 @@ class Explorer(App[None]):
             self._close_filter()
         elif self._detail.close() and not self._detail.is_open:
             self._list.focus()
+
+    def action_pause(self) -> None:
+        """Keep the list as it is while captures are read, or let it grow again."""
+        self._paused = not self._paused
+        self._refresh_rows()
 
     def action_keys(self) -> None:
         """Show all keys."""

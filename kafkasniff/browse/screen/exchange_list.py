@@ -93,6 +93,8 @@ class ExchangeList(ScrollView, can_focus=True):
         self._order: NDArray[np.int32] = np.zeros(0, np.int32)
         """The places of the first lines; while captures are read, each other line shows the row at its own place."""
         self._count = 0
+        self._tails = False
+        """The cursor stays at the end when rows are added."""
         self._wanted: tuple[ExchangeIndex, str, bool, int] | None = None
         """What a thread is to sort, or sorts now."""
 
@@ -113,12 +115,12 @@ class ExchangeList(ScrollView, can_focus=True):
     def show(self, index: ExchangeIndex) -> None:
         """Show another index, from its beginning."""
         self.index, self.cursor = index, 0
-        self._order, self._count = np.zeros(0, np.int32), 0
+        self._order, self._count, self._tails = np.zeros(0, np.int32), 0, False
         self._sort()
         self.scroll_to(0, 0, animate=False)
 
     def grow(self) -> None:
-        """Show the rows that the index has by now. The cursor stays on its exchange.
+        """Show the rows that the index has by now. The cursor stays on its exchange, or at the end after `G`.
 
         Sorting again for a few rows would take more time than reading them. So they are appended until the rows have
         doubled, or all are read.
@@ -127,6 +129,8 @@ class ExchangeList(ScrollView, can_focus=True):
             self._sort()
         self._count = len(self.index)
         self._resized()
+        if self._tails:
+            self.move_to(self._count - 1)
 
     def _sort(self) -> None:
         """Sort all rows, at once or in a thread."""
@@ -183,6 +187,7 @@ class ExchangeList(ScrollView, can_focus=True):
 
     def move_to(self, line: int) -> None:
         """Put the cursor on a line of the list, or on the nearest there is."""
+        self._tails = self._tails and line >= self._count - 1
         self.cursor = max(0, min(line, self._count - 1))
         # The title covers the first line.
         self.scroll_to_region(Region(self.scroll_offset.x, self.cursor, 1, 2), animate=False, force=True)
@@ -202,8 +207,9 @@ class ExchangeList(ScrollView, can_focus=True):
         self.move_to(0)
 
     def action_last(self) -> None:
-        """To the last line."""
+        """To the last line, and to those that are added."""
         self.move_to(self._count - 1)
+        self._tails = True
 
     def _left(self, at: int) -> int:
         """Where a column begins."""
@@ -269,6 +275,8 @@ class ExchangeList(ScrollView, can_focus=True):
 
     def jump(self, wanted: NDArray[np.bool_], way: int) -> bool:
         """To the next or previous line with a row that is wanted, by its place; False if there is none."""
+        # Rows may have been added since.
+        wanted = np.pad(wanted, (0, max(self._count - len(wanted), 0)))
         first, last = (self.cursor + 1, self._count) if way > 0 else (self.cursor - 1, -1)
         for start in range(first, last, JUMP * way):
             lines = np.arange(start, last, way)[:JUMP]

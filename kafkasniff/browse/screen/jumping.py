@@ -26,8 +26,8 @@ class Trail(NamedTuple):
     """By place in the index."""
 
     def covers(self, kind: FollowKind, listed: ExchangeIndex, place: int) -> bool:
-        """Whether it can be followed on from a row: the list has not changed, and the row belongs to it."""
-        is_listed = self.listed is listed and len(self.rows) == len(listed)
+        """Whether it can be followed on from a row: the list is the same, and the row belongs to it."""
+        is_listed = self.listed is listed and place < len(self.rows)
         return self.of.kind == kind and is_listed and bool(self.rows[place])
 
     @property
