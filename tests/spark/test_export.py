@@ -157,7 +157,7 @@ def test_what_cannot_be_done_is_said(spark: SparkSession, tmp_path: Path) -> Non
     with pytest.raises(CaptureError, match=r"nothing\.pcap: cannot be opened"):
         by_spark(spark, [tmp_path / "nothing.pcap"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    with pytest.raises(UsageError, match="filters are for --engine local"):
+    with pytest.raises(UsageError, match="--engine spark does not support filters"):
         by_spark(spark, [capture], tmp_path / "out", options=ExportOptions(filters=(("api", ("Fetch",)),)))
     by_spark(spark, [capture], tmp_path / "out")
     with pytest.raises(UsageError, match=r"other options \(bodies\)"):

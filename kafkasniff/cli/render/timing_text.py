@@ -60,7 +60,8 @@ def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: boo
     groups = answer.groups()
     shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, groups, sources)]
     if groups:
-        shown += [Text(), Text("Shares of the time from the first byte of requests to the last byte of responses", style="bold")]
+        shares = "Shares of the time from the first byte of requests to the last byte of responses"
+        shown += [Text(), Text(shares, style="bold")]
         shown.append(Padding(_groups(groups[:MAX_ROWS], hosts), (0, 0, 0, 2)))
         if len(groups) > MAX_ROWS:
             shown.append(Text(f"  and {len(groups) - MAX_ROWS:,} more (--format json)"))

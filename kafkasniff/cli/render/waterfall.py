@@ -20,7 +20,7 @@ TEXT: Final = 62
 """Width of the text beside the bars."""
 
 _SAID: Final = {
-    "think": "client: nothing was in flight on the connection",
+    "think": "client: no request was outstanding on the connection",
     "request": "request, first to last byte",
     "resent": "lost: until it was retransmitted",
     "behind": "queued: the broker answered earlier requests",
