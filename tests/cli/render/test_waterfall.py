@@ -39,7 +39,8 @@ def test_one_exchange(slow: Path) -> None:
         "",
         "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
         "unknown from here:",
-        "  if the round trip took longer this time than the minimum, the rest is in the broker's time",
+        "  if the round trip took longer this time than the minimum, the rest is in the broker's",
+        "      time",
     ]
 
 
@@ -56,7 +57,7 @@ def test_a_loss_and_a_client_that_stops_reading(tmp_path: Path) -> None:
     line.acked("client", 430)
     line.data("broker", 434, response[20:])
     result = kafkasniff("timing", write_pcap(tmp_path / "loss.pcap", line.packets), "--exchange", "1", width=80)
-    assert result.lines[3:12] == [
+    assert result.lines[3:13] == [
         "",
         "    210 ms  ████████··········  lost: until it was retransmitted",
         "   4.00 ms  ········█·········  network: to the broker and back, at least",
@@ -64,7 +65,8 @@ def test_a_loss_and_a_client_that_stops_reading(tmp_path: Path) -> None:
         f"    204 ms  ·········█████████  response, first to last byte, {len(response)} bytes",
         "",
         "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
-        "client: 1 segment retransmitted (lost after the capture point, or acknowledged late)",
+        "client: 1 segment retransmitted (lost after the capture point, or acknowledged",
+        "    late)",
         "client: zero window 1 time, for 199 ms: it accepted no more data",
     ]
 
