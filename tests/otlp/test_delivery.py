@@ -26,7 +26,7 @@ def span(number: int = 0) -> ReadableSpan:
     return made
 
 
-class Told:
+class Reported:
     """An exporter that a test controls."""
 
     def __init__(self, *, takes: bool = True) -> None:
@@ -105,7 +105,7 @@ def test_a_receiver_that_refuses(receiver: Receiver) -> None:
 def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "MAX_QUEUE", 5)
     monkeypatch.setattr(delivery, "MAX_BATCH", 1)
-    exporter, said = Told(), []
+    exporter, said = Reported(), []
     exporter.free.clear()
     with Delivery(exporter, said.append) as sender:
         sender.offer(span())
@@ -123,7 +123,7 @@ def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_end_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "CLOSE_SECONDS", 0.2)
     monkeypatch.setattr(delivery, "MAX_BATCH", 1)
-    exporter = Told(takes=False)
+    exporter = Reported(takes=False)
     exporter.free.clear()
     with Delivery(exporter, print) as sender:
         for _ in range(6):
@@ -136,7 +136,7 @@ def test_the_end_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_captures_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "MAX_QUEUE", 5)
     monkeypatch.setattr(delivery, "MAX_BATCH", 2)
-    exporter = Told()
+    exporter = Reported()
     with Delivery(exporter, print, waits=True) as sender:
         for number in range(100):
             sender.offer(span(number))
@@ -148,7 +148,7 @@ def test_captures_stop_at_a_receiver_that_refuses(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(delivery, "MAX_BATCH", 2)
 
     def offer_all() -> None:
-        with Delivery(Told(takes=False), lambda _: None, waits=True) as sender:
+        with Delivery(Reported(takes=False), lambda _: None, waits=True) as sender:
             deadline = time.monotonic() + PATIENCE
             while time.monotonic() < deadline:
                 sender.offer(span())
@@ -159,7 +159,7 @@ def test_captures_stop_at_a_receiver_that_refuses(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_an_error_of_the_exporter_is_a_failure(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    exporter, said = Told(), []
+    exporter, said = Reported(), []
 
     def fail(_spans: Sequence[ReadableSpan]) -> bool:
         raise RuntimeError("cannot\nencode")
@@ -173,7 +173,7 @@ def test_an_error_of_the_exporter_is_a_failure(waits: bool, monkeypatch: pytest.
 
 def test_a_request_that_does_not_end_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "CLOSE_SECONDS", 0.1)
-    exporter = Told()
+    exporter = Reported()
     exporter.free.clear()
     monkeypatch.setattr(exporter, "shutdown", lambda: None)
     with Delivery(exporter, print) as sender:
@@ -186,7 +186,7 @@ def test_a_request_that_does_not_end_is_counted(monkeypatch: pytest.MonkeyPatch)
 def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "METRICS_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "SEND_SECONDS", 0.01)
-    exporter = Told()
+    exporter = Reported()
     with Delivery(exporter, print, collect=lambda: MetricsData([])) as sender:
         deadline = time.monotonic() + PATIENCE
         while exporter.reports < 3:
@@ -200,7 +200,7 @@ def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_metrics_are_sent_while_spans_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "METRICS_SECONDS", 0.01)
     monkeypatch.setattr(delivery, "MAX_BATCH", 1)
-    exporter, one = Told(), span()
+    exporter, one = Reported(), span()
     with Delivery(exporter, print, collect=lambda: MetricsData([])) as sender:
         for _ in range(10_000):
             sender.offer(one)
@@ -214,7 +214,7 @@ def test_metrics_are_sent_while_spans_keep_coming(monkeypatch: pytest.MonkeyPatc
 
 def test_metrics_that_are_refused_are_counted() -> None:
     said: list[str] = []
-    with Delivery(Told(takes=False), said.append, collect=lambda: MetricsData([])) as sender:
+    with Delivery(Reported(takes=False), said.append, collect=lambda: MetricsData([])) as sender:
         pass
     assert sender.line() == "0 spans sent, metrics not delivered 1×"
     assert said == ["warning: the receiver of OTLP did not take metrics"]

@@ -70,8 +70,10 @@ def by_stages(
                 end = END_VALUES.load(data)
                 learned_facts.merge(end.learned_facts)
             found.append(rows.filter(pa.array(~is_end)))
-    told = [PROBLEM_VALUES.dump(problem) for problem in key_log_problems(keys)]
-    found.append(batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in told]))
+    reported = [PROBLEM_VALUES.dump(problem) for problem in key_log_problems(keys)]
+    found.append(
+        batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in reported])
+    )
     into = open_own_folder(folder, make=True)
     write = WriteFiles(options, learned_facts, {}, share(into), 1)
     written = [row for batch in write.write(0, 0, found) for row in batch.to_pylist()]

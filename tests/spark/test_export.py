@@ -51,9 +51,9 @@ def test_both_engines_make_the_same_rows_of_all_captures(
     assert tables(tmp_path / "spark") == tables(tmp_path / "local")
     assert result.rows == local.rows
     assert result.broken == local.broken
-    told, known = manifest(tmp_path / "spark"), manifest(tmp_path / "local")
-    assert told["captures"] == known["captures"]
-    assert (told["engine"], known["engine"]) == ("spark", "local")
+    reported, known = manifest(tmp_path / "spark"), manifest(tmp_path / "local")
+    assert reported["captures"] == known["captures"]
+    assert (reported["engine"], known["engine"]) == ("spark", "local")
     assert files(tmp_path / "spark") == named_files(tmp_path / "spark")
 
 

@@ -236,7 +236,7 @@ def test_new_versions(capture: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ((), "--target"),
         (("--target", "5.9"), "'5.9' is unknown"),
@@ -246,10 +246,10 @@ def test_new_versions(capture: Path) -> None:
         (("--target", "3.0", "--format", "xml"), "xml"),
     ],
 )
-def test_usage_errors(capture: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_usage_errors(capture: Path, arguments: tuple[str, ...], expected: str) -> None:
     result = kafkasniff("audit", capture, *arguments)
     assert (result.code, result.out) == (Exit.USAGE, b"")
-    assert told in result.err
+    assert expected in result.err
     assert result.err.count("\n") == 1
 
 
