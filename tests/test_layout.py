@@ -61,7 +61,6 @@ WITHOUT_MIRROR = {
     "native": "exchanges feed",
     "sinks": "native_lines native_names native_text",
     "spark": "run table_rows",
-    "tables/exports": "finalise shard stager staging",
 }
 """Long modules that are tested through others, by folder. Nothing is added here: write tests of the module instead."""
 
