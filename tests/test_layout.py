@@ -56,9 +56,8 @@ TOPICS = {
 
 WITHOUT_MIRROR = {
     "capture/live": "interface_socket",
-    "cli/running": "capture_usage counted_captures top",
     "engine": "paired paired_messages",
-    "native": "exchanges feed",
+    "native": "feed",
     "sinks": "native_lines native_names native_text",
     "spark": "run table_rows",
 }

@@ -108,7 +108,7 @@ def test_rows_without_a_day_of_their_own(folder: ConfinedPath) -> None:
 
 
 def test_left_over_files_of_sorting_are_removed(folder: ConfinedPath) -> None:
-    """Of a task that was killed: they would be read as rows."""
+    """A task that was killed left them: they would be read as rows."""
     left = StagedFiles(folder / REST)
     left.write("exchanges", pa.RecordBatch.from_pylist([exchange(1, 99)], schema=STAGED["exchanges"]))
     left.close()

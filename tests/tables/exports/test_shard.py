@@ -259,7 +259,7 @@ def test_checkpoints_that_do_not_fit(
 
 
 def test_a_checkpoint_with_other_options(captures: list[Path], tmp_path: Path) -> None:
-    """Whoever can write the file must not decide whether secrets are shown."""
+    """The writer of the file must not decide whether secrets are shown."""
     run_shard(task_of(captures, tmp_path, options=ExportOptions(show_secrets=True)), Hooks())
     with pytest.raises(DamagedRunError, match="other options"):
         run_shard(task_of(captures, tmp_path), Hooks())

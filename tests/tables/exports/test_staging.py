@@ -40,7 +40,7 @@ from tests.tables.exports.exported import Rows, StagedRows
 
 OPTIONS = ExportOptions()
 EXCHANGES = {"ApiVersions": 2, "Metadata": 2, "Produce": 12, "Fetch": 8}
-"""Of `mixed()`, as its conversations describe them."""
+"""In `mixed()`, as its conversations describe them."""
 
 
 def state_of(options: ExportOptions = OPTIONS, **more: Any) -> ShardState:
