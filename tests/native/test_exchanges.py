@@ -166,7 +166,7 @@ def test_a_request_without_a_response() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 def test_rows_of_several_calls(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    """A call ends where the output is full; the next one goes on there."""
+    """A call ends where the output is full; the next one continues there."""
     talks = [PRODUCE, FAILED, FETCH, EMPTY, PRODUCE]
     whole, _ = Call(talks).read(reader_of())
     monkeypatch.setattr(module, "MAX_ROWS", at_once)
@@ -179,7 +179,7 @@ def test_rows_of_several_calls(monkeypatch: pytest.MonkeyPatch, at_once: int) ->
 
 @pytest.mark.parametrize(("bound", "room"), [("MAX_TEXT", 300), ("MAX_INSIDE", 1), ("MAX_NAME_BYTES", 14)])
 def test_an_exchange_that_never_fits_is_pythons(monkeypatch: pytest.MonkeyPatch, bound: str, room: int) -> None:
-    """Such an exchange is passed over; those around it have rows."""
+    """Such an exchange is skipped; those around it have rows."""
     large = [
         (kafka.metadata_request(9, [f"topic-{at}" for at in range(40)]), kafka.metadata_response(9, "b", 9092, [])),
         (kafka.produce_request(9, "orders" * 9, batch(1)), kafka.produce_response(9, "orders" * 9, 0)),

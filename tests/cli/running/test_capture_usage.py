@@ -143,7 +143,7 @@ def test_python_and_kernel_count_alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with few requests are left out, and that is said."""
+    """Those with few requests are skipped, and that is reported."""
     monkeypatch.setattr(module, "_SENT", msgspec.structs.replace(module._SENT, bound=2))
     packets = interleaved([talk(f"10.0.1.{at}", *[METADATA] * (at + 1), start=at) for at in range(6)])
     usage = used(packets)

@@ -152,7 +152,7 @@ def test_a_missing_capture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_an_interrupted_reading(capture: Path, quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read is answered, then the interrupt is raised again."""
+    """The answer covers the packets so far, then the interrupt is raised again."""
     monkeypatch.setattr("kafkasniff.tables.exports.stager.MAX_ROWS", 5)
     rows, world = Rows(), environment()
     rows.interrupts = True
@@ -180,9 +180,9 @@ def test_notes_are_on_stderr() -> None:
     ]
     visible = VisibleTraffic(0.5, 6, 3, 2000, 1000, reasons, OtherProtocols(0, 0, []))
     world = environment()
-    say_notes(world, ["some were left out"], visible)
+    say_notes(world, ["some are missing"], visible)
     assert isinstance(world.stderr, io.StringIO)
     assert [line.partition(": ")[2] for line in world.stderr.getvalue().splitlines()] == [
-        "some were left out",
+        "some are missing",
         "not decoded: packets were dropped; capture with a larger buffer",
     ]
