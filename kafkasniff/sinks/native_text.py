@@ -112,7 +112,6 @@ class NativeText:
         """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`."""
         while first < last:
             self._before()
-            self.facts.release()
             lines, first, is_pythons = self._lines.write(first, last)
             if lines:
                 self._behind(lines)
