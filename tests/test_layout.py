@@ -58,7 +58,7 @@ WITHOUT_MIRROR = {
     "capture/live": "interface_socket",
     "cli/running": "capture_usage counted_captures top",
     "engine": "paired paired_messages",
-    "native": "exchanges feed",
+    "native": "exchanges",
     "sinks": "native_lines native_names native_text",
     "spark": "run table_rows",
     "tables/exports": "finalise shard stager staging",
