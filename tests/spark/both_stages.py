@@ -14,9 +14,10 @@ from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import CapturePlan, plan_captures, read_notes
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark.connections import END, END_VALUES, PROBLEM_VALUES, ReadConnections, batch_of, slot_of
+from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
+from kafkasniff.spark.shard_rows import END, STEP
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.table_rows import WriteFiles
 from kafkasniff.spark.tables import PIPELINE
@@ -38,12 +39,12 @@ def packets_of(plan: CapturePlan) -> pa.Table:
     return rows.append_column("timed", first).sort_by(order).drop_columns("timed")
 
 
-def in_shard(rows: pa.Table, shard: int, shards: int, state: bytes, size: int) -> Iterator[pa.RecordBatch]:
+def in_shard(rows: pa.Table, shard: int, shards: int, begin: ShardBegin, size: int) -> Iterator[pa.RecordBatch]:
     """What the task of a shard gets, `size` rows at a time."""
     hashes = rows.column("connection_hash").to_numpy().view(np.uint64)
     ours = rows.filter(pa.array(hashes % np.uint64(shards) == shard)).drop_columns("connection_hash")
     ours = ours.append_column("state", pa.nulls(len(ours), pa.binary()))
-    first = pa.table({"state": pa.array([state]), "capture_index": pa.array([-1], pa.int32())})
+    first = pa.table({"state": pa.array([BEGIN_VALUES.dump(begin)]), "capture_index": pa.array([-1], pa.int32())})
     whole = pa.concat_tables([first, ours], promote_options="default").select(ours.column_names).combine_chunks()
     yield from whole.to_batches(max_chunksize=size)
 
@@ -64,14 +65,13 @@ def by_stages(
     found: list[pa.RecordBatch] = []
     learned_facts = LearnedFacts()
     for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):
-        for rows in read.read(shard, in_shard(packets, shard, shards, state, size)):
-            is_end = np.array([kind == END for kind in rows.column("kind").to_pylist()])
-            for data in rows.filter(pa.array(is_end)).column("data").to_pylist():
+        begin = ShardBegin(state, [] if shard else key_log_problems(keys))
+        for rows in read.read(shard, in_shard(packets, shard, shards, begin, size)):
+            kinds = np.array(rows.column("kind").to_pylist())
+            for data in rows.filter(pa.array(kinds == END)).column("data").to_pylist():
                 end = END_VALUES.load(data)
                 learned_facts.merge(end.learned_facts)
-            found.append(rows.filter(pa.array(~is_end)))
-    told = [PROBLEM_VALUES.dump(problem) for problem in key_log_problems(keys)]
-    found.append(batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in told]))
+            found.append(rows.filter(pa.array((kinds != END) & (kinds != STEP))))
     into = open_own_folder(folder, make=True)
     write = WriteFiles(options, learned_facts, {}, share(into), 1)
     written = [row for batch in write.write(0, 0, found) for row in batch.to_pylist()]
