@@ -18,11 +18,10 @@ from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.spark.keys import TaskKeys
-from kafkasniff.spark.packet_rows import packet_batches
+from kafkasniff.spark.pieces import in_capture_order, read_piece
 from kafkasniff.spark.shard_rows import END, ShardRows
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.exports.beginning import load_state
 from kafkasniff.tables.exports.options import ExportOptions
@@ -66,9 +65,9 @@ END_VALUES: Final = Values[ShardEnd](ShardEnd)
 
 
 class ReadConnections:
-    """Reads the packets of one shard, in capture order; Spark's partition number is the shard's number.
+    """Reads the pieces of one shard, in order of their first packets; Spark's partition number is the shard's number.
 
-    A row with a `ShardBegin`, in the column `state`, precedes them.
+    A row with a `ShardBegin` precedes them.
     """
 
     def __init__(
@@ -102,30 +101,28 @@ class ReadConnections:
         yield from self.read(context.partitionId(), batches)
 
     def read(self, shard: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of a shard, from the row with its beginning and its packets in capture order."""
-        state: ShardState | None = None
+        """The rows of a shard, from the row with its beginning and its pieces."""
         order = self._order
         out = ShardRows(shard)
-        for batch in batches:
-            packets = batch
-            if state is None:
-                begin = BEGIN_VALUES.load(batch.column("state")[0].as_py())
-                state = load_state(begin.state, self._options)
-                state.inspector.limit_memory(self._memory)
-                state.inspector.limit_messages(self._memory)
-                # The summaries of earlier runs are not counted again.
-                state.enricher.count_into(state.inspector.begin_summary())
-                secrets = self._keys.begin(state.inspector, shard)
-                stager = new_stager(state, self._options, None, out)
-                stager.take(begin.problems)
-                packets = batch.slice(1)
-            whole = packet_batches(packets, self._names, order)
+        rows = (data for batch in batches for data in batch.column("data"))
+        begin = BEGIN_VALUES.load(next(rows).as_py())
+        state = load_state(begin.state, self._options)
+        state.inspector.limit_memory(self._memory)
+        state.inspector.limit_messages(self._memory)
+        # The summaries of earlier runs are not counted again.
+        state.enricher.count_into(state.inspector.begin_summary())
+        secrets = self._keys.begin(state.inspector, shard)
+        stager = new_stager(state, self._options, None, out)
+        stager.take(begin.problems)
+        for whole in in_capture_order(read_piece(data.as_buffer()) for data in rows):
+            whole.captures = self._names
+            whole.order += order
+            whole.end_order += order
             whole.notes.extend(secrets.among(whole))
             for part in parts(whole):
                 stage(state, stager, part)
                 yield from out.full()
-            order += len(packets)
-        assert state is not None
+            order = whole.end_order
         end = _nothing(self._names, order, self._end_clock)
         end.notes.extend(secrets.rest(order))
         stage(state, stager, end)

@@ -7,7 +7,7 @@ packets ─ shuffle by connection, in capture order ─ stage 1 (connections.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -22,6 +22,7 @@ from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnectio
 from kafkasniff.spark.division import ShardSize, plan_parts
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
+from kafkasniff.spark.pieces import PIECES, RowCutter
 from kafkasniff.spark.shard_rows import END, SHARD_ROWS, STEP
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.tables import PIPELINE, ddl
@@ -34,7 +35,7 @@ from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tcp.packets import NO_TIME
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from kafkasniff.tls.keylog import KeyLog
 
@@ -42,9 +43,9 @@ __all__ = [
     "SHARD_BYTES",
     "SparkRun",
     "Survey",
+    "of_rows",
     "parallelism",
     "run_captures",
-    "shard_of",
     "survey",
 ]
 
@@ -62,7 +63,8 @@ class SparkRun:
 
     def __init__(
         self,
-        packets: DataFrame,
+        spark: SparkSession,
+        pieces: Callable[[int], DataFrame],
         options: ExportOptions,
         *,
         names: Mapping[int, str],
@@ -81,16 +83,17 @@ class SparkRun:
     ) -> None:
         """Runs stage 1.
 
-        `packets`: the columns `PIPELINE`, packets only; `names`: names of captures by `capture_index`; `end_clock`: the
-        packet clock when the captures end; `size`: approximate bytes of the packets; `carried`: the state of the last
-        run; `given`: names by topic id; `problems`: of the captures; `hosts`: address → name, from captures; `keys`:
-        TLS secrets, and `captured`: those of captures; `shards`: their number, by default as `size` and the machines
-        need; `parallel`: how many tasks run at once, if known; `memory`: budget of a task in bytes; `all_packets`: of
-        the captures, TCP or not. Raises MissingPartError and UsageError as `TaskKeys` does.
+        `pieces`: makes pieces of packets for a number of shards (`pieces.PIECES`); `names`: names of captures by
+        `capture_index`; `end_clock`: the packet clock when the captures end; `size`: approximate bytes of the packets;
+        `carried`: the state of the last run; `given`: names by topic id; `problems`: of the captures; `hosts`: address
+        → name, from captures; `keys`: TLS secrets, and `captured`: those of captures; `shards`: their number, by
+        default as `size` and the machines need; `parallel`: how many tasks run at once, if known; `memory`: budget of
+        a task in bytes; `all_packets`: of the captures, TCP or not. Raises MissingPartError and UsageError as
+        `TaskKeys` does.
         """
         from pyspark.storagelevel import StorageLevel
 
-        self._spark = packets.sparkSession
+        self._spark = spark
         self.options = options
         self.given = dict(given or {})
         self.problems = [*key_log_problems(keys), *problems]
@@ -103,7 +106,7 @@ class SparkRun:
         begins[0].problems = self.problems
         read = ReadConnections(options, names, order=before.order, end_clock=end_clock, keys=task_keys, memory=memory)
         describe(self._spark, "packets to staged rows")
-        rows = _in_shards(packets, begins).mapInArrow(read, ddl(SHARD_ROWS))
+        rows = _in_shards(pieces(self.shards), begins).mapInArrow(read, ddl(SHARD_ROWS))
         self._rows = self._keep(rows, StorageLevel.DISK_ONLY)
         try:
             ends = self._rows.where(f"kind = '{END}'").select("data").collect()
@@ -219,33 +222,28 @@ def _shards(size: int, parallel: int, before: int) -> int:
     return min(wanted, MAX_SHARDS)
 
 
-def _in_shards(packets: DataFrame, begins: Sequence[ShardBegin]) -> DataFrame:
-    """Packets in capture order, one shard per partition, each preceded by a row with the shard's beginning."""
+def _in_shards(pieces: DataFrame, begins: Sequence[ShardBegin]) -> DataFrame:
+    """Pieces in order of their first packets, one shard per partition, each preceded by a row with its beginning."""
     from pyspark.sql import functions as sf
 
     shards = len(begins)
-    columns = [sf.col(name) for name in PIPELINE if name != "connection_hash"]
-    rows = packets.select(*columns, shard_of(sf.col("connection_hash"), shards).alias("shard"))
-    states = packets.sparkSession.createDataFrame(
+    first = pieces.sparkSession.createDataFrame(
         pa.table(
             {
                 "shard": pa.array(range(shards), pa.int32()),
-                "state": pa.array([BEGIN_VALUES.dump(one) for one in begins], pa.binary()),
                 # Sorts before all packets.
                 "capture_index": pa.array([-1] * shards, pa.int32()),
+                "data": pa.array([BEGIN_VALUES.dump(one) for one in begins], pa.binary()),
             }
         )
     )
-    rows = rows.unionByName(states, allowMissingColumns=True).repartitionById(shards, "shard")
+    rows = pieces.unionByName(first, allowMissingColumns=True).repartitionById(shards, "shard")
     return rows.sortWithinPartitions(sf.col("clock_ns").asc_nulls_first(), "capture_index", "number")
 
 
-def shard_of(connection_hash: Column, shards: int) -> Column:
-    """The shard of a connection, as in `kafkasniff.engine.shards.shard_of_rows`: hashes are unsigned 64-bit numbers."""
-    from pyspark.sql import functions as sf
-
-    half = sf.shiftrightunsigned(connection_hash, 1) % shards
-    return ((half * 2 + connection_hash.bitwiseAND(sf.lit(1))) % shards).cast("int")
+def of_rows(packets: DataFrame) -> Callable[[int], DataFrame]:
+    """Pieces of packets that are rows, with the columns `PIPELINE`."""
+    return lambda shards: packets.select(*PIPELINE).mapInArrow(RowCutter(shards), ddl(PIECES))
 
 
 def run_captures(
@@ -266,14 +264,10 @@ def run_captures(
     `problems`: of other captures; `keys`: TLS secrets in addition to those in the captures; `parallel`: how many tasks
     run at once, if known; `memory`: budget of a task in bytes.
     """
-    from pyspark.sql import functions as sf
-
-    packets = captures.packets(ports=options.ports)
-    if before:
-        packets = packets.withColumn("capture_index", sf.col("capture_index") + len(before))
     notes = captures.notes()
     return SparkRun(
-        packets,
+        captures.spark,
+        lambda shards: captures.pieces(shards, ports=options.ports, captures_before=len(before)),
         options,
         names=dict(enumerate([*before, *captures.names])),
         end_clock=max((split.clock_after for split in captures.plan.splits), default=NO_TIME),

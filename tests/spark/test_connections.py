@@ -16,7 +16,7 @@ from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.sessions import Sessions
-from tests.spark.both_stages import in_shard, packets_of
+from tests.spark.both_stages import in_shard, pieces_of
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 
@@ -27,7 +27,7 @@ def test_the_end_of_a_shard_counts_its_rows(name: str, *, has_steps: bool) -> No
     plan = plan_captures(find_captures([str(CAPTURES / name)]), open_capture)
     (state,) = first_states(Carried([], Sessions(), LearnedFacts()), 1, options, {})
     read = ReadConnections(options, dict(enumerate(plan.names)), end_clock=plan.splits[-1].clock_after)
-    shard = in_shard(packets_of(plan), 0, 1, ShardBegin(state), 1000)
+    shard = in_shard(pieces_of(plan, 1), 0, ShardBegin(state), 2)
     rows = [row for batch in read.read(0, shard) for row in batch.to_pylist()]
     end = END_VALUES.load(rows.pop()["data"])
     blocks = [row for row in rows if row["kind"] != STEP]
