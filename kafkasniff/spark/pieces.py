@@ -1,7 +1,7 @@
 """Packets on their way to the shards: in pieces, each with packets of one shard, and in capture order again.
 
 Spark handles every row one by one, in Java. As rows, packets cost more to shuffle and sort than to decode; a piece has
-thousands of them, as columns.
+thousands of them, as columns, and is compressed before Java copies it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
+import zstandard
 from numpy.typing import NDArray
 
 from kafkasniff.capture.timeline.parts import Place
@@ -121,7 +122,8 @@ def _dump(piece: PacketBatch) -> bytes:
     columns = [_column(name, getattr(piece, name)) for name in _STORED]
     first = int(piece.offset[0])
     payload = memoryview(piece.buffer)[first : first + int(piece.length.sum(dtype=np.int64))]
-    return msgspec.msgpack.encode([*columns, (piece.clock - piece.time_ns).tobytes(), payload])
+    data = msgspec.msgpack.encode([*columns, (piece.clock - piece.time_ns).tobytes(), payload])
+    return zstandard.compress(data, 1)
 
 
 def _column(name: str, values: NDArray[Any]) -> bytes:
@@ -130,7 +132,7 @@ def _column(name: str, values: NDArray[Any]) -> bytes:
 
 def read_piece(data: pa.Buffer) -> PacketBatch:
     """The packets of a piece."""
-    *stored, lag, buffer = msgspec.msgpack.decode(memoryview(data), type=list[bytes])
+    *stored, lag, buffer = msgspec.msgpack.decode(zstandard.decompress(data), type=list[bytes])
     columns = {name: np.frombuffer(part, COLUMNS[name]) for name, part in zip(_STORED, stored, strict=True)}
     for name in _DIFFERENCES:
         columns[name] = np.cumsum(columns[name])

@@ -1,7 +1,7 @@
 """Rows between the stages: staged rows of the tables as Arrow streams, steps of fetch sessions, ends of shards.
 
-Spark handles every row one by one, in Java, whatever it holds. So there are few: a row has up to `BLOCK_BYTES` of a
-table.
+Spark handles every row one by one, in Java, and copies it several times. So there are few, and they are compressed: a
+row has up to `BLOCK_BYTES` of a table.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ sessions. `connection_id`, `exchange_id`, `time_ns`, `broker`: of a step.
 _TYPES: Final = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64(), "binary": pa.binary()}
 _SCHEMA: Final = pa.schema([pa.field(name, _TYPES[kind]) for name, kind in SHARD_ROWS.items()])
 
-BLOCK_BYTES: Final = 4 << 20
+BLOCK_BYTES: Final = 8 << 20
 """Approximate bytes of staged rows in a block, before compression."""
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 BATCH_BYTES: Final = 8 << 20
 BATCH_ROWS: Final = 10_000
 """Maximum size of a batch handed to Spark."""
@@ -60,7 +61,7 @@ class ShardRows:
         self.open = False
         """What comes now is still open when the captures end."""
         self.bytes = 0
-        """Of all blocks so far."""
+        """Of all staged rows so far."""
         self.bytes_in_session = 0
         """Of those with exchanges that are in fetch sessions."""
 
@@ -103,10 +104,10 @@ class ShardRows:
             return
         rows = max(1, len(batch) * BLOCK_BYTES // max(batch.nbytes, 1))
         for start in range(0, len(batch), rows):
-            block = _block(table, batch.slice(start, rows))
-            self.bytes += len(block)
-            self.bytes_in_session += len(block) if steps else 0
-            self.add(table, block, in_session=bool(steps))
+            some = batch.slice(start, rows)
+            self.bytes += some.nbytes
+            self.bytes_in_session += some.nbytes if steps else 0
+            self.add(table, _block(table, some), in_session=bool(steps))
             for *place, step in steps[start : start + rows]:
                 self.add(STEP, step, in_session=True, place=place)
             self._number += 1
@@ -127,14 +128,14 @@ def _steps(batch: pa.RecordBatch) -> dict[int, tuple[Any, ...]]:
 
 def _block(table: str, batch: pa.RecordBatch) -> bytes:
     stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, STAGED[table]) as writer:
+    with pa.ipc.new_stream(stream, STAGED[table], options=_COMPRESSED) as writer:
         writer.write_batch(batch)
     data: bytes = stream.getvalue().to_pybytes()
     return data
 
 
 def read_block(data: pa.Buffer) -> pa.RecordBatch:
-    """The staged rows of a block: a view."""
+    """The staged rows of a block."""
     with pa.ipc.open_stream(data) as stream:
         return stream.read_next_batch()
 
