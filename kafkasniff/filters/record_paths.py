@@ -52,11 +52,11 @@ def record_path(name: str) -> RecordPath:
     part = None if found is None else found["part"]
     if found is None or (part is not None and part not in PARTS):
         raise UsageError(
-            f"""unknown field "{name}"; of records there are {", ".join(f"record.{one}" for one in PARTS)}, """
+            f"""unknown field "{name}"; records have {", ".join(f"record.{one}" for one in PARTS)}, """
             """record.header["NAME"], and JSON in them as record.value.$.NAME"""
         )
     if found["json"] is not None and part in ("offset", "timestamp", "place"):
-        raise UsageError(f"record.{part} is no JSON")
+        raise UsageError(f"record.{part} is not JSON")
     json = None if found["json"] is None else tuple(_unquoted(one) for one in _STEP.findall(found["names"]))
     if part is not None:
         return RecordPath(part, None, json)
