@@ -5,7 +5,7 @@ One thread appends, another reads. A row is visible once `len` counts it, and ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -102,9 +102,9 @@ class ExchangeIndex:
         """No further exchange is taken."""
         return self._is_full or self._count >= MAX_EXCHANGES
 
-    def add(self, exchange: Exchange) -> None:
-        """Append an exchange, from the next `publish` on."""
-        row = exchange_row(exchange, self._code)
+    def add(self, exchange: Exchange, subjects: Sequence[str] | None = None) -> None:
+        """Append an exchange, from the next `publish` on. `subjects`: what it names, if its bodies do not say it."""
+        row = exchange_row(exchange, self._code, subjects)
         if row is not None:
             self._rows.append(row)
             seen = exchange.request if exchange.request is not None else exchange.response

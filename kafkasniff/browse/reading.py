@@ -10,7 +10,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafkasniff.browse.growing import GrowingCapture
 from kafkasniff.browse.index import ExchangeIndex, Row
@@ -30,10 +30,30 @@ from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["SHARES", "CaptureReading"]
+__all__ = ["SHARES", "CaptureReading", "ExchangeReading"]
 
 SHARES: Final = 1 << 16
 """Parts into which connections are divided for the second reading; one of them is decoded."""
+
+
+class ExchangeReading(Protocol):
+    """What the explorer reads from."""
+
+    growing: GrowingCapture | None
+
+    def fill(
+        self,
+        index: ExchangeIndex,
+        predicate: Predicate | None,
+        *,
+        stopped: Callable[[], bool],
+        progress: Callable[[int, int | None], object],
+        follow: bool = False,
+    ) -> bool:
+        """See `CaptureReading`."""
+
+    def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool]) -> Exchange | None:
+        """See `CaptureReading`."""
 
 
 class CaptureReading:

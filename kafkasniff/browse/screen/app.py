@@ -17,7 +17,7 @@ from kafkasniff.browse.copying import copies
 from kafkasniff.browse.following import FollowKind, followed
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex, Row
 from kafkasniff.browse.list_columns import CLOCKS
-from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.reading import ExchangeReading
 from kafkasniff.browse.saved_filters import SavedFilters
 from kafkasniff.browse.screen.choices import FollowMenu
 from kafkasniff.browse.screen.detail_panes import DetailPanes
@@ -74,7 +74,7 @@ class Explorer(App[None]):
 
     def __init__(
         self,
-        reading: CaptureReading,
+        reading: ExchangeReading,
         predicate: Predicate | None = None,
         *,
         title: str = "",

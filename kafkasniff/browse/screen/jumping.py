@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.browse.following import Followed, FollowKind
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.reading import ExchangeReading
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
 
@@ -39,7 +39,7 @@ class Trail(NamedTuple):
 def find_trail(
     of: Followed,
     listed: ExchangeIndex,
-    reading: CaptureReading,
+    reading: ExchangeReading,
     predicate: Predicate | None,
     *,
     stopped: Callable[[], bool],

@@ -13,19 +13,20 @@ from kafkasniff.cli.running.browsing import check_screen, explore, piped_capture
 from kafkasniff.cli.running.sources import take_captures
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
+from kafkasniff.runtime.export_manifest import is_export
 
 __all__ = ["browse_command"]
 
 
 @click.command("browse", cls=SectionedCommand)
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...|-")
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...|DIR|-")
 @reading_options
 @click.pass_obj
 def browse_command(environment: Environment, /, captures: tuple[str, ...], **options: Any) -> int:
-    """Look around in captures: list exchanges, open bodies and bytes, filter. Needs a terminal; `?` shows the keys.
+    """Look around in captures or an export (folder): list exchanges, open bodies and bytes, filter.
 
-    Captures are read again when you open an exchange; stdin (-) is kept in a temporary file for that. `live --browse`
-    does the same with an interface. Secrets are never shown.
+    Needs a terminal; `?` shows the keys. Captures are read again when you open an exchange; stdin (-) is kept in a
+    temporary file for that. `live --browse` does the same with an interface. Secrets are never shown.
     """
     check_screen(environment)
     if captures == ("-",):
@@ -33,6 +34,11 @@ def browse_command(environment: Environment, /, captures: tuple[str, ...], **opt
             return explore(environment, (str(growing.path),), options, title="stdin", growing=growing, lasting=False)
     if "-" in captures:
         raise UsageError("browse shows stdin (-) alone, without other captures")
+    exports = [one for one in captures if is_export(one)]
+    if exports:
+        if len(captures) > 1:
+            raise UsageError(f"browse shows an export alone: {name_of(exports[0])}")
+        return explore(environment, (), options, title=name_of(exports[0]), export=exports[0])
     taken = take_captures(environment, captures)
     if not reads_twice(None, taken):
         raise UsageError("browse reads captures again, so it cannot read a named pipe: pass it as stdin (-)")

@@ -18,6 +18,7 @@ from kafkasniff.cli.options.capture_options import take_interfaces
 from kafkasniff.cli.options.filter_options import FilterOptions, take_predicate
 from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog
 from kafkasniff.cli.running.privileges import take_rights
+from kafkasniff.cli.running.sources import open_export
 from kafkasniff.errors import MissingPartError, UsageError
 
 if TYPE_CHECKING:
@@ -50,8 +51,12 @@ def explore(
     title: str,
     growing: GrowingCapture | None = None,
     lasting: bool = True,
+    export: str | None = None,
 ) -> int:
-    """Show captures until the user quits. `growing`: the only one, which is still written; `lasting`: it is kept."""
+    """Show captures, or an export, until the user quits.
+
+    `growing`: the only capture, which is still written; `lasting`: it is kept.
+    """
     again = {"reading": _words(options, READING), "selection": _words(options, frozenset(FilterOptions._fields))}
     predicate = take_predicate(options)
     catalog = make_catalog(options)
@@ -62,13 +67,19 @@ def explore(
     arguments()  # an invalid key log is reported before the screen opens
 
     from kafkasniff.browse.commands import Commands
-    from kafkasniff.browse.reading import CaptureReading
+    from kafkasniff.browse.export_reading import ExportReading
+    from kafkasniff.browse.reading import CaptureReading, ExchangeReading
     from kafkasniff.browse.saved_filters import SavedFilters, filters_file
     from kafkasniff.browse.screen.app import Explorer
 
     saved = SavedFilters(filters_file(environment.environ))
-    reading = CaptureReading(captures, arguments, catalog, growing)
-    commands = Commands(captures, **again, lasting=lasting)
+    reading: ExchangeReading
+    if export is None:
+        reading = CaptureReading(captures, arguments, catalog, growing)
+        commands = Commands(captures, **again, lasting=lasting)
+    else:
+        reading = ExportReading(open_export(export, "browse needs"))
+        commands = Commands(exports=(export,), selection=again["selection"])
     app = Explorer(reading, predicate, title=title, commands=commands, saved=saved)
     with environment.interrupts.stopping(app.exit):
         app.run()

@@ -76,3 +76,10 @@ def test_options_are_passed_on_to_commands(monkeypatch: pytest.MonkeyPatch) -> N
             ("--filter=latency_ms > 1", "--errors", "--connection=1", "--connection=2"),
         )
     ]
+
+
+def test_an_export_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    assert kafkasniff("export", "-q", CAPTURE, "-o", folder).code == 0
+    done = kafkasniff("browse", folder, CAPTURE, stdout_tty=True)
+    assert (done.code, "an export alone" in done.err) == (2, True)
