@@ -191,7 +191,9 @@ class Explorer(App[None]):
             parts.append(f"filter: {printable(self._expression)}")
         sorting = "sorting" if found.is_sorting else ""
         parts += [part for part in (sorting, self._error or self._state, self._sources) if part]
-        self._status.update(Text(" · ".join(parts) + " · ? keys", no_wrap=True, overflow="ellipsis"))
+        line = Text(" · ".join(parts) + " · ? keys", no_wrap=True, overflow="ellipsis")
+        # Its size stays the same: laying out all panes again would cost more than all else that a key does.
+        self._status.update(line, layout=False)
 
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""
@@ -273,11 +275,16 @@ class Explorer(App[None]):
         self._decode(use)
 
     def _follow_trail(self, way: int, *, again: bool) -> None:
+        trail = self._trail
         self._list.focus()
-        if self._trail is not None and not self._list.jump(self._trail.rows, way):
-            self._say(
-                f"no {'next' if way > 0 else 'previous'} exchange of {self._trail.of.kind} {self._trail.of.title}"
-            )
+        if trail is None or self._list.jump(trail.has, way):
+            return
+        if again and len(trail.rows) < len(self._list.index):
+            # More was read meanwhile.
+            self._trail = None
+            self.action_jump(trail.of.kind, way)
+        else:
+            self._say(f"no {'next' if way > 0 else 'previous'} exchange of {trail.of.kind} {trail.of.title}")
 
     def action_copy(self) -> None:
         """Show the forms in which the exchange under the cursor can be copied."""

@@ -30,6 +30,11 @@ class Trail(NamedTuple):
         is_listed = self.listed is listed and place < len(self.rows)
         return self.of.kind == kind and is_listed and bool(self.rows[place])
 
+    def has(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which places have such rows; of those that were added since, it is unknown."""
+        found: NDArray[np.bool_] = (places < len(self.rows)) & self.rows[np.minimum(places, len(self.rows) - 1)]
+        return found
+
     @property
     def text(self) -> str:
         """What it is, and how many rows it has."""
