@@ -28,7 +28,7 @@ class ReportLine(NamedTuple):
     """Escaped."""
     evidence: str = ""
     severity: Severity | None = None
-    """Of the finding, in its first line."""
+    """The first line of the finding."""
 
 
 class _Evidence(msgspec.Struct):
