@@ -28,7 +28,7 @@ class ReportLine(NamedTuple):
     """Escaped."""
     evidence: str = ""
     severity: Severity | None = None
-    """The first line of the finding."""
+    """That of the finding, in its first line; else None."""
 
 
 class _Evidence(msgspec.Struct):
