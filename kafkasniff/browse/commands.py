@@ -26,14 +26,14 @@ class Commands(msgspec.Struct, frozen=True):
     """Commands for the captures that are looked at."""
 
     captures: tuple[str, ...] = ()
-    exports: tuple[str, ...] = ()
-    """Exports, instead of captures."""
     reading: tuple[str, ...] = ()
     """Options that decide how captures are read, as given by the user."""
     selection: tuple[str, ...] = ()
     """Options that select exchanges, as given by the user."""
     lasting: bool = True
     """The captures are not removed at the end."""
+    exports: tuple[str, ...] = ()
+    """Exports, instead of captures."""
 
     def decode(self, connection: int, correlation_id: int) -> list[str]:
         """Show one exchange with its bodies."""

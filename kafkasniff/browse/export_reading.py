@@ -81,8 +81,8 @@ class ExportReading:
         index.is_complete = True
         return False
 
-    def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool]) -> Exchange | None:
-        """See `CaptureReading`. Raises CaptureError."""
+    def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool], most: int = 0) -> Exchange | None:
+        """See `CaptureReading`; all records of the export are decoded. Raises CaptureError."""
         times = (row.time, row.time) if row.time is not None else (None, None)
         for batch in self._export.batches("exchanges", TableReading(WHOLE), *times):
             if stopped():

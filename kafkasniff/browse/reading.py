@@ -30,8 +30,10 @@ from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["SHARES", "CaptureReading", "ExchangeReading"]
+__all__ = ["FIRST_RECORDS", "SHARES", "CaptureReading", "ExchangeReading"]
 
+FIRST_RECORDS: Final = 100_000
+"""Records of a message that are decoded at first: more take seconds."""
 SHARES: Final = 1 << 16
 """Parts into which connections are divided for the second reading; one of them is decoded."""
 
@@ -52,7 +54,9 @@ class ExchangeReading(Protocol):
     ) -> bool:
         """See `CaptureReading`."""
 
-    def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool]) -> Exchange | None:
+    def look(
+        self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool], most: int = FIRST_RECORDS
+    ) -> Exchange | None:
         """See `CaptureReading`."""
 
 
@@ -132,10 +136,13 @@ class CaptureReading:
             index.is_complete = True
             return source.broken and (follow or self.growing is None)
 
-    def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool]) -> Exchange | None:
+    def look(
+        self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool], most: int = FIRST_RECORDS
+    ) -> Exchange | None:
         """The exchange of a row with its bodies, records and bytes; None if `stopped`, or if the captures changed.
 
-        Raises CaptureError.
+        `most`: records of a message that are decoded; the problem `record-bound` says that there are more. Raises
+        CaptureError.
         """
         ends = index.ends(row)
         if ends is None:
@@ -145,6 +152,7 @@ class CaptureReading:
         with self._lock:
             catalog = copy.deepcopy(self._catalog)
         inspector = Inspector(**self._arguments(), records="full", exchanges=True, show_secrets=False, frames=True)
+        inspector.limit_records(most)
         enricher = Enricher(catalog, summary=inspector.summary)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)

@@ -17,7 +17,7 @@ from kafkasniff.browse.copying import copies
 from kafkasniff.browse.following import FollowKind, followed
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex, Row
 from kafkasniff.browse.list_columns import CLOCKS
-from kafkasniff.browse.reading import ExchangeReading
+from kafkasniff.browse.reading import FIRST_RECORDS, ExchangeReading
 from kafkasniff.browse.saved_filters import SavedFilters
 from kafkasniff.browse.screen.choices import FollowMenu
 from kafkasniff.browse.screen.detail_panes import DetailPanes
@@ -36,6 +36,8 @@ from kafkasniff.text.printable import printable
 __all__ = ["Explorer"]
 
 NO_COMMANDS: Final = Commands()
+MORE_RECORDS: Final = 10
+"""How many times as many records are decoded when more are wanted."""
 REFRESH_SECONDS: Final = 0.25
 """How often rows are shown while captures are read."""
 
@@ -92,6 +94,8 @@ class Explorer(App[None]):
         self._paused = False
         self._before: list[str] = []
         """Expressions before this one."""
+        self._most = FIRST_RECORDS
+        """Records of a message that are decoded."""
         self._trail: Trail | None = None
         self._read: tuple[Row, Exchange] | None = None
         """The exchange that was decoded last."""
@@ -214,11 +218,18 @@ class Explorer(App[None]):
         else:
             self._away.set()
 
+    def on_detail_panes_more_wanted(self) -> None:
+        """Decode the exchange again, with more records."""
+        self._read = None
+        self._most *= MORE_RECORDS
+        self._say(f"decoding up to {self._most:,} records of each message")
+        self._decode(lambda exchange, _: self._detail.show(exchange))
+
     def _decode(self, use: Callable[[Exchange | None, Row], object]) -> None:
         """Decode the exchange under the cursor, in a thread, and use it, unless the cursor has moved meanwhile."""
         self._away.set()
         away = self._away = threading.Event()
-        index, row = self._list.index, self._list.row
+        index, row, most = self._list.index, self._list.row, self._most
         if row is None:
             return
         if self._read is not None and self._read[0] == row:
@@ -226,7 +237,7 @@ class Explorer(App[None]):
             return
 
         def run() -> None:
-            exchange = self._reading.look(index, row, stopped=away.is_set)
+            exchange = self._reading.look(index, row, stopped=away.is_set, most=most)
             if not away.is_set():
                 self.call_from_thread(done, exchange)
 
