@@ -6,15 +6,17 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from rich.color import ColorType
 from textual.pilot import Pilot
 from textual.widgets import Input, Tree
 
 from kafkasniff.browse.commands import Commands
+from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.bytes_pane import BytesPane
 from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.overview import OverviewScreen, ReportPane
-from tests.browse.screen.driving import drive, listed, settled, status
+from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
 from tests.browse.test_export_reading import exported
 from tests.cli.console import kafkasniff as command
 
@@ -89,6 +91,26 @@ def test_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {max(shade) - min(shade) for shade in shades} == {0}
 
     drive(steps, size=(80, 70))
+
+
+def test_a_terminal_with_16_colours() -> None:
+    app = Explorer(CaptureReading((str(ERRORS),), dict), few_colours=True)
+
+    async def run() -> None:
+        async with app.run_test() as pilot:
+            await settled(app, pilot)
+            await pilot.press("enter", "x")
+            await settled(app, pilot)
+            strips = [strip for line in app.screen._compositor.render_strips() for strip in line]
+            colours = {
+                colour
+                for segment in strips if segment.style is not None
+                for colour in (segment.style.color, segment.style.bgcolor) if colour is not None
+            }  # fmt: skip
+            assert colours
+            assert {colour.type for colour in colours} <= {ColorType.DEFAULT, ColorType.STANDARD}
+
+    asyncio.run(run())
 
 
 def test_an_export(tmp_path: Path) -> None:
