@@ -1,4 +1,4 @@
-"""The commands that show or write without the explorer what it shows, and their run as a process."""
+"""Commands of kafkasniff that show or write what the explorer shows, run as a process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kafkasniff.text.printable import printable
 __all__ = ["Commands", "run_command"]
 
 WAIT_SECONDS: Final = 0.1
-"""How often a command is asked whether it has ended, and whether it should."""
+"""Interval at which a command is checked: has it ended, or should it?"""
 _OUTPUTS: Final = "name it .jsonl, .pcapng or .pcap, or for Parquet tables a folder: end it with /"
 
 
 class Commands(msgspec.Struct, frozen=True):
-    """Commands for the captures that are looked at."""
+    """Commands for the captures in the explorer."""
 
     captures: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Commands(msgspec.Struct, frozen=True):
         return self._with_captures("decode", "-v", *self.reading, *chosen)
 
     def write(self, path: str, expression: str) -> list[str]:
-        """Write what the list shows; the name decides in which form. Raises UsageError."""
+        """Write what the list shows; the name determines the format. Raises UsageError."""
         if not self.captures:
             raise UsageError("there is no capture that can be read again")
         if not path or os.path.lexists(path):
@@ -56,7 +56,7 @@ class Commands(msgspec.Struct, frozen=True):
 
 
 def run_command(command: list[str], *, stopped: Callable[[], bool]) -> str | None:
-    """Run a command of kafkasniff until its end, or until `stopped`. Returns what went wrong, escaped, or None.
+    """Run a command of kafkasniff until its end, or until `stopped`. Returns the error, escaped, or None.
 
     A process, since it may take as long as reading the captures, and would slow the screen down.
     """

@@ -269,7 +269,7 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
         FilterField(
             "topic",
             "text",
-            "every topic that request or response name, also by id or in the fetch session (of at most 100 topics)",
+            "every topic of request or response, by name or id, and of the fetch session if it has at most 100 topics",
             late=True,
         ),
         lambda candidate: candidate.named.topics,

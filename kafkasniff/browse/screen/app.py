@@ -145,7 +145,7 @@ class Explorer(App[None]):
         yield self._status
 
     def _seen(self, column: str) -> list[str]:
-        """The texts in a column of the list, whichever index it shows by now."""
+        """The texts in a column of the index that the list shows now."""
         return self._list.index.texts(column)
 
     def on_mount(self) -> None:
@@ -239,7 +239,7 @@ class Explorer(App[None]):
         self._look()
 
     def action_copy(self) -> None:
-        """Show the forms in which the exchange under the cursor can be copied."""
+        """Show the formats in which the exchange under the cursor can be copied."""
         index, row = self._list.index, self._list.row
         if row is None:
             return
@@ -288,7 +288,7 @@ class Explorer(App[None]):
         line.focus()
 
     def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
-        """Show what is wrong with the expression so far."""
+        """Show the error in the expression as typed so far."""
         self._error = event.note
         self._show_status()
 
