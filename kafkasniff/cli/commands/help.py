@@ -56,7 +56,7 @@ def _filters(formatter: click.HelpFormatter) -> None:
         formatter.write_dl(
             [
                 ("request.PATH, response.PATH", "fields of bodies; `kafkasniff api NAME` lists them"),
-                ("record.key, record.value", "and record.offset, record.timestamp, record.header[NAME]"),
+                ("record.key, record.value", "also record.offset, record.place, record.timestamp, record.header[NAME]"),
                 ("record.value.$.order.id", "a member of JSON in the value, key or header"),
             ]
         )

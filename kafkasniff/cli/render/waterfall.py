@@ -8,6 +8,7 @@ from typing import Any, Final
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, duration, rfc3339
+from kafkasniff.text.wrapping import wrapped
 from kafkasniff.timing import PARTS, Link, Timed, Trouble
 from kafkasniff.timing.vantage import Unknown, unknown_of
 
@@ -97,7 +98,7 @@ def largest(timed: Timed) -> str:
 def waterfall(timed: Timed, width: int, *, coloured: bool) -> str:
     """Lines: the exchange, its parts in chronological order, its network, and what is unknown."""
     paint = COLOUR if coloured else PLAIN
-    return "".join(f"{line.rstrip()}\n" for line in _lines(timed, width, paint))
+    return "".join(f"{part}\n" for line in _lines(timed, width, paint) for part in wrapped(line, width, 4))
 
 
 def _lines(timed: Timed, width: int, paint: Paint) -> Iterator[str]:
@@ -115,7 +116,7 @@ def _lines(timed: Timed, width: int, paint: Paint) -> Iterator[str]:
     else:
         whole = marks.response_done - marks.request_first
         began = clock_time(marks.request_first)
-        yield f"{began}  {duration(whole)} from the first byte of the request to the last byte of the response"
+        yield f"{began}  {duration(whole)} from first byte of request to last byte of response"
         yield ""
         if parts.think is not None:
             throttled = f", {duration(parts.throttled)} of it throttled" if parts.throttled else ""
