@@ -206,7 +206,7 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
     """Time of the last one."""
 
     def first(self, count: int) -> Self:
-        """The lines of the first messages, one for each; `count`: at most so many."""
+        """The lines of the first messages, one for each; `count`: at most this many."""
         if self.count <= count:
             return self
         lines = self.data.split(b"\n", count)[:count]

@@ -28,7 +28,7 @@ class ReportLine(NamedTuple):
     """Escaped."""
     evidence: str = ""
     severity: Severity | None = None
-    """Of the finding, in its first line."""
+    """Severity of the finding, in its first line."""
 
 
 class _Evidence(msgspec.Struct):

@@ -320,7 +320,7 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
         lambda candidate: candidate.named.transactions,
     ),
     (
-        FilterField("producer_id", "number", "every producer id, also those of record batches", late=True),
+        FilterField("producer_id", "number", "every producer id, including those of record batches", late=True),
         producer_ids,
     ),
     (
