@@ -17,7 +17,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.kafka.connection import detail
 from kafkasniff.model import Connection, Exchange, Message
 from kafkasniff.native import kernel
-from kafkasniff.native.feed import FIRST_ARENA
+from kafkasniff.native.feed_calls import FIRST_ARENA
 from kafkasniff.runtime.memory_limits import MIN_MEMORY, in_proportion
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from tests.craft import kafka_bytes as kafka

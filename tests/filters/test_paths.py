@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.filters.paths import RECORDS
-from kafkasniff.filters.record_paths import values_at
+from kafkasniff.filters.places import values_at
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
 from tests.filters.expressions import at, exchange, holds, names

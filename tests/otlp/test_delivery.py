@@ -98,7 +98,7 @@ def test_a_receiver_that_refuses(receiver: Receiver) -> None:
     assert (sender.sent, sender.failed) == (0, delivery.MAX_BATCH + 1)
     assert sender.line() == "0 spans sent, 513 not delivered"
     (warning,) = said
-    assert warning.startswith("warning: the receiver of OTLP did not take spans: ")
+    assert warning.startswith("warning: the OTLP receiver did not accept spans: ")
     assert "403" in warning
 
 
@@ -117,7 +117,7 @@ def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
         exporter.free.set()
     assert (sender.sent, sender.dropped) == (6, 3)
     assert sender.line() == "6 spans sent, 3 dropped"
-    assert said == ["warning: spans are dropped: the receiver of OTLP is slower than the capture"]
+    assert said == ["warning: spans are dropped: the OTLP receiver is slower than the capture"]
 
 
 def test_the_end_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_captures_stop_at_a_receiver_that_refuses(monkeypatch: pytest.MonkeyPatc
             while time.monotonic() < deadline:
                 sender.offer(span())
 
-    with pytest.raises(OutputError, match=r"0 spans sent, \d+ not delivered: the receiver did not take them"):
+    with pytest.raises(OutputError, match=r"0 spans sent, \d+ not delivered: the receiver did not accept them"):
         offer_all()
 
 
@@ -168,7 +168,7 @@ def test_an_error_of_the_exporter_is_a_failure(waits: bool, monkeypatch: pytest.
     with Delivery(exporter, said.append, waits=waits) as sender:
         sender.offer(span())
     assert (sender.sent, sender.failed, sender.dropped) == (0, 1, 0)
-    assert said == ["warning: the receiver of OTLP did not take spans: RuntimeError: cannot encode"]
+    assert said == ["warning: the OTLP receiver did not accept spans: RuntimeError: cannot encode"]
 
 
 def test_a_request_that_does_not_end_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_metrics_that_are_refused_are_counted() -> None:
     with Delivery(Reported(takes=False), said.append, collect=lambda: MetricsData([])) as sender:
         pass
     assert sender.line() == "0 spans sent, metrics not delivered 1×"
-    assert said == ["warning: the receiver of OTLP did not take metrics"]
+    assert said == ["warning: the OTLP receiver did not accept metrics"]
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ def test_a_folder_has_one_salt(tmp_path: Path, salt: Path) -> None:
 def test_invalid_options(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"123")
     for options, reported_of in (
-        (["--no-payload", "--hash-payload"], "exclude each other"),
+        (["--no-payload", "--hash-payload"], "cannot be combined"),
         (["--hash-salt", tmp_path / "short"], "--hash-payload"),
         (["--hash-payload", "--hash-salt", tmp_path / "short"], "16 bytes"),
         (["--hash-payload", "--hash-salt", tmp_path / "none"], "cannot read"),

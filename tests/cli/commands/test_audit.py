@@ -145,7 +145,7 @@ def test_text(capture: Path) -> None:
     ]
     assert "  10.0.1.4  crafted  craft 1.0  3 requests" in result.lines
     assert "  Produce v2  too old  4.0 has v3-v12  1 request  [4]" in result.lines
-    assert "[4] it asks first, and its brokers offer at most v2: it may support newer versions, too" in result.lines
+    assert "[4] it sends ApiVersions, and its brokers offer at most v2: it may support newer versions" in result.lines
     assert result.lines[-1].endswith("(KIP-896).")
     assert "4 connections" in result.err
     assert b"\x1b" not in result.out

@@ -218,8 +218,8 @@ def test_missing_packets_are_reported(interfaces: Interfaces, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--write-all"], "--write-all is for the files of --write"),
-        (["-C", "5"], "-C is for the files of --write"),
+        (["--write-all"], "--write-all needs --write"),
+        (["-C", "5"], "-C needs --write"),
         (["-G", "5"], "-G is for"),
         (["-W", "5"], "-W is for"),
         (["-w", "-"], "name of a file"),

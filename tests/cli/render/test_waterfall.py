@@ -31,16 +31,15 @@ def test_one_exchange(slow: Path) -> None:
     assert result.lines == [
         "#3  Metadata v1 of crafted, conn 1",
         "10.0.0.5:51334 to 10.0.0.9:9092 (broker 0), corr 3",
-        "10:13:20.243456  24.0 ms from the request's first byte to the response's last",
+        "10:13:20.243456  24.0 ms from first byte of request to last byte of response",
         "",
-        "   14.0 ms  ████████████████············  in line: the broker answered earlier requests",
+        "   14.0 ms  ████████████████············  queued: the broker answered earlier requests",
         "   4.00 ms  ················█████·······  network: to the broker and back, at least",
         "   6.00 ms  ·····················███████  broker",
         "",
         "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
-        "unknown from here:",
-        "  if the round trip took longer this time than the minimum, the rest is in the broker's",
-        "      time",
+        "unknown:",
+        "  if this round trip took longer than the minimum, the difference is in the broker's time",
     ]
 
 

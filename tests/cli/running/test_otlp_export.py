@@ -121,7 +121,7 @@ def test_a_receiver_that_refuses() -> None:
         receiver.status = 400
         code, said = export(receiver, CAPTURES / "librdkafka-codecs.pcap")
     assert code == Exit.UNAVAILABLE
-    assert "warning: the receiver of OTLP did not take spans: " in said
+    assert "warning: the OTLP receiver did not accept spans: " in said
     assert "0 spans sent, 55 not delivered" in said
 
 
