@@ -153,16 +153,16 @@ def links_shape() -> Shape:
     return Shape(keys=keys, order=("time_ns", "connection_id"), keep="earliest", bound=MAX_LINKS)
 
 
-def add_links(detector: Accumulator[Any], name: str, batch: pa.RecordBatch) -> None:
-    """Add rows of the table `transport` to the partial answer of that name."""
+def add_links(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    """Add rows of the table `transport` to the partial answer `links`."""
     columns = {key: column(batch, key) for key, _ in _KEYS}
-    detector.parts[name].add({**columns, "broker": broker_endpoint(batch)})
+    detector.parts["links"].add({**columns, "broker": broker_endpoint(batch)})
 
 
-def links_by_broker(detector: Accumulator[Any], name: str) -> dict[str, list[TcpLink]]:
-    """The connections of a partial answer by broker, `address:port`; each list is sorted by time."""
+def links_by_broker(detector: Accumulator[Any]) -> dict[str, list[TcpLink]]:
+    """The connections of the partial answer `links` by broker, `address:port`; each list is sorted by time."""
     found: dict[str, list[TcpLink]] = {}
-    for row in detector.parts[name].table().to_pylist():
+    for row in detector.parts["links"].table().to_pylist():
         found.setdefault(row.pop("broker"), []).append(TcpLink(**row))
     for links in found.values():
         links.sort(key=lambda link: (link.time_ns, link.connection_id))

@@ -100,7 +100,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == TABLE:
-            add_links(self, "links", batch)
+            add_links(self, batch)
         elif table == "connections":
             batch = only(batch, in_any(batch, "verdict", ("kafka",)))
             self.parts["brokers"].add({"broker": broker_endpoint(batch), "count": np.ones(batch.num_rows, np.int64)})
@@ -116,7 +116,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         """When brokers of unknown number were gone."""
         explained: set[tuple[str | None, int, int]] = set()
         """Clusters, nodes and epochs whose beginning an absence explains."""
-        for broker, links in sorted(links_by_broker(self, "links").items()):
+        for broker, links in sorted(links_by_broker(self).items()):
             if broker not in brokers:
                 continue
             number = history.node_at(broker)

@@ -100,7 +100,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == TABLE:
-            add_links(self, "links", batch)
+            add_links(self, batch)
             return
         batch = only(batch, in_any(batch, "api", ["Produce"]))
         without = pc.fill_null(pc.equal(column(batch, "acks"), 0), False)
@@ -140,7 +140,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
         topics: dict[int, list[str]] = {}
         for row in self.resolved("topics").to_pylist():
             topics.setdefault(row["whole_id"], []).append(row["topic"] or "")
-        for broker, links in sorted(links_by_broker(self, "links").items()):
+        for broker, links in sorted(links_by_broker(self).items()):
             found: dict[tuple[Any, Any, bool], list[TcpLink]] = {}
             for link, stayed in self._refused_links(links, silent):
                 row = silent[link.connection_id][0]

@@ -197,7 +197,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == TRANSPORT:
-            add_links(self, "links", batch)
+            add_links(self, batch)
         elif table == "connections":
             add_connections(self, "connections", batch)
         elif table == "problems":
@@ -252,7 +252,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
 
     @property
     def _links(self) -> dict[str, list[TcpLink]]:
-        return links_by_broker(self, "links")
+        return links_by_broker(self)
 
     def _old_versions(
         self, known: Mapping[int, dict[str, Any]], links: Mapping[int, TcpLink]
