@@ -212,15 +212,15 @@ def _failures(links: Sequence[TcpLink], opened: Any, dropped: Sequence[TcpLink],
         first = failed[0].time_ns
         since = first - reach_ns if before is None else max(first - reach_ns, before)
         until = len(ends) if back is None else bisect_left(ends, back)
-        gone = tuple(dropped[bisect_left(ends, since) : until])
+        ended = tuple(dropped[bisect_left(ends, since) : until])
         # A client that never reached the broker may be blocked by a firewall.
         proof = [link for link in failed if link.client_ip in reached]
         refused = any(link.opening == "refused" for link in proof)
         # Unanswered connects prove an absence only if the broker also dropped connections; otherwise it may be
         # unreachable.
-        if refused or (proof and gone):
-            start = min(first, *(_at(link.ended_ns) for link in gone)) if gone else first
-            yield Absence(start, back, gone, tuple(failed), worked_from < start)
+        if refused or (proof and ended):
+            start = min(first, *(_at(link.ended_ns) for link in ended)) if ended else first
+            yield Absence(start, back, ended, tuple(failed), worked_from < start)
 
 
 def _at_once(

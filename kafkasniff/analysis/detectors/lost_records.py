@@ -150,7 +150,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
 
     def _refused_links(self, links: list[TcpLink], silent: Mapping[int, Any]) -> Iterator[tuple[TcpLink, bool]]:
         """Connections that the broker closed right after acks=0, and whether others show that it kept running."""
-        gone = Spans(one.span for one in usual_absences(links))
+        down = Spans(one.span for one in usual_absences(links))
         works = [link for link in links if link.works]
         opened = [link.time_ns for link in works]
         held = Spans((link.time_ns, link.over_ns) for link in works)
@@ -158,7 +158,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
             if link.connection_id not in silent or link.ended_by != "broker" or link.ended_ns is None:
                 continue
             ended, last = link.ended_ns, silent[link.connection_id][0]["last"]
-            if last is None or last < ended - self.thresholds.soon or gone.surround(ended, ended):
+            if last is None or last < ended - self.thresholds.soon or down.surround(ended, ended):
                 continue
             after = bisect_right(opened, ended)
             answered = after < len(opened) and opened[after] <= ended + STAYS_NS

@@ -289,9 +289,9 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         """Connections whose end proves nothing: the client closed first, or the broker was about to stop."""
         found: set[int] = set()
         for links in self._links.values():
-            gone = Spans(one.span for one in usual_absences(links))
+            down = Spans(one.span for one in usual_absences(links))
             for link in links:
-                if link.ended_by == "client" or gone.surround(link.over_ns, link.over_ns):
+                if link.ended_by == "client" or down.surround(link.over_ns, link.over_ns):
                     found.add(link.connection_id)
         return found
 
