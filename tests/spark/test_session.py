@@ -14,6 +14,7 @@ import pytest
 import kafkasniff
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
+from tests.choice import only_with_all
 from tests.spark.checks import JAVA
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def test_settings(spark: SparkSession) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
+@only_with_all
 def test_java_gets_the_memory_that_local_tasks_need() -> None:
     program = (
         "import sys; from kafkasniff.spark.session import get_session\n"
