@@ -250,8 +250,8 @@ def test_names_where_bodies_are_skipped(said: list[list[str]], cuts: list[int], 
 @pytest.mark.parametrize("cut", [None, 20, 37, 50, 81])
 def test_the_kernel_makes_the_messages(form: str, cut: int | None, threads: int | None) -> None:
     """All except those that teach a name, begin a session, or change one by an error."""
-    told = ["teaches orders", "teaches pay ments"]
-    said = [*told, *["fetches a", *told, "asks by id", "opens 7", "continues 7", "adds to 7"] * 4]
+    reported = ["teaches orders", "teaches pay ments"]
+    said = [*reported, *["fetches a", *reported, "asks by id", "opens 7", "continues 7", "adds to 7"] * 4]
     batches = packets_of(talks([said] * 3, words=WORDS), [] if cut is None else [cut])
     found = _lines(Inspector, form, batches, small=False, threads=threads)
     text = found.out.getvalue().decode()

@@ -314,7 +314,7 @@ def _export_arguments(
         )
         for name, given in given_options:
             if given:
-                raise UsageError(f"{name} is for tables: it needs --export DIR")
+                raise UsageError(f"{name} needs --export DIR")
         return None
     arguments: dict[str, Any] = {"directory": directory, "discard_state": discard_state}
     seconds = _seconds(every)
