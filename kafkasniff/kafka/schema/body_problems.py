@@ -1,6 +1,6 @@
 """Problems of bodies that the walker and the native kernel both report: their kinds and texts, defined once.
 
-The kernel reports a problem as its number, its place and up to three numbers; `kernel/walk.zig` (`Problem`) has the
+The kernel reports a problem as its number, its place and up to three numbers; `kernel/walk_notes.zig` (`Problem`) has the
 same numbers.
 """
 
