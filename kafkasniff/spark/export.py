@@ -77,7 +77,7 @@ def export(
     grown, and MissingPartError if decryption is not available.
     """
     if options.filters:
-        raise UsageError("filters are for --engine local: with Spark, filter the tables")
+        raise UsageError("--engine spark does not support filters: filter the tables")
     with open_export(directory) as target, task_errors():
         manifest = target.manifest
         if manifest is not None:

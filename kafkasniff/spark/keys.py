@@ -69,9 +69,7 @@ class TaskKeys:
         Raises MissingPartError if this task cannot decrypt although others can.
         """
         if self._decrypts and not _can_decrypt():
-            raise MissingPartError(
-                "TLS cannot be decrypted by Spark's workers: their Python lacks the package cryptography"
-            )
+            raise MissingPartError("Spark's workers cannot decrypt TLS: their Python lacks the package cryptography")
         if self._file is not None:
             inspector.follow_key_log(KeyLog.of(self._file))
         # All shards see all secrets; only one reports on them.
