@@ -39,7 +39,7 @@ class ShardBegin(msgspec.Struct):
     state: bytes
     """A `ShardState`."""
     problems: list[Problem] = []
-    """Of the run, not of connections: they become rows of one of the shards."""
+    """Problems of the run, not of connections: they become rows of one of the shards."""
 
 
 class ShardEnd(msgspec.Struct):

@@ -67,11 +67,11 @@ class ShardRows:
         self._waiting = 0
         self._number = 0
         self.open = False
-        """What comes now is still open when the captures end."""
+        """The next rows are still open when the captures end."""
         self.bytes = 0
-        """Of all staged rows so far."""
+        """Bytes of all staged rows so far."""
         self.bytes_in_session = 0
-        """Of those with exchanges that are in fetch sessions."""
+        """Bytes of those with exchanges that are in fetch sessions."""
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
         """Take staged rows."""
