@@ -41,7 +41,7 @@ class Followed(NamedTuple):
 
 
 def followed(exchange: Exchange, message: int = 0, path: str = "") -> Iterator[Followed]:
-    """What can be followed, without repetition: first what is at a path in one of the messages, or around it."""
+    """Everything that can be followed, without repetition; candidates at or around a path of one message come first."""
     seen: set[str] = set()
     for one in _all(exchange, message, path):
         if one.expression not in seen and len(one.expression) <= MAX_TEXT:

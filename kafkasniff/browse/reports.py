@@ -28,7 +28,7 @@ class ReportLine(NamedTuple):
     """Escaped."""
     evidence: str = ""
     severity: Severity | None = None
-    """Of the finding, in its first line."""
+    """That of the finding, in its first line; else None."""
 
 
 class _Evidence(msgspec.Struct):

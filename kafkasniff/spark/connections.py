@@ -39,7 +39,7 @@ class ShardBegin(msgspec.Struct):
     state: bytes
     """A `ShardState`."""
     problems: list[Problem] = []
-    """Problems of the run, not of connections: they become rows of one of the shards."""
+    """Problems of the run rather than of a connection: they become rows of one of the shards."""
 
 
 class ShardEnd(msgspec.Struct):

@@ -67,11 +67,11 @@ class ShardRows:
         self._waiting = 0
         self._number = 0
         self.open = False
-        """The next rows are still open when the captures end."""
+        """Whether the next rows are exchanges that are still open when the captures end."""
         self.bytes = 0
-        """Bytes of all staged rows so far."""
+        """Total bytes of staged rows so far."""
         self.bytes_in_session = 0
-        """Bytes of those with exchanges that are in fetch sessions."""
+        """The part of them with exchanges in fetch sessions."""
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
         """Take staged rows."""

@@ -17,7 +17,7 @@ const Seed = extern struct {
     size: u64,
     /// Its `pair` is the index of another seed; `start` is not looked at.
     message: Message,
-    /// Of a request that continues a fetch session, the first of its `VARIANTS` sessions; else `NO_SESSION`.
+    /// For a request that continues a fetch session, the first of its `VARIANTS` sessions; else `NO_SESSION`.
     session: u64,
 };
 
