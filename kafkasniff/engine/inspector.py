@@ -254,6 +254,11 @@ class Inspector:
         """Bound each message as in a run with a budget of `memory` bytes (`memory_budget`)."""
         self._state.detail.limit(*message_limits(memory))
 
+    def limit_records(self, most: int) -> None:
+        """Decode at most so many records of each message, from the next one on; `limit_memory` may allow fewer."""
+        full = self._state.detail.full
+        self._state.detail.limit(full.max_decompressed, min(full.max_records, most))
+
     def count_beside(self, beside: Beside) -> None:
         """Count this towards the budget, too, and report what its bounds dropped."""
         self._memory.beside = beside
