@@ -188,8 +188,13 @@ def _client_ids(batch: Sequence[PairColumns]) -> tuple[list[str | None], Ints]:
     places: dict[str, int] = {}
     parts: list[Ints] = []
     for found in batch:
-        own = [places.setdefault(name, len(places)) for name in found.names]
-        parts.append(np.array([*own, -1], np.int64)[np.minimum(found.client_id, len(own))])
+        # Nearly all of the names are those of topics and groups.
+        used, index = np.unique(np.minimum(found.client_id, len(found.names)), return_inverse=True)
+        own = [
+            places.setdefault(found.names[place], len(places)) if place < len(found.names) else -1
+            for place in used.tolist()
+        ]
+        parts.append(np.array(own, np.int64)[index])
     return [*places, None], np.concatenate(parts)
 
 
