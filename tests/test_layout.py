@@ -55,13 +55,8 @@ TOPICS = {
 """Modules of tests that mirror none, by what they are about."""
 
 WITHOUT_MIRROR = {
-    "capture/live": "interface_socket",
-    "cli/running": "capture_usage counted_captures top",
     "engine": "paired paired_messages",
-    "native": "exchanges feed",
     "sinks": "native_lines native_names native_text",
-    "spark": "run table_rows",
-    "tables/exports": "finalise shard stager staging",
 }
 """Long modules that are tested through others, by folder. Nothing is added here: write tests of the module instead."""
 

@@ -23,8 +23,8 @@ __all__ = ["WINDOW_BYTES", "WINDOW_ROWS", "in_order", "merged", "together"]
 
 WINDOW_ROWS: Final = 65_536
 WINDOW_BYTES: Final = 8 << 20
-"""Approximate rows and bytes of a window. Where batches overlap, each contributes at least one row. These rows are
-copied three times, others once."""
+"""Approximate rows and bytes of a window. Rows that are sorted are copied three times; each batch among them
+contributes at least one."""
 
 _NULL: Final = -(2**63)
 

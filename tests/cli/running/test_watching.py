@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import pty
 import re
 import signal
 import socket
@@ -26,6 +25,7 @@ from kafkasniff.cli.main import run
 from kafkasniff.live.findings import BEHIND
 from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import Result, kafkasniff
+from tests.cli.person import PATIENCE, Person
 from tests.cli.real_live import STAYS, until_it_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -33,7 +33,6 @@ from tests.craft.samples import mixed
 from tests.otlp.receiver import attributes, receiving
 from tests.tables.exports.exported import rows
 
-PATIENCE = 60
 PYTHON = [sys.executable, "-m", "kafkasniff"]
 
 
@@ -81,59 +80,6 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     source = Wire()
     monkeypatch.setattr("kafkasniff.capture.live.live.open_live", source.open)
     return source
-
-
-class Person:
-    """A person at a terminal of 80×24, who reads and types."""
-
-    def __init__(self) -> None:
-        self.end, self.program = pty.openpty()
-        termios.tcsetwinsize(self.program, (24, 80))
-        self.before = termios.tcgetattr(self.program)
-        self.seen = b""
-        self._reading = threading.Thread(target=self._read, daemon=True)
-        self._reading.start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                data = os.read(self.end, 65_536)
-            except OSError:
-                return
-            if not data:
-                return
-            self.seen += data
-
-    def waits_for(self, text: str) -> None:
-        """Wait until the text is drawn after the last key."""
-        deadline = time.monotonic() + PATIENCE
-        while text not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.seen.decode(errors="replace")):
-            assert time.monotonic() < deadline, f"{text!r} is never shown: {self.seen[-3000:]!r}"
-            time.sleep(0.01)
-
-    def waits_for_bytes(self, data: bytes) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while data not in self.seen:
-            assert time.monotonic() < deadline, f"{data!r} never comes: {self.seen[-3000:]!r}"
-            time.sleep(0.01)
-
-    def types(self, keys: str) -> None:
-        self.seen = b""
-        os.write(self.end, keys.encode())
-
-    def leaves(self) -> None:
-        os.close(self.program)
-        os.close(self.end)
-        self._reading.join(PATIENCE)
-
-
-@pytest.fixture
-def person() -> Iterator[Person]:
-    somebody = Person()
-    try:
-        yield somebody
-    finally:
-        somebody.leaves()
 
 
 def watched(person: Person, steps: Callable[[], None], *arguments: object, **world_options: Any) -> Result:
@@ -287,7 +233,7 @@ def test_a_failing_view_is_reported_after_the_terminal_is_restored(
 
 
 @pytest.mark.parametrize(
-    ("world", "told"),
+    ("world", "expected"),
     [
         ({}, "needs a terminal"),
         ({"stdout_tty": True}, "needs a terminal"),
@@ -295,10 +241,10 @@ def test_a_failing_view_is_reported_after_the_terminal_is_restored(
         ({"stdin_tty": True, "stdout_tty": True, "environ": {"TERM": "dumb"}}, "TERM is dumb"),
     ],
 )
-def test_without_a_terminal(wire: Wire, world: dict[str, Any], told: str) -> None:
+def test_without_a_terminal(wire: Wire, world: dict[str, Any], expected: str) -> None:
     result = kafkasniff("live", "-i", "eth0", "--top", **world)
     assert (result.code, result.out) == (Exit.USAGE, b"")
-    assert told in result.err
+    assert expected in result.err
     assert result.err.count("\n") == 1
     assert wire.idle_seconds is None, "nothing was opened"
 
@@ -386,7 +332,7 @@ def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--metrics-labels", "5"], "--metrics-labels is for metrics"),
         (["--metrics", "nowhere"], "is not an address"),
@@ -399,10 +345,10 @@ def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path)
         (["--metrics", ":1", "--metrics-labels", "0"], "0 is not in the range"),
     ],
 )
-def test_usage_errors(wire: Wire, arguments: list[str], told: str) -> None:
+def test_usage_errors(wire: Wire, arguments: list[str], expected: str) -> None:
     result = kafkasniff("live", "-i", "eth0", *arguments)
     assert result.code == Exit.USAGE
-    assert told in result.err
+    assert expected in result.err
     assert wire.idle_seconds is None
 
 

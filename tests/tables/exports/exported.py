@@ -9,11 +9,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyarrow import parquet as pq
 
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.run import Result, export
 from kafkasniff.tables.rows import TABLE_NAMES
+from kafkasniff.tables.rows.staged import STAGED
 
 CAPTURES = Path(__file__).resolve().parents[3] / "captures"
 MANIFEST = {entry["file"]: entry for entry in json.loads((CAPTURES / "manifest.json").read_text())["captures"]}
@@ -75,9 +77,9 @@ def files(folder: Path) -> set[str]:
 
 def named_files(folder: Path) -> set[str]:
     """The files listed in the manifest, and the manifest itself."""
-    told = manifest(folder)
-    paths = {entry["path"] for table in told["tables"].values() for entry in table["files"]}
-    return paths | {told["state"], "manifest.json"}
+    reported = manifest(folder)
+    paths = {entry["path"] for table in reported["tables"].values() for entry in table["files"]}
+    return paths | {reported["state"], "manifest.json"}
 
 
 def cut(capture: Path, places: Sequence[float], folder: Path) -> list[Path]:
@@ -95,3 +97,31 @@ def cut(capture: Path, places: Sequence[float], folder: Path) -> list[Path]:
         parts.append(folder / f"part-{number}.pcap")
         parts[-1].write_bytes(data[:24] + data[starts[first] : starts[last]])
     return parts
+
+
+class StagedRows:
+    """What a stager wrote, by table; `failing`: the error that its next write raises."""
+
+    def __init__(self) -> None:
+        self.batches: dict[str, list[pa.RecordBatch]] = {table: [] for table in TABLE_NAMES}
+        self.closed = False
+        self.failing: OSError | None = None
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        if self.failing is not None:
+            raise self.failing
+        assert batch.schema.equals(STAGED[table])
+        self.batches[table].append(batch)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def sizes(self, table: str) -> list[int]:
+        return [len(batch) for batch in self.batches[table]]
+
+    def rows(self, table: str) -> Rows:
+        """Independent of batches."""
+        return sorted((row for batch in self.batches[table] for row in batch.to_pylist()), key=repr)
+
+    def tables(self) -> dict[str, Rows]:
+        return {table: self.rows(table) for table in TABLE_NAMES}

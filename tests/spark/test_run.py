@@ -1,0 +1,177 @@
+"""A run of the pipeline: its shards, what it knows of packets, and that Spark's storage is released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkasniff.errors import UsageError
+from kafkasniff.model import Problem
+from kafkasniff.spark import run as module
+from kafkasniff.spark.run import MAX_SHARDS, SHARD_BYTES, SparkRun, _by_slot, _shards
+from kafkasniff.tables.checkpoint import dump
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tcp.packets import NO_TIME
+from tests.craft.conversation import START_NS
+from tests.craft.samples import bystander, consumer, producer
+from tests.craft.write import write_pcap
+from tests.tables.exports.exported import CAPTURES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LITTLE = SHARD_BYTES // 100
+
+
+@pytest.mark.parametrize(
+    ("size", "parallel", "before", "shards"),
+    [
+        (0, 8, 0, 1),
+        (LITTLE, 8, 0, 1),
+        # From an eighth of a shard on all cores work.
+        (SHARD_BYTES // 8 + 1, 8, 0, 8),
+        (100 * SHARD_BYTES, 8, 0, 100),
+        (100 * SHARD_BYTES + 1, 8, 0, 101),
+        # States stay where they are, unless there are far too few shards.
+        (100 * SHARD_BYTES, 8, 25, 25),
+        (100 * SHARD_BYTES, 8, 24, 100),
+        (LITTLE, 8, 64, 64),
+        (SHARD_BYTES << 20, 8, 0, MAX_SHARDS),
+        (0, 1 << 20, 0, 1),
+    ],
+)
+def test_the_number_of_shards(size: int, parallel: int, before: int, shards: int) -> None:
+    assert _shards(size, parallel, before) == shards
+
+
+def test_sizes_of_slots_are_added() -> None:
+    assert _by_slot([(7, 10, 1), (3, 5, 2), (7, 1, 4)]) == [(7, 11, 5), (3, 5, 2)]
+    assert _by_slot([]) == []
+
+
+def test_tasks_that_run_at_once(spark: SparkSession) -> None:
+    """The session has two cores."""
+    assert module.parallelism(spark) == 2
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two captures, the second of which is later."""
+    folder = tmp_path_factory.mktemp("captures")
+    later = START_NS + 10**9
+    talks = [producer().packets + bystander().packets, consumer(start_ns=later).packets]
+    return [str(write_pcap(folder / f"{number}.pcap", one, nanoseconds=True)) for number, one in enumerate(talks)]
+
+
+def packets_of(spark: SparkSession, paths: list[str], **options: str) -> DataFrame:
+    return spark.read.format("kafkasniff").options(**options).load(paths)
+
+
+def test_what_packets_say_of_themselves(spark: SparkSession, paths: list[str]) -> None:
+    found = module.survey(packets_of(spark, paths))
+    assert sorted(found.names.items()) == list(enumerate(paths))
+    assert found.end_clock == max(packet.time_ns for packet in consumer(start_ns=START_NS + 10**9).packets)
+    assert found.captured == []
+    payload = sum(len(packet.payload) for talk in (producer(), bystander()) for packet in talk.packets)
+    assert found.size > payload
+    nothing = module.survey(packets_of(spark, paths).where("false"))
+    assert (nothing.names, nothing.end_clock) == ({}, NO_TIME)
+
+
+def test_secrets_among_packets(spark: SparkSession) -> None:
+    path = str(CAPTURES / "tls" / "tls13-kafka-python.pcapng")
+    packets = packets_of(spark, [path], secrets="true")
+    found = module.survey(packets)
+    assert found.captured
+    assert all(b"SECRET" in block for _, block in found.captured)
+    assert [place for place, _ in found.captured] == sorted(place for place, _ in found.captured)
+    assert found.packets.where(module.SECRETS).count() == 0
+    assert found.packets.count() + len(found.captured) == packets.count()
+
+
+def test_packets_without_a_column(spark: SparkSession, paths: list[str]) -> None:
+    with pytest.raises(UsageError, match="packets: missing columns: capture, seq"):
+        module.survey(packets_of(spark, paths).drop("seq", "capture"))
+
+
+def made(packets: DataFrame, options: ExportOptions | None = None, **more: Any) -> SparkRun:
+    found = module.survey(packets)
+    return SparkRun(
+        found.packets,
+        ExportOptions() if options is None else options,
+        names=found.names,
+        end_clock=found.end_clock,
+        size=found.size,
+        shards=2,
+        parallel=2,
+        **more,
+    )
+
+
+def kept(spark: SparkSession) -> int:
+    """What Spark stores for later jobs."""
+    return int(spark.sparkContext._jsc.getPersistentRDDs().size())
+
+
+def test_a_run_and_the_next_one(spark: SparkSession, paths: list[str]) -> None:
+    """The second continues with the state of the first, and both release what Spark kept."""
+    before = kept(spark)
+    first, second = (packets_of(spark, [path]) for path in paths)
+    problem = Problem("capture-cut", "it ends within a packet", capture="other.pcap")
+    with made(first, problems=[problem]) as run:
+        assert kept(spark) > before
+        assert run.shards == 2
+        assert [end.shard for end in run.ends] == [0, 1]
+        assert run.summary.requests == 15
+        assert run.summary.problems >= 1
+        assert run.notices == ()
+        carried = run.carry()
+        assert len(carried.shards) == 2
+        assert carried.order == run._order == max(end.order for end in run.ends)
+        kinds = {row["kind"] for row in run.in_parts(module.KINDS["problems"]).select("kind").collect()}
+        assert "problem" in kinds
+        assert "held" not in kinds
+    assert kept(spark) == before
+    with made(second, carried=carried) as run:
+        assert run.summary.requests == 9
+        assert run.carry().order > carried.order
+        assert dump(run.carry().sessions) == dump(carried.sessions)
+    assert kept(spark) == before
+
+
+def test_all_packets_are_counted(spark: SparkSession, paths: list[str]) -> None:
+    """Those that are not TCP were counted by who planned the captures."""
+    with made(packets_of(spark, paths[1:]), all_packets=1_000) as run:
+        assert run.summary.packets == 1_000
+
+
+def test_a_failing_stage_releases_what_spark_kept(
+    spark: SparkSession, paths: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.errors import PySparkException
+
+    before = kept(spark)
+    monkeypatch.setattr(module, "first_states", lambda *_: [b"no state", b"no state"])
+    with pytest.raises(PySparkException):
+        made(packets_of(spark, paths[1:]))
+    assert kept(spark) == before
+
+
+def test_jobs_have_descriptions(spark: SparkSession) -> None:
+    """In Spark's web page."""
+    module.describe(spark, "packets to exchanges")
+    assert spark.sparkContext.getLocalProperty("spark.job.description") == "kafkasniff: packets to exchanges"
+
+
+def test_captures_of_earlier_runs_come_first(spark: SparkSession, paths: list[str], tmp_path: Path) -> None:
+    from kafkasniff.spark.source import open_captures
+
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(Path(paths[1]).read_bytes()[:-5])
+    options = ExportOptions(tables=("exchanges", "problems"))
+    captures = open_captures(spark, [str(cut)])
+    with module.run_captures(captures, options, before=["a.pcap", "b.pcap"], shards=1, parallel=2) as run:
+        assert [problem.kind for problem in run.problems] == ["capture-cut"]
+        assert run.summary.packets == len(consumer().packets) - 1

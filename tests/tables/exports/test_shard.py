@@ -1,0 +1,293 @@
+"""A shard of a run: its checkpoints, resuming from any of them, and checkpoints that do not fit."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.errors import CaptureError
+from kafkasniff.filters.expression import parse_filter
+from kafkasniff.model import Problem
+from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
+from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.exports import shard as module
+from kafkasniff.tables.exports.beginning import first_states
+from kafkasniff.tables.exports.distrust import DamagedRunError
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.shard import (
+    CHECKPOINT,
+    FIRST_PARTS,
+    HEADERS_AT_ONCE,
+    Hooks,
+    ReadingProgress,
+    ShardResult,
+    ShardTask,
+    is_shard,
+    parts,
+    run_shard,
+    shard_name,
+)
+from kafkasniff.tables.exports.staged import StagedTable
+from kafkasniff.tables.rows import TABLE_NAMES
+from kafkasniff.tables.rows.sessions import Sessions
+from kafkasniff.tcp.packets import PacketBatch
+from tests.craft.batches import batch
+from tests.craft.samples import mixed
+from tests.craft.write import write_rotated
+from tests.tables.exports.exported import CAPTURES, Rows, StagedRows
+
+KAFKA = CAPTURES / "java-codecs.pcap"
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The crafted conversations in three files: connections span all of them."""
+    return write_rotated(tmp_path_factory.mktemp("rotated"), mixed())
+
+
+def task_of(captures: Sequence[Path], folder: Path, **more: Any) -> ShardTask:
+    options = more.pop("options", ExportOptions())
+    shards = more.get("shards", 1)
+    states = first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {}, sessions="predicate" in more)
+    return ShardTask(
+        **{
+            "folder": open_own_folder(folder, make=True) / "shard-00000",
+            "options": options,
+            "paths": tuple(map(str, captures)),
+            "names": (),
+            "order": 0,
+            "state": states[more.get("shard", 0)],
+            "checkpoint_seconds": 0.0,
+            **more,
+        }
+    )
+
+
+def rows_of(folders: Sequence[ConfinedPath]) -> dict[str, Rows]:
+    found: dict[str, Rows] = {}
+    for table in TABLE_NAMES:
+        batches = StagedTable(list(folders), table)._batches
+        found[table] = sorted((row for one in batches for row in one.to_pylist()), key=repr)
+    return found
+
+
+def rows(result: ShardResult) -> dict[str, Rows]:
+    return rows_of([*result.staged, result.unfinished])
+
+
+@pytest.fixture(scope="module")
+def whole(captures: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
+    """The rows of a run without checkpoints in between."""
+    found = run_shard(task_of(captures, tmp_path_factory.mktemp("whole"), checkpoint_seconds=1e9), Hooks())
+    assert len(found.staged) == 1
+    assert len(rows(found)["exchanges"]) == 24
+    return rows(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [(shard_name(0), True), (shard_name(99_999), True), ("shard-1", False), ("shard-00001x", False), ("a", False)],
+)
+def test_names_of_shards(name: str, is_one: bool) -> None:
+    assert is_shard(name) == is_one
+
+
+def test_parts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = batch(mixed())
+    monkeypatch.setattr(module, "MAX_PART_ROWS", 8)
+    assert [len(part) for part in parts(whole)][:3] == [8, 8, 8]
+    assert [len(part) for part in parts(whole, iter([0.5, 1.0, *itertools.repeat(2.0, 99)]))][:4] == [4, 8, 16, 16]
+    monkeypatch.setattr(module, "MAX_PART_ROWS", 1 << 20)
+    monkeypatch.setattr(module, "MAX_PART_BYTES", 2_000)
+    found = list(parts(whole))
+    # A part has the packet that exceeds the bound, of 1,448 bytes at most.
+    assert len(found) > 5
+    assert max(int(part.length.sum()) for part in found) <= 2_000 + 1_448
+    numbers = [number for part in found for number in part.number.tolist()]
+    assert numbers == whole.number.tolist()
+
+
+def test_checkpoints_change_no_row(captures: list[Path], whole: dict[str, Rows], tmp_path: Path) -> None:
+    """With a checkpoint after each capture."""
+    found = run_shard(task_of(captures, tmp_path), Hooks())
+    assert [one.name for one in found.staged] == ["staged-00000", "staged-00001", "staged-00002"]
+    assert rows(found) == whole
+    assert not found.broken
+    assert found.order == len(mixed())
+    assert found.summary.requests == 24
+
+
+def test_the_number_of_checkpoints_is_bounded(
+    captures: list[Path], whole: dict[str, Rows], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_SEGMENTS", 2)
+    found = run_shard(task_of(captures, tmp_path), Hooks())
+    assert len(found.staged) == 2
+    assert rows(found) == whole
+
+
+@pytest.mark.parametrize(("after", "done"), [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2)])
+def test_a_killed_run_is_resumed(
+    captures: list[Path], whole: dict[str, Rows], tmp_path: Path, after: int, done: int
+) -> None:
+    """It reads only the captures that were not read completely. Each has a part of packets, and an empty one."""
+    seen = 0
+
+    def part() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == after:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run_shard(task_of(captures, tmp_path), Hooks(part=part))
+    opened: list[ReadingProgress] = []
+    found = run_shard(task_of(captures, tmp_path), Hooks(opened=opened.append))
+    assert rows(found) == whole
+    sizes = [path.stat().st_size for path in captures]
+    assert [one.bytes_total for one in opened] == [sum(sizes[done:])]
+    assert found.summary.requests == 24
+
+
+def test_a_finished_shard_reads_nothing_again(captures: list[Path], whole: dict[str, Rows], tmp_path: Path) -> None:
+    run_shard(task_of(captures, tmp_path), Hooks())
+
+    def opened(_: ReadingProgress) -> None:
+        raise AssertionError
+
+    again = run_shard(task_of(captures, tmp_path), Hooks(opened=opened))
+    assert rows(again) == whole
+    assert again.order == len(mixed())
+
+
+def test_shards_share_the_connections(captures: list[Path], whole: dict[str, Rows], tmp_path: Path) -> None:
+    found: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
+    busy = 0
+    for shard in range(3):
+        some = rows(run_shard(task_of(captures, tmp_path / f"{shard}", shard=shard, shards=3), Hooks()))
+        busy += bool(some["connections"])
+        for table, more in some.items():
+            found[table] += more
+    assert busy >= 2
+    assert {table: sorted(some, key=repr) for table, some in found.items()} == whole
+
+
+def test_packets_are_counted_from_the_last_run_on(captures: list[Path], tmp_path: Path) -> None:
+    """And captures after those of earlier runs."""
+    found = run_shard(task_of(captures[:1], tmp_path, names=("a.pcap", "b.pcap"), order=1000), Hooks())
+    with open_captures([str(captures[0])]) as source:
+        assert found.order == 1000 + sum(map(len, source))
+    assert {row["capture"] for row in rows(found)["exchanges"]} == {str(captures[0])}
+
+
+def test_problems_of_other_captures(captures: list[Path], tmp_path: Path) -> None:
+    """They are reported once, however often the run is resumed."""
+    problem = Problem("capture-cut", "it ends within a packet", capture="old.pcap")
+    task = task_of(captures, tmp_path, problems=(problem,))
+    seen = itertools.count()
+
+    def part() -> None:
+        if next(seen) == 3:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run_shard(task, Hooks(part=part))
+    found = rows(run_shard(task, Hooks()))
+    assert [row["capture"] for row in found["problems"] if row["kind"] == "capture-cut"] == ["old.pcap"]
+
+
+def test_a_truncated_capture(captures: list[Path], tmp_path: Path) -> None:
+    """It is still truncated after a run that was resumed."""
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(captures[0].read_bytes()[:-3])
+    task = task_of([cut, *captures[1:]], tmp_path)
+    assert run_shard(task, Hooks()).broken
+    assert run_shard(task, Hooks()).broken
+
+
+def test_a_capture_that_is_missing(captures: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="nowhere"):
+        run_shard(task_of([*captures, tmp_path / "nowhere.pcap"], tmp_path), Hooks())
+
+
+def test_selected_rows(captures: list[Path], whole: dict[str, Rows], tmp_path: Path) -> None:
+    """Connections with selected exchanges are remembered over checkpoints."""
+    predicate = parse_filter('api == "ApiVersions"')
+    found = rows(run_shard(task_of(captures, tmp_path, predicate=predicate), Hooks()))
+    assert [row["api"] for row in found["exchanges"]] == ["ApiVersions"] * 2
+    kafka = [row for row in whole["connections"] if row["broker_port"] == 9092]
+    assert found["connections"] == kafka
+
+
+def changed(folder: Path, **changes: Any) -> None:
+    path = folder / "shard-00000" / CHECKPOINT
+    path.write_bytes(msgspec.msgpack.encode({**msgspec.msgpack.decode(path.read_bytes()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"done": [0, 1, 5]}, "belongs to other captures"),
+        ({"done": [1, 0]}, "belongs to other captures"),
+        ({"done": [-1]}, "belongs to other captures"),
+        ({"rows": 5}, "rows are staged, not 5"),
+        ({"segments": 1}, "rows are staged, not"),
+        ({"segments": 1 << 40}, "is damaged"),
+        ({"order": -1}, "is damaged"),
+        ({"state": b"nothing"}, "is damaged"),
+        ({"done": "all"}, "is damaged"),
+    ],
+)
+def test_checkpoints_that_do_not_fit(
+    captures: list[Path], tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    run_shard(task_of(captures, tmp_path), Hooks())
+    changed(tmp_path, **changes)
+    with pytest.raises(DamagedRunError, match=reason):
+        run_shard(task_of(captures, tmp_path), Hooks())
+
+
+def test_a_checkpoint_with_other_options(captures: list[Path], tmp_path: Path) -> None:
+    """The writer of the file must not decide whether secrets are shown."""
+    run_shard(task_of(captures, tmp_path, options=ExportOptions(show_secrets=True)), Hooks())
+    with pytest.raises(DamagedRunError, match="other options"):
+        run_shard(task_of(captures, tmp_path), Hooks())
+
+
+@pytest.mark.parametrize("headers", [True, False])
+def test_parts_grow_where_that_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: bool) -> None:
+    """With many exchanges as columns and no bodies, parts become larger than usual."""
+    monkeypatch.setattr(module, "MANY", 1)
+    scales: list[float] = []
+
+    def recorded(packets: PacketBatch, factors: Iterator[float] | None = None) -> Iterator[PacketBatch]:
+        assert factors is not None
+        for one in packets.parts((8, 1 << 20) for _ in itertools.count()):
+            scales.append(next(factors))
+            yield one
+
+    monkeypatch.setattr(module, "parts", recorded)
+    tables = ("exchanges",) if headers else ("exchanges", "records")
+    run_shard(task_of([KAFKA] * 3, tmp_path, options=ExportOptions(headers=headers, tables=tables)), Hooks())
+    assert scales[:6] == [1 / FIRST_PARTS, 2 / FIRST_PARTS, 4 / FIRST_PARTS, 8 / FIRST_PARTS, 1.0, max(scales[4:6])]
+    assert max(scales) == (HEADERS_AT_ONCE if headers else 1.0)
+
+
+def test_a_full_disk_is_not_hidden(captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = StagedRows()
+    files.failing = OSError(28, "No space left on device")
+    monkeypatch.setattr(module, "StagedFiles", lambda folder: files)
+    with pytest.raises(OSError, match="No space left"):
+        run_shard(task_of(captures, tmp_path), Hooks())
+    assert not (tmp_path / "shard-00000" / CHECKPOINT).exists()
