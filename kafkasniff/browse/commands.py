@@ -1,4 +1,4 @@
-"""The commands that show or write without the explorer what it shows, and their run as a process."""
+"""Commands of kafkasniff that show or write what the explorer shows, run as a process."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kafkasniff.text.printable import printable
 __all__ = ["Commands", "Done", "run_command"]
 
 WAIT_SECONDS: Final = 0.1
-"""How often a command is asked whether it has ended, and whether it should."""
+"""Interval at which a command is checked: has it ended, or should it?"""
 FINDINGS, BROKEN = 1, 4
 """Exit codes of commands that have done what they were asked: with findings, or with a broken capture."""
 _OUTPUTS: Final = "name it .jsonl, .pcapng or .pcap, or for Parquet tables a folder: end it with /"
 
 
 class Commands(msgspec.Struct, frozen=True):
-    """Commands for the captures that are looked at."""
+    """Commands for the captures in the explorer."""
 
     captures: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Commands(msgspec.Struct, frozen=True):
         return self._with_captures("decode", "-v", *self.reading, *chosen)
 
     def write(self, path: str, expression: str) -> list[str]:
-        """Write what the list shows; the name decides in which form. Raises UsageError."""
+        """Write what the list shows; the name determines the format. Raises UsageError."""
         if not self.captures:
             raise UsageError("only captures can be written, not an export")
         start = self._selected(expression)

@@ -23,17 +23,17 @@ __all__ = ["COLUMNS", "MAX_EXCHANGES", "MAX_NUMBER", "MAX_WORDS", "ExchangeIndex
 MAX_EXCHANGES: Final = 10_000_000
 """Maximum number of exchanges in the list, about 25 bytes each; the rest of the captures is not read."""
 MAX_WORDS: Final = 200_000
-"""Maximum number of distinct texts (endpoints, names) in the index; each further one is shown as `…`."""
+"""Maximum number of distinct texts (endpoints, names) in the index; others are shown as `…`."""
 MAX_NUMBER: Final = (1 << 32) - 1
 """Largest number of a packet, of a connection and of an exchange in its connection; reading stops at a larger one."""
 CHUNK: Final = 1 << 16
-"""Rows that are packed together, once they are there."""
+"""Number of rows that are packed together."""
 MORE: Final = "…"
 
 ENDS: Final = ("client", "broker")
 NAMES: Final = (*NUMBERS, *TEXTS)
 COLUMNS: Final = (*(name for name in NUMBERS if name not in {"exchange_id", "others"}), *ENDS, *TEXTS)
-"""Names of the columns; those that one can sort by."""
+"""Names of the columns; the list can be sorted by each."""
 
 
 class Row(NamedTuple):
@@ -55,7 +55,7 @@ class Row(NamedTuple):
     subject: str
     """The first topic, or else the group or transactional id."""
     others: int
-    """How many others it names."""
+    """Number of other names."""
     error: str
     """The first error, or how the exchange ended without a response."""
     connection_id: int
@@ -92,14 +92,14 @@ class ExchangeIndex:
         self.start: int | None = None
         """The earliest time of a row."""
         self.is_complete = False
-        """No further rows will come; set by the thread that appends."""
+        """All rows were appended; set by the thread that appends."""
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def is_full(self) -> bool:
-        """No further exchange is taken."""
+        """The index is full: no more exchanges are added."""
         return self._is_full or self._count >= MAX_EXCHANGES
 
     def add(self, exchange: Exchange, subjects: Sequence[str] | None = None) -> None:

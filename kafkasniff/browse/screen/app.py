@@ -301,7 +301,7 @@ class Explorer(App[None]):
             self._say(f"no {'next' if way > 0 else 'previous'} exchange of {trail.of.kind} {trail.of.title}")
 
     def action_copy(self) -> None:
-        """Show the forms in which the exchange under the cursor can be copied."""
+        """Show the formats in which the exchange under the cursor can be copied."""
 
         def use(exchange: Exchange | None, row: Row) -> None:
             if exchange is not None:
@@ -370,7 +370,7 @@ class Explorer(App[None]):
         line.focus()
 
     def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
-        """Show what is wrong with the expression so far."""
+        """Show the error in the expression as typed so far."""
         self._say(event.note)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

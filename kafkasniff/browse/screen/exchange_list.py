@@ -23,16 +23,16 @@ from kafkasniff.browse.list_columns import CLOCKS, LIST_COLUMNS, ListColumn, cel
 __all__ = ["ExchangeList"]
 
 SORTED_AT_ONCE: Final = 200_000
-"""Most rows that are sorted before the next key is read, which takes a few ms; a thread sorts more."""
+"""Maximum number of rows that are sorted before the next key is read: a few ms. A thread sorts longer lists."""
 FIRST_JUMP: Final = 1 << 8
 JUMP: Final = 1 << 16
-"""Lines that a jump looks at in its first step and at most in one step: the next exchange is usually close."""
+"""Lines that a jump examines in its first step, and at most in one step: the next exchange is usually close."""
 _ERROR: Final = Style(color="red")
 _WARNING: Final = Style(color="yellow")
 _TITLE: Final = Style(bold=True)
 _CURSOR: Final = Style(reverse=True)
 _CELL: Final = Style(bold=True, underline=True)
-"""The cell under the cursor, also without colours."""
+"""The cell under the cursor, marked even without colours."""
 
 
 class ExchangeList(ScrollView, can_focus=True):
@@ -71,10 +71,10 @@ class ExchangeList(ScrollView, can_focus=True):
         """The cursor is on another exchange."""
 
     class Opened(Notice):
-        """The exchange under the cursor is to be shown."""
+        """Request to show the exchange under the cursor."""
 
     class Narrowed(Notice):
-        """The list is to be narrowed by the value under the cursor."""
+        """Request to filter by the value under the cursor."""
 
         def __init__(self, row: Row, column: str, sign: Sign) -> None:
             super().__init__()
@@ -90,7 +90,7 @@ class ExchangeList(ScrollView, can_focus=True):
         self.cursor = 0
         self.clock = 0
         self.column = "time"
-        """What it is sorted by."""
+        """The column by which it is sorted."""
         self.descending = False
         self._order: NDArray[np.int32] = np.zeros(0, np.int32)
         """The places of the first lines; while captures are read, each other line shows the row at its own place."""
@@ -100,7 +100,7 @@ class ExchangeList(ScrollView, can_focus=True):
         self._tails = False
         """The cursor stays at the end when rows are added."""
         self._wanted: tuple[ExchangeIndex, str, bool, int] | None = None
-        """What a thread is to sort, or sorts now."""
+        """The order that a thread sorts next, or now."""
 
     def on_unmount(self) -> None:
         """End the thread."""
@@ -113,7 +113,7 @@ class ExchangeList(ScrollView, can_focus=True):
 
     @property
     def is_sorting(self) -> bool:
-        """Whether a thread sorts; until then, rows are in the order before."""
+        """Whether a thread is sorting; until it is done, rows stay in the previous order."""
         return self._wanted is not None
 
     def show(self, index: ExchangeIndex) -> None:
@@ -125,7 +125,7 @@ class ExchangeList(ScrollView, can_focus=True):
         self.scroll_to(0, 0, animate=False)
 
     def grow(self) -> None:
-        """Show the rows that the index has by now. The cursor stays on its exchange, or at the end after `G`.
+        """Show the rows that were added to the index. The cursor stays on its exchange, or at the end after `G`.
 
         Sorting again for a few rows would take more time than reading them. So they are appended until the rows have
         doubled, or all are read.
@@ -144,7 +144,7 @@ class ExchangeList(ScrollView, can_focus=True):
                 self.move_to(_line_of(place, self._order))
 
     def _sort(self) -> None:
-        """Sort all rows, at once or in a thread."""
+        """Sort all rows, immediately or in a thread."""
         index = self.index
         wanted = index, self.column, self.descending, len(index)
         if len(index) <= SORTED_AT_ONCE:
@@ -157,7 +157,7 @@ class ExchangeList(ScrollView, can_focus=True):
             self._wanted = wanted
 
     def _sort_wanted(self) -> None:
-        """Sort what is wanted, in a thread, until nothing else is."""
+        """Sort the requested orders, in a thread."""
         while (wanted := self._wanted) is not None:
             index, column, descending, _ = wanted
             order = index.order(column, descending=descending)
@@ -207,7 +207,7 @@ class ExchangeList(ScrollView, can_focus=True):
         return int(self._order[line]) if line < len(self._order) else line
 
     def move_to(self, line: int) -> None:
-        """Put the cursor on a line of the list, or on the nearest there is."""
+        """Put the cursor on a line of the list, or on the nearest one."""
         self._tails = self._tails and line >= self._count - 1
         # The title covers the first line. Scrolling draws all lines, otherwise only two have changed.
         self.refresh_line(self.cursor + 1)
@@ -264,7 +264,7 @@ class ExchangeList(ScrollView, can_focus=True):
             self.action_side(by)
 
     def action_narrow(self, sign: Sign) -> None:
-        """List only what compares so with the value under the cursor."""
+        """List only what has this relation to the value under the cursor."""
         row = self.row
         if row is not None:
             self.post_message(self.Narrowed(row, self.columns[self.at].name, sign))
@@ -275,7 +275,7 @@ class ExchangeList(ScrollView, can_focus=True):
         self._reorder()
 
     def action_reverse(self) -> None:
-        """The other way round."""
+        """Reverse the order."""
         self.descending = not self.descending
         self._reorder()
 

@@ -252,7 +252,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 pipeline.lines = timed
             decodes = shows or limit is not None or bool(watching)
             runs = decodes or writing is not None
-            pressure = _pressure(source, inspector if decodes else None, tables)
+            pressure = _load_shedding(source, inspector if decodes else None, tables)
             if not decodes:
                 # --write only needs to know which connections are Kafka.
                 inspector.level = Level.NO_MESSAGES
@@ -341,7 +341,7 @@ def _export_arguments(
     return arguments
 
 
-def _pressure(source: LiveSource, inspector: Inspector | None, tables: LiveExport | None) -> Pressure:
+def _load_shedding(source: LiveSource, inspector: Inspector | None, tables: LiveExport | None) -> Pressure:
     """Load shedding, for a run that cannot keep up with its source. Rows of exchanges are never dropped."""
     from kafkasniff.kafka.connection.detail import Level
     from kafkasniff.live.load_shedding import Pressure
