@@ -213,8 +213,15 @@ class ExchangeList(ScrollView, can_focus=True):
         self.refresh_line(self.cursor + 1)
         self.cursor = max(0, min(line, self._count - 1))
         self.refresh_line(self.cursor + 1)
-        self.scroll_to_region(Region(self.scroll_offset.x, self.cursor, 1, 2), animate=False, force=True)
+        self._show_cursor()
         self.post_message(self.Moved())
+
+    def _show_cursor(self) -> None:
+        self.scroll_to_region(Region(self.scroll_offset.x, self.cursor, 1, 2), animate=False, force=True)
+
+    def on_resize(self) -> None:
+        """Keep the cursor visible when panes open."""
+        self._show_cursor()
 
     def action_move(self, by: int) -> None:
         """One line up or down."""
