@@ -170,8 +170,10 @@ def test_the_explorer(evil: str, tmp_path: Path) -> None:
             for strip in strips:
                 harmless("".join(segment.text for segment in strip))
 
-        for _ in range(len(rows.index)):
-            for keys in (("enter",), ("F",), ("down", "enter"), ("backspace",)):
+        for number in range(len(rows.index)):
+            # One exchange is enough for the menu, and the filter made from it.
+            menu = (("F",), ("down", "enter"), ("backspace",)) if number == 2 else ()
+            for keys in (("enter",), *menu):
                 await pilot.press(*keys)
                 await settled(app, pilot)
                 shown()
