@@ -35,7 +35,7 @@ DEFAULTS: Final = {
     # INT96, the default, has no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",
-    # `CREATE TABLE … USING parquet LOCATION 'export/exchanges'` finds the folders of days, also those of later runs.
+    # `CREATE TABLE … USING parquet LOCATION 'export/exchanges'` finds the folders of days, even those of later runs.
     "spark.sql.hive.manageFilesourcePartitions": "false",
 }
 LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

@@ -202,7 +202,7 @@ def test_a_capture_that_has_grown_is_refused(spark: SparkSession, tmp_path: Path
 
 
 def test_tables_of_a_catalog_read_an_export(spark: SparkSession, tmp_path: Path) -> None:
-    """With the session's setting they find the folders of days, also those of later runs; others are repaired."""
+    """With the session's setting they find the folders of days, including those of later runs; others are repaired."""
     first, second = cut(CAPTURES / "java-group-classic.pcap", (0.5,), tmp_path)
     folder = tmp_path / "export"
     run([first], folder)

@@ -58,7 +58,7 @@ def secret_count(found: dict[str, Rows]) -> tuple[int, int]:
 @pytest.mark.parametrize("behind", [0, 21, 38, 75, 100, None])
 @pytest.mark.parametrize("waits", [True, False])
 def test_secrets_count_from_their_place_on(tmp_path: Path, behind: int | None, waits: bool) -> None:
-    """Behind so many packets, or all; with a block in front of all, connections wait for another one."""
+    """After this many packets, or all; with a block in front of all, connections wait for another one."""
     packets, log = many()
     data = with_secrets(pcapng_bytes(packets), log, blocks=HEAD + (len(packets) if behind is None else behind))
     capture = tmp_path / "capture.pcapng"

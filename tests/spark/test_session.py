@@ -14,6 +14,7 @@ import pytest
 import kafkasniff
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
+from tests.choice import only_with_all
 from tests.spark.checks import JAVA
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def test_java_options() -> None:
     assert _java_options("-Xmx3g -Da=b", quick_start=True) == f"-XX:TieredStopAtLevel=1 {logging} -Xmx3g -Da=b"
 
 
+@only_with_all
 def test_java_gets_the_memory_that_local_tasks_need() -> None:
     program = (
         "import sys; from kafkasniff.spark.session import get_session\n"
