@@ -32,8 +32,6 @@ DEFAULTS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     "spark.sql.session.timeZone": "UTC",
-    # Less than half of what the default (lz4) writes when exchanges are shuffled, in the same CPU time.
-    "spark.io.compression.codec": "zstd",
     # INT96, the default, has no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",

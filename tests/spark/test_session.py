@@ -28,7 +28,6 @@ def test_settings(spark: SparkSession) -> None:
     assert conf.get("spark.ui.enabled") == "false"
     assert conf.get("spark.driver.host") == "127.0.0.1"
     assert conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
-    assert conf.get("spark.io.compression.codec") == "zstd"
     assert conf.get("spark.sql.session.timeZone") == "UTC"
     assert conf.get("spark.sql.shuffle.partitions") == "2"
     assert "TieredStopAtLevel" in (conf.get("spark.driver.extraJavaOptions") or "")
