@@ -81,7 +81,7 @@ def test_every_command_has_it_or_a_reason(option: str) -> None:
 
 @pytest.mark.parametrize("option", [one for one in LACKS if one not in ("--format", "--output")])
 def test_it_means_the_same_everywhere(option: str) -> None:
-    """The topic of the question `topic`, the API of bytes and times of rows are no filters."""
+    """The topic of the question `topic`, the API of bytes and times of rows are not filters."""
     meanings = {
         has[option].help
         for name, has in OPTIONS.items()
