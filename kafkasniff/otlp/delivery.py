@@ -118,7 +118,7 @@ class _Reasons(logging.Handler):
 
 
 def _innermost(error: str | BaseException) -> str:
-    """The error behind others, which only add the address and the number of attempts."""
+    """The first error of a chain; those after it only add the address and the number of attempts."""
     while isinstance(error, BaseException) and (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return " ".join(str(error).split())
