@@ -230,6 +230,10 @@ def _wheel_of_sdist(sdist: Path, work: Path) -> Path:
     return next((work / "wheel").iterdir())
 
 
+def _last_commit() -> str:
+    return _run("git", "-C", ROOT, "rev-parse", "HEAD")
+
+
 def check_release(output: Path, release: str | None = None) -> Iterator[str]:
     """Build the last commit into a folder, with its SBOM and checksums; yields each problem."""
     if changed := _run("git", "-C", ROOT, "status", "--porcelain"):
@@ -237,7 +241,7 @@ def check_release(output: Path, release: str | None = None) -> Iterator[str]:
     output.mkdir(parents=True, exist_ok=True)
     if any(output.iterdir()):
         raise SystemExit(f"release-check: {output} is not empty")
-    version = kafkasniff.__version__
+    version, commit = kafkasniff.__version__, _last_commit()
     yield from version_problems(version, (ROOT / "CHANGELOG.md").read_text(), release)
     with tempfile.TemporaryDirectory(prefix="kafkasniff-release-") as name:
         again = Path(name, "artifacts")
@@ -245,6 +249,9 @@ def check_release(output: Path, release: str | None = None) -> Iterator[str]:
         for clone, into, umask in ((Path(name, "a"), output, 0o022), (Path(name, "another, longer"), again, 0o077)):
             _run("git", "clone", "--quiet", ROOT, clone, umask=umask)
             _build(clone, into.resolve(), umask)
+        if _last_commit() != commit:
+            yield "there was a commit during the builds: run it again"
+            return
         yield from (f"two builds of {different} differ" for different in differing(output, again))
         if missing := artifact_names(version) ^ {path.name for path in output.iterdir()}:
             yield f"missing or unexpected: {', '.join(sorted(missing))}"

@@ -257,3 +257,11 @@ def test_the_sbom(tmp_path: Path) -> None:
         "compiled:zig": [],
     }
     assert "example.org" not in text, "an SBOM names packages, not the index that this machine uses"
+
+
+def test_a_commit_during_the_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second clone has other files then, and so has the checkout that the kernel is compared with."""
+    commits = iter(["before", "after"])
+    monkeypatch.setattr(release, "_run", lambda *command, **_: next(commits) if "rev-parse" in command else "")
+    monkeypatch.setattr(release, "_build", lambda *_: None)
+    assert list(release.check_release(tmp_path / "out")) == ["there was a commit during the builds: run it again"]

@@ -104,10 +104,24 @@ class _Reasons(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
+        self._cause = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message."""
-        self.last = " ".join(record.getMessage().split())
+        """Keep a message. Before another attempt it names the error, after the last one it does not."""
+        message = " ".join(record.getMessage().split())
+        given = record.args if isinstance(record.args, tuple) else ()
+        if record.levelno < logging.ERROR:
+            self._cause = _innermost(given[0]) if given and isinstance(given[0], str | BaseException) else ""
+        elif self._cause and len(given) < 2:
+            message = f"{message.removesuffix('.')}: {self._cause}"
+        self.last = message
+
+
+def _innermost(error: str | BaseException) -> str:
+    """The first error of a chain; those after it only add the address and the number of attempts."""
+    while isinstance(error, BaseException) and (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return " ".join(str(error).split())
 
 
 class Delivery:

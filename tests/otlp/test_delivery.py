@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -169,6 +170,24 @@ def test_an_error_of_the_exporter_is_a_failure(waits: bool, monkeypatch: pytest.
         sender.offer(span())
     assert (sender.sent, sender.failed, sender.dropped) == (0, 1, 0)
     assert said == ["warning: the OTLP receiver did not accept spans: RuntimeError: cannot encode"]
+
+
+def test_the_error_of_an_attempt_is_the_reason() -> None:
+    """As the exporter logs a port where nothing listens: the last message does not say so."""
+    reasons = delivery._Reasons()
+    logger = logging.Logger("exporter")
+    logger.addHandler(reasons)
+    try:
+        try:
+            raise ConnectionRefusedError(111, "Connection refused")
+        except OSError as error:
+            raise RuntimeError("Max retries exceeded with url") from error
+    except RuntimeError as error:
+        logger.warning("Transient error %s encountered while exporting %s batch, retrying in %.2fs.", error, "span", 1)
+    logger.error("Failed to export %s batch due to timeout.", "span")
+    assert reasons.last == "Failed to export span batch due to timeout: [Errno 111] Connection refused"
+    logger.error("Failed to export %s batch code: %s, reason: %s", "span", 400, "Bad Request")
+    assert reasons.last == "Failed to export span batch code: 400, reason: Bad Request"
 
 
 def test_a_request_that_does_not_end_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

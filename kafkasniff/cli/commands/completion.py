@@ -147,6 +147,7 @@ _FOLDERS: Final = click.Path(file_okay=False)
 COMPLETED: Final[Mapping[str | None, click.ParamType[Any]]] = {
     "CAPTURE...": _FILES,
     "CAPTURE...|DIR": _FILES,
+    "CAPTURE...|DIR|-": _FILES,
     "CAPTURE|DIR": _FILES,
     "CAPTURE|DIR...": _FILES,
     "FILE": _FILES,
