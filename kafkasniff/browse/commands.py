@@ -30,6 +30,10 @@ class Commands(msgspec.Struct, frozen=True):
     """Options that decide how captures are read, as given by the user."""
     selection: tuple[str, ...] = ()
     """Options that select exchanges, as given by the user."""
+    lasting: bool = True
+    """The captures are not removed at the end."""
+    exports: tuple[str, ...] = ()
+    """Exports, instead of captures."""
 
     def decode(self, connection: int, correlation_id: int) -> list[str]:
         """Show one exchange with its bodies."""
@@ -38,6 +42,8 @@ class Commands(msgspec.Struct, frozen=True):
 
     def write(self, path: str, expression: str) -> list[str]:
         """Write what the list shows; the name determines the format. Raises UsageError."""
+        if not self.captures:
+            raise UsageError("only captures can be written, not an export")
         start = self._selected(expression)
         if not path or os.path.lexists(path):
             raise UsageError(f"{path} exists: give another name" if path else _OUTPUTS)
@@ -50,18 +56,16 @@ class Commands(msgspec.Struct, frozen=True):
         raise UsageError(f"{path}: {_OUTPUTS}")
 
     def report(self, name: str, expression: str) -> list[str]:
-        """Say something of what the list shows: `check`, as JSON, or another command, as text. Raises UsageError."""
+        """Say something of what the list shows: `check`, as JSON, or another command, as text."""
         form = "--format=json" if name == "check" else "--color=never"
         return self._with_captures(name, *self._selected(expression), form)
 
     def _selected(self, expression: str) -> list[str]:
-        """The options that select what the list shows. Raises UsageError."""
-        if not self.captures:
-            raise UsageError("there is no capture that can be read again")
+        """The options that select what the list shows."""
         return [*self.reading, *self.selection, *([f"--filter={expression}"] if expression else []), "-q"]
 
     def _with_captures(self, *words: str) -> list[str]:
-        names = [f"./{name}" if name.startswith("-") else name for name in self.captures]
+        names = [f"./{name}" if name.startswith("-") else name for name in (*self.captures, *self.exports)]
         return ["kafkasniff", *words, *names]
 
 

@@ -5,7 +5,7 @@ One thread appends, another reads. A row is visible once `len` counts it, and ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -102,9 +102,9 @@ class ExchangeIndex:
         """The index is full: no more exchanges are added."""
         return self._is_full or self._count >= MAX_EXCHANGES
 
-    def add(self, exchange: Exchange) -> None:
-        """Append an exchange, from the next `publish` on."""
-        row = exchange_row(exchange, self._code)
+    def add(self, exchange: Exchange, subjects: Sequence[str] | None = None) -> None:
+        """Append an exchange, from the next `publish` on. `subjects`: what it names, if its bodies do not say it."""
+        row = exchange_row(exchange, self._code, subjects)
         if row is not None:
             self._rows.append(row)
             seen = exchange.request if exchange.request is not None else exchange.response
@@ -250,8 +250,27 @@ class ExchangeIndex:
             for connection, ordinal in zip(*columns, strict=True)
         ]
 
-    def same(self, column: str, like: int) -> NDArray[np.bool_]:
-        """Which of the rows so far have the same value in a column as the row at `like`."""
+    def same(self, column: str, like: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+        """Whether the rows at some places, of those so far, have the same value in a column as the row at `like`.
+
+        Chunks are compared when a place in them is asked for.
+        """
         parts = self._parts(column, self._count)
         value = parts[like // CHUNK].at(like % CHUNK)
-        return np.concatenate([part.equal_to(value) for part in parts])
+        compared: dict[int, NDArray[np.bool_]] = {}
+
+        def test(places: NDArray[np.int64]) -> NDArray[np.bool_]:
+            found = np.zeros(len(places), bool)
+            chunks = places // CHUNK
+            for chunk in np.unique(chunks).tolist():
+                if chunk >= len(parts):
+                    continue
+                if chunk not in compared:
+                    compared[chunk] = parts[chunk].equal_to(value)
+                mine = chunks == chunk
+                at = places[mine] % CHUNK
+                rows = compared[chunk]
+                found[mine] = (at < len(rows)) & rows[np.minimum(at, len(rows) - 1)]
+            return found
+
+        return test

@@ -200,7 +200,9 @@ def test_a_worker_that_cannot_decrypt(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = [pickle.dumps(one) for one in (*given, without)]
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda _: None)
     for one in sent[:2]:
-        with pytest.raises(MissingPartError, match="Spark's workers: their Python lacks the package cryptography"):
+        with pytest.raises(
+            MissingPartError, match="Spark's workers cannot decrypt TLS: their Python lacks the package cryptography"
+        ):
             pickle.loads(one).begin(Inspector(), 0)
     pickle.loads(sent[2]).begin(Inspector(), 0)
     with pytest.raises(MissingPartError, match="a key log needs the package cryptography"):

@@ -125,7 +125,7 @@ def _lines(timed: Timed, width: int, paint: Paint) -> Iterator[str]:
         passed = 0
         for name, value in _between(timed).items():
             bar = _bar(passed, value, whole, columns)
-            yield f"  {duration(value):>8}  {paint.dim}{bar}{paint.reset}  {_said(name, timed)}"
+            yield f"  {duration(value):>8}  {paint.dim}{bar}{paint.reset}  {_meaning(name, timed)}"
             passed += value
         if not _between(timed):
             yield "  no breakdown: times go backwards here"
@@ -143,7 +143,7 @@ def _bar(at: int, value: int, whole: int, columns: int) -> str:
     return "·" * first + "█" * (last - first) + "·" * (columns - last)
 
 
-def _said(name: str, timed: Timed) -> str:
+def _meaning(name: str, timed: Timed) -> str:
     parts, exchange = timed.parts, timed.exchange
     said = _SAID[name]
     if name == "request" and exchange.request is not None:

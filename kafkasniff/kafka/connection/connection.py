@@ -120,7 +120,7 @@ class KafkaConnection(InStepConnection):
                 self._streams[item.direction].hole = item.open
                 self._compare_streams()
                 if not item.open:
-                    self._search_again(item.direction)
+                    self._repeat_search(item.direction)
             elif isinstance(item, TcpProblem):
                 self._tcp_problem(item)
             elif isinstance(item, Wrapped):
@@ -313,7 +313,7 @@ class KafkaConnection(InStepConnection):
         if self.verdict != "kafka":
             return
         assert self._log.client is not None
-        self._search_again(self._log.client, MAX_SEARCH)
+        self._repeat_search(self._log.client, MAX_SEARCH)
         broker = 1 - self._log.client
         responses = self._streams[broker]
         if responses.framer is None and responses.trial is None and self._dialogue.ids_rise:

@@ -24,6 +24,13 @@ def objects(bucket: str, folder: str) -> dict[str, bytes]:
     }
 
 
+def copy_objects(bucket: str, folder: str, into: str) -> None:
+    """Copy all objects below a folder to another one."""
+    client = boto3_client(bucket)
+    for path, data in objects(bucket, folder).items():
+        client.put_object(Bucket="captures", Key=f"{into}/{path}", Body=data)
+
+
 def fetched(bucket: str, folder: str, into: Path) -> Path:
     """The export as a folder of this machine."""
     for path, data in objects(bucket, folder).items():
