@@ -1,4 +1,4 @@
-"""The kernel's questions to an enricher about topic ids and fetch sessions. `tests/test_line_names.py` has it in lines."""
+"""Topic ids and fetch sessions that an enricher passes to the kernel. `tests/test_line_names.py` has it in lines."""
 
 from __future__ import annotations
 

@@ -155,11 +155,10 @@ class TimingAnswer:
         found = self.timing.notes()
         if self.exports:
             found.append(
-                "exports lack packets between exchanges and round trips, so think times and network times are "
-                "unknown (captures have them)"
+                "exports have no times of packets, so think times and network times are unknown (captures have them)"
             )
         if self.no_bodies:
-            found.append("exports without bodies: waits that requests ask for count as broker time")
+            found.append("exports without bodies: requested waits count as broker time")
         if self._forgotten:
             found.append(f"the packets of {self._forgotten:,} connections were forgotten before the end")
         return found

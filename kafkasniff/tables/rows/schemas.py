@@ -110,7 +110,7 @@ _EXCHANGES: Final = (
         "swallowed the response), orphan (a response without its request)",
     ),
     Column("request_size", pa.int64(), "bytes of header and body, without the length prefix"),
-    Column("response_size", pa.int64(), "the same of the response"),
+    Column("response_size", pa.int64(), "the same for the response"),
     Column(
         "latency_us",
         pa.int64(),
@@ -153,7 +153,7 @@ _EXCHANGES: Final = (
         "JSON as in the JSON lines, without records unless you give `--records`; those of KRaft's metadata log are "
         "always included",
     ),
-    Column("response_body", pa.string(), "the same of the response"),
+    Column("response_body", pa.string(), "the same for the response"),
     Column(
         "problems",
         _array(pa.string()),
@@ -260,14 +260,14 @@ _CONNECTIONS: Final = (
         "fin, rst; reused (by a new connection), idle (silent for an hour, or dropped at a bound), end (of the "
         "captures)",
     ),
-    Column("syn_seen", pa.bool_(), "its beginning is in the capture"),
+    Column("syn_seen", pa.bool_(), "whether its beginning is in the capture"),
     Column("packets", pa.int64(), "packets of both directions"),
     Column("requests", pa.int64(), "number of requests"),
     Column("responses", pa.int64(), "number of responses, including orphans"),
     Column("unanswered", pa.int64(), "exchanges with a missing response: unanswered, open, lost"),
     Column("sasl_mechanism", pa.string(), "the last one that the client requested"),
     Column("client_bytes", pa.int64(), "payload bytes of the client's stream in the capture"),
-    Column("broker_bytes", pa.int64(), "the same of the broker's stream"),
+    Column("broker_bytes", pa.int64(), "the same for the broker's stream"),
     Column(
         "bytes_decoded",
         pa.int64(),
