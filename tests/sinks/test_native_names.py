@@ -1,4 +1,4 @@
-"""What an enricher tells the kernel of topic ids and fetch sessions. `tests/test_line_names.py` has it in lines."""
+"""Topic ids and fetch sessions of an enricher, for the kernel. `tests/test_line_names.py` has them in lines."""
 
 from __future__ import annotations
 
