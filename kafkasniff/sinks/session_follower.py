@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
+import orjson
+
 from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionKey, session_fields
 from kafkasniff.kafka.schema.uuids import uuid_bytes
 from kafkasniff.native.caller import Program
@@ -104,8 +106,6 @@ class SessionFollower:
 @lru_cache(maxsize=1 << 10)
 def session_json(partitions: int, unnamed: int | None) -> bytes:
     """What JSON lines show of a session; `unnamed` as in `FetchSession`."""
-    import orjson  # text does without it
-
     return orjson.dumps(session_fields(partitions, unnamed))
 
 
