@@ -35,7 +35,7 @@ from tests.native.test_captures import lines
 SHOW = DecodeOptions(show_secrets=True)
 HIDE = DecodeOptions()
 MOST_CUTS = 100_000 if DEEP else fewer(20, 60)
-"""Lengths that a body is cut at: all of them, up to so many."""
+"""Lengths that a body is cut at: all of them, up to this many."""
 
 
 asking = functools.cache(caller)

@@ -1,4 +1,4 @@
-"""Topic ids and fetch sessions of an enricher, for the kernel. `tests/test_line_names.py` has them in lines."""
+"""The kernel's questions to an enricher about topic ids and fetch sessions. `tests/test_line_names.py` has it in lines."""
 
 from __future__ import annotations
 
