@@ -1,4 +1,4 @@
-"""The kernel's questions to an enricher about topic ids and fetch sessions. `tests/test_line_names.py` has it in lines."""
+"""Questions of the kernel about topic ids and fetch sessions. `tests/test_line_names.py` has the answers in lines."""
 
 from __future__ import annotations
 
