@@ -54,7 +54,7 @@ TOPICS = {
 }
 """Modules of tests that mirror none, by what they are about."""
 
-WITHOUT_MIRROR = {}
+WITHOUT_MIRROR: dict[str, str] = {}
 """Long modules that are tested through others, by folder. Nothing is added here: write tests of the module instead."""
 
 TESTS = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py"))

@@ -69,7 +69,7 @@ def test_unknown_versions_show_bytes_unless_these_may_be_secret_or_payload() -> 
     assert _made().kind(ALTER_SCRAM, NEW, True).raw == REDACTED
     assert _made(DecodeOptions(show_secrets=True)).kind(ALTER_SCRAM, NEW, True).raw == RAW
     for payload, raw in ((SHOWN, RAW), (Payload("dropped"), REDACTED)):
-        assert _made(payload=payload).kind(FETCH, NEW, False).raw == raw
+        assert _made(payload=payload).kind(FETCH, NEW, True).raw == raw
     assert _made(payload=Payload("dropped")).kind(HEARTBEAT, NEW, True).raw == RAW
 
 

@@ -1,4 +1,4 @@
-"""Topic ids and fetch sessions that an enricher passes to the kernel. `tests/test_line_names.py` has it in lines."""
+"""Questions of the kernel about topic ids and fetch sessions. `tests/test_line_names.py` has the answers in lines."""
 
 from __future__ import annotations
 

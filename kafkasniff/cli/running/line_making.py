@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkasniff.cli.options.option_groups import OutputOptions, make_renderer
 from kafkasniff.sinks.formats import FORMATS
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from kafkasniff.sinks.formats import FormatSink, Left, SinkSettings
 
 __all__ = ["begin_lines"]
+
+FEW: Final = 1000
+"""Python writes fewer messages sooner than the kernel, whose tables for lines take 15 ms."""
 
 
 def begin_lines(
@@ -44,6 +47,8 @@ def begin_lines(
     native, maker = kernel(), FORMATS[options.form].line_maker
     if native is None:
         return False
+    if left is not None and left() < FEW:
+        maker = None
     if filtered is None:
         make = None if maker is None else maker(native, sink, settings, enricher, renderer, left)
         return make is not None and inspector.write_lines(make, ahead=ahead)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkasniff import native
+from kafkasniff.cli.running import line_making
 from kafkasniff.native import kernel
 from tests.choice import in_turn
 from tests.cli.console import kafkasniff
@@ -31,6 +32,7 @@ def _shown(capture: Any, *options: object) -> tuple[bytes, str, int]:
 @pytest.mark.parametrize(("capture", "form"), in_turn(shipped_captures(), FORMS, 4))
 def test_a_count_stops_after_exactly_so_many_messages(capture: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = FORMS[form]
+    monkeypatch.setattr(line_making, "FEW", 0)
     whole, _, _ = _shown(capture, *options)
     counts = 1, 2, 5, 40, 10_000
     found = [_shown(capture, *options, "-c", count) for count in counts]
