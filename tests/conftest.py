@@ -132,8 +132,21 @@ def capture_names() -> frozenset[str]:
     return frozenset(path.name for path in shipped_captures())
 
 
-HEAVY_GROUPS = ("spark-processes", "spark", "broker", "traffic")
-"""Tests that follow each other in one worker, in the order of their start: begun last, they would end alone."""
+HEAVY_GROUPS = (
+    "spark",
+    "broker",
+    "traffic",
+    "spark-processes",
+    "tables/exports/test_store.py",
+    "tables/exports/test_columns.py",
+    "analysis/test_table_file.py",
+    "benchmarks/test_live_load.py",
+    "benchmarks/test_live_targets.py",
+    "spark/test_shipping.py",
+    "tables/exports/test_killed.py",
+    "tables/exports/test_live.py",
+)
+"""Tests that follow each other in one worker, the longest first: begun last, they would end alone."""
 SPREAD = ("fuzz/costs/test_costs.py", "fuzz/costs/test_work.py", "test_linear_work.py", "test_memory_of_processes.py")
 """Modules whose tests take seconds and share nothing: any worker runs any of them."""
 
@@ -248,7 +261,7 @@ def require_kafka(require_java: Callable[[], str]) -> Callable[..., None]:
     skip.
 
     They come from the cache of `captures.record`. They are downloaded (250 MB) only where everything is required, since
-    running the tests is no request for a download.
+    running the tests does not ask for a download.
     """
 
     def require(*releases: str, environments: Sequence[Sequence[str]] = ()) -> None:

@@ -54,10 +54,7 @@ TOPICS = {
 }
 """Modules of tests that mirror none, by what they are about."""
 
-WITHOUT_MIRROR = {
-    "engine": "paired paired_messages",
-    "sinks": "native_lines native_names native_text",
-}
+WITHOUT_MIRROR = {}
 """Long modules that are tested through others, by folder. Nothing is added here: write tests of the module instead."""
 
 TESTS = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py"))

@@ -231,7 +231,7 @@ def _client(target: str, who: _Who, uses: Sequence[_Use], offered: Mapping[int, 
             found = _finding(msgspec.convert(kind, Kind), wrong, speaks.get(key))
             if adapts:
                 highest = max(use.version for use in of_api)
-                certain, meaning = _asked_first(found, highest, offered.get(key))
+                certain, meaning = _if_it_asks(found, highest, offered.get(key))
                 found = msgspec.structs.replace(found, certain=certain, meaning=meaning)
             elif kind in ("too-new", "not-yet") and API_VERSIONS in speaks:
                 # A client that uses it probably sends ApiVersions, which is older than these versions.
@@ -253,8 +253,8 @@ def _client(target: str, who: _Who, uses: Sequence[_Use], offered: Mapping[int, 
         outcome,
         asks,
         sum(use.requests for use in uses),
-        _moment(min((use.first for use in uses if use.first is not None), default=None)),
-        _moment(max((use.last for use in uses if use.last is not None), default=None)),
+        _datetime(min((use.first for use in uses if use.first is not None), default=None)),
+        _datetime(max((use.last for use in uses if use.last is not None), default=None)),
         findings,
         falls_back,
         notes,
@@ -267,7 +267,7 @@ def _spoken(uses: Sequence[_Use]) -> str:
     return f"{uses[0].api} v{', v'.join(str(use.version) for use in uses)}"
 
 
-def _moment(time_ns: int | None) -> datetime | None:
+def _datetime(time_ns: int | None) -> datetime | None:
     # Exact, unlike a division of floats.
     return None if time_ns is None else _EPOCH + timedelta(microseconds=time_ns // 1000)
 
@@ -288,7 +288,7 @@ def _finding(kind: Kind, wrong: Sequence[_Use], speaks: Spoken | None) -> AuditF
     )
 
 
-def _asked_first(found: AuditFinding, highest: int, offered: int | None) -> tuple[bool, str]:
+def _if_it_asks(found: AuditFinding, highest: int, offered: int | None) -> tuple[bool, str]:
     """Whether a client that sends ApiVersions would certainly be refused, and the consequence.
 
     `highest`: highest version that it was seen to use; `offered`: highest version that it was offered.
@@ -340,9 +340,9 @@ def _upgrade(findings: Sequence[AuditFinding]) -> str | None:
     new = [f"{one.api} v{one.target_max}" for one in findings if one.kind in ("too-new", "unstable")]
     if new:
         parts.append(f"other settings, or a client that supports {_listed(new)} or older")
-    gone = [one.api for one in findings if one.kind in ("removed", "not-yet")]
-    if gone:
-        parts.append(f"a client that does not use {_listed(gone)}")
+    lacking = [one.api for one in findings if one.kind in ("removed", "not-yet")]
+    if lacking:
+        parts.append(f"a client that does not use {_listed(lacking)}")
     return "; ".join(parts)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "column",
     "datetimes",
     "exploded",
+    "first_of_each",
     "floor_divided",
     "header_bytes",
     "in_any",
@@ -115,6 +116,15 @@ def exploded(batch: pa.RecordBatch, name: str, kept: Sequence[str]) -> pa.Record
     # `flatten` propagates the struct's own nulls to its fields.
     arrays |= dict(zip(fields, structs.flatten(), strict=True))
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def first_of_each(lists: pa.Array) -> pa.Array:
+    """The first element of each list; null if it has none."""
+    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+    rows, places = np.unique(parents, return_index=True)
+    indices = np.full(len(lists), -1, np.int64)
+    indices[rows] = places
+    return pc.list_flatten(lists).take(pa.array(indices, mask=indices < 0))
 
 
 def named(partitions: pa.RecordBatch) -> pa.RecordBatch:

@@ -211,8 +211,8 @@ class _Classic:
             if not before.complete and not current.complete:
                 others += [] if changes else ["no list of members was captured"]
             elif current.complete:
-                gone = (one for one in before.members if one not in current.members and one not in changes.left)
-                changes.lost |= dict.fromkeys(gone)
+                missing = (one for one in before.members if one not in current.members and one not in changes.left)
+                changes.lost |= dict.fromkeys(missing)
         if not before or not changes:
             others += [] if changes or others or changes.reasons else ["members joined again"]
         cause = changes.cause(self._names, others)

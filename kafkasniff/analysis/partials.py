@@ -188,10 +188,10 @@ class Partials:
         sizes = pc.list_value_length(groups.column("__row_list")).to_numpy()
         # Down to half of the bound; otherwise every further batch would have to be cut again.
         kept = int(np.searchsorted(np.cumsum(sizes), shape.bound // 2, side="right"))
-        gone = groups.column("__weight_sum").slice(kept)
+        cut = groups.column("__weight_sum").slice(kept)
         self.lost.rows += int(sizes[kept:].sum())
-        self.lost.weight += pc.sum(gone).as_py() or 0
-        self.lost.undercount += pc.max(gone).as_py() or 0
+        self.lost.weight += pc.sum(cut).as_py() or 0
+        self.lost.undercount += pc.max(cut).as_py() or 0
         return table.take(pc.list_flatten(groups.column("__row_list").slice(0, kept)))
 
     def dump(self) -> tuple[bytes, list[int]]:

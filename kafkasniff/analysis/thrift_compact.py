@@ -195,7 +195,7 @@ class CompactReader:
             if not head:
                 return at
             if head < 16:
-                at = _behind_number(data, at)
+                at = _after_number(data, at)
             kind = head & 15
             if kind in _BITS:
                 while data[at] > 127:
@@ -217,7 +217,7 @@ class CompactReader:
         if kind == _STRUCT:
             return self._skip_struct(at, depth + 1)
         if kind in _BITS:
-            return _behind_number(data, at)
+            return _after_number(data, at)
         if kind == _BINARY:
             self.at = at
             size = self._varint()
@@ -250,7 +250,7 @@ class CompactReader:
         return at
 
 
-def _behind_number(data: bytes, at: int) -> int:
+def _after_number(data: bytes, at: int) -> int:
     while data[at] > 127:
         at += 1
     return at + 1

@@ -163,13 +163,13 @@ class Feeder:
             budget.note(tcp.owner, tcp)
         if budget.is_exceeded(reassembler):
             self._kernel.recall(keyed)
-        gone, detail = budget.choose(reassembler)
-        if gone:
-            for tcp in gone:
+        dropped, detail = budget.choose(reassembler)
+        if dropped:
+            for tcp in dropped:
                 self._kernel.forget(tcp)
             detail += " were treated as ended; their later packets begin in mid-stream"
             keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
-            self._take(reassembler.let_go(gone), keyed)
+            self._take(reassembler.let_go(dropped), keyed)
             budget.choose(reassembler)
 
     def _take(self, deltas: list[Delta], keyed: list[Keyed]) -> None:

@@ -204,7 +204,7 @@ class Handover:
         assert isinstance(owner, InspectedConnection)
         row: tuple[Any, ...] = _ROW.unpack_from(self._kernel.feed.memory, index * _ROW.size)
         if row[_BEGUN]:
-            self._begin_again(tcp, row)
+            self._restart_streams(tcp, row)
             if row[_BEGUN] != JUDGED:
                 self._begin_search(tcp, row)
                 return tcp
@@ -273,7 +273,7 @@ class Handover:
         self._kernel.here -= 1
         return tcp
 
-    def _begin_again(self, tcp: TcpConnection, row: tuple[Any, ...]) -> None:
+    def _restart_streams(self, tcp: TcpConnection, row: tuple[Any, ...]) -> None:
         """Restore the streams of a connection that began in the kernel to the state before their first bytes."""
         begun, client = row[_BEGUN], row[_CLIENT]
         self._kernel.feed.connections["begun"][tcp.place] = 0

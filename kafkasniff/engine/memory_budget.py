@@ -185,13 +185,13 @@ class MemoryBudget:
         left = self.used
         sizes = [(_all_of(tcp), tcp.first_order, tcp) for tcp in reassembler]
         sizes.sort(key=itemgetter(0, 1), reverse=True)
-        gone: list[TcpConnection] = []
+        dropped: list[TcpConnection] = []
         for size, _, tcp in sizes:
             if left <= self._target or size < LEAST_HELD:
                 break
             left -= size + CONNECTION_BYTES
-            gone.append(tcp)
-        most = len(gone)
+            dropped.append(tcp)
+        most = len(dropped)
         if left > self._target:
             rest = [tcp for _, _, tcp in sizes[most:]]
             rest.sort(key=lambda tcp: (not tcp.closed, tcp.clock, tcp.first_order))
@@ -199,12 +199,12 @@ class MemoryBudget:
                 if left <= self._target:
                     break
                 left -= _all_of(tcp) + CONNECTION_BYTES
-                gone.append(tcp)
+                dropped.append(tcp)
         parts = [f"{most:,} that hold most"] if most else []
-        if len(gone) > most:
-            parts.append(f"{len(gone) - most:,} that are over or silent for longest")
+        if len(dropped) > most:
+            parts.append(f"{len(dropped) - most:,} that are over or silent for longest")
         detail = f"more than {size_text(self.limit)} of memory (--memory): of {len(reassembler):,} connections "
-        return gone, detail + " and ".join(parts)
+        return dropped, detail + " and ".join(parts)
 
     def recount(self, reassembler: Reassembler) -> None:
         """Recount what these connections hold and keep."""

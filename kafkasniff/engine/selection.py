@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.in_step_messages import Messages
-from kafkasniff.engine.line_runs import DEFERRED, REJECTED, SELECTED, UNDECIDED
 from kafkasniff.engine.roles import ExchangeKind, ExchangeKinds, settle_choices
+from kafkasniff.engine.selected_messages import DEFERRED, REJECTED, SELECTED, UNDECIDED
 from kafkasniff.engine.versions import distinct
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.filters import Predicate, Selector, fields_of

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Endpoint, Problem
-from kafkasniff.tcp.packets import COLUMNS, PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash
 
 __all__ = ["NUMBERS", "number_from", "packed", "reshard", "shard_of_keys", "shard_of_rows", "share"]
@@ -56,18 +56,9 @@ def share(batch: PacketBatch, shard: int, shards: int) -> PacketBatch:
     if shards == 1:
         return batch
     keep, first = shard_of_rows(batch, shards) == shard, shard == 0
-    return PacketBatch(
-        {name: getattr(batch, name)[keep] for name in COLUMNS},
-        batch.buffer,
-        captures=batch.captures,
-        clock=None if batch.clock is None else batch.clock[keep],
-        end_clock=batch.end_clock,
-        end_order=batch.end_order,
-        packets=batch.packets if first else 0,
-        # Names and secrets go to all.
-        notes=batch.notes if first else [note for note in batch.notes if not isinstance(note.value, Problem)],
-        ticks=batch.ticks or (batch.order, batch.time_ns if batch.clock is None else batch.clock),
-    )
+    # Names and secrets go to all.
+    notes = batch.notes if first else [note for note in batch.notes if not isinstance(note.value, Problem)]
+    return batch.share(keep, packets=batch.packets if first else 0, notes=notes)
 
 
 def number_from(inspector: Inspector, shard: int) -> None:

@@ -373,9 +373,9 @@ const Body = struct {
         }
         const after = try walk.run();
         if (call.topic_names) |names| if (names.isAsking()) return error.Odd;
-        if (walk.account.wanting or walk.problems > 0 or after != self.data.len) return error.Odd;
+        if (walk.account.wanting or walk.notes.problems > 0 or after != self.data.len) return error.Odd;
         if (call.bodies != 0) into.used = out.at;
-        return walk.noted;
+        return walk.notes.used;
     }
 };
 

@@ -101,7 +101,7 @@ class LiveFindings:
         self._dropped = 0
         self._remarks: tuple[str, ...] = ()
         self._paused = ""
-        self._anew = 0
+        self._restarts = 0
         self._held: list[Exchange | Problem | Connection] = []
         self._held_bytes = 0
         self._cost = 0.0
@@ -233,7 +233,7 @@ class LiveFindings:
             self._dropped += max(len(self._together) - MAX_KEPT, 0)
             del self._together[MAX_KEPT:]
             self._kept, self._found = self._together, []
-            self._anew += 1
+            self._restarts += 1
             self._begin()
         self._find_at = ended + max(FINDINGS_SECONDS, FINDINGS_REST * (ended - started))
 
@@ -255,7 +255,7 @@ class LiveFindings:
             tuple(self._row(one) for one in found[:MAX_SHOWN]),
             remarks,
             self._paused,
-            self._anew,
+            self._restarts,
         )
 
     def _row(self, finding: Finding) -> FindingRow:

@@ -29,8 +29,8 @@ def findings_line(findings: Findings, width: int) -> Text:
     parts = counts or [("none", "bold")]
     for left, (count, style) in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
         line.append(f"{count}, " if left else count, style)
-    if findings.anew:
-        line.append(f"   started over {findings.anew}×", "yellow")
+    if findings.restarts:
+        line.append(f"   started over {findings.restarts}×", "yellow")
     if findings.rows:
         line.append(f"   {findings.rows[0].title}", "dim")
     return one_line(line, width)

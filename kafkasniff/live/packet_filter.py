@@ -81,7 +81,7 @@ class Keeper:
             self.files.write(packet_blocks(frames if kept.all() else frames.pick(np.flatnonzero(kept))))
         if len(wait):
             picked = frames.pick(rows[wait])
-            self._keep_back(picked, batch.order[wait].tolist(), [keys[member] for member in members[wait].tolist()])
+            self._hold(picked, batch.order[wait].tolist(), [keys[member] for member in members[wait].tolist()])
 
     def close(self) -> None:
         """The inspector has finished, and may have judged more connections. Harmless when repeated."""
@@ -120,7 +120,7 @@ class Keeper:
         early.sort(key=lambda entry: entry[0])
         return early
 
-    def _keep_back(self, frames: Frames, orders: list[int], keys: list[Key]) -> None:
+    def _hold(self, frames: Frames, orders: list[int], keys: list[Key]) -> None:
         blocks = packet_blocks(frames)
         end = 0
         for order, key, size in zip(orders, keys, blocks.sizes.tolist(), strict=True):

@@ -94,7 +94,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Recent(msgspec.Struct, frozen=True):
-    """An exchange of a connection, when it is over."""
+    """A completed exchange of a connection."""
 
     exchange: int
     time_ns: int | None
@@ -149,7 +149,7 @@ class Findings(msgspec.Struct, frozen=True):
     """Caveats: what is unknown, and what memory bounds have dropped; safe to print."""
     paused: str = ""
     """Why nothing is examined now; empty if it is."""
-    anew: int = 0
+    restarts: int = 0
     """How often detectors started over."""
 
 

@@ -27,7 +27,7 @@ from kafkasniff.redact.message import Blanker
 from kafkasniff.redact.streams import BlankedConnection, PayloadPlace
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tcp.connection import TcpConnection
-from kafkasniff.tcp.packets import COLUMNS, SYN, PacketBatch
+from kafkasniff.tcp.packets import SYN, PacketBatch
 from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash
 from kafkasniff.tcp.reassembly import Delta, Reassembler
 from kafkasniff.tcp.segments import PACKET_SHIFT
@@ -139,7 +139,8 @@ class Matching:
         `packets` are all packets of the capture in this range, the first of which has the order `first_order`;
         `fragments`: rows of those that are IP fragments.
         """
-        mine = _share(batch, self._hashes)
+        between = np.isin(connection_hash(batch), self._hashes)
+        mine = batch.share(between, packets=batch.packets, notes=[])
         deltas = self._reassembler.feed(mine)
         self._open()
         chosen = self._choose(mine)
@@ -344,22 +345,6 @@ def _same(columns: tuple[NDArray[Any], ...], rows: NDArray[np.int64], values: tu
     for column, value in zip(columns, values, strict=True):
         same &= column[rows] == value
     return same
-
-
-def _share(batch: PacketBatch, hashes: NDArray[np.uint64]) -> PacketBatch:
-    """The packets of a batch between endpoints with these hashes."""
-    keep = np.isin(connection_hash(batch), hashes)
-    return PacketBatch(
-        {name: getattr(batch, name)[keep] for name in COLUMNS},
-        batch.buffer,
-        captures=batch.captures,
-        clock=None if batch.clock is None else batch.clock[keep],
-        end_clock=batch.end_clock,
-        end_order=batch.end_order,
-        packets=batch.packets,
-        # Silence ends at the first packet of any connection.
-        ticks=batch.ticks or (batch.order, batch.time_ns if batch.clock is None else batch.clock),
-    )
 
 
 def _hashes(keys: Iterable[Key]) -> NDArray[np.uint64]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import TableReading
-from kafkasniff.analysis.columns import ORDER, column, in_any, integers, only
+from kafkasniff.analysis.columns import ORDER, column, first_of_each, in_any, integers, only
 from kafkasniff.analysis.overview.apis import NOT_ANSWERED
 from kafkasniff.analysis.overview.section import TEXT, Section, api_labels
 from kafkasniff.analysis.partials import Shape
@@ -227,7 +227,7 @@ def _kept(each: int, *first: str) -> Shape:
 def _rungs(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of `Rung`s."""
     lists = column(batch, "partitions")
-    first = _first(lists)
+    first = first_of_each(lists)
     columns = {name: column(batch, name) for name in _RUNG if name in batch.schema.names}
     columns |= {name: pc.struct_field(first, name) for name in _FIRST_PARTITION}
     columns["api"] = api_labels(batch)
@@ -237,12 +237,3 @@ def _rungs(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _columns(rungs: pa.RecordBatch) -> dict[str, Any]:
     return {name: rungs.column(name) for name in rungs.schema.names}
-
-
-def _first(lists: pa.Array) -> pa.Array:
-    """The first element of each list; null if it has none."""
-    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
-    rows, places = np.unique(parents, return_index=True)
-    indices = np.full(len(lists), -1, np.int64)
-    indices[rows] = places
-    return pc.list_flatten(lists).take(pa.array(indices, mask=indices < 0))

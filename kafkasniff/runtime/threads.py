@@ -9,8 +9,9 @@ import contextlib
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+from kafkasniff.runtime.closing import ClosedAtExit
 
 __all__ = ["RESERVE", "Task", "Threads"]
 
@@ -74,7 +75,7 @@ class Task(Generic[_T]):
         return self._result  # type: ignore[return-value]  # it is there now
 
 
-class Threads:
+class Threads(ClosedAtExit):
     """Threads that run tasks in order of submission; a context manager that stops them at its end."""
 
     def __init__(self, count: int, name: str) -> None:
@@ -134,11 +135,3 @@ class Threads:
             self._tasks.put(None)
         for thread in self._threads:
             thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

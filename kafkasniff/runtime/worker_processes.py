@@ -81,7 +81,7 @@ class Workers:
         try:
             self._ends[worker].send(message)
         except OSError:
-            self._gone(worker)
+            self._raise_end(worker)
 
     def messages(self, timeout: float | None = None, *, without: Container[int] = ()) -> Iterator[tuple[int, Any]]:
         """Messages of workers with their numbers, one from each worker that sends one within `timeout` seconds.
@@ -95,12 +95,12 @@ class Workers:
             try:
                 message = self._ends[worker].recv()
             except (EOFError, OSError):
-                self._gone(worker)
+                self._raise_end(worker)
             if isinstance(message, BaseException):
                 raise message
             yield worker, message
 
-    def _gone(self, worker: int) -> None:
+    def _raise_end(self, worker: int) -> None:
         process = self._processes[worker]
         # Its exception may still be in the pipe.
         with contextlib.suppress(EOFError, OSError):
@@ -109,7 +109,7 @@ class Workers:
                 if isinstance(message, BaseException):
                     raise message
         process.join(PATIENCE_SECONDS)
-        raise _gone_error(process.exitcode)
+        raise _end_error(process.exitcode)
 
     def end(self) -> None:
         """Stop the workers that still run."""
@@ -124,7 +124,7 @@ class Workers:
 class Background(Generic[_Result]):
     """`function(argument)` in a process of its own, both to be pickled.
 
-    The process ends when this one does, whichever way that goes. Raises OSError where there can be no further process.
+    The process ends when this one does, whichever way that goes. Raises OSError if no more processes can be started.
     """
 
     def __init__(self, function: Callable[[_Argument], _Result], argument: _Argument) -> None:
@@ -147,7 +147,7 @@ class Background(Generic[_Result]):
         self._workers.end()
 
 
-def _gone_error(exitcode: int | None) -> KafkasniffError:
+def _end_error(exitcode: int | None) -> KafkasniffError:
     """What to raise for a worker that ended without a word.
 
     A SIGKILL that this process did not send nearly always comes from the kernel's out-of-memory killer.

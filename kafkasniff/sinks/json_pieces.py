@@ -121,14 +121,14 @@ class Pieces:
         try:
             for batch, records in lists:
                 batch["records"] = _Later(records)
-            parts = self._apart(item, orjson.OPT_APPEND_NEWLINE)
+            parts = self._split(item, orjson.OPT_APPEND_NEWLINE)
         finally:
             for batch, records in lists:
                 batch["records"] = records
         del lists
         return self._filled(*parts)
 
-    def _apart(self, value: Any, option: int = 0) -> tuple[list[bytes], list[Any]]:
+    def _split(self, value: Any, option: int = 0) -> tuple[list[bytes], list[Any]]:
         """The JSON of a value around its omitted parts, and those parts."""
         left: list[Any] = []
         self._left = left
@@ -169,7 +169,7 @@ class Pieces:
             few = items[start : start + FEW]
             if hide is not None:
                 few = [hide(one) for one in few]
-            around, inside = self._apart([_without_headers(one) for one in few])
+            around, inside = self._split([_without_headers(one) for one in few])
             around[0] = around[0][1:]
             around[-1] = around[-1][:-1]
             yield from self._filled(around, inside)

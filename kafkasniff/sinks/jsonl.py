@@ -217,7 +217,7 @@ class JsonSink:
         self._lines = LineWriter(stream)
         self._dumps = partial(orjson.dumps, default=self._default, option=orjson.OPT_APPEND_NEWLINE)
         self._plain = json_default(form)
-        self._apart: list[bytes] = []
+        self._fillings: list[bytes] = []
         """Large JSON of the current line, in order: orjson would copy it several times."""
         self._pieces = Pieces(form, payload.record if payload.hides else None)
         self._capture = capture
@@ -240,7 +240,7 @@ class JsonSink:
 
         For a large body, the pieces of the line, which are made lazily.
         """
-        self._apart = []
+        self._fillings = []
         if type(event) is Message:
             if self._payload is not None:
                 payload = self._beside if event.body.__class__ is LargeBody else self._payload
@@ -261,14 +261,14 @@ class JsonSink:
         else:
             # The end of an exchange has no line: its messages have lines, its problems are separate events.
             return None
-        before = len(self._apart)
+        before = len(self._fillings)
         try:
             line: bytes = self._dumps(item)
         except orjson.JSONEncodeError:
             # Only a capture's name can contain text that JSON cannot.
-            del self._apart[before:]
+            del self._fillings[before:]
             line = self._dumps(_encodable(item))
-        if self._apart:
+        if self._fillings:
             return self._around(line)
         return visible_json(line) if self._terminal else line
 
@@ -281,13 +281,13 @@ class JsonSink:
     def _fragment(self, json: bytes) -> orjson.Fragment:
         if len(json) < PIECE_BYTES:
             return orjson.Fragment(json)
-        self._apart.append(json)
+        self._fillings.append(json)
         return orjson.Fragment(PLACE)
 
     def _around(self, line: bytes) -> Iterator[bytes]:
         """A line in pieces, including its omitted parts."""
-        apart, self._apart = self._apart, []
-        pieces = (piece for pair in zip_longest(line.split(PLACE), apart) for piece in pair if piece)
+        fillings, self._fillings = self._fillings, []
+        pieces = (piece for pair in zip_longest(line.split(PLACE), fillings) for piece in pair if piece)
         return map(visible_json, pieces) if self._terminal else pieces
 
     def _in_pieces(self, item: dict[str, Any], body: Body) -> Iterator[bytes]:

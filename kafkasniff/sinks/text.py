@@ -163,7 +163,7 @@ class TextSink:
         """Write one event. Hot."""
         if type(event) is Message:
             if event.problems or self._has_more:
-                line, pieces = self._apart(event)
+                line, pieces = self._in_pieces(event)
                 self._put(event, line, next(pieces, ""))
                 for piece in pieces:
                     self._add(piece)
@@ -188,7 +188,7 @@ class TextSink:
         """Flush the last lines; the stream stays open."""
         self._lines.flush()
 
-    def _apart(self, message: Message) -> tuple[str, Iterator[str]]:
+    def _in_pieces(self, message: Message) -> tuple[str, Iterator[str]]:
         """The summary of a message, and the lines below its own in lazily made pieces."""
         hide, given = None, message
         if self._payload is not None:

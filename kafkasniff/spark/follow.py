@@ -105,7 +105,7 @@ def begin(file: CaptureFile, read_at: ReadAt, index: int) -> tuple[int, ReadProg
 def whole(file: CaptureFile, read_at: ReadAt, index: int, *, complete: bool) -> tuple[int, ReadProgress] | None:
     """The time of the first packet of a compressed capture, and its end position, up to which it is read here.
 
-    None if it is truncated, unless it is known to be `complete`. Raises OSError, and CaptureError if it is no capture.
+    None if it is truncated, unless it is known to be `complete`. Raises OSError; CaptureError if it is not a capture.
     """
     reader = open_whole(read_at, file.name, index, file.size)
     packets = notes = 0
@@ -205,21 +205,21 @@ def read_between(split: Split, read_at: ReadAt) -> Iterator[tuple[PacketBatch | 
     reader = open_split(split, read_at)
     names = ("",) * split.capture + (split.path,)
     decoder = PacketDecoder(names, lambda _, index: reader.interface(index))
-    clock, behind = split.clock, split.packets_before + 1
+    clock, following = split.clock, split.packets_before + 1
     for parsed in reader.read():
         found: list[tuple[int, NoteValue]] = list(parsed.notes)
         clocks = np.empty(0, np.int64)
-        first = behind
+        first = following
         batch: PacketBatch | None = None
         if parsed.packets is not None:
             clocks = np.maximum.accumulate(np.maximum(parsed.packets.time_ns, clock))
             batch = decoder.decode(parsed.packets, first, [], clocks)
             found.extend((note.order, note.value) for note in batch.notes)
-            clock, behind = int(clocks[-1]), first + len(clocks)
+            clock, following = int(clocks[-1]), first + len(clocks)
         notes = [
-            PlacedNote(Place(int(clocks[at - first]) if first <= at < behind else clock, split.capture, at), value)
+            PlacedNote(Place(int(clocks[at - first]) if first <= at < following else clock, split.capture, at), value)
             for at, value in found
         ]
         yield batch, notes
     ends = [*decoder.finish(split.capture), *decoder.close()]
-    yield None, [PlacedNote(Place(clock, split.capture, behind), problem) for problem in ends]
+    yield None, [PlacedNote(Place(clock, split.capture, following), problem) for problem in ends]

@@ -92,7 +92,7 @@ def _plain(name: str) -> Callable[[PacketBatch, Rows | None], pa.Array]:
     return lambda batch, rows: pa.array(_of(getattr(batch, name), rows))
 
 
-def _moments(column: NDArray[np.int64]) -> pa.Array:
+def _times(column: NDArray[np.int64]) -> pa.Array:
     return pa.array(column, mask=column == NO_TIME)
 
 
@@ -102,7 +102,7 @@ def _time(batch: PacketBatch, rows: Rows | None) -> pa.Array:
 
 
 def _clock(batch: PacketBatch, rows: Rows | None) -> pa.Array:
-    return _moments(_of(batch.time_ns if batch.clock is None else batch.clock, rows))
+    return _times(_of(batch.time_ns if batch.clock is None else batch.clock, rows))
 
 
 def _capture(batch: PacketBatch, rows: Rows | None) -> pa.Array:
@@ -166,7 +166,7 @@ _COLUMNS: Final[dict[str, Callable[[PacketBatch, Rows | None], pa.Array]]] = {
     "capture": _capture,
     "capture_index": _plain("capture"),
     "time": _time,
-    "time_ns": lambda batch, rows: _moments(_of(batch.time_ns, rows)),
+    "time_ns": lambda batch, rows: _times(_of(batch.time_ns, rows)),
     "clock_ns": _clock,
     "src_ip": _addresses("src"),
     "dst_ip": _addresses("dst"),

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
+from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.spark.lakehouse import LakeTables
 from kafkasniff.spark.run import SparkRun, of_rows, run_captures, survey
 from kafkasniff.spark.source import PlannedCaptures
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Tables", "decode", "make_options"]
 
 
-class Tables:
+class Tables(ClosedAtExit):
     """The tables of some packets, as DataFrames with lazily computed rows.
 
     The results of stage 1 stay on the executors' disks until `close`; use it as a context manager.
@@ -85,14 +85,6 @@ class Tables:
     def close(self) -> None:
         """Release what Spark keeps; the DataFrames can no longer be used."""
         self._run.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def decode(

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -18,6 +17,7 @@ from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
+from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin, ShardEnd
 from kafkasniff.spark.division import ShardSize, plan_parts
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
@@ -58,7 +58,7 @@ SECRETS: Final = "src_ip is null"
 """Rows of `packets` that are TLS secrets instead of packets (option `secrets` of the data source)."""
 
 
-class SparkRun:
+class SparkRun(ClosedAtExit):
     """Packets after stage 1; a context manager that releases what Spark keeps of them."""
 
     def __init__(
@@ -184,14 +184,6 @@ class SparkRun:
         """Release what Spark keeps."""
         while self._kept:
             self._kept.pop().unpersist()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def describe(spark: SparkSession, what: str) -> None:

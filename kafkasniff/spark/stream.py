@@ -200,17 +200,17 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A partition for each file with more data."""
-        before, behind = _Offset.of(start), _Offset.of(end)
+        before, after = _Offset.of(start), _Offset.of(end)
         parts: list[InputPartition] = []
         lost: list[PlacedNote] = []
         for name, standing in before.files.items():
-            new = behind.files.get(name)
+            new = after.files.get(name)
             if (new is None or new.head != standing.head) and standing.unread:
                 clock = NO_TIME if standing.clock is None else standing.clock
                 text = f"{name}: {standing.unread} bytes vanished before they were read"
                 problem = Problem("capture-cut", text, capture=name, bytes=standing.unread)
                 lost.append(PlacedNote(Place(clock, standing.index, standing.packets + 1), problem))
-        for name, standing in behind.files.items():
+        for name, standing in after.files.items():
             old = before.files.get(name)
             if old is not None and old.head != standing.head:
                 old = None

@@ -149,6 +149,21 @@ class PacketBatch:
             yield part
         yield rest
 
+    def share(self, rows: NDArray[np.bool_], *, packets: int, notes: list[Note]) -> Self:
+        """Some rows, with these counts and notes."""
+        return type(self)(
+            {name: getattr(self, name)[rows] for name in COLUMNS},
+            self.buffer,
+            captures=self.captures,
+            clock=None if self.clock is None else self.clock[rows],
+            end_clock=self.end_clock,
+            end_order=self.end_order,
+            packets=packets,
+            notes=notes,
+            # Silence ends at the first packet of any connection.
+            ticks=self.ticks or (self.order, self.time_ns if self.clock is None else self.clock),
+        )
+
     def split(self, row: int) -> tuple[Self, Self]:
         """Cut in two before `row`: [0, row) and [row, len); notes and counts are assigned by their order."""
         if row < len(self):

@@ -127,7 +127,7 @@ def _marks(exchange: Exchange, request: Message, response: Message, before: _Bef
         answered,
         before.turns.answered,
         before.quiet_since,
-        None if link is None else link.client.sent_again(asked, response_first),
+        None if link is None else link.client.retransmitted_at(asked, response_first),
         before.turns.muted_until,
     )
 

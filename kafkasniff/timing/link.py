@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 MAX_TROUBLE: Final = 65_536
-"""Maximum number of retransmissions, late segments and closed windows that each half of a connection remembers; further
+"""Maximum number of retransmissions, late segments and closed windows that each half of a connection remembers; later
 ones are only counted.
 """
 MAX_RECORDS: Final = 256
@@ -284,7 +284,7 @@ class LinkHalf:
         place = bisect_right(self.records, (until, 1 << 63))
         return self.records[place - 1][1] if place else None
 
-    def sent_again(self, sent: int, until: int) -> int | None:
+    def retransmitted_at(self, sent: int, until: int) -> int | None:
         """When data sent by `sent` and lost after the capture point was last retransmitted by `until`.
 
         None: none of it was lost in that time, as far as the capture shows.

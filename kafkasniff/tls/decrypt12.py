@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC
 from kafkasniff.tls.ciphers import Suite
 from kafkasniff.tls.record import Record
 
-__all__ = ["Aead12", "Cbc12", "protections12"]
+__all__ = ["Aead12", "Cbc12", "aead", "protections12"]
 
 _BLOCK: Final = 16
 _EXPLICIT: Final = 8
@@ -68,19 +68,20 @@ def _additional(record: Record, seq: int, length: int) -> bytes:
     return seq.to_bytes(8) + bytes((record.content_type,)) + record.version.to_bytes(2) + length.to_bytes(2)
 
 
+def aead(suite: Suite, key: bytes) -> AESGCM | AESCCM | ChaCha20Poly1305:
+    """The cipher of an AEAD suite."""
+    if suite.mode == "gcm":
+        return AESGCM(key)
+    return AESCCM(key, suite.tag_length) if suite.mode == "ccm" else ChaCha20Poly1305(key)
+
+
 class Aead12:
     """The records of one stream, by an AEAD cipher."""
 
     __slots__ = ("_cipher", "_fixed", "_tag", "lead")
 
     def __init__(self, suite: Suite, key: bytes, fixed: bytes) -> None:
-        self._cipher: AESGCM | AESCCM | ChaCha20Poly1305
-        if suite.mode == "gcm":
-            self._cipher = AESGCM(key)
-        elif suite.mode == "ccm":
-            self._cipher = AESCCM(key, suite.tag_length)
-        else:
-            self._cipher = ChaCha20Poly1305(key)
+        self._cipher = aead(suite, key)
         self._fixed = fixed
         self._tag = suite.tag_length
         self.lead = 0 if suite.mode == "chacha20" else _EXPLICIT
@@ -130,7 +131,7 @@ class Cbc12:
             return None
         decryptor = Cipher(self._key, CBC(data[:_BLOCK])).decryptor()
         clear = decryptor.update(data[_BLOCK:]) + decryptor.finalize()
-        # Padding: its length, repeated that often, and the length itself. Reading a capture is no padding oracle, so
+        # Padding: its length, repeated that often, and the length itself. Reading a capture is not a padding oracle, so
         # plain checks suffice.
         padding = clear[-1] + 1
         if padding > len(clear) or clear[-padding:] != bytes((padding - 1,)) * padding:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from kafkasniff.tls.ciphers import Suite
+from kafkasniff.tls.decrypt12 import aead
 from kafkasniff.tls.record import Record
 
 __all__ = ["Protection13", "next_secret"]
@@ -40,13 +40,7 @@ class Protection13:
             raise ValueError("a traffic secret has the length of the suite's hash")
         key = _expand_label(suite, secret, b"key", suite.key_length)
         self._iv = int.from_bytes(_expand_label(suite, secret, b"iv", _IV))
-        self._cipher: AESGCM | AESCCM | ChaCha20Poly1305
-        if suite.mode == "gcm":
-            self._cipher = AESGCM(key)
-        elif suite.mode == "ccm":
-            self._cipher = AESCCM(key, suite.tag_length)
-        else:
-            self._cipher = ChaCha20Poly1305(key)
+        self._cipher = aead(suite, key)
         self.lead = 0
         """Bytes of the fragment before the first one with a clear counterpart."""
 

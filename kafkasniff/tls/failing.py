@@ -27,7 +27,7 @@ from kafkasniff.tls.wording import (
     SERVER_REFUSED,
 )
 
-__all__ = ["INCOMPLETE", "is_settled", "may_say_more", "why_failed", "why_incomplete", "why_without_keys"]
+__all__ = ["INCOMPLETE", "is_settled", "may_report_more", "why_failed", "why_incomplete", "why_without_keys"]
 
 INCOMPLETE: Final = "it ended before its handshake was complete"
 
@@ -50,7 +50,7 @@ def is_settled(client: Half, server: Half) -> bool:
     return first is not None and any(len(one.data) not in _ALERT for one in _following(server, first))
 
 
-def may_say_more(talk: Negotiation, halves: tuple[Half, Half]) -> bool:
+def may_report_more(talk: Negotiation, halves: tuple[Half, Half]) -> bool:
     """Whether the next records may show why a connection ends: a stream has sent nothing under its keys yet.
 
     A client that does not trust a certificate may send a cleartext alert after the ServerHello, even in TLS 1.3; a

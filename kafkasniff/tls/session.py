@@ -35,7 +35,7 @@ from kafkasniff.tcp.segments import (
 )
 from kafkasniff.tls.clear import ClearBytes
 from kafkasniff.tls.descriptions import alert_name
-from kafkasniff.tls.failing import INCOMPLETE, may_say_more, why_failed, why_incomplete, why_without_keys
+from kafkasniff.tls.failing import INCOMPLETE, may_report_more, why_failed, why_incomplete, why_without_keys
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.negotiation import Negotiation
@@ -265,7 +265,7 @@ class TlsSession:
         """Process the contents of a record; `clear`: it was not protected."""
         if kind == APPLICATION_DATA:
             if data:
-                self._hand_on(half, record, lead, data)
+                self._pass_on(half, record, lead, data)
         elif kind == HANDSHAKE:
             for message, body in half.handshake.add(data):
                 wrong = self._talk.message(half, message, body, clear=clear)
@@ -278,7 +278,7 @@ class TlsSession:
             self._talk.change_cipher(half)
             self._look_at_waiting()
 
-    def _hand_on(self, half: Half, record: Record, lead: int, data: bytes) -> None:
+    def _pass_on(self, half: Half, record: Record, lead: int, data: bytes) -> None:
         direction = half.direction
         if half.whole and not half.started:
             # Even without a captured SYN: the first clear byte is the stream's first byte.
@@ -368,7 +368,7 @@ class TlsSession:
                 return
             if skips(self._talk, half, self._keys, self._order) or ended or self._keys.may_come(self._order):
                 continue
-            if self.waiting <= MAX_FLIGHT and may_say_more(self._talk, self._halves):
+            if self.waiting <= MAX_FLIGHT and may_report_more(self._talk, self._halves):
                 continue
             self._reject(self._no_keys())
             return

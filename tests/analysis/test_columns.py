@@ -16,6 +16,7 @@ from kafkasniff.analysis.columns import (
     column,
     datetimes,
     exploded,
+    first_of_each,
     floor_divided,
     header_bytes,
     in_any,
@@ -75,6 +76,12 @@ def test_a_row_for_each_element(given_: list[list[tuple[str | None, int]]]) -> N
     assert list(zip(*columns_, strict=True)) == expected
     # The struct has a topic of its own.
     assert found.schema.names.count("topic") == 1
+
+
+@given(st.lists(st.lists(st.none() | st.integers(0, 9), max_size=3), max_size=5))
+def test_the_first_of_each_list(lists: list[list[int | None]]) -> None:
+    found = first_of_each(pa.array(lists, pa.list_(pa.int64())))
+    assert found.to_pylist() == [next(iter(one), None) for one in lists]
 
 
 def test_topics_known_only_by_id() -> None:

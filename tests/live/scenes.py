@@ -149,7 +149,7 @@ FINDINGS = Findings(
         _found("note", "all-topics", 6, "a client without an id asked for all topics 6 times"),
     ),
     ("not-leader: 3 more findings are not shown",),
-    anew=2,
+    restarts=2,
 )
 
 

@@ -92,7 +92,7 @@ def test_findings_match_check(scene: scenes.Scene, tmp_path: Path) -> None:
         severity: sum(one.severity == severity for one in expected) for severity in ("error", "warning", "note")
     }
     assert shown.rows[0].connection == expected[0].evidence[0].connection
-    assert (shown.paused, shown.anew) == ("", 0)
+    assert (shown.paused, shown.restarts) == ("", 0)
 
 
 def test_all_detectors_except_those_that_need_open_connections() -> None:
@@ -133,7 +133,7 @@ def test_paused_under_pressure() -> None:
     give(live, late("held", 2, 50))
     world.behind = True
     shown = world.looks(live)
-    assert (shown.paused, shown.anew) == (BEHIND, 0)
+    assert (shown.paused, shown.restarts) == (BEHIND, 0)
     assert "before" in titles(shown)[0]
     text = drawn(Snapshot(findings=shown), ViewState(), 80, 24)
     assert f"findings paused: {BEHIND}, before that 1 error" in text
@@ -141,7 +141,7 @@ def test_paused_under_pressure() -> None:
     world.behind = False
     assert world.looks(live, module.CALM_SECONDS / 2).paused == BEHIND, "it may come back"
     shown = world.looks(live, module.CALM_SECONDS)
-    assert (shown.paused, shown.anew) == ("", 1)
+    assert (shown.paused, shown.restarts) == ("", 1)
     give(live, late("after", 4, 70))
     shown = world.looks(live)
     assert sorted(title.split(" at ")[0].split()[-1] for title in titles(shown)) == ["after", "before", "held"]
@@ -177,7 +177,7 @@ def test_paused_where_rows_take_too_long() -> None:
     assert world.looks(live, module.SHARE_SECONDS).paused == COSTLY, "1.5 s of 5 s are more than a quarter"
     give(live, late("fewer"))
     shown = world.looks(live, module.SHARE_SECONDS)
-    assert (shown.paused, shown.anew) == ("", 1)
+    assert (shown.paused, shown.restarts) == ("", 1)
     give(live, late("last", 9))
     assert [title.split(" at ")[0].split()[-1] for title in titles(world.looks(live))] == ["busy", "last"]
 
@@ -186,11 +186,11 @@ def test_a_slow_look_ends_the_stretch() -> None:
     world = World()
     live = world.findings(detectors=lambda: Slow(world, look=2 * module.MAX_LOOK_SECONDS))
     give(live, late("first"))
-    assert world.looks(live, module.FINDINGS_SECONDS).anew == 1
+    assert world.looks(live, module.FINDINGS_SECONDS).restarts == 1
     give(live, late("second", 2))
     assert len(world.looks(live, module.FINDINGS_SECONDS).rows) == 1, "a long look is followed by a long rest"
     shown = world.looks(live, 2 * module.FINDINGS_REST * module.MAX_LOOK_SECONDS)
-    assert (shown.anew, len(shown.rows)) == (2, 2)
+    assert (shown.restarts, len(shown.rows)) == (2, 2)
 
 
 def test_held_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,7 @@ def test_lines_below_a_message_come_in_pieces() -> None:
     record = {"offset": 1, "timestamp": 2, "key": b"k", "value": bytes(1000), "headers": []}
     body = {"records": {"batches": [{"records": [record] * 3000}], "truncated_bytes": 0}}
     event = message(body=body)
-    reported, pieces = TextSink(io.BytesIO(), verbosity=2)._apart(event)
+    reported, pieces = TextSink(io.BytesIO(), verbosity=2)._in_pieces(event)
     assert reported
     sizes = [len(piece) for piece in pieces]
     assert sum(sizes) > 3000 * 1600

@@ -41,9 +41,7 @@ CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-ALL = bool(os.environ.get("KAFKASNIFF_ALL"))
-EXECUTORS = 2 if ALL else 1
-"""Each is a Java of ten seconds; where it runs makes no difference to a task."""
+EXECUTORS = 2
 CLUSTER = f"local-cluster[{EXECUTORS},1,512]"
 WITHOUT_PATH = {"spark.executorEnv.PYTHONPATH": ""}
 """Executors here would have it by the path that `get_session` sets; on other machines nobody has set one."""
@@ -146,13 +144,14 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         settings,
         where_workers_run,
         data_source_with_filters,
-        *((planned_here, questions) if ALL else ()),
+        planned_here,
+        questions,
         exported,
     ),
     "local-cluster": (
         settings,
         where_workers_run,
-        *((data_source_as_stream,) if ALL else ()),
+        data_source_as_stream,
         exported,
     ),
 }

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.choice import only_with_all
 from tests.spark.checks import EXECUTORS
 from tests.spark.processes import check_what_was_found, python_without_kafkasniff, require_spark, run_checks
 
 # Not beside the others that start several Javas.
-pytestmark = pytest.mark.xdist_group("spark-processes")
+pytestmark = [pytest.mark.xdist_group("spark-processes"), only_with_all]
 
 
 @pytest.fixture(scope="module")

@@ -222,7 +222,7 @@ def test_packets_that_nobody_sends(seed: int) -> None:
                 trouble = half.between(first, first + random.randrange(50 * MS))
                 assert min(trouble) >= 0
                 assert trouble.closed_ns <= 50 * MS
-                again = half.sent_again(first, first + 30 * MS)
+                again = half.retransmitted_at(first, first + 30 * MS)
                 assert again is None or first < again <= first + 30 * MS
 
 

@@ -153,16 +153,16 @@ def links_shape() -> Shape:
     return Shape(keys=keys, order=("time_ns", "connection_id"), keep="earliest", bound=MAX_LINKS)
 
 
-def add_links(detector: Accumulator[Any], name: str, batch: pa.RecordBatch) -> None:
-    """Add rows of the table `transport` to the partial answer of that name."""
+def add_links(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    """Add rows of the table `transport` to the partial answer `links`."""
     columns = {key: column(batch, key) for key, _ in _KEYS}
-    detector.parts[name].add({**columns, "broker": broker_endpoint(batch)})
+    detector.parts["links"].add({**columns, "broker": broker_endpoint(batch)})
 
 
-def links_by_broker(detector: Accumulator[Any], name: str) -> dict[str, list[TcpLink]]:
-    """The connections of a partial answer by broker, `address:port`; each list is sorted by time."""
+def links_by_broker(detector: Accumulator[Any]) -> dict[str, list[TcpLink]]:
+    """The connections of the partial answer `links` by broker, `address:port`; each list is sorted by time."""
     found: dict[str, list[TcpLink]] = {}
-    for row in detector.parts[name].table().to_pylist():
+    for row in detector.parts["links"].table().to_pylist():
         found.setdefault(row.pop("broker"), []).append(TcpLink(**row))
     for links in found.values():
         links.sort(key=lambda link: (link.time_ns, link.connection_id))
@@ -212,15 +212,15 @@ def _failures(links: Sequence[TcpLink], opened: Any, dropped: Sequence[TcpLink],
         first = failed[0].time_ns
         since = first - reach_ns if before is None else max(first - reach_ns, before)
         until = len(ends) if back is None else bisect_left(ends, back)
-        gone = tuple(dropped[bisect_left(ends, since) : until])
+        ended = tuple(dropped[bisect_left(ends, since) : until])
         # A client that never reached the broker may be blocked by a firewall.
         proof = [link for link in failed if link.client_ip in reached]
         refused = any(link.opening == "refused" for link in proof)
         # Unanswered connects prove an absence only if the broker also dropped connections; otherwise it may be
         # unreachable.
-        if refused or (proof and gone):
-            start = min(first, *(_at(link.ended_ns) for link in gone)) if gone else first
-            yield Absence(start, back, gone, tuple(failed), worked_from < start)
+        if refused or (proof and ended):
+            start = min(first, *(_at(link.ended_ns) for link in ended)) if ended else first
+            yield Absence(start, back, ended, tuple(failed), worked_from < start)
 
 
 def _at_once(

@@ -100,7 +100,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == TABLE:
-            add_links(self, "links", batch)
+            add_links(self, batch)
         elif table == "connections":
             batch = only(batch, in_any(batch, "verdict", ("kafka",)))
             self.parts["brokers"].add({"broker": broker_endpoint(batch), "count": np.ones(batch.num_rows, np.int64)})
@@ -116,34 +116,34 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         """When brokers of unknown number were gone."""
         explained: set[tuple[str | None, int, int]] = set()
         """Clusters, nodes and epochs whose beginning an absence explains."""
-        for broker, links in sorted(links_by_broker(self, "links").items()):
+        for broker, links in sorted(links_by_broker(self).items()):
             if broker not in brokers:
                 continue
             number = history.node_at(broker)
             cluster = self.clusters.group(broker)
-            for gone in absences(
+            for absence in absences(
                 links, reach_ns=limits.reach, together_ns=limits.together, at_least=limits.connections
             ):
                 if number is None:
-                    unknown.append(gone.first_ns)
-                    found.append(self._finding(broker, gone, None, None, {}))
+                    unknown.append(absence.first_ns)
+                    found.append(self._finding(broker, absence, None, None, {}))
                     continue
                 node = (cluster, number)
-                until = None if gone.back_ns is None else gone.back_ns + SLACK_NS
-                restarted = history.new_epoch(node, gone.first_ns, until)
+                until = None if absence.back_ns is None else absence.back_ns + SLACK_NS
+                restarted = history.new_epoch(node, absence.first_ns, until)
                 if restarted is not None:
                     explained.add((*node, restarted["epoch"]))
                 listed = None
-                if gone.back_ns is None and restarted is None:
-                    listed = history.listed_again(node, gone.first_ns)
-                moved = history.new_leaders(node, gone.first_ns, gone.back_ns)
-                found.append(self._finding(broker, gone, restarted, listed, moved))
+                if absence.back_ns is None and restarted is None:
+                    listed = history.listed_again(node, absence.first_ns)
+                moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
+                found.append(self._finding(broker, absence, restarted, listed, moved))
         return [*found, *self._restarts(history, explained, sorted(unknown))]
 
     def _finding(
         self,
         broker: str,
-        gone: Absence,
+        absence: Absence,
         restarted: dict[str, Any] | None,
         listed: int | None,
         moved: dict[int, int] | None,
@@ -154,34 +154,34 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         if unknown. `moved` are the new leaders of its partitions with partition counts; None if too many absences need
         them.
         """
-        back, how = gone.back_ns, ""
+        back, how = absence.back_ns, ""
         if back is None and restarted is not None:
             back, how = restarted["first"], ", according to its new epoch"
         elif back is None and listed is not None:
             back, how = listed, ", according to the metadata of other brokers"
-        first = clock_time(gone.first_ns)[:-3]
+        first = clock_time(absence.first_ns)[:-3]
         if back is None:
             span = f"since {first}, not back by the end of the capture"
         else:
-            span = f"from {first} to {clock_time(back)[:-3]} ({elapsed(back - gone.first_ns)}{how})"
-        what = "gone" if gone.worked else "not up yet"
-        facts = [plural(len(gone.dropped), "connection") + " dropped"] if gone.dropped else []
+            span = f"from {first} to {clock_time(back)[:-3]} ({elapsed(back - absence.first_ns)}{how})"
+        what = "gone" if absence.worked else "not up yet"
+        facts = [plural(len(absence.dropped), "connection") + " dropped"] if absence.dropped else []
         for opening, result in _HOW.items():
-            count = sum(link.opening == opening for link in gone.failed)
+            count = sum(link.opening == opening for link in absence.failed)
             if count:
                 facts.append(f"{plural(count, 'connect')} {result}")
-        facts.append(f"{plural(len(gone.clients), 'client')} ({some(gone.clients)})")
+        facts.append(f"{plural(len(absence.clients), 'client')} ({some(absence.clients)})")
         if moved:
             moves = [f"{plural(count, 'partition')} to broker {leader}" for leader, count in sorted(moved.items())]
             facts.append(f"leaders moved: {', '.join(moves)}")
         if restarted is not None:
             facts.append(f"restarted (broker epoch {restarted['epoch']})")
-        links = sorted((*gone.dropped, *gone.failed), key=_time)
-        severity: Severity = "error" if back is None else "warning" if gone.worked else "note"
+        links = sorted((*absence.dropped, *absence.failed), key=_time)
+        severity: Severity = "error" if back is None else "warning" if absence.worked else "note"
         return self.finding(
             severity,
             f"broker {broker} {what} {span}: {', '.join(facts)}",
-            meaning=_meaning(gone),
+            meaning=_meaning(absence),
             advice=(
                 "Compare the time with the broker's log and with anything that restarts brokers (deployments, the "
                 "kernel's OOM killer, health checks). A planned restart moves the leaders first (controlled "
@@ -189,16 +189,16 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             ),
             subject={"broker": broker},
             count=len(links),
-            first=gone.first_ns,
+            first=absence.first_ns,
             last=max(_time(link) for link in links),
             evidence=tuple(
                 Evidence(link.connection_id, None, link.time_ns, _note(link)) for link in links[:MAX_EVIDENCE]
             ),
             values={
-                "dropped": len(gone.dropped),
-                "refused": sum(link.opening == "refused" for link in gone.failed),
-                "unanswered": sum(link.opening == "unanswered" for link in gone.failed),
-                "clients": gone.clients,
+                "dropped": len(absence.dropped),
+                "refused": sum(link.opening == "refused" for link in absence.failed),
+                "unanswered": sum(link.opening == "unanswered" for link in absence.failed),
+                "clients": absence.clients,
                 "back": back is not None,
                 "leaders_moved": None if moved is None else {str(leader): moved[leader] for leader in sorted(moved)},
                 "broker_epoch": None if restarted is None else restarted["epoch"],
@@ -233,13 +233,13 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 )
 
 
-def _meaning(gone: Absence) -> str:
-    if not gone.worked:
+def _meaning(absence: Absence) -> str:
+    if not absence.worked:
         return (
             "The broker accepted no connections until then: the client was started before it, or it had stopped "
             "before the capture began."
         )
-    if gone.failed:
+    if absence.failed:
         return (
             "The broker accepted no connections in this time: it, or a proxy in front of it, was stopped, killed or "
             "restarted. Its clients retry until it is back or other brokers lead its partitions."

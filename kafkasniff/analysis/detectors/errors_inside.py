@@ -143,10 +143,10 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                     says.append((place, _kind(one, groups[place], transactions[place]), one.name))
                 if one.message:
                     says.append((place, _MESSAGE, _text(one.message)))
-        self._say("topics", rows, keys, topics, ("topic",))
-        self._say("says", rows, keys, says, ("kind", "text"))
+        self._add_details("topics", rows, keys, topics, ("topic",))
+        self._add_details("says", rows, keys, says, ("kind", "text"))
 
-    def _say(
+    def _add_details(
         self,
         part: str,
         rows: pa.RecordBatch,

@@ -100,7 +100,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == TABLE:
-            add_links(self, "links", batch)
+            add_links(self, batch)
             return
         batch = only(batch, in_any(batch, "api", ["Produce"]))
         without = pc.fill_null(pc.equal(column(batch, "acks"), 0), False)
@@ -140,7 +140,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
         topics: dict[int, list[str]] = {}
         for row in self.resolved("topics").to_pylist():
             topics.setdefault(row["whole_id"], []).append(row["topic"] or "")
-        for broker, links in sorted(links_by_broker(self, "links").items()):
+        for broker, links in sorted(links_by_broker(self).items()):
             found: dict[tuple[Any, Any, bool], list[TcpLink]] = {}
             for link, stayed in self._refused_links(links, silent):
                 row = silent[link.connection_id][0]
@@ -150,7 +150,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
 
     def _refused_links(self, links: list[TcpLink], silent: Mapping[int, Any]) -> Iterator[tuple[TcpLink, bool]]:
         """Connections that the broker closed right after acks=0, and whether others show that it kept running."""
-        gone = Spans(one.span for one in usual_absences(links))
+        down = Spans(one.span for one in usual_absences(links))
         works = [link for link in links if link.works]
         opened = [link.time_ns for link in works]
         held = Spans((link.time_ns, link.over_ns) for link in works)
@@ -158,7 +158,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
             if link.connection_id not in silent or link.ended_by != "broker" or link.ended_ns is None:
                 continue
             ended, last = link.ended_ns, silent[link.connection_id][0]["last"]
-            if last is None or last < ended - self.thresholds.soon or gone.surround(ended, ended):
+            if last is None or last < ended - self.thresholds.soon or down.surround(ended, ended):
                 continue
             after = bisect_right(opened, ended)
             answered = after < len(opened) and opened[after] <= ended + STAYS_NS

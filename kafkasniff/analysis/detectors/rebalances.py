@@ -146,8 +146,8 @@ class RebalanceStorms(_Groups):
                 and row["generation"] is not None
                 and (row["left"] or row["lost"] or not row["joined"])
             ]
-            gone = [row for row in counted if row["left"] or row["lost"]]
-            for some_rows, enough in ((counted, self.thresholds.rejoins), (gone, self.thresholds.at_least)):
+            leaving = [row for row in counted if row["left"] or row["lost"]]
+            for some_rows, enough in ((counted, self.thresholds.rejoins), (leaving, self.thresholds.at_least)):
                 first, after = _densest([row["time_ns"] for row in some_rows], self.thresholds.every)
                 if after - first >= enough:
                     yield self._finding(group, some_rows[first:after], events.get(group, []))

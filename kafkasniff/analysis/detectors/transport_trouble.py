@@ -128,16 +128,16 @@ class TransportTrouble(Detector[TransportThresholds]):
         hit = (retransmits > 0) & (lost | slow)
         batch = only(batch, pa.array(hit))
         notes = [
-            f"{plural(int(count), 'segment')} retransmitted, {'no response' if gone else elapsed(int(us) * 1000)}"
-            for count, gone, us in zip(retransmits[hit], lost[hit], took[hit], strict=True)
+            f"{plural(int(count), 'segment')} retransmitted, {'no response' if unanswered else elapsed(int(us) * 1000)}"
+            for count, unanswered, us in zip(retransmits[hit], lost[hit], took[hit], strict=True)
         ]
         measures = {"again": retransmits[hit], "unanswered": lost[hit].astype(np.int64), "worst_us": took[hit]}
         self._hit.add(self, batch, _pair(batch), pa.array(notes, pa.string()), **measures)
 
     def findings(self) -> list[Finding]:
-        return [*self._sent_again(), *self._closed(), *self._far()]
+        return [*self._retransmitted(), *self._closed(), *self._far()]
 
-    def _sent_again(self) -> Iterator[Finding]:
+    def _retransmitted(self) -> Iterator[Finding]:
         limits = self.thresholds
         hit = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._hit.rows(self)}
         for row in self.parts["packets"].table().to_pylist():

@@ -28,6 +28,7 @@ MAX_QUOTE: Final = 300
 
 _MARK: Final = 20
 """Characters of the suffix with the number of missing ones, and a few more: cutting less is not worth it."""
+_SHOWN: Final = 3
 _TEN: Final = 9.95
 """From here on rounding to one decimal leaves two digits before it, and the decimal adds nothing."""
 _MINUTE: Final = 60
@@ -50,10 +51,10 @@ def plural(number: int, noun: str, more: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else more or f'{noun}s'}"
 
 
-def some(names: Sequence[object], shown: int = 3) -> str:
+def some(names: Sequence[object]) -> str:
     """`a, b, c and 4 more`; words from the wire are made safe."""
-    listed = ", ".join(word(name) for name in names[:shown])
-    return f"{listed} and {len(names) - shown:,} more" if len(names) > shown else listed
+    listed = ", ".join(word(name) for name in names[:_SHOWN])
+    return f"{listed} and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else listed
 
 
 def span(first: int | None, last: int | None) -> str:

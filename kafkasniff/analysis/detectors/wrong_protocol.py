@@ -197,7 +197,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == TRANSPORT:
-            add_links(self, "links", batch)
+            add_links(self, batch)
         elif table == "connections":
             add_connections(self, "connections", batch)
         elif table == "problems":
@@ -252,7 +252,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
 
     @property
     def _links(self) -> dict[str, list[TcpLink]]:
-        return links_by_broker(self, "links")
+        return links_by_broker(self)
 
     def _old_versions(
         self, known: Mapping[int, dict[str, Any]], links: Mapping[int, TcpLink]
@@ -289,9 +289,9 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         """Connections whose end proves nothing: the client closed first, or the broker was about to stop."""
         found: set[int] = set()
         for links in self._links.values():
-            gone = Spans(one.span for one in usual_absences(links))
+            down = Spans(one.span for one in usual_absences(links))
             for link in links:
-                if link.ended_by == "client" or gone.surround(link.over_ns, link.over_ns):
+                if link.ended_by == "client" or down.surround(link.over_ns, link.over_ns):
                     found.add(link.connection_id)
         return found
 

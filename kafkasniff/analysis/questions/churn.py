@@ -11,7 +11,18 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import TIME, column, datetimes, floor_divided, in_any, integers, only, ratio, table_of
+from kafkasniff.analysis.columns import (
+    TIME,
+    column,
+    datetimes,
+    first_of_each,
+    floor_divided,
+    in_any,
+    integers,
+    only,
+    ratio,
+    table_of,
+)
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 
@@ -72,7 +83,7 @@ class Churn(Accumulator[ChurnParameters]):
             {
                 "span": floor_divided(time, self.parameters.every),
                 "client_ip": column(batch, "client_ip"),
-                "client_id": _first(column(batch, "client_ids")),
+                "client_id": first_of_each(column(batch, "client_ids")),
                 "opened": np.ones(batch.num_rows, np.int64),
                 "short": short.cast(pa.int64()),
                 "reset": in_any(batch, "ended", ["rst"]).cast(pa.int64()),
@@ -97,12 +108,3 @@ class Churn(Accumulator[ChurnParameters]):
         ]
         names = ("time", "client_ip", "client_id")
         return table_of(columns, fields, [("opened", "descending"), *((name, "ascending") for name in names)])
-
-
-def _first(lists: pa.Array) -> pa.Array:
-    """The first element of each list; null if it has none."""
-    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
-    rows, places = np.unique(parents, return_index=True)
-    indices = np.full(len(lists), -1, np.int64)
-    indices[rows] = places
-    return pc.list_flatten(lists).take(pa.array(indices, mask=indices < 0))

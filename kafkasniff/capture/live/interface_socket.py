@@ -18,7 +18,7 @@ from kafkasniff.capture.live.bpf import attach, compile_filter
 from kafkasniff.capture.live.capabilities import make_effective, mask
 from kafkasniff.capture.live.frames import COOKED_SIZE, Frames
 from kafkasniff.capture.live.interfaces import ANY, hardware_type
-from kafkasniff.capture.live.privileges import CAP_NET_RAW, advice, standing
+from kafkasniff.capture.live.privileges import CAP_NET_RAW, advice, process_rights
 from kafkasniff.capture.live.ring import SOL_PACKET, Block, Ring
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
@@ -94,7 +94,7 @@ class InterfaceSocket:
         try:
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM if self._cooked else socket.SOCK_RAW, 0)
         except PermissionError:
-            raise MissingPartError(advice(name, standing())) from None
+            raise MissingPartError(advice(name, process_rights())) from None
         ring: Ring | None = None
         try:
             # Until it is bound the socket receives nothing, so no packet escapes the filter.

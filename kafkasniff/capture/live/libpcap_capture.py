@@ -17,7 +17,7 @@ from kafkasniff.capture.link.scapy_layers import libpcap
 from kafkasniff.capture.live.frames import Frames
 from kafkasniff.capture.live.interface_socket import DEFAULT_SNAPLEN, end_problems, fresh_loss
 from kafkasniff.capture.live.interfaces import ANY, interface_names
-from kafkasniff.capture.live.privileges import advice, standing
+from kafkasniff.capture.live.privileges import advice, process_rights
 from kafkasniff.capture.live.ring import RETIRE_MS
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
@@ -184,7 +184,7 @@ class LibpcapInterface:
         if status == self._pcap.PCAP_ERROR_NO_SUCH_DEVICE:
             raise self._unknown()
         if status in {self._pcap.PCAP_ERROR_PERM_DENIED, self._pcap.PCAP_ERROR_PROMISC_PERM_DENIED}:
-            raise MissingPartError(advice(self.name, standing()))
+            raise MissingPartError(advice(self.name, process_rights()))
         if status == self._pcap.PCAP_WARNING_PROMISC_NOTSUP:
             raise UsageError(f"no promiscuous mode on {self.name}")
         raise self._refused(reason)

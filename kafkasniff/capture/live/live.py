@@ -11,8 +11,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from kafkasniff.capture.live.ring import RETIRE_MS
 from kafkasniff.capture.live.time_merge import TimeMerge
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.model import Problem
+from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.runtime.wakeup import woken_by_signals
 from kafkasniff.tcp.packets import Note, PacketBatch
 
@@ -89,7 +89,7 @@ class CapturedInterface(Protocol):
         """Release the interface."""
 
 
-class LiveSource:
+class LiveSource(ClosedAtExit):
     """Iterable of `PacketBatch` from interfaces, until `stop`; a context manager. It can be iterated once."""
 
     bytes_total: Final = None
@@ -120,14 +120,6 @@ class LiveSource:
             raise UsageError("a live capture can be read only once; open it again")
         self._iterated = True
         return self._batches()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def stop(self) -> None:
         """End the iteration after everything captured so far; callable from any thread or a signal handler."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["CAP_NET_RAW", "ProcessRights", "advice", "standing"]
+__all__ = ["CAP_NET_RAW", "ProcessRights", "advice", "process_rights"]
 
 CAP_NET_RAW: Final = 13
 PROC_STATUS: Final = "/proc/self/status"
@@ -41,7 +41,7 @@ class ProcessRights(msgspec.Struct, frozen=True):
     """`sys.platform`."""
 
 
-def standing(status: str | None = None) -> ProcessRights:
+def process_rights(status: str | None = None) -> ProcessRights:
     """Those of this process; `status`: the text of PROC_STATUS."""
     if status is None:
         try:

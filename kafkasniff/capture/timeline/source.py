@@ -11,8 +11,7 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from kafkasniff.capture.timeline.locations import capture_at, open_capture
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
 from kafkasniff.runtime.addresses import Location
+from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.tcp.packets import Note, PacketBatch
 
 __all__ = ["CHUNK_SIZE", "CaptureSource", "noted", "open_captures", "with_pauses"]
@@ -40,7 +40,7 @@ SMALLEST_SHARE: Final = 64 << 10
 EMPTY: Final = np.empty(0, np.int64)
 
 
-class CaptureSource:
+class CaptureSource(ClosedAtExit):
     """Iterable of `PacketBatch` over captures; a context manager. It can be iterated once."""
 
     def __init__(self, cursors: list[Cursor], chunk_size: int, bytes_total: int | None) -> None:
@@ -74,14 +74,6 @@ class CaptureSource:
         if self._iterated:
             raise UsageError("captures were read already; open them again")
         self._iterated = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close all files."""

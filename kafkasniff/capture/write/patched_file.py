@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from kafkasniff.errors import OutputError
+from kafkasniff.runtime.closing import ClosedAtExit
 
 __all__ = ["FILE_MODE", "PatchedFile"]
 
 FILE_MODE: Final = 0o600
-"""Mode of created files: they hold captured data, which is its owner's business."""
+"""Mode of created files: they hold captured data, which only their owner should read."""
 
 KEPT: Final = 8 << 20
 """Bytes at the end that are kept in memory: mostly recent data is overwritten."""
 
 
-class PatchedFile:
+class PatchedFile(ClosedAtExit):
     """Written to a temporary file, and renamed by `commit`; the context manager removes it otherwise.
 
     Raises OutputError if it cannot be written.
@@ -39,12 +40,6 @@ class PatchedFile:
             self._descriptor = os.open(self._aside, flags, FILE_MODE)
         except (OSError, ValueError) as error:
             raise self._failed(error) from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def size(self) -> int:

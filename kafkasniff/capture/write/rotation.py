@@ -20,6 +20,7 @@ import numpy as np
 from kafkasniff.capture.formats.raw import Interface
 from kafkasniff.capture.write.pcapng_writer import WrittenBlocks, section, statistics_block
 from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.runtime.closing import ClosedAtExit
 
 __all__ = ["CaptureFiles", "Rotation"]
 
@@ -48,7 +49,7 @@ class Rotation(msgspec.Struct, frozen=True):
             raise UsageError(f"-G needs a time in the name of the files: {name}-%Y%m%dT%H%M%S")
 
 
-class CaptureFiles:
+class CaptureFiles(ClosedAtExit):
     """The consecutive files of one run; a context manager.
 
     - `counts`: the kernel's counts so far
@@ -99,12 +100,6 @@ class CaptureFiles:
             raise OutputError(f"cannot write {self._path()}: {error.strerror or error}") from error
         self.first = self._path()
         """Name of the first file."""
-
-    def __enter__(self) -> CaptureFiles:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def write(self, blocks: WrittenBlocks) -> None:
         """Append packets; opens as many files as they need."""

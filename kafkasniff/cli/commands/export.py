@@ -179,7 +179,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     captures = take_captures(environment, captures, by_name=True)
     key_arguments(options)  # report an unreadable file before the folder is made
     # A filter on topics needs their names when it is evaluated: then captures are read twice, if they can be.
-    names_first = _asks_for_topics(predicate) and reads_twice(None, captures)
+    names_first = _needs_topic_names(predicate) and reads_twice(None, captures)
 
     from kafkasniff.cli.running.pipeline import learn_names
     from kafkasniff.cli.running.progress import Progress, wants_progress
@@ -262,7 +262,7 @@ def _usual(captures: Sequence[str], wanted: ExportOptions) -> int:
     return 1 if wanted.reads_headers else usual_jobs(captures)
 
 
-def _asks_for_topics(predicate: Predicate | None) -> bool:
+def _needs_topic_names(predicate: Predicate | None) -> bool:
     if predicate is None:
         return False
     from kafkasniff.filters import needs_topic_names

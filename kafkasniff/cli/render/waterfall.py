@@ -84,7 +84,7 @@ def _between(timed: Timed) -> dict[str, int]:
 
 
 def largest(timed: Timed) -> str:
-    """The longest part, except for a wait that was asked for."""
+    """The longest part, except for a requested wait."""
     parts = {name: value for name, value in _between(timed).items() if name != "wait"}
     if not parts:
         return ""
@@ -125,7 +125,7 @@ def _lines(timed: Timed, width: int, paint: Paint) -> Iterator[str]:
         passed = 0
         for name, value in _between(timed).items():
             bar = _bar(passed, value, whole, columns)
-            yield f"  {duration(value):>8}  {paint.dim}{bar}{paint.reset}  {_said(name, timed)}"
+            yield f"  {duration(value):>8}  {paint.dim}{bar}{paint.reset}  {_meaning(name, timed)}"
             passed += value
         if not _between(timed):
             yield "  no breakdown: times go backwards here"
@@ -143,7 +143,7 @@ def _bar(at: int, value: int, whole: int, columns: int) -> str:
     return "·" * first + "█" * (last - first) + "·" * (columns - last)
 
 
-def _said(name: str, timed: Timed) -> str:
+def _meaning(name: str, timed: Timed) -> str:
     parts, exchange = timed.parts, timed.exchange
     said = _SAID[name]
     if name == "request" and exchange.request is not None:

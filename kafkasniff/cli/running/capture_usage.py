@@ -70,12 +70,12 @@ class CaptureUsage:
                 self._columns(found, batch.captures)
             self._take(events)
             if len(self._ended) >= MAX_ENDED:
-                self._hand_on()
+                self._pass_on()
 
     def close(self) -> None:
         """End of packets."""
         self._take(self._inspector.close())
-        self._hand_on(everything=True)
+        self._pass_on(everything=True)
 
     def notes(self) -> list[str]:
         """Sentences about data lost to bounds."""
@@ -126,7 +126,7 @@ class CaptureUsage:
                 for field, value in {**client, "api_key": key, "highest": one}.items():
                     offered[field].append(value)
 
-    def _hand_on(self, *, everything: bool = False) -> None:
+    def _pass_on(self, *, everything: bool = False) -> None:
         """Hand the counts of ended (or all) connections to the per-client counters."""
         sent, self._sent = self._over(self._sent, everything=everything)
         offered, self._offered = self._over(self._offered, everything=everything)

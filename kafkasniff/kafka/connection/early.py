@@ -84,10 +84,10 @@ class EarlyResponses:
         else:
             waiting.append(number)
         self._bytes += size
-        gone = []
+        removed = []
         while len(self._waiting) > MAX_EARLY or self._bytes > MAX_EARLY_BYTES:
-            gone.append(self._remove(next(iter(self._waiting))))
-        return gone
+            removed.append(self._remove(next(iter(self._waiting))))
+        return removed
 
     def find(self, correlation_id: int, time_ns: int, *, may_precede: bool) -> tuple[int, Frame] | None:
         """Find the response to a request that was complete at `time_ns`: its number and its frame. It still waits.
@@ -119,19 +119,19 @@ class EarlyResponses:
         Responses with this id that began before the request are removed as well: they answer no later one either.
         """
         numbers = self._by_id[self._waiting[number][1]]
-        gone = [self._remove(earlier) for earlier in [*itertools.takewhile(lambda other: other < number, numbers)]]
+        removed = [self._remove(earlier) for earlier in [*itertools.takewhile(lambda other: other < number, numbers)]]
         if number in self._refused:
-            gone.append(self._remove(number))
+            removed.append(self._remove(number))
         else:
             self._refused.add(number)
-        return gone
+        return removed
 
     def before(self, number: int) -> list[Frame]:
         """Remove those that arrived before the one of this number."""
-        gone = []
+        removed = []
         while self._waiting and next(iter(self._waiting)) < number:
-            gone.append(self._remove(next(iter(self._waiting))))
-        return gone
+            removed.append(self._remove(next(iter(self._waiting))))
+        return removed
 
     def drain(self) -> list[Frame]:
         """Remove all."""
@@ -140,13 +140,13 @@ class EarlyResponses:
     def tick(self) -> list[Frame]:
         """Another frame has arrived. Removes those that have waited long enough."""
         self._clock += 1
-        gone = []
+        removed = []
         while self._waiting:
             number, (due, _, _) = next(iter(self._waiting.items()))
             if due > self._clock:
                 break
-            gone.append(self._remove(number))
-        return gone
+            removed.append(self._remove(number))
+        return removed
 
     def _remove(self, number: int) -> Frame:
         _, correlation_id, frame = self._waiting.pop(number)

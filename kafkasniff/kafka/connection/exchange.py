@@ -254,15 +254,15 @@ class Ledger:
             head = oldest.correlation_id
             touched.add(head)
         # Only if requests were lost now can there be more than were ever in flight.
-        gone: list[Pending] = []
+        removed: list[Pending] = []
         for correlation_id in touched:
             lost = self._lost_by_id.get(correlation_id)
             if lost is None or len(self._by_id[correlation_id]) < 2:
                 continue
             for _ in range(min(max(lost.count - self._most, int(correlation_id == head)), lost.count)):
-                gone.append(self._remove_first_lost(correlation_id, lost))
-        gone.sort(key=lambda pending: pending.ordinal)
-        return gone
+                removed.append(self._remove_first_lost(correlation_id, lost))
+        removed.sort(key=lambda pending: pending.ordinal)
+        return removed
 
     def drain(self) -> list[Pending]:
         """Remove all, in the order of their requests."""
@@ -307,7 +307,7 @@ class Ledger:
             pending.lost = True
             self.note_lost(pending)
         if len(self._lost_ordinals) > 2 * self._lost + _SLACK:
-            self._lost_ordinals = self._without_gone(self._lost_ordinals)
+            self._lost_ordinals = self._still_outstanding(self._lost_ordinals)
         return lost
 
     def note_lost(self, pending: Pending) -> None:
@@ -320,9 +320,9 @@ class Ledger:
         of_id.count += 1
         heappush(of_id.ordinals, pending.ordinal)
         if len(of_id.ordinals) > 2 * of_id.count + _SLACK:
-            of_id.ordinals = self._without_gone(of_id.ordinals)
+            of_id.ordinals = self._still_outstanding(of_id.ordinals)
 
-    def _without_gone(self, ordinals: list[int]) -> list[int]:
+    def _still_outstanding(self, ordinals: list[int]) -> list[int]:
         """A heap of those that are still outstanding: a sorted list is one."""
         return sorted(ordinal for ordinal in ordinals if self._outstanding(ordinal) is not None)
 

@@ -181,7 +181,7 @@ class Recognition:
                 if todo.undecided:
                     self._settle(1 - direction)
                 else:
-                    self._search_again(direction)
+                    self._repeat_search(direction)
                 self._seek(direction, work)
                 continue
             run, index, last = todo
@@ -323,7 +323,7 @@ class Recognition:
             self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._streams[1 - direction].hole))
         searcher.forget()
 
-    def _search_again(self, direction: int, most: int = MAX_AGAIN) -> None:
+    def _repeat_search(self, direction: int, most: int = MAX_AGAIN) -> None:
         """Search the broker's stream again if the client's stream, of `direction`, has progressed.
 
         After a gap, bytes of the broker may arrive before the requests that they answer.

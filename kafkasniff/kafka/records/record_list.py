@@ -84,13 +84,13 @@ def decode_record_list(  # noqa: PLR0917 - called for each batch, where keywords
     )
     found = read_record_list(data, position, end, base, budget=budget, most=context.options.max_decompressed)
     if found is not None:
-        records, count, may_say_more = found
-        context.interpretable |= may_say_more
+        records, count, may_report_more = found
+        context.interpretable |= may_report_more
         return records, True, budget - count
     reader = _RecordDecoder(data, base, budget)
     place = reader.read(position, end)
     if reader.records and not context.interpretable:
-        context.interpretable = _may_say_more(reader.records)
+        context.interpretable = _may_report_more(reader.records)
     _look_at_headers(reader.records, context, position if batch_position is None else batch_position)
     _report(reader, place, context, batch_position, wire)
     exhausted = reader.exceeded == budget
@@ -269,7 +269,7 @@ def _look_at_headers(records: list[dict[str, Any]], context: DecodeContext, posi
                 context.problem("string-not-utf8", detail, position)
 
 
-def _may_say_more(records: list[dict[str, Any]]) -> bool:
+def _may_report_more(records: list[dict[str, Any]]) -> bool:
     """Whether interpreters may add something to these records.
 
     That is so if the framing of a schema registry may precede the first or the last key or value, or if a key may

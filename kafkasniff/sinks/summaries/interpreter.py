@@ -296,7 +296,7 @@ def _each(node: syntax.Each, shape: Shape) -> Render:
                     continue
                 has_room = not shown or len(texts) < shown
                 if prefers is not None:
-                    if _says(prefers(struct)):
+                    if _is_set(prefers(struct)):
                         preferred = True
                     elif preferred:
                         has_room = False
@@ -340,7 +340,7 @@ def _getter(path: syntax.Path | list[str]) -> Callable[[Body], Any]:
     return get
 
 
-def _says(value: Any) -> bool:
+def _is_set(value: Any) -> bool:
     """Whether a value is neither null, empty nor 0."""
     if type(value) is int:
         return value != 0
@@ -356,7 +356,7 @@ def _condition(test: syntax.Test) -> _Condition:
     get = _getter(path)
     match kind:
         case "some" if len(path) == 1:
-            return lambda item, _version: _says(item.get(path[0]))
+            return lambda item, _version: _is_set(item.get(path[0]))
         case "some":
             return lambda item, _version: _is_some(item, path)
         case "none":
@@ -378,5 +378,5 @@ def _is_some(item: Body, path: syntax.Path) -> bool:
     """Whether a value at a path, possibly through arrays, is neither null, empty nor 0."""
     value = item.get(path[0])
     if len(path) == 1:
-        return _says(value)
+        return _is_set(value)
     return any(_is_some(one, path[1:]) for one in ([value] if isinstance(value, dict) else rows(value)))

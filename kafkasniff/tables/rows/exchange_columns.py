@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.in_step_messages import Messages
-from kafkasniff.engine.line_runs import REJECTED, UNDECIDED
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.engine.roles import ExchangeKinds, settle_choices
+from kafkasniff.engine.selected_messages import REJECTED, UNDECIDED
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.connection.waits import answers_at_once
 from kafkasniff.kafka.schema.context import DecodeOptions

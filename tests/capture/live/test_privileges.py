@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkasniff.capture.live.privileges import ProcessRights, advice, standing
+from kafkasniff.capture.live.privileges import ProcessRights, advice, process_rights
 from tests.cli.test_user import enterable
 from tests.conftest import missing
 
@@ -66,13 +66,13 @@ def test_one_line_where_packets_come_from_devices(at: ProcessRights, fits: list[
 
 def test_the_kernels_status_is_read() -> None:
     status = "Name:\tpython\nCapBnd:\t000001ffffffffff\nNoNewPrivs:\t0\n"
-    assert (standing(status).bounded, standing(status).no_new) == (False, False)
+    assert (process_rights(status).bounded, process_rights(status).no_new) == (False, False)
     status = "CapBnd:\t00000000a80405fb\nNoNewPrivs:\t1\n"  # docker's default without NET_RAW
-    assert not standing("CapBnd:\t00000000a80425fb\n").bounded  # docker's default
-    assert (standing(status).bounded, standing(status).no_new) == (True, True)
+    assert not process_rights("CapBnd:\t00000000a80425fb\n").bounded  # docker's default
+    assert (process_rights(status).bounded, process_rights(status).no_new) == (True, True)
     for odd in ("", "CapBnd:\n", "CapBnd:\tnone\nNoNewPrivs\n"):
-        assert (standing(odd).bounded, standing(odd).no_new) == (False, False)
-    assert os.path.exists(standing().python)
+        assert (process_rights(odd).bounded, process_rights(odd).no_new) == (False, False)
+    assert os.path.exists(process_rights().python)
 
 
 @pytest.mark.root

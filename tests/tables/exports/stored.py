@@ -24,6 +24,13 @@ def objects(bucket: str, folder: str) -> dict[str, bytes]:
     }
 
 
+def copy_objects(bucket: str, folder: str, into: str) -> None:
+    """Copy all objects below a folder to another one."""
+    client = boto3_client(bucket)
+    for path, data in objects(bucket, folder).items():
+        client.put_object(Bucket="captures", Key=f"{into}/{path}", Body=data)
+
+
 def fetched(bucket: str, folder: str, into: Path) -> Path:
     """The export as a folder of this machine."""
     for path, data in objects(bucket, folder).items():
@@ -33,7 +40,7 @@ def fetched(bucket: str, folder: str, into: Path) -> Path:
 
 
 class KilledError(BaseException):
-    """The process ends here. Code that catches it has no effect, since each further request fails, too."""
+    """The process ends here. Code that catches it has no effect, since all later requests fail, too."""
 
 
 @contextmanager

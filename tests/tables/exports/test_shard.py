@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -207,12 +208,19 @@ def test_problems_of_other_captures(captures: list[Path], tmp_path: Path) -> Non
     assert [row["capture"] for row in found["problems"] if row["kind"] == "capture-cut"] == ["old.pcap"]
 
 
-def test_a_truncated_capture(captures: list[Path], tmp_path: Path) -> None:
-    """It is still truncated after a run that was resumed."""
+@pytest.mark.parametrize("after", [3, 99])
+def test_a_truncated_capture(captures: list[Path], tmp_path: Path, after: int) -> None:
+    """It is still truncated for a run that is resumed after it, and reads only the others."""
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(captures[0].read_bytes()[:-3])
-    task = task_of([cut, *captures[1:]], tmp_path)
-    assert run_shard(task, Hooks()).broken
+    task, seen = task_of([cut, *captures[1:]], tmp_path), itertools.count(1)
+
+    def part() -> None:
+        if next(seen) == after:
+            raise KilledError
+
+    with contextlib.suppress(KilledError):
+        assert run_shard(task, Hooks(part=part)).broken
     assert run_shard(task, Hooks()).broken
 
 

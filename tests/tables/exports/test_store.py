@@ -19,7 +19,7 @@ from tests.choice import ALL, DEEP
 from tests.cli.console import kafkasniff
 from tests.object_store import boto3_client, bucket
 from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, run, tables
-from tests.tables.exports.stored import KilledError, fetched, killed_after, objects
+from tests.tables.exports.stored import KilledError, copy_objects, fetched, killed_after, objects
 from tests.tables.exports.test_live import Clock, _at_once, batches
 
 __all__ = ["_at_once", "bucket"]
@@ -28,7 +28,7 @@ CAPTURE = CAPTURES / "java-codecs.pcap"
 
 
 def test_the_rows_are_those_of_a_folder(bucket: str, tmp_path: Path) -> None:
-    """Run by run, also for connections that are open between runs."""
+    """Run by run, including connections that are open between runs."""
     parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.3, 0.6), tmp_path)
     address = bucket.format("equal")
     for number in range(1, len(parts) + 1):
@@ -58,9 +58,11 @@ def test_killed_at_any_request(bucket: str, answered: bool, tmp_path: Path) -> N
     run(parts, tmp_path / "both")
     wanted = tables(tmp_path / "first"), tables(tmp_path / "both")
     place, seen = 0 if ALL else 2 * answered, set()
+    begun = f"killed-{answered}"
+    run(parts[:1], bucket.format(begun))
     while True:
-        name = f"killed-{answered}-{place}"
-        run(parts[:1], bucket.format(name))
+        name = f"{begun}-{place}"
+        copy_objects(bucket, begun, name)
         with killed_after(place, answered=answered) as left:
             try:
                 run(parts, bucket.format(name))
@@ -291,7 +293,7 @@ def test_without_the_package(bucket: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(MissingPartError, match=r"pip install 'kafkasniff\[object-store\]'"):
         run([CAPTURE], bucket.format("missing"))
-    # Captures are read without it, also from what may be an export.
+    # Captures are read without it, even from what may be an export.
     assert kafkasniff("decode", "-c", "1", bucket.format("day-1")).code == Exit.OK
 
 
