@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not Path("/proc/self/smaps_rollup").exists():
             made.error("this needs Linux 4.14 or newer: memory is read from /proc")
         try:
-            told = f"{versions()}, {tshark_version()}"
+            reported = f"{versions()}, {tshark_version()}"
         except FileNotFoundError as error:
             made.error(str(error))
         if not captures(data):
@@ -163,14 +163,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             made.error(f"{data} has less than {ROOM / 1e9:.0f} GB free: name another folder (--data)")
         compile_package()
         results = Results(
-            [f"{today()}; load average at the start {load_average():.2f}", hardware(), told],
+            [f"{today()}; load average at the start {load_average():.2f}", hardware(), reported],
             _made_by(settings, options),
             settings,
-            told,
+            reported,
             made_with(data),
         )
         if before is not None:
-            if (before.settings, before.versions, before.captures) != (settings, told, results.captures):
+            if (before.settings, before.versions, before.captures) != (settings, reported, results.captures):
                 made.error(f"{stored} was measured with other settings, versions or captures: omit --resume")
             results.comparisons = before.comparisons
         good = _measure(results, options, data, stored)

@@ -65,7 +65,7 @@ def section(comparisons: Sequence[Comparison], machine: Sequence[str], made_by: 
     notes = [f"Made by `{made_by}`"]
     if missing:
         notes.append(f"Not measured, because not made: {', '.join(missing)}")
-    parts = ["## Beside tshark", "\n".join(f"- {told}" for told in (*machine, *notes)), READING.strip()]
+    parts = ["## Beside tshark", "\n".join(f"- {reported}" for reported in (*machine, *notes)), READING.strip()]
     if misses := _misses(comparisons):
         parts += ["Targets that are not met: " + "; ".join(misses) + "."]
     elif comparisons:
@@ -116,8 +116,8 @@ def _targets(comparisons: Sequence[Comparison]) -> str:
             value
             for one in comparisons
             if one.form == form
-            for told, value, _ in _judged(one)
-            if told.partition(",")[0] == name or told == name
+            for reported, value, _ in _judged(one)
+            if reported.partition(",")[0] == name or reported == name
         ]
         rows.append([name, form, f"{max(values):.2f}" if values else "not measured"])
         rows[-1] += [f"≤ {target:g}", ""] if not values else against(max(values), target)
@@ -202,10 +202,10 @@ def _beside(found: Sequence[Comparison], name: Measure) -> list[str]:
     if name == "text":
         short = [one for one in found if median(one.runs["tshark"], "cpu") < LEAST_TSHARK_S]
         if short:
-            told = ", ".join(f"{one.form} {median(one.runs['tshark'], 'cpu'):.1f} s" for one in short)
+            reported = ", ".join(f"{one.form} {median(one.runs['tshark'], 'cpu'):.1f} s" for one in short)
             parts.append(
                 f"Too small: tshark should be at work for {LEAST_TSHARK_S:g} s or more, so that starting up does not "
-                f"count. It took for {told}."
+                f"count. It took for {reported}."
             )
     return parts
 

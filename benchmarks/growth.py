@@ -129,9 +129,9 @@ def feed(name: str, traffic: Traffic) -> Endless:
             watcher.join()
         if late or process.returncode != 0:
             errors.seek(0)
-            told = errors.read()[-TOLD_BYTES:].decode(errors="replace")
+            reported = errors.read()[-TOLD_BYTES:].decode(errors="replace")
             how = f"not over after {LIMIT_S} s" if late else f"exit code {process.returncode}"
-            raise CommandFailedError(f"{name}: {how}\n{told}")
+            raise CommandFailedError(f"{name}: {how}\n{reported}")
     cpu = usage.ru_utime + usage.ru_stime
     return Endless(name, fed, traffic.packets, traffic.connections, traffic.requests, cpu, wall, samples)
 
@@ -168,7 +168,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.growth", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    told = {
+    reported = {
         "largest_mb": "of the beginnings that are timed",
         "runs": "of each beginning",
         "connections": "short ones, one after the other",
@@ -177,7 +177,7 @@ def parser() -> argparse.ArgumentParser:
         "idle_minutes": "by the packets' clock",
         "unanswered": "requests without an answer",
     }
-    for name, text in told.items():
+    for name, text in reported.items():
         default = getattr(Settings(), name)
         made.add_argument(f"--{name.replace('_', '-')}", type=type(default), help=f"{text} [{default:g}]")
     made.add_argument("--resume", action="store_true", help=f"keep what {RESULTS} has")

@@ -38,8 +38,8 @@ def section(steps: Sequence[Step], endless: Sequence[Endless], machine: Sequence
         for form in dict.fromkeys(step.form for step in steps):
             mine = [step for step in steps if step.form == form]
             power = exponent(mine)
-            told = "too few sizes for an exponent" if power is None else f"exponent **{power:.2f}**"
-            parts += [f"`{form}`, {FORMS[form]}: {told}", _times(mine)]
+            reported = "too few sizes for an exponent" if power is None else f"exponent **{power:.2f}**"
+            parts += [f"`{form}`, {FORMS[form]}: {reported}", _times(mine)]
     if endless:
         parts += ["### Memory over time", MEMORY.strip(), _memory(endless)]
     return "\n\n".join(parts)

@@ -66,11 +66,11 @@ def record(path: Path, megabytes: int, seed: int = 1, *, capped: bool = True) ->
         ]
         recorder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert recorder.stderr is not None
-        told = recorder.stderr.readline()
-        while told and "listening on" not in told:
-            told = recorder.stderr.readline()
+        reported = recorder.stderr.readline()
+        while reported and "listening on" not in reported:
+            reported = recorder.stderr.readline()
         try:
-            if not told:
+            if not reported:
                 raise SystemExit("tcpdump did not start: capturing on loopback needs root")
             _talk(cluster.bootstraps, path, megabytes << 20, seed, capped=capped)
         finally:

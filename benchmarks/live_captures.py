@@ -70,8 +70,8 @@ def small(folder: Path, packets: int, connections: int) -> Material:
     facts = path.with_suffix(".json")
     if not facts.exists():
         # A round more than necessary: a capture is never larger than requested.
-        told = small_messages.write(path, connections, packets + 3 * connections)
-        facts.write_text(json.dumps(told) + "\n")
+        reported = small_messages.write(path, connections, packets + 3 * connections)
+        facts.write_text(json.dumps(reported) + "\n")
     known = json.loads(facts.read_text())
     material = _counted(path, small_messages.BROKER_PORT)
     found = material.part(packets=float("inf"))

@@ -131,12 +131,12 @@ def machine() -> list[str]:
 
 
 def _versions(options: argparse.Namespace) -> str:
-    told = [versions()]
+    reported = [versions()]
     if any(name.startswith("tshark") for name in options.tools):
-        told.append(_first_line("tshark", "--version"))
+        reported.append(_first_line("tshark", "--version"))
     if any(form in {"C", "A"} for form, _ in _all(options)):
-        told.append(_first_line("tcpreplay", "--version").partition(" (")[0])
-    return ", ".join(told)
+        reported.append(_first_line("tcpreplay", "--version").partition(" (")[0])
+    return ", ".join(reported)
 
 
 def _first_line(name: str, *arguments: str) -> str:
@@ -201,12 +201,12 @@ def _made_by(options: argparse.Namespace, defaults: argparse.Namespace) -> str:
     return " ".join(words)
 
 
-def _told(found: Result) -> str:
-    told, offered = found.told, found.offered
-    shown = told.kept if told.kept is not None else told.requests
-    whole = offered.packets if told.kept is not None else offered.requests
+def _reported(found: Result) -> str:
+    reported, offered = found.reported, found.offered
+    shown = reported.kept if reported.kept is not None else reported.requests
+    whole = offered.packets if reported.kept is not None else offered.requests
     return (
-        f"{found.load}, {found.tool}: {offered.packets / offered.seconds:,.0f} packets/s, {told.lost} lost, "
+        f"{found.load}, {found.tool}: {offered.packets / offered.seconds:,.0f} packets/s, {reported.lost} lost, "
         f"{shown} of {whole} shown, {found.behind_s:.1f} s of lag{'' if found.caught_up else ' and not caught up'}, "
         f"{found.usage.cpu_s:.1f} s of CPU, {found.usage.peak / 1e6:,.0f} MB"
     )
@@ -232,7 +232,7 @@ def _measure(results: Results, stored: Path, options: argparse.Namespace, folder
             print(f"{load.name}, {tool.name}: {error}", file=sys.stderr)
             good = False
             continue
-        print(_told(found), flush=True)
+        print(_reported(found), flush=True)
         results.runs.append(found)
         _store(results, stored)
     if options.latency_rate:

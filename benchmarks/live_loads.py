@@ -149,7 +149,7 @@ class _Replaying(Running):
         self._limit_s = limit_s
         self._process: subprocess.Popen[str] | None = None
         self._before: Counters | None = None
-        self._told = ""
+        self._reported = ""
 
     def start(self) -> None:
         self._before = counters(self.target.interface)
@@ -161,7 +161,7 @@ class _Replaying(Running):
         assert self._process is not None
         try:
             # It says a few lines in the end.
-            self._told = self._process.communicate(timeout=self._limit_s)[0]
+            self._reported = self._process.communicate(timeout=self._limit_s)[0]
         except subprocess.TimeoutExpired:
             raise LoadError(f"tcpreplay was not through after {self._limit_s:.0f} s") from None
         if self._process.returncode != 0:
@@ -169,7 +169,7 @@ class _Replaying(Running):
 
     def offered(self) -> Offered:
         assert self._before is not None
-        found = re.search(r"Actual: (\d+) packets \(\d+ bytes\) sent in ([\d.]+) seconds", self._told)
+        found = re.search(r"Actual: (\d+) packets \(\d+ bytes\) sent in ([\d.]+) seconds", self._reported)
         if found is None:
             raise LoadError(f"tcpreplay does not say what it sent: {self._told[-1000:]}")
         arrived = counters(self.target.interface) - self._before
@@ -239,19 +239,19 @@ class _Talking(Running):
         self._seconds = self._next(self._limit_s)["over"]
 
     def offered(self) -> Offered:
-        told = self._next(SLACK_S)
-        if told["failed"]:
-            raise LoadError(f"{told['failed']} records were not delivered")
+        reported = self._next(SLACK_S)
+        if reported["failed"]:
+            raise LoadError(f"{reported['failed']} records were not delivered")
         arrived = counters(LOOPBACK) - self._before
         return Offered(
             self._seconds,
             arrived.packets,
             arrived.bytes,
             arrived.dropped,
-            told["requests"],
-            told["responses"],
-            told["exact"],
-            told["delivered"],
+            reported["requests"],
+            reported["responses"],
+            reported["exact"],
+            reported["delivered"],
         )
 
     def end(self) -> None:
@@ -279,8 +279,8 @@ class _Talking(Running):
             raise LoadError(f"the clients said nothing for {limit_s:.0f} s: {self._errors()}") from None
         if not line:
             raise LoadError(f"the clients ended: {self._errors()}")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        reported: dict[str, Any] = json.loads(line)
+        return reported
 
     def _errors(self) -> str:
         return self._log.read_text(errors="replace")[-1000:]

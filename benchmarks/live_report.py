@@ -83,12 +83,12 @@ def section(
 
 def is_complete(run: Result) -> bool:
     """Whether nothing of a load is missing in what a program shows, as far as that is known."""
-    told, offered = run.told, run.offered
-    if told.lost or not run.caught_up or run.killed or run.behind_s > PROMPT_S:
+    reported, offered = run.reported, run.offered
+    if reported.lost or not run.caught_up or run.killed or run.behind_s > PROMPT_S:
         return False
-    if any(kind.startswith("live-") for kind in told.problems):
+    if any(kind.startswith("live-") for kind in reported.problems):
         return False
-    return told.requests is None or told.requests >= offered.requests
+    return reported.requests is None or reported.requests >= offered.requests
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -118,7 +118,7 @@ def _loads(runs: Sequence[Result]) -> str:
 
 def _load_row(same: Sequence[Result]) -> list[object]:
     first = same[0]
-    lost = [run.told.lost for run in same]
+    lost = [run.reported.lost for run in same]
     behind = max(run.behind_s for run in same)
     late = any(not run.caught_up or run.killed for run in same)
     return [
@@ -134,16 +134,16 @@ def _load_row(same: Sequence[Result]) -> list[object]:
         f"{'>' if late else ''}{behind:.1f}",
         f"{_median(same, lambda run: run.usage.cpu_s):.1f}",
         f"{max(run.usage.peak for run in same) / MB:,.0f}",
-        f"{max(run.told.spool for run in same) / MB:,.0f}" if any(run.told.spool for run in same) else "",
+        f"{max(run.reported.spool for run in same) / MB:,.0f}" if any(run.reported.spool for run in same) else "",
     ]
 
 
 def _shown(run: Result) -> tuple[float, str]:
     """What part of a load a program showed, as a number and in words."""
-    if run.told.kept is not None:
-        shown, whole, exact = run.told.kept, run.offered.packets, True
-    elif run.told.requests is not None:
-        shown, whole, exact = run.told.requests, run.offered.requests, run.offered.exact
+    if run.reported.kept is not None:
+        shown, whole, exact = run.reported.kept, run.offered.packets, True
+    elif run.reported.requests is not None:
+        shown, whole, exact = run.reported.requests, run.offered.requests, run.offered.exact
     else:
         return 1.0, ""
     part = shown / whole if whole else 1.0
@@ -182,10 +182,10 @@ def _highest(runs: Sequence[Result]) -> str:
 def _problems(runs: Sequence[Result]) -> str:
     rows: list[list[object]] = []
     for (load, tool), same in _groups(runs).items():
-        for kind in sorted({kind for run in same for kind in run.told.problems}):
-            worst = max(same, key=lambda run: run.told.problems.get(kind, 0))
-            detail = worst.told.details.get(kind, "")
-            rows.append([load, NAMES[tool], f"`{kind}`", f"{worst.told.problems[kind]:,}", detail])
+        for kind in sorted({kind for run in same for kind in run.reported.problems}):
+            worst = max(same, key=lambda run: run.reported.problems.get(kind, 0))
+            detail = worst.reported.details.get(kind, "")
+            rows.append([load, NAMES[tool], f"`{kind}`", f"{worst.reported.problems[kind]:,}", detail])
     return _table(["load", "program", "kind", "count", "last"], rows) if rows else ""
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from benchmarks.live_loads import ROOT, Load, Offered, Target
 from benchmarks.live_network import listeners
-from benchmarks.live_tools import Told, Tool
+from benchmarks.live_tools import Reported, Tool
 from benchmarks.processes import Sampler, Usage, orphans_come_here, wait_for_orphans
 
 START_S: Final = 60.0
@@ -49,12 +49,12 @@ class Result:
     rate: float | None
     tool: str
     offered: Offered
-    told: Told
+    reported: Reported
     usage: Usage
     behind_s: float
     """How long after the end of the load it was still at work: wrote, or took CPU time."""
     caught_up: bool
-    """False: it was stopped while it still wrote, and `told` is what it had come to."""
+    """False: it was stopped while it still wrote, and `reported` is what it had come to."""
     killed: bool
     """It did not end when it was asked to."""
     exit_code: int
@@ -162,10 +162,10 @@ def run(tool: Tool, load: Load, folder: Path, drain_s: float, core: int | None =
                 code, cpu_s = started.stop()
                 wall = time.monotonic() - started.begun
             offered = running.offered()
-        told = tool.told(output, (place / "errors").read_text(errors="replace"), place)
+        reported = tool.reported(output, (place / "errors").read_text(errors="replace"), place)
         usage = started.sampler.usage(wall, cpu_s)
         return Result(
-            *(load.name, load.form, load.rate, tool.name, offered, told, usage, behind, caught_up),
+            *(load.name, load.form, load.rate, tool.name, offered, reported, usage, behind, caught_up),
             *(started.killed, code, average),
         )
     finally:

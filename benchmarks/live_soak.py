@@ -33,7 +33,7 @@ from benchmarks.live_loads import ROOT, LoadError, Target
 from benchmarks.live_network import LISTENS, SENDS, NetworkError, counters, leave_for_own_network, program
 from benchmarks.live_run import ToolError, listening
 from benchmarks.live_targets import separate_cores
-from benchmarks.live_tools import Kafkasniff, Told, count_lines, make_tools
+from benchmarks.live_tools import Kafkasniff, Reported, count_lines, make_tools
 from benchmarks.machine import compile_package
 from benchmarks.processes import memory
 from benchmarks.small_messages import BROKER_PORT
@@ -73,7 +73,7 @@ class Soak:
     seconds: float
     packets: int
     requests: int
-    reported: Told
+    reported: Reported
     exit_code: int
     cpu_s: float
     memory: list[tuple[float, int]]
@@ -163,7 +163,7 @@ class Reader:
     """Counts the lines of a program as they come, and takes the delay of some."""
 
     def __init__(self, tool: Kafkasniff, pipe: IO[bytes]) -> None:
-        self.counted = Told()
+        self.counted = Reported()
         self.times = LineTimes(tool)
         self._pipe = pipe
         self._form = tool.form

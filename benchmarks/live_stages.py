@@ -161,7 +161,7 @@ class RecordedInterface(InterfaceSocket):
     def __init__(self, ring: RecordedRing, name: str, capture: int, **_options: Any) -> None:
         self.name, self.error = name, None
         self.packets = self._received = self._dropped = 0
-        self._told = (0, 0)
+        self._reported = (0, 0)
         self._capture, self._cooked = capture, False
         self.decoded = self.written = Interface(1, capture, name)
         self._ring = ring

@@ -71,15 +71,15 @@ def separate_cores() -> int | None:
 
 def row(found: Result) -> list[object]:
     """A line of the table."""
-    told, offered = found.told, found.offered
-    shown = (told.requests or 0) / offered.requests if offered.requests else 1.0
+    reported, offered = found.reported, found.offered
+    shown = (reported.requests or 0) / offered.requests if offered.requests else 1.0
     # 100% means all of them.
-    share = "100%" if told.requests == offered.requests else f"{min(shown, 0.9999) if shown < 1 else shown:.2%}"
+    share = "100%" if reported.requests == offered.requests else f"{min(shown, 0.9999) if shown < 1 else shown:.2%}"
     return [
         found.load,
         found.tool,
         f"{offered.packets / offered.seconds:,.0f}",
-        "?" if told.lost is None else f"{told.lost + offered.lost_before:,}",
+        "?" if reported.lost is None else f"{reported.lost + offered.lost_before:,}",
         f"{share} of {offered.requests:,}",
         f"{'' if found.caught_up else '>'}{found.behind_s:.1f}",
         f"{found.usage.cpu_s:.1f}",
@@ -104,7 +104,7 @@ def verdicts(runs: Sequence[Result]) -> list[str]:
             lines.append(f"{tool}: {held:,.0f} packets/s held; target ≥ {TARGET_RATE:,.0f}: {met}")
         for found in runs:
             if (found.tool, found.form) == (tool, "small"):
-                shown = (found.told.requests or 0) / max(1, found.offered.requests)
+                shown = (found.reported.requests or 0) / max(1, found.offered.requests)
                 met = "yes" if shown >= TARGET_SHOWN else "no"
                 lines.append(f"{tool}: {shown:.2%} of requests from librdkafka shown; target 100%: {met}")
     return lines
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # Before the namespace: it may have to be downloaded.
         python = python_with(*CONFLUENT) if "clients" in work else sys.executable
-        told = machine()
+        reported = machine()
         leave_for_own_network()
         tools = make_tools(options.formats.split(","), options.option, [])
         loads = _loads(options, rates, work, python)
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(*lines, sep="\n")
     if options.write:
         facts = "\n".join(
-            f"- {line}" for line in (*told, f"{PROMPT_S:g} s of lag at most; the program has its own core")
+            f"- {line}" for line in (*reported, f"{PROMPT_S:g} s of lag at most; the program has its own core")
         )
         text = [
             "## Live: the kernel's targets",

@@ -38,7 +38,7 @@ SPOOL: Final = "spool.pcapng"
 
 
 @dataclasses.dataclass
-class Told:
+class Reported:
     """What a program reports about a load, and what it shows. None: not reported."""
 
     requests: int | None = None
@@ -78,7 +78,7 @@ class Tool(ABC):
         """The command; its files go to `folder`, and it ends by itself after `limit_s`."""
 
     @abstractmethod
-    def told(self, output: Path, errors: str, folder: Path) -> Told:
+    def reported(self, output: Path, errors: str, folder: Path) -> Reported:
         """The results in its output, in stderr, and in the files in `folder`."""
 
     def keep(self, folder: Path) -> None:
@@ -100,20 +100,20 @@ class Kafkasniff(Tool):
     def options(self, folder: Path) -> list[str]:
         return ["--format", "json"] if self.form == "json" else ["--color", "never"]
 
-    def told(self, output: Path, errors: str, folder: Path) -> Told:
-        told = Told()
+    def reported(self, output: Path, errors: str, folder: Path) -> Reported:
+        reported = Reported()
         with output.open("rb") as lines:
-            count_lines(self.form, lines, told)
-        return self.said(told, errors)
+            count_lines(self.form, lines, reported)
+        return self.said(reported, errors)
 
-    def said(self, told: Told, errors: str) -> Told:
+    def said(self, reported: Reported, errors: str) -> Reported:
         """Add the messages on stderr to the counts of its lines."""
-        told.said = _last(errors)
-        told.lost = told.lost or 0
-        captured = re.search(r"([\d,]+) packets?, [\d,]+ connection", told.said)
+        reported.said = _last(errors)
+        reported.lost = reported.lost or 0
+        captured = re.search(r"([\d,]+) packets?, [\d,]+ connection", reported.said)
         if captured:
-            told.received = _number(captured[1]) + told.lost
-        return told
+            reported.received = _number(captured[1]) + reported.lost
+        return reported
 
 
 class KafkasniffWrite(Kafkasniff):
@@ -124,9 +124,9 @@ class KafkasniffWrite(Kafkasniff):
     def options(self, folder: Path) -> list[str]:
         return ["--quiet", "--write", str(folder / "kept.pcapng")]
 
-    def told(self, output: Path, errors: str, folder: Path) -> Told:
+    def reported(self, output: Path, errors: str, folder: Path) -> Reported:
         file = read_pcapng(folder / "kept.pcapng")
-        return Told(received=file.received, lost=file.dropped, kept=file.packets, said=_last(errors))
+        return Reported(received=file.received, lost=file.dropped, kept=file.packets, said=_last(errors))
 
 
 class KafkasniffExport(Kafkasniff):
@@ -137,22 +137,22 @@ class KafkasniffExport(Kafkasniff):
     def options(self, folder: Path) -> list[str]:
         return ["--quiet", "--export", str(folder / "tables")]
 
-    def told(self, output: Path, errors: str, folder: Path) -> Told:
+    def reported(self, output: Path, errors: str, folder: Path) -> Reported:
         # Here: it takes half a second, and the other programs need nothing of it.
         import pyarrow.dataset  # noqa: PLC0415
 
-        told = Told(said=_last(errors), lost=0)
+        reported = Reported(said=_last(errors), lost=0)
         tables = {name: folder / "tables" / name for name in ("exchanges", "problems")}
         if tables["exchanges"].is_dir():
             statuses = pyarrow.dataset.dataset(tables["exchanges"], format="parquet").to_table(columns=["status"])
-            told.requests = sum(status != "orphan" for status in statuses["status"].to_pylist())
+            reported.requests = sum(status != "orphan" for status in statuses["status"].to_pylist())
         if tables["problems"].is_dir():
             found = pyarrow.dataset.dataset(tables["problems"], format="parquet").to_table(
                 columns=["kind", "detail", "connection_id"]
             )
             for row in found.to_pylist():
-                _take_problem(told, row["kind"], row["detail"], whole=row["connection_id"] is None)
-        return told
+                _take_problem(reported, row["kind"], row["detail"], whole=row["connection_id"] is None)
+        return reported
 
 
 class Tshark(Tool):
@@ -169,19 +169,19 @@ class Tshark(Tool):
             command += ["-f", target.bpf]
         return [*command, "-Y", "kafka", *(["-T", "ek"] if self.form == "json" else [])]
 
-    def told(self, output: Path, errors: str, folder: Path) -> Told:
+    def reported(self, output: Path, errors: str, folder: Path) -> Reported:
         # Only requests have a version on the wire; each message of a packet is named in its line.
         mark = b'"kafka_kafka_api_version"' if self.form == "json" else b" Request"
         with output.open("rb") as lines:
-            told = Told(requests=sum(line.count(mark) for line in lines), said=_last(errors))
+            reported = Reported(requests=sum(line.count(mark) for line in lines), said=_last(errors))
         if dropped := TSHARK_LOST.findall(errors):
-            told.lost = sum(map(int, dropped))
+            reported.lost = sum(map(int, dropped))
         spool = folder / SPOOL
         if spool.exists():
             file = read_pcapng(spool)
-            told.received, told.spool = file.received, spool.stat().st_size
-            told.lost = file.dropped if told.lost is None else told.lost
-        return told
+            reported.received, reported.spool = file.received, spool.stat().st_size
+            reported.lost = file.dropped if reported.lost is None else reported.lost
+        return reported
 
 
 class PcapngFile(NamedTuple):
@@ -224,46 +224,46 @@ def _options(data: bytes) -> Iterator[tuple[int, int]]:
         at += 4 + (length + 3) // 4 * 4
 
 
-def count_lines(form: str, lines: Iterable[bytes], told: Told) -> None:
+def count_lines(form: str, lines: Iterable[bytes], reported: Reported) -> None:
     """Count the requests and problems of kafkasniff's lines, `text` or `json`, while they come."""
-    (_count_json if form == "json" else _count_text)(lines, told)
+    (_count_json if form == "json" else _count_text)(lines, reported)
 
 
-def _count_json(lines: Iterable[bytes], told: Told) -> None:
-    told.requests = 0
+def _count_json(lines: Iterable[bytes], reported: Reported) -> None:
+    reported.requests = 0
     for line in lines:
         if line.startswith(b'{"type":"request"'):
-            told.requests += 1
+            reported.requests += 1
         if line.startswith(b'{"type":"problem"'):
             problem = orjson.loads(line)
-            _take_problem(told, problem["kind"], problem["detail"], whole=problem.get("connection") is None)
+            _take_problem(reported, problem["kind"], problem["detail"], whole=problem.get("connection") is None)
         # One that was ended by force leaves a line in part.
         elif b'"problems":[]' not in line and line.endswith(b"}\n"):
             for problem in orjson.loads(line).get("problems", ()):
-                _take_problem(told, problem["kind"], problem["detail"], whole=False)
+                _take_problem(reported, problem["kind"], problem["detail"], whole=False)
 
 
-def _count_text(lines: Iterable[bytes], told: Told) -> None:
-    told.requests = 0
+def _count_text(lines: Iterable[bytes], reported: Reported) -> None:
+    reported.requests = 0
     for line in lines:
         if REQUEST.match(line):
-            told.requests += 1
+            reported.requests += 1
         elif found := PROBLEM.match(line):
             place, kind, detail = found.groups()
             whole = place is None and not ABOUT_CONNECTION.search(detail)
-            _take_problem(told, kind.decode(), detail.decode(errors="replace"), whole=whole)
+            _take_problem(reported, kind.decode(), detail.decode(errors="replace"), whole=whole)
 
 
-def _take_problem(told: Told, kind: str, detail: str, *, whole: bool) -> None:
-    told.problems[kind] = told.problems.get(kind, 0) + 1
+def _take_problem(reported: Reported, kind: str, detail: str, *, whole: bool) -> None:
+    reported.problems[kind] = reported.problems.get(kind, 0) + 1
     if whole:
-        told.details[kind] = detail[:DETAIL_CHARS]
+        reported.details[kind] = detail[:DETAIL_CHARS]
     if kind == "capture-loss":
         # The final sum includes all earlier reports.
         if in_all := LOST_IN_ALL.search(detail):
-            told.lost = _number(in_all[1])
+            reported.lost = _number(in_all[1])
         elif since := LOST_SINCE.search(detail):
-            told.lost = (told.lost or 0) + _number(since[1])
+            reported.lost = (reported.lost or 0) + _number(since[1])
 
 
 def _number(text: str) -> int:

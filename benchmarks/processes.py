@@ -235,8 +235,8 @@ def measure(command: Sequence[str], folder: Path, *, limit_s: float, env: dict[s
 
     Raises CommandFailedError.
     """
-    told = folder / "stderr"
-    with orphans_come_here(), told.open("wb") as errors, (folder / "stdout").open("wb") as output:
+    reported = folder / "stderr"
+    with orphans_come_here(), reported.open("wb") as errors, (folder / "stdout").open("wb") as output:
         mine = {(one.pid, one.started) for one in processes().values() if one.parent == os.getpid()}
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin = time.perf_counter()
@@ -262,7 +262,7 @@ def measure(command: Sequence[str], folder: Path, *, limit_s: float, env: dict[s
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if late or child.returncode != 0:
         how = f"not over after {limit_s:.0f} s" if late else f"exit code {child.returncode}"
-        end = told.read_bytes()[-TOLD_BYTES:].decode(errors="replace")
+        end = reported.read_bytes()[-TOLD_BYTES:].decode(errors="replace")
         raise CommandFailedError(f"{' '.join(command)}: {how}\n{end}")
     cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     return sampler.usage(wall, cpu_s)

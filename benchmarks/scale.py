@@ -147,10 +147,10 @@ def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     program = os.path.join(home, "bin", "java") if home else "java"
     try:
-        told = subprocess.run([program, "-version"], capture_output=True, text=True, check=True).stderr
+        reported = subprocess.run([program, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
         return "no Java but what pyspark brings"
-    return told.splitlines()[0].replace('"', "")
+    return reported.splitlines()[0].replace('"', "")
 
 
 def words(found: Measurement) -> str:

@@ -49,12 +49,12 @@ def timed(command: Sequence[str], output: Path) -> Run:
     """
     launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(output), *command]
     done = subprocess.run(launcher, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    told = done.stderr[-TOLD_BYTES:]
+    reported = done.stderr[-TOLD_BYTES:]
     if done.returncode != 0:
-        raise CommandFailedError(f"{' '.join(command)}: {told}")
+        raise CommandFailedError(f"{' '.join(command)}: {reported}")
     code, cpu, wall, resident = json.loads(done.stdout)
     if code not in {0, CAPTURE_CUT}:
-        raise CommandFailedError(f"{' '.join(command)}: exit code {code}: {told}")
+        raise CommandFailedError(f"{' '.join(command)}: exit code {code}: {reported}")
     return Run(cpu, wall, resident, output.stat().st_size)
 
 

@@ -7,7 +7,7 @@ Sizes are bytes. Packet numbers are 1-based and count every packet of their capt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -204,6 +204,13 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
     """Number of messages."""
     time_ns: int | None = None
     """Time of the last one."""
+
+    def first(self, count: int) -> Self:
+        """The lines of the first messages, one for each; `count`: at most so many."""
+        if self.count <= count:
+            return self
+        lines = self.data.split(b"\n", count)[:count]
+        return type(self)(b"".join(line + b"\n" for line in lines), count, self.time_ns)
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):

@@ -246,8 +246,8 @@ def require_java() -> Callable[[], str]:
         path = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
         if path is None:
             missing("java is not installed")
-        told = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
-        found = re.search(r'version "(\d+)', told)
+        reported = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+        found = re.search(r'version "(\d+)', reported)
         if found is None or int(found[1]) < JAVA_NEEDED:
             missing(f"{path} is not Java {JAVA_NEEDED} or newer")
         return path

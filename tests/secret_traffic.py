@@ -245,7 +245,7 @@ def cases() -> list[Case]:
             {"resources": [{"resource_type": 4, "resource_name": "1", "configs": _configs()}]},
             {},
         )
-    told = [
+    reported = [
         *({**one, "synonyms": [{**one, "source": 4}]} for one in _configs()),
         {
             "name": "a.plugin",
@@ -261,7 +261,7 @@ def cases() -> list[Case]:
             version,
             {*_BY_CONFIG, "sensitive by flag", "synonym"},
             {"resources": [{"resource_type": 4, "resource_name": "1"}]},
-            {"results": [{"resource_type": 4, "resource_name": "1", "configs": told}]},
+            {"results": [{"resource_type": 4, "resource_name": "1", "configs": reported}]},
             in_response=True,
         )
     topic = {

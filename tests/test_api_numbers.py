@@ -29,7 +29,6 @@ ALLOWED = {
     "enrich/sessions.py": SESSIONS,
     "enrich/enricher.py": SESSIONS,
     "tables/rows/exchanges.py": SESSIONS,
-    "spark/connections.py": SESSIONS,
     "analysis/between_brokers.py": GREETING,
     "analysis/audit.py": NEGOTIATION,
     "analysis/offers.py": NEGOTIATION,

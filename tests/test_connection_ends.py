@@ -64,7 +64,7 @@ def ends(packets: list[Packet]) -> tuple[list[str], list[Problem]]:
     return found[0]
 
 
-def told(problems: list[Problem]) -> list[tuple[str, str]]:
+def reported(problems: list[Problem]) -> list[tuple[str, str]]:
     return [(problem.kind, problem.detail.rpartition(": ")[2]) for problem in problems]
 
 
@@ -78,7 +78,7 @@ def test_a_request_after_the_brokers_end() -> None:
     for reset in ([], [talk.reset("broker").but(flags=RST)]):
         states, problems = ends([*talk.packets[: len(talk.packets) - len(reset)], *reset])
         assert states == ["answered", "unanswered"]
-        assert told(problems) == [("request-unanswered", "the broker had closed it 2.5 s before the request")]
+        assert reported(problems) == [("request-unanswered", "the broker had closed it 2.5 s before the request")]
 
 
 def test_a_request_before_the_brokers_end() -> None:
@@ -91,7 +91,7 @@ def test_a_request_before_the_brokers_end() -> None:
     talk._add("client", FIN | ACK)
     states, problems = ends(talk.packets)
     assert states == ["answered", "unanswered"]
-    assert told(problems) == [("request-unanswered", "the connection ended without a response to this request")]
+    assert reported(problems) == [("request-unanswered", "the connection ended without a response to this request")]
 
 
 def test_an_answer_after_a_forged_end() -> None:

@@ -41,7 +41,7 @@ def test_one_line_an_api_with_every_version() -> None:
         row[1]: row for row in rows(page()) if row[0].isdecimal() and len(row) == 5 and api(int(row[0])) is not None
     }
     assert len(lines) == len(api_keys())
-    told = set()
+    reported = set()
     for key in api_keys():
         one = api(key)
         assert one is not None
@@ -49,11 +49,11 @@ def test_one_line_an_api_with_every_version() -> None:
         assert row[0] == str(key)
         usual = dict.fromkeys(versions_of(row[2].partition(" (")[0]), "VC")
         for version, code in {**usual, **versions_of(row[4])}.items():
-            told.add((key, version))
+            reported.add((key, version))
             proof = found.pairs.get((key, version), Proof())
             assert ("V" in code, "C" in code) == (bool(proof.vectors), bool(proof.captures)), row
             assert code == "none" or (key, version) in found.pairs
-    assert told == defined_pairs()
+    assert reported == defined_pairs()
     structures = page().partition("\n## Headers, records")[2].partition("\n## Record batches")[0]
     names = [name for row in rows(structures) for name in row[2].split(", ")]
     assert set(data_definitions()) <= set(names)

@@ -169,8 +169,8 @@ def matches(line: Line, whole: Line) -> bool:
     if line["size"] != whole.get("size"):
         return False
     if is_incomplete(line):
-        told = {key: value for key, value in line.items() if value is not None and key not in {"problems", "raw"}}
-        return is_part(told, whole)
+        reported = {key: value for key, value in line.items() if value is not None and key not in {"problems", "raw"}}
+        return is_part(reported, whole)
     if is_orphan(line):
         return bool(line["correlation_id"] == whole.get("correlation_id"))
     # If a request is cut before its client id, its response has none either; a token without the preceding handshake
@@ -258,10 +258,10 @@ def test_foreign_packets_are_ignored_and_reported(source: str, name: str) -> Non
     same(outcome.messages(), original(source).messages())
     assert outcome.summary.bytes_lost == 0
     assert len(disturbed) > len(packets_of(source))
-    told = sum((kinds(outcome) - kinds(original(source))).values())
+    reported = sum((kinds(outcome) - kinds(original(source))).values())
     # Emitted bytes are not kept, so a later contradiction goes unnoticed.
     if "conflicting" not in name:
-        assert told > 0
+        assert reported > 0
 
 
 @pytest.mark.parametrize("source", [CRAFTED, *one_in(6, WHOLE[1:], 1)])
@@ -296,8 +296,8 @@ def test_losses_invent_no_message(source: str, name: str) -> None:
         outcome = packets_outcome(damaged)
         contained(outcome.messages(), whole.messages())
         if holes(packets, damaged) & known_streams(outcome):
-            told = outcome.problems or any(line["problems"] for line in outcome.lines if "problems" in line)
-            assert told, "bytes are missing between bytes, and nothing says so"
+            reported = outcome.problems or any(line["problems"] for line in outcome.lines if "problems" in line)
+            assert reported, "bytes are missing between bytes, and nothing says so"
             assert outcome.summary.bytes_lost > 0
         assert outcome.summary.bytes_stream >= outcome.summary.bytes_decoded + outcome.summary.bytes_lost
 

@@ -26,6 +26,8 @@ DOCUMENTS = sorted(
 )
 RUN_IN = [path for path in DOCUMENTS if path.parent in (ROOT, ROOT / "docs")]
 BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^>]+?) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+INSTALLED = os.environ.get("KAFKASNIFF_INSTALLED")
+"""The `bin` of an environment with the wheel: commands run there, as a reader runs them (`.ci/check_wheel`)."""
 WIDTH = 160
 """Columns of the terminal that commands write for."""
 KIND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
@@ -68,11 +70,13 @@ def elsewhere(tmp_path: Path) -> Path:
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    found = {"PATH": f"{INSTALLED or Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    if INSTALLED is None:
+        found["PYTHONPATH"] = str(ROOT)
     return subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **found, "NO_COLOR": "1", "COLUMNS": str(WIDTH)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -95,19 +99,19 @@ TELLS_ITS_CODE = ' || echo "exit code $?"'
 """What a shell prints after a command that fails on purpose."""
 
 
-def run_command(command: str, folder: Path) -> tuple[int, str, str]:
-    """Exit code, output and errors. Without a shell it runs in this process, which saves most of the time."""
+def run_command(command: str, folder: Path) -> tuple[int, str]:
+    """Exit code, and output followed by errors. In this process if there is no need for a shell: that saves time."""
     plain = command.removesuffix(TELLS_ITS_CODE)
-    arguments = plain_arguments(plain)
-    if arguments is not None and plain != command:
-        code, out, errors = run_command(plain, folder)
-        return 0, f"{out}exit code {code}\n" if code else out, errors
-    if arguments is None:
+    if plain != command:
+        code, printed = run_command(plain, folder)
+        return 0, f"{printed}exit code {code}\n" if code else printed
+    arguments = plain_arguments(command)
+    if arguments is None or INSTALLED is not None:
         done = run(["bash", "-o", "pipefail", "-c", command], folder)
-        return done.returncode, done.stdout, done.stderr
+        return done.returncode, done.stdout + done.stderr
     with contextlib.chdir(folder):
         result = kafkasniff(*arguments, environ={"NO_COLOR": "1"}, width=WIDTH)
-    return result.code, result.text, result.err
+    return result.code, result.text + result.err
 
 
 def test_which_commands_need_a_shell() -> None:
@@ -142,21 +146,53 @@ def test_commands_run_and_print_the_output_shown(block: Block, elsewhere: Path) 
             target = command.split()[1]
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), command
             continue
-        code, out, errors = run_command(command, elsewhere)
-        assert code == 0, f"{command}: exit code {code}\n{errors}"
-        printed = iter((out + errors).splitlines())
-        for line in shown:
-            if line.strip() in ("", "…"):
-                continue
-            # `in` on the iterator continues after the previous match, so that the order is checked, too.
-            assert line.rstrip() in (one.rstrip() for one in printed), (
-                f"{block.place}: {command}: does not print {line!r}"
-            )
+        code, printed = run_command(command, elsewhere)
+        assert code == 0, f"{command}: exit code {code}\n{printed}"
+        line = not_printed(shown, [line.rstrip() for line in printed.splitlines()])
+        assert line is None, f"{block.place}: {command}: does not print {line!r} there:\n{printed}"
+
+
+def not_printed(shown: list[str], printed: list[str]) -> str | None:
+    """The first line of the first part of `shown` that is not printed whole and in this order. `…` separates parts.
+
+    Without `…` before or after it, a part is where the output begins or ends. A command without lines prints anything.
+    """
+    text = "\n".join(line.rstrip() for line in shown).rstrip("\n")
+    if not text:
+        return None
+    parts = [part.strip("\n").split("\n") for part in f"\n{text}\n".split("\n…\n")]
+    at = 0
+    for number, part in enumerate(parts):
+        if part == [""]:
+            continue
+        places = [place for place in range(at, len(printed)) if printed[place : place + len(part)] == part]
+        if number == 0:
+            places = [place for place in places if place == 0]
+        if number == len(parts) - 1:
+            places = [place for place in places if place + len(part) == len(printed)]
+        if not places:
+            return part[0]
+        at = places[0] + len(part)
+    return None
+
+
+def test_which_lines_are_not_printed() -> None:
+    printed = ["a", "b", "", "c", "d"]
+    for right in (
+        *(["a", "…"], ["a", "b", "", "c", "d"], ["a", "b", "…", "d"], ["…", "b", "…"], ["…"], [], ["…", "c", "d"]),
+        *(["…", "b", "", "c", "…"], ["a", "…", "c", "…", "d", ""], ["a", "b", "", "…"]),
+    ):
+        assert not_printed(right, printed) is None, right
+    for wrong in (
+        *(["b", "…"], ["a", "c", "…"], ["a", "b", "c", "d"], ["…", "c"], ["…", "d", "…", "c", "…"], ["a"], ["x"]),
+        *(["a", "…", "a", "…"], ["a", "b", "", "c", "d", "…", "d"]),
+    ):
+        assert not_printed(wrong, printed), wrong
 
 
 @pytest.mark.parametrize("block", of("python"))
 def test_examples_run(block: Block, elsewhere: Path) -> None:
-    done = run([sys.executable, "-c", block.text], elsewhere)
+    done = run(["python", "-c", block.text], elsewhere)
     assert done.returncode == 0, f"{block.place}:\n{done.stderr}"
     assert done.stdout, f"{block.place} prints nothing"
 

@@ -43,8 +43,8 @@ def test_every_message_line_matches_what_kafka_reads(capture_path: Path):
     matches, strays, _ = match(capture_path, golden_lines(capture_path))
     assert not strays, "lines without evidence"
     assert matches
-    for line, frame, told in matches:
-        assert not list(line_differences(line, frame, told)), f"{line['type']} of exchange {line['exchange']}"
+    for line, frame, reported in matches:
+        assert not list(line_differences(line, frame, reported)), f"{line['type']} of exchange {line['exchange']}"
 
 
 def test_every_message_of_the_capture_has_its_line(capture_path: Path):
@@ -65,11 +65,11 @@ def test_the_same_with_secrets_shown(capture_path: Path):
     assert not strays
     golden = [(line, frame) for line, frame, _ in match(capture_path, golden_lines(capture_path))[0]]
     assert len(golden) == len(matches)
-    for (line, frame, told), compared in zip(matches, golden, strict=True):
+    for (line, frame, reported), compared in zip(matches, golden, strict=True):
         assert '"redacted"' not in repr(line).replace("'", '"')
         if (line, frame) == compared:
             continue
-        assert not list(line_differences(line, frame, told)), f"{line['type']} of exchange {line['exchange']}"
+        assert not list(line_differences(line, frame, reported)), f"{line['type']} of exchange {line['exchange']}"
 
 
 @pytest.mark.parametrize("name", ["java-sasl.pcap", "librdkafka-sasl.pcap", "java-admin.pcap"])
@@ -146,7 +146,7 @@ def test_every_other_line_has_a_known_reason(capture_path: Path):
     """
     times = {number: raw[0] for number, raw in enumerate(raw_packets(file_bytes(capture_path)), 1)}
     matches, _, _ = match(capture_path, golden_lines(capture_path))
-    requests = {line["exchange"]: (frame, told) for line, frame, told in matches if line["type"] == "request"}
+    requests = {line["exchange"]: (frame, reported) for line, frame, reported in matches if line["type"] == "request"}
     answered = {line["exchange"] for line, _, _ in matches if line["type"] == "response"}
     without, cut_off = [], {}
     for line in golden_lines(capture_path):
@@ -166,14 +166,16 @@ def test_every_other_line_has_a_known_reason(capture_path: Path):
         assert found
         exchange, api, version, correlation = found.groups()
         assert line["exchange"] == int(exchange)
-        frame, told = requests[int(exchange)]
-        assert (told["api"], frame.api_version, frame.correlation_id) == (api, int(version), int(correlation))
+        frame, reported = requests[int(exchange)]
+        assert (reported["api"], frame.api_version, frame.correlation_id) == (api, int(version), int(correlation))
         assert line["connection"] == frame.connection
         assert line["time"] >= rfc3339(frame.time_ns)
         assert int(exchange) not in answered
         assert frame.pair is None or frame.pair.cut
         without.append(int(exchange))
-    silent = [number for number, (_, told) in requests.items() if number not in answered and not wants_nothing(told)]
+    silent = [
+        number for number, (_, reported) in requests.items() if number not in answered and not wants_nothing(reported)
+    ]
     assert sorted(without) == sorted(silent)
     assert cut_off == walk(capture_path).rests
 
@@ -185,7 +187,7 @@ def wants_nothing(request: Evidence) -> bool:
 
 @of_all_captures
 def test_kafkas_names_are_converted_by_kafkas_rule():
-    names = {name for capture in captures() for _, told in evidence(capture) for name in keys(told.get("body"))}
+    names = {name for capture in captures() for _, reported in evidence(capture) for name in keys(reported.get("body"))}
     assert len(names) > 100
     for name in names:
         assert snake(name) == snake_case(name[0].upper() + name[1:])
@@ -246,7 +248,7 @@ def places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, .
 def test_the_comparison_notices_every_change(name: str):
     """For one message of each API and direction, changing or removing any value is noticed."""
     seen = set()
-    for line, frame, told in match(ROOT / "captures" / name, golden_lines(ROOT / "captures" / name))[0]:
+    for line, frame, reported in match(ROOT / "captures" / name, golden_lines(ROOT / "captures" / name))[0]:
         if (line["api_key"], line["type"]) in seen or len(str(line)) > 8_000:
             continue
         seen.add((line["api_key"], line["type"]))
@@ -265,7 +267,9 @@ def test_the_comparison_notices_every_change(name: str):
                     del inner[place[-1]]
                 else:
                     continue
-                assert any(True for _ in line_differences(wrong, frame, told)), f"{line['api']} {line['type']} {place}"
+                assert any(True for _ in line_differences(wrong, frame, reported)), (
+                    f"{line['api']} {line['type']} {place}"
+                )
                 inner[place[-1]] = right
         assert wrong == line
     assert len(seen) > 10
@@ -276,4 +280,4 @@ def test_kafka_still_agrees(require_kafka):
     require_kafka(*RELEASES)
     for name in ("java-group-consumer.pcap", "librdkafka-snaplen-128.pcap"):
         kept = evidence(ROOT / "captures" / name)
-        assert ask([frame for frame, _ in kept], RELEASES) == [told for _, told in kept]
+        assert ask([frame for frame, _ in kept], RELEASES) == [reported for _, reported in kept]

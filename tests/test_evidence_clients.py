@@ -39,7 +39,7 @@ def was_cut(capture):
     return any(frame.cut for frame in frames(capture))
 
 
-def told(lines, names):
+def reported(lines, names):
     return Counter(tuple(line[name] for name in names) for line in lines)
 
 
@@ -56,7 +56,7 @@ def test_messages_of_the_clients_log(capture_path: Path, kind):
         for line in golden_lines(capture_path)
         if line["type"] == kind
     ]
-    theirs, ours = told(logged, names), told(lines, names)
+    theirs, ours = reported(logged, names), reported(lines, names)
     if not was_cut(capture_path):
         assert theirs <= ours
     elif kind == "request":

@@ -104,8 +104,12 @@ def test_other_values_are_kept(path: Path) -> None:
             assert (first["name"], second["name"]) == ("payments", "__cluster_metadata")
             assert [one["blob"] for one in first["partitions"]] == [{"length": 26}] * 2
             assert body["passwords"] == [{"redacted": 25}] * 2
-            (told, connect) = body["slices"][1]["batches"][0]["records"]
-            assert (told["key"], told["value"], connect["key"]) == ({"length": 26}, {"length": 26}, {"length": 11})
+            (reported, connect) = body["slices"][1]["batches"][0]["records"]
+            assert (reported["key"], reported["value"], connect["key"]) == (
+                {"length": 26},
+                {"length": 26},
+                {"length": 11},
+            )
 
 
 @pytest.mark.parametrize("more", [[], ["--records"], ["--no-bodies"]], ids=" ".join)
@@ -180,15 +184,15 @@ def test_written_captures(path: Path, tmp_path: Path, secrets: bool) -> None:
 def test_a_written_capture_decodes_to_the_same(path: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pcap"
     write(path, out)
-    told, before = (
+    reported, before = (
         [
             (line["type"], line["api"], line["size"], (line["body"] or {}).get("last"))
             for line in kafkasniff("decode", "-q", "--format", "json", one).objects
         ]
         for one in (out, path)
     )
-    assert told == before
-    assert ("response", "Invented", len(responses(2)) - 4, 17) in told
+    assert reported == before
+    assert ("response", "Invented", len(responses(2)) - 4, 17) in reported
 
 
 @pytest.mark.parametrize("name", DAMAGE)
@@ -228,10 +232,10 @@ def _left(side: str, version: int, data: bytes, *, cut: bool, secrets: bool) -> 
         "request" if side == "request" else "response", len(data), api_key=found.api_key, api=found.api,
         api_version=found.api_version, body=found.body, raw=found.raw, problems=found.problems,
     )  # fmt: skip
-    told = repr(Payload("dropped").hide(message)).encode()
+    reported = repr(Payload("dropped").hide(message)).encode()
     blanker = Blanker(secrets=secrets, payload=False)
     found = _decoded(side, version, data, blanker.options, cut=cut)
-    return told + bytes(blanker.message(data, 0, len(data), found, request=side == "request", cut=cut))
+    return reported + bytes(blanker.message(data, 0, len(data), found, request=side == "request", cut=cut))
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -277,8 +281,8 @@ def test_every_mark_is_visible() -> None:
     text = kafkasniff("api", "Invented", "2").text
     for line in ("note *string *payload", "first *records. *payload", "forwarded *bytes. *nests request, secret"):
         assert re.search(line, text), line
-    told = json.loads(kafkasniff("api", "Invented", "2", "--format", "json").out)
-    fields = {one["name"]: one for one in told["response"]}
+    reported = json.loads(kafkasniff("api", "Invented", "2", "--format", "json").out)
+    fields = {one["name"]: one for one in reported["response"]}
     assert (fields["note"]["payload"], fields["second"]["payload"]) == (True, True)
     assert (fields["forwarded"]["nests"], fields["forwarded"]["secret"]) == ("response", "value")
     assert "payload" not in fields["topic"]

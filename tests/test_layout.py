@@ -56,7 +56,6 @@ TOPICS = {
 
 WITHOUT_MIRROR = {
     "engine": "paired paired_messages",
-    "native": "feed",
     "sinks": "native_lines native_names native_text",
 }
 """Long modules that are tested through others, by folder. Nothing is added here: write tests of the module instead."""

@@ -169,28 +169,48 @@ _OF_SESSIONS = [
     cuts=st.lists(st.integers(0, 100), max_size=4),
     small=st.booleans(),
     most=st.sampled_from([0, 200, 1 << 20]),
+    form=st.sampled_from(["text", "json"]),
 )
-@example(said=[["opens 7", *["repeats in 7", "continues 7"] * 9, "is refused"] * 2] * 3, cuts=[], small=False, most=200)
-@example(said=[["continues 7"] * 9, ["opens 7"], ["continues 7"] * 9], cuts=[40], small=False, most=1 << 20)
+@example(
+    said=[["opens 7", *["repeats in 7", "continues 7"] * 9, "is refused"] * 2] * 3,
+    cuts=[],
+    small=False,
+    most=200,
+    form="text",
+)
+@example(
+    said=[["opens 7", *["repeats in 7", "continues 7"] * 9, "is refused"] * 2] * 3,
+    cuts=[],
+    small=False,
+    most=1 << 20,
+    form="json",
+)
+@example(
+    said=[["continues 7"] * 9, ["opens 7"], ["continues 7"] * 9], cuts=[40], small=False, most=1 << 20, form="text"
+)
 @example(
     said=[[*["opens 7", "opens 8"], *["continues 7", "continues 8", "forgets"] * 9]],
     cuts=[],
     small=True,
     most=1 << 20,
+    form="json",
 )
-def test_sessions_that_the_kernel_follows(said: list[list[str]], cuts: list[int], small: bool, most: int) -> None:
+def test_sessions_that_the_kernel_follows(
+    said: list[list[str]], cuts: list[int], small: bool, most: int, form: str
+) -> None:
     """Lines and sessions are those of Python; `most`: bytes of all sessions that the kernel knows."""
     batches = packets_of(talks(said, words=WORDS), cuts)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(native_sessions, "MAX_SESSIONS", most)
-        found, sessions = _lines_and_sessions(Inspector, "text", batches, small=small)
-    expected, theirs = _lines_and_sessions(OneByOne, "text", batches, small=small)
+        found, sessions = _lines_and_sessions(Inspector, form, batches, small=small)
+    expected, theirs = _lines_and_sessions(OneByOne, form, batches, small=small)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert found.summary == expected.summary
     assert sessions == theirs
 
 
-def test_most_requests_of_a_session_need_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_most_requests_of_a_session_need_no_answer(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     session = AddedNames.session
 
@@ -202,11 +222,12 @@ def test_most_requests_of_a_session_need_no_answer(monkeypatch: pytest.MonkeyPat
     for begins, partitions in (["opens 7"], 2), ([], None):
         asked.clear()
         batches = packets_of(talks([[*begins, *["repeats in 7", "continues 7"] * 50]], words=WORDS), [60])
-        found = _lines(Inspector, "text", batches, small=False)
+        found = _lines(Inspector, form, batches, small=False)
         assert found.native > 100
         # Those that Python reads before it is known that this is Kafka, and the first of the session.
         assert len(asked) < 20
-        assert (found.out.getvalue().decode().count("2 partitions") > 80) == (partitions is not None)
+        shown = "2 partitions" if form == "text" else '"_session":{"partitions":2}'
+        assert (found.out.getvalue().decode().count(shown) > 80) == (partitions is not None)
 
 
 @given(
@@ -229,8 +250,8 @@ def test_names_where_bodies_are_skipped(said: list[list[str]], cuts: list[int], 
 @pytest.mark.parametrize("cut", [None, 20, 37, 50, 81])
 def test_the_kernel_makes_the_messages(form: str, cut: int | None, threads: int | None) -> None:
     """All except those that teach a name, begin a session, or change one by an error."""
-    told = ["teaches orders", "teaches pay ments"]
-    said = [*told, *["fetches a", *told, "asks by id", "opens 7", "continues 7", "adds to 7"] * 4]
+    reported = ["teaches orders", "teaches pay ments"]
+    said = [*reported, *["fetches a", *reported, "asks by id", "opens 7", "continues 7", "adds to 7"] * 4]
     batches = packets_of(talks([said] * 3, words=WORDS), [] if cut is None else [cut])
     found = _lines(Inspector, form, batches, small=False, threads=threads)
     text = found.out.getvalue().decode()

@@ -68,7 +68,7 @@ def owner(tcp: TcpConnection) -> InspectedConnection:
     return tcp.owner
 
 
-def told(events: Iterable[Output], kind: str) -> list[Problem]:
+def reported(events: Iterable[Output], kind: str) -> list[Problem]:
     return [event for event in events if isinstance(event, Problem) and event.kind == kind]
 
 
@@ -90,7 +90,7 @@ def test_a_closed_connection_keeps_no_bytes() -> None:
     (tcp,) = feeder.connections
     assert tcp.closed
     assert feeder.buffered == 0
-    (cut,) = told(events, "stream-cut")
+    (cut,) = reported(events, "stream-cut")
     assert cut.bytes == len(begun)
 
 

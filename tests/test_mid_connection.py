@@ -166,7 +166,7 @@ def test_frames_of_another_protocol_with_equal_ids_are_not_kafka() -> None:
 PORT = 9092
 
 
-def told(out: list[object]) -> list[tuple[str, str | None, int | None, int | None]]:
+def reported(out: list[object]) -> list[tuple[str, str | None, int | None, int | None]]:
     return [(one.type, one.api, one.api_version, one.correlation_id) for one in out if isinstance(one, Message)]
 
 
@@ -223,7 +223,7 @@ def test_with_a_given_port_messages_are_shown(
     if whole:
         conversation = Conversation()
         packets = [*conversation.handshake(), *packets]
-    assert sorted(told(outputs(packets, ports=[PORT])), key=str) == sorted(expected, key=str)
+    assert sorted(reported(outputs(packets, ports=[PORT])), key=str) == sorted(expected, key=str)
 
 
 @pytest.mark.parametrize(
@@ -248,8 +248,8 @@ def test_with_a_given_port_garbage_is_not_shown(first: bytes, whole: bool) -> No
     packets = talk((">", first)) if first[:3] == bytes(3) else talk((">", first), ("<", first))
     if whole:
         packets = [*Conversation().handshake(), *packets]
-    assert not told(outputs(packets, ports=[PORT]))
-    assert not told(outputs(packets))
+    assert not reported(outputs(packets, ports=[PORT]))
+    assert not reported(outputs(packets))
 
 
 @pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "java-group-classic.pcap", "kafkajs.pcap"])

@@ -142,8 +142,14 @@ def test_hexdumps_with_secrets_shown(path: Path) -> None:
 
 def test_other_values_are_still_there(path: Path) -> None:
     out = kafkasniff("decode", "--format", "json", path).out
-    for told in (b"86400000", b"AbCdEf0123456789", b'"algorithm":"HmacSHA256"', b'"tasks.max":"1"', b'{\\"tasks\\":1}'):
-        assert told in out
+    for reported in (
+        b"86400000",
+        b"AbCdEf0123456789",
+        b'"algorithm":"HmacSHA256"',
+        b'"tasks.max":"1"',
+        b'{\\"tasks\\":1}',
+    ):
+        assert reported in out
     assert b"body-withheld" not in out
 
 
@@ -323,10 +329,10 @@ def test_a_misread_body_shows_only_its_numbers() -> None:
     # Correlation id, header tags, error code; then the length of error_message: null becomes 20 bytes.
     assert damaged[7] == 0
     damaged[7] = 21
-    told = decoded(case, bytes(damaged))
-    assert told.body is not None
-    assert set(told.body) <= {"error_code", "session_lifetime_ms"}
-    assert "body-withheld" in {problem.kind for problem in told.problems}
+    reported = decoded(case, bytes(damaged))
+    assert reported.body is not None
+    assert set(reported.body) <= {"error_code", "session_lifetime_ms"}
+    assert "body-withheld" in {problem.kind for problem in reported.problems}
     assert b"v=" not in shown(case, bytes(damaged))
 
 

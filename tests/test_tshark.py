@@ -166,13 +166,13 @@ def test_requests_match_those_of_tshark(capture: Path, require_tool: Callable[[s
 @pytest.mark.parametrize("capture", [path for path in SEEN if not is_cut(path)], ids=lambda path: path.name)
 def test_responses_match_those_of_tshark(capture: Path, require_tool: Callable[[str], str]) -> None:
     theirs, ours = both(require_tool("tshark"), capture)
-    told = 0
+    reported = 0
     for their, our in compared(capture, theirs, ours):
         assert [number for _, number in our.responses] == [number for _, number in their.responses]
         times = Counter(number for _, number in our.responses)
         for (key, number), (our_key, _) in zip(their.responses, our.responses, strict=True):
             # Where an id is reused (the Java client's SASL cycles through eight), tshark takes the first request.
             if key is not None and times[number] == 1:
-                told += 1
+                reported += 1
                 assert our_key == key, f"response {number}"
-    assert told > 0
+    assert reported > 0

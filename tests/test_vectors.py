@@ -57,7 +57,7 @@ def without(what: str) -> set[tuple[str, int]]:
 
 @pytest.mark.parametrize(("kind", "name"), list(by_name()))
 def test_decoded_vectors_match_kafka(kind: str, name: str) -> None:
-    found = [(each.version, each.variant, told) for each in by_name()[kind, name] for told in differences(each)]
+    found = [(each.version, each.variant, reported) for each in by_name()[kind, name] for reported in differences(each)]
     assert found == []
 
 
@@ -72,9 +72,9 @@ def test_error_codes() -> None:
 
 
 def test_versions_accepted_by_each_release() -> None:
-    told: dict[str, Any] = {vector.release: vector.body for vector in vectors() if vector.kind == "apis"}
-    assert {find_release(release) for release in told} >= {"2.8", "3.2", "3.4", "3.9", "4.0", releases()[-1]}
-    for release, apis in told.items():
+    reported: dict[str, Any] = {vector.release: vector.body for vector in vectors() if vector.kind == "apis"}
+    assert {find_release(release) for release in reported} >= {"2.8", "3.2", "3.4", "3.9", "4.0", releases()[-1]}
+    for release, apis in reported.items():
         name = find_release(release)
         assert name is not None
         accepted = {

@@ -36,7 +36,7 @@ WORDS = {re.compile(pattern): instead for pattern, instead in settings()["words"
         ),
         ("a.py", "# Valid up to there, as all that there are.\n", [(1, "all that there are"), (1, "up to there")]),
         ("a.txt", "# It is\n# told.\ntold 4  # behind\n", [(2, "told"), (3, "behind")]),
-        ("a.md", "# Told\n\nIt is\n`told` and goes\non.\n\n```\ntold\n```\n", [(4, "goes on")]),
+        ("a.md", "# Reported\n\nIt is\n`told` and goes\non.\n\n```\ntold\n```\n", [(4, "goes on")]),
     ],
 )
 def test_words(name: str, source: str, found: list[tuple[int, str]]) -> None:

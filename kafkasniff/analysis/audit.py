@@ -234,8 +234,9 @@ def _client(target: str, who: _Who, uses: Sequence[_Use], offered: Mapping[int, 
                 certain, meaning = _if_it_asks(found, highest, offered.get(key))
                 found = msgspec.structs.replace(found, certain=certain, meaning=meaning)
             elif kind in ("too-new", "not-yet") and API_VERSIONS in speaks:
-                # A client that uses it probably asks first: the new versions came later than ApiVersions.
-                found = msgspec.structs.replace(found, certain=False, meaning=f"{_REFUSED}, unless it asks first")
+                # A client that uses it probably sends ApiVersions, which is older than these versions.
+                meaning = f"{_REFUSED}, unless it sends ApiVersions"
+                found = msgspec.structs.replace(found, certain=False, meaning=meaning)
             findings.append(found)
     notes = [_FALLS_BACK] if falls_back else []
     notes += _asking(target, uses, speaks.get(API_VERSIONS), asks=asks)
@@ -272,7 +273,7 @@ def _datetime(time_ns: int | None) -> datetime | None:
 
 
 def _finding(kind: Kind, wrong: Sequence[_Use], speaks: Spoken | None) -> AuditFinding:
-    """The versions of a client that does not ask first."""
+    """The versions of a client that does not send ApiVersions."""
     stable = kind != "unstable"
     return AuditFinding(
         wrong[0].api,
@@ -288,31 +289,31 @@ def _finding(kind: Kind, wrong: Sequence[_Use], speaks: Spoken | None) -> AuditF
 
 
 def _if_it_asks(found: AuditFinding, highest: int, offered: int | None) -> tuple[bool, str]:
-    """Whether a client that asks would certainly be refused, and the consequence.
+    """Whether a client that sends ApiVersions would certainly be refused, and the consequence.
 
     `highest`: highest version that it was seen to use; `offered`: highest version that it was offered.
     """
     if found.target_min is None:
-        return False, "it asks first, and so knows that there is no such API: it does without, or gives up"
+        return False, "it sends ApiVersions, so it knows that the API is missing: it works without it, or gives up"
     if highest >= found.target_min:
-        return False, f"it also uses v{highest} and asks first: with that version it would be served"
+        return False, f"it also uses v{highest} and sends ApiVersions: with that version it would be served"
     if offered is None:
-        return False, "it asks first; the offer to it was not captured, so it may support newer versions, too"
+        return False, "it sends ApiVersions, but the response was not captured: it may support newer versions"
     if highest >= offered:
-        return False, f"it asks first, and its brokers offer at most v{offered}: it may support newer versions, too"
+        return False, f"it sends ApiVersions, and its brokers offer at most v{offered}: it may support newer versions"
     meaning = f"it was offered up to v{offered} and uses at most v{highest}: there is no common version"
     if found.api_key == PRODUCE:
         # KAFKA-18659: some versions of librdkafka do not compress if Produce v0 is not listed.
-        meaning += "; v0 is listed all the same, and closes the connection"
+        meaning += "; brokers still list v0, but close the connection when it is used"
     return True, meaning
 
 
 # kafka.network.SocketServer closes the connection on a request that it does not know.
-_REFUSED: Final = "the broker closes the connection without an answer, each time"
+_REFUSED: Final = "the broker closes the connection without a response, each time"
 _RULE: Final = "Kafka's own Java clients support what 4.0 and later need as of release 2.1 (KIP-896)."
-_FALLS_BACK: Final = "it asks first, and uses lower versions than now, if it supports them"
+_FALLS_BACK: Final = "it sends ApiVersions, and will use lower versions if it supports them"
 _NOT_SEEN: Final = (
-    "it was not seen to use ApiVersions: its versions are fixed, or its connections are older than the capture"
+    "no ApiVersions request was captured: its versions are fixed, or its connections are older than the capture"
 )
 
 
@@ -323,8 +324,8 @@ def _asking(target: str, uses: Sequence[_Use], speaks: Spoken | None, *, asks: b
         yield _NOT_SEEN
     elif asked and speaks is not None and asked[-1] > speaks.high:
         yield (
-            f"it asks with ApiVersions v{asked[-1]}, newer than {target} supports (v{speaks.high}): it gets error 35 "
-            "and asks again (KIP-511)"
+            f"it sends ApiVersions v{asked[-1]}, newer than {target} supports (v{speaks.high}): it gets error 35 and "
+            "sends a lower version (KIP-511)"
         )
 
 
@@ -341,7 +342,7 @@ def _upgrade(findings: Sequence[AuditFinding]) -> str | None:
         parts.append(f"other settings, or a client that supports {_listed(new)} or older")
     lacking = [one.api for one in findings if one.kind in ("removed", "not-yet")]
     if lacking:
-        parts.append(f"a client that does without {_listed(lacking)}")
+        parts.append(f"a client that does not use {_listed(lacking)}")
     return "; ".join(parts)
 
 

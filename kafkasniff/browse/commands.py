@@ -6,17 +6,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from kafkasniff.errors import UsageError
 from kafkasniff.text.printable import printable
 
-__all__ = ["Commands", "run_command"]
+__all__ = ["Commands", "Done", "run_command"]
 
 WAIT_SECONDS: Final = 0.1
 """How often a command is asked whether it has ended, and whether it should."""
+FINDINGS, BROKEN = 1, 4
+"""Exit codes of commands that have done what they were asked: with findings, or with a broken capture."""
 _OUTPUTS: Final = "name it .jsonl, .pcapng or .pcap, or for Parquet tables a folder: end it with /"
 
 
@@ -36,12 +38,9 @@ class Commands(msgspec.Struct, frozen=True):
 
     def write(self, path: str, expression: str) -> list[str]:
         """Write what the list shows; the name decides in which form. Raises UsageError."""
-        if not self.captures:
-            raise UsageError("there is no capture that can be read again")
+        start = self._selected(expression)
         if not path or os.path.lexists(path):
             raise UsageError(f"{path} exists: give another name" if path else _OUTPUTS)
-        selection = [*self.selection, *([f"--filter={expression}"] if expression else [])]
-        start = [*self.reading, *selection, "-q"]
         if path.endswith("/"):
             return self._with_captures("export", *start, f"--output={path}")
         if path.lower().endswith(".jsonl"):
@@ -50,27 +49,50 @@ class Commands(msgspec.Struct, frozen=True):
             return self._with_captures("decode", *start, f"--write-matching={path}")
         raise UsageError(f"{path}: {_OUTPUTS}")
 
+    def report(self, name: str, expression: str) -> list[str]:
+        """Say something of what the list shows: `check`, as JSON, or another command, as text. Raises UsageError."""
+        form = "--format=json" if name == "check" else "--color=never"
+        return self._with_captures(name, *self._selected(expression), form)
+
+    def _selected(self, expression: str) -> list[str]:
+        """The options that select what the list shows. Raises UsageError."""
+        if not self.captures:
+            raise UsageError("there is no capture that can be read again")
+        return [*self.reading, *self.selection, *([f"--filter={expression}"] if expression else []), "-q"]
+
     def _with_captures(self, *words: str) -> list[str]:
         names = [f"./{name}" if name.startswith("-") else name for name in self.captures]
         return ["kafkasniff", *words, *names]
 
 
-def run_command(command: list[str], *, stopped: Callable[[], bool]) -> str | None:
-    """Run a command of kafkasniff until its end, or until `stopped`. Returns what went wrong, escaped, or None.
+class Done(NamedTuple):
+    """How a command ended."""
+
+    output: bytes
+    wrong: str | None = None
+    """What went wrong, escaped."""
+    broken: bool = False
+    """A capture is broken: all that can be read of it was read."""
+
+
+def run_command(command: list[str], *, stopped: Callable[[], bool], width: int | None = None) -> Done:
+    """Run a command of kafkasniff until its end, or until `stopped`. `width`: columns of what it prints.
 
     A process, since it may take as long as reading the captures, and would slow the screen down.
     """
     arguments = [sys.executable, "-m", *command]
-    silent = subprocess.DEVNULL
-    with subprocess.Popen(arguments, stdin=silent, stdout=silent, stderr=subprocess.PIPE) as process:
+    environment = None if width is None else {**os.environ, "COLUMNS": str(width)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment) as process:
         while True:
             try:
-                _, said = process.communicate(timeout=WAIT_SECONDS)
+                output, said = process.communicate(timeout=WAIT_SECONDS)
                 break
             except subprocess.TimeoutExpired:
                 if stopped():
                     process.terminate()
+    broken = process.returncode == BROKEN
+    if broken or process.returncode in {0, FINDINGS}:
+        return Done(output, None, broken)
     lines = said.decode("utf-8", "replace").splitlines()
-    if process.returncode == 0:
-        return None
-    return printable(lines[-1]) if lines else f"exit code {process.returncode}"
+    return Done(output, printable(lines[-1]) if lines else f"exit code {process.returncode}")

@@ -5,7 +5,7 @@ One thread appends, another reads. A row is visible once `len` counts it, and ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -205,6 +205,10 @@ class ExchangeIndex:
             return None
         return connection.client, connection.broker
 
+    def numbers(self, column: str) -> Iterator[NDArray[np.int64]]:
+        """The numbers of the rows so far in a column, in parts."""
+        return (part.numbers() for part in self._parts(column, self._count))
+
     def _parts(self, column: str, count: int) -> list[PackedColumn]:
         """The column of the first rows, in chunks; of texts, their codes."""
         if column in ENDS:
@@ -231,6 +235,20 @@ class ExchangeIndex:
             parts = [PackedColumn(ranks[part.numbers()]) for part in parts]
         keys, top = sort_keys(parts)
         return order_of(keys, top, descending=descending)
+
+    def shared(self, other: ExchangeIndex) -> NDArray[np.bool_]:
+        """Which of the rows so far are rows of an index of the same captures, too."""
+        wanted = np.sort(np.concatenate([np.zeros(0, np.uint64), *other._keys(len(other))]))
+        parts = [np.isin(keys, wanted) for keys in self._keys(self._count)]
+        return np.concatenate([np.zeros(0, bool), *parts])
+
+    def _keys(self, count: int) -> list[NDArray[np.uint64]]:
+        """A number for each of the first rows that identifies its exchange."""
+        columns = [self._parts(name, count) for name in ("connection", "exchange_id")]
+        return [
+            (connection.numbers().astype(np.uint64) << np.uint64(32)) | ordinal.numbers().astype(np.uint64)
+            for connection, ordinal in zip(*columns, strict=True)
+        ]
 
     def same(self, column: str, like: int) -> NDArray[np.bool_]:
         """Which of the rows so far have the same value in a column as the row at `like`."""

@@ -87,7 +87,8 @@ class _LazyGroup(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, with_command(args, _COMMANDS))
+        own = [name for option in self.get_params(ctx) for name in option.opts]
+        return super().parse_args(ctx, with_command(args, _COMMANDS, own))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

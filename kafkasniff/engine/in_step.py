@@ -29,7 +29,8 @@ from kafkasniff.kafka.connection.events import VerdictEvent
 from kafkasniff.kafka.connection.opening import GREETING
 from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.messages.plausibility import begins_with_request
-from kafkasniff.native.feed import JUDGED, NONE, VERSIONS, Fed, Feed
+from kafkasniff.native.feed import JUDGED, NONE, VERSIONS
+from kafkasniff.native.feed_calls import Fed, Feed
 from kafkasniff.native.library import Kernel
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN, PacketBatch

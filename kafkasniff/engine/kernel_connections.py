@@ -8,7 +8,7 @@ from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.in_step_messages import Entry
 from kafkasniff.engine.outstanding import BegunRequests, OutstandingRequests
 from kafkasniff.kafka.connection.exchange import Pending
-from kafkasniff.native.feed import Feed
+from kafkasniff.native.feed_calls import Feed
 from kafkasniff.tcp.connection import TcpConnection
 
 __all__ = ["KernelConnections"]

@@ -23,7 +23,7 @@ from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import VERDICT, Keyed, placed
 from kafkasniff.engine.paired import PairColumns, PairedRun, PairFinder
 from kafkasniff.kafka.connection.events import Event, VerdictEvent
-from kafkasniff.native.feed import Fed
+from kafkasniff.native.feed_calls import Fed
 from kafkasniff.native.library import Kernel
 from kafkasniff.runtime.threads import Task
 from kafkasniff.tcp.connection import TcpConnection

@@ -80,7 +80,7 @@ def _narrowed(keys: _Keys, part: Node) -> _Keys:
     named = frozenset(
         value for one in part.constants if one.kind != "null" and isinstance(value := value_of(one, field), int)
     )
-    # If the named APIs exclude each other, any of them may be meant.
+    # If the named APIs cannot be combined, any of them may be meant.
     return named if keys is None else (keys & named or keys | named)
 
 

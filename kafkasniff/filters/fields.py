@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kafkasniff.filters.candidate import Candidate
-from kafkasniff.filters.record_paths import record_path, record_values, records_of, values_at
+from kafkasniff.filters.places import generations, producer_ids, topic_partitions, values_at
+from kafkasniff.filters.record_paths import record_path, record_values, records_of
 from kafkasniff.kafka.apis.entities import record_count, text
 from kafkasniff.model import Endpoint, Message, Problem, SaslToken
 
@@ -280,6 +281,15 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
     ),
     (
         FilterField(
+            "topic_partition",
+            "text",
+            "every such partition as `TOPIC-PARTITION`, if the topic's name is known",
+            late=True,
+        ),
+        topic_partitions,
+    ),
+    (
+        FilterField(
             "offset",
             "number",
             "of every partition that request or response name: where it fetches, commits or was appended",
@@ -298,10 +308,20 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
         _body("request", "acks"),
     ),
     (FilterField("group_id", "text", "every group that the request names"), lambda candidate: candidate.named.groups),
+    (
+        FilterField(
+            "generation", "number", "generation of the group, or epoch of its member, in request or response", late=True
+        ),
+        generations,
+    ),
     (FilterField("member_id", "text", "every member that request or response names", late=True), _member_id),
     (
         FilterField("transactional_id", "text", "every transactional id that the request names"),
         lambda candidate: candidate.named.transactions,
+    ),
+    (
+        FilterField("producer_id", "number", "every producer id, also those of record batches", late=True),
+        producer_ids,
     ),
     (
         FilterField("software_name", "text", "the client's software, from its ApiVersions request", late=True),

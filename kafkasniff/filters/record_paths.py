@@ -14,9 +14,10 @@ import msgspec
 
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.candidate import Candidate
+from kafkasniff.filters.places import record_places, values_at
 from kafkasniff.kafka.apis.record_fields import each_records, record_fields
 
-__all__ = ["MAX_JSON", "TOKEN", "RecordPath", "json_part", "record_path", "record_values", "records_of", "values_at"]
+__all__ = ["MAX_JSON", "TOKEN", "RecordPath", "json_part", "record_path", "record_values", "records_of"]
 
 MAX_JSON: Final = 1 << 20
 """Bytes of a key, value or header that is parsed as JSON; larger ones have no values at a path."""
@@ -32,7 +33,7 @@ _PATH: Final = re.compile(
     rf"(?P<json>\.\$(?P<names>(?:\.(?:{_NAME}))*))?"
 )
 _STEP: Final = re.compile(rf"\.({_NAME})")
-PARTS: Final = ("key", "value", "offset", "timestamp")
+PARTS: Final = ("key", "value", "offset", "timestamp", "place")
 
 
 class RecordPath(NamedTuple):
@@ -51,11 +52,11 @@ def record_path(name: str) -> RecordPath:
     part = None if found is None else found["part"]
     if found is None or (part is not None and part not in PARTS):
         raise UsageError(
-            f"""unknown field "{name}"; of records there are {", ".join(f"record.{one}" for one in PARTS)}, """
+            f"""unknown field "{name}"; records have {", ".join(f"record.{one}" for one in PARTS)}, """
             """record.header["NAME"], and JSON in them as record.value.$.NAME"""
         )
-    if found["json"] is not None and part in ("offset", "timestamp"):
-        raise UsageError(f"record.{part} is no JSON")
+    if found["json"] is not None and part in ("offset", "timestamp", "place"):
+        raise UsageError(f"record.{part} is not JSON")
     json = None if found["json"] is None else tuple(_unquoted(one) for one in _STEP.findall(found["names"]))
     if part is not None:
         return RecordPath(part, None, json)
@@ -68,7 +69,7 @@ def _unquoted(text: str) -> str:
 
 def record_values(path: RecordPath) -> Callable[[Candidate], Iterable[Any]]:
     """The values at a path, of all records of an exchange."""
-    return partial(_values, path)
+    return record_places if path.part == "place" else partial(_values, path)
 
 
 def records_of(candidate: Candidate) -> Iterator[Any]:
@@ -117,23 +118,3 @@ def _in_json(value: bytes | str, names: tuple[str, ...]) -> list[Any]:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # Not JSON, or nested more deeply than anyone asks for.
         return []
-
-
-def values_at(body: object, path: tuple[str, ...]) -> list[Any]:
-    """The values at a path of fields, through arrays; null is not a value."""
-    found = [body]
-    for name in path:
-        further: list[Any] = []
-        for one in found:
-            if isinstance(one, dict):
-                _add(further, one.get(name))
-        found = further
-    return found
-
-
-def _add(values: list[Any], value: object) -> None:
-    if isinstance(value, list):
-        for one in value:
-            _add(values, one)
-    elif value is not None:
-        values.append(value)

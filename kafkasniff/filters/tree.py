@@ -94,7 +94,8 @@ def fields_of(predicate: Predicate | None) -> frozenset[str]:
 
 def needs_topic_names(predicate: Predicate | None) -> bool:
     """Whether a predicate uses topic names, which may become known only after the message with the topic's id."""
-    return any(field == "topic" or field.endswith("._topic_name") for field in fields_of(predicate))
+    names = ("topic", "topic_partition", "record.place")
+    return any(field in names or field.endswith("._topic_name") for field in fields_of(predicate))
 
 
 def needs_records(predicate: Predicate | None) -> bool:

@@ -199,9 +199,11 @@ pub fn run(lines: *Lines) Outcome {
         const shown = lines.source.shownOf(lines.next);
         if (writer.line(lines.next, shown)) {
             lines.states[index] = .written;
+            if (lines.names) |names| names.leave(lines.next);
             if (shown == .read) writer.out.at = lines.used else lines.used = writer.out.at;
         } else |reason| {
             writer.out.at = lines.used;
+            if (lines.names) |names| names.drop();
             switch (reason) {
                 error.Odd => if (call.controls_wanted != 0) return .new_controls,
                 else => |other| return want(lines, other),
@@ -335,7 +337,7 @@ const Writer = struct {
             return 0;
         };
         const names = self.lines.names;
-        if (names) |some| some.begin(index, message.pair, message.flags.request, kind.teaches != 0);
+        if (names) |some| some.enter(index, message, kind.teaches != 0, data);
         const found = self.body(program, data, message.body);
         if (names) |some| if (some.isAsking()) return error.Asks;
         return found;

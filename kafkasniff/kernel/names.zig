@@ -4,6 +4,8 @@
 //! ends; the caller adds it and calls again. `kafkasniff/native/names.py` has the same structures.
 
 const Error = @import("reader.zig").Error;
+const feed = @import("feed_state.zig");
+const Session = @import("sessions.zig").Session;
 const Sessions = @import("sessions.zig").Sessions;
 const std = @import("std");
 
@@ -88,7 +90,7 @@ pub const Names = extern struct {
     named: u8,
     count: u8,
     spare: u32,
-    /// Sessions that need no answer; null: none. Their JSON is unknown, so they are for text only.
+    /// Sessions that need no answer; null: none.
     sessions: ?*Sessions,
 
     pub fn begin(self: *Names, index: u64, pair: u64, is_request: bool, teaches: bool) void {
@@ -175,8 +177,9 @@ pub const Names = extern struct {
             self.asks.session = true;
             return error.Odd;
         }
-        if (self.answered != self.index) return null;
-        return (self.session orelse return null)[0..self.session_size];
+        if (self.answered == self.index) return (self.session orelse return null)[0..self.session_size];
+        const session = self.followed() orelse return null;
+        return (session.text orelse return null)[0..session.text_size];
     }
 
     /// Whether the caller need not be asked for the message's session.
@@ -186,7 +189,7 @@ pub const Names = extern struct {
             return switch (self.answers[self.pair]) {
                 .nothing => true,
                 .continues => if (self.sessions) |sessions|
-                    self.facts[0] == 0 and self.facts[1] != 0 and sessions.step(-1)
+                    self.facts[0] == 0 and self.facts[1] != 0 and sessions.step(null)
                 else
                     false,
                 else => false,
@@ -195,9 +198,9 @@ pub const Names = extern struct {
         if (self.facts[1] == FINAL_EPOCH and self.facts[0] == 0) return self.answer(.nothing);
         if (self.facts[1] == FINAL_EPOCH or self.facts[1] == INITIAL_EPOCH) return false;
         const sessions = self.sessions orelse return false;
-        const partitions = sessions.unchanged(self.facts[0]) orelse return false;
-        if (partitions < 0) return self.answer(.nothing);
-        return sessions.step(partitions) and self.answer(.continues);
+        const session = sessions.unchanged(self.facts[0]) orelse return false;
+        if (session.partitions < 0) return self.answer(.nothing);
+        return sessions.step(session) and self.answer(.continues);
     }
 
     fn answer(self: *Names, does: Answer) bool {
@@ -207,12 +210,28 @@ pub const Names = extern struct {
 
     /// The number of partitions of the message's session; null: it has no session.
     pub fn held(self: *const Names) ?i64 {
-        const partitions = if (self.answered == self.index)
-            self.partitions
-        else if (self.sessions) |sessions|
-            (if (sessions.is_step != 0) sessions.partitions else -1)
-        else
-            -1;
-        return if (partitions >= 0) partitions else null;
+        if (self.answered == self.index) return if (self.partitions >= 0) self.partitions else null;
+        return if (self.followed()) |session| session.partitions else null;
+    }
+
+    /// The session of a request that need not be answered.
+    inline fn followed(self: *const Names) ?*const Session {
+        return if (self.sessions) |sessions| sessions.current() else null;
+    }
+
+    /// Another message. `data`: its bytes.
+    pub inline fn enter(self: *Names, index: u64, message: *const feed.Message, teaches: bool, data: []const u8) void {
+        self.begin(index, message.pair, message.flags.request, teaches);
+        if (self.sessions) |sessions| sessions.begin(message, data);
+    }
+
+    /// The line of the message is written: the caller will not see it.
+    pub inline fn leave(self: *const Names, index: u64) void {
+        if (self.sessions) |sessions| sessions.finish(index);
+    }
+
+    /// The message has no line, at least for now.
+    pub inline fn drop(self: *const Names) void {
+        if (self.sessions) |sessions| sessions.is_step = 0;
     }
 };

@@ -46,6 +46,9 @@ pub const Session = extern struct {
     /// Sorted by their text.
     topics: [*]const Topic,
     topics_size: u64,
+    /// The JSON that is shown of it.
+    text: ?[*]const u8,
+    text_size: u64,
     /// Number of partitions; negative: the session began before the capture, and nothing is shown of it.
     partitions: i64,
     /// The code of the version of the API that `program` reads.
@@ -81,8 +84,8 @@ pub const Sessions = extern struct {
     data: [*]const u8,
     data_size: u64,
     body: u64,
-    /// Number of partitions of its session, if `is_step`.
-    partitions: i64,
+    /// The session of a request, if `is_step`.
+    session: ?*const Session,
     connection: u32,
     code: u32,
     /// 1: it becomes a step if its line is written.
@@ -97,13 +100,13 @@ pub const Sessions = extern struct {
         self.is_step = 0;
     }
 
-    /// The number of partitions in a request's session if the request does not change it. Null: the caller is asked.
-    pub fn unchanged(self: *const Sessions, number: i64) ?i64 {
+    /// A request's session if the request does not change it. Null: the caller is asked.
+    pub fn unchanged(self: *const Sessions, number: i64) ?*const Session {
         if (self.connection >= self.places_size) return null;
         const session = &self.places[self.connection];
         const program = session.program orelse return null;
         if (session.number != number or session.code != self.code) return null;
-        if (session.partitions < 0) return session.partitions;
+        if (session.partitions < 0) return session;
         var request = Request{
             .fields = .{
                 .program = programs.Program.at(program),
@@ -112,15 +115,20 @@ pub const Sessions = extern struct {
             .session = session,
         };
         request.structure(0) catch return null;
-        return session.partitions;
+        return session;
     }
 
-    /// The current message is handled here; false if there is no room for it.
-    pub fn step(self: *Sessions, partitions: i64) bool {
+    /// The current message is handled here; false if there is no room for it. `session`: of a request.
+    pub fn step(self: *Sessions, session: ?*const Session) bool {
         if (self.steps_used == self.steps_size) return false;
-        self.partitions = partitions;
+        self.session = session;
         self.is_step = 1;
         return true;
+    }
+
+    /// The session of the current message, if it is a request that is handled here.
+    pub fn current(self: *const Sessions) ?*const Session {
+        return if (self.is_step != 0) self.session else null;
     }
 
     /// The line of the current message is written.
@@ -132,7 +140,7 @@ pub const Sessions = extern struct {
     }
 };
 
-/// Reads the lists of a request; `Odd` if they may change its session. The body is known to be valid.
+/// Reads the lists of a request; `Odd` if they may change its session.
 const Request = struct {
     fields: Fields,
     session: *const Session,

@@ -231,10 +231,9 @@ const Writer = struct {
         if (table.address != null) self.finish(index);
     }
 
-    /// A message whose summary was written is done: the caller will not see it.
+    /// A message whose summary was written is done.
     inline fn finish(self: *const Self, index: u64) void {
-        const names = self.lines.summaries.names orelse return;
-        if (names.sessions) |sessions| sessions.finish(index);
+        if (self.lines.summaries.names) |names| names.leave(index);
     }
 
     inline fn tableOf(self: *const Self, one: *const Message) Stop!*const Table {
@@ -250,10 +249,7 @@ const Writer = struct {
         if (one.body > data.len) return error.Odd;
         var after: u64 = undefined;
         const names = lines.summaries.names;
-        if (names) |some| {
-            some.begin(index, one.pair, one.flags.request, table.teaches != 0);
-            if (some.sessions) |sessions| sessions.begin(one, data);
-        }
+        if (names) |some| some.enter(index, one, table.teaches != 0, data);
         const found = summary_of.summary(self.walk, table.address.?, data, one.body, self.bytes[self.at..], &after);
         if (names) |some| if (some.isAsking()) return error.Asks;
         const size = try found;

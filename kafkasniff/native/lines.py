@@ -42,7 +42,8 @@ AT_ONCE: Final = 4096
 USUAL_RATIO: Final = 6
 """JSON bytes reserved per byte of a compressed message, more than most need."""
 FEW: Final = 64
-"""The same after topics were learned: more may follow, and then later lines are written again."""
+"""The same after topics were learned or sessions have changed: more may follow, and then later lines are written
+again."""
 
 RAW, REDACTED = 1, 2
 READ, WRITTEN, LEFT = range(3)
@@ -208,7 +209,7 @@ class JsonLines:
         self._buffers: tuple[NDArray[np.uint8], ...] = ()
         self._base = self._end = 0
         self._ahead = AT_ONCE
-        """Number of messages written ahead: fewer after topics were learned."""
+        """Number of messages written ahead: fewer after topics were learned or sessions have changed."""
         lines = self._lines = _Lines()
         self._pointer = ctypes.pointer(lines)
         lines.call, lines.most, lines.names = caller.address, most, None if names is None else names.address
@@ -241,7 +242,8 @@ class JsonLines:
         ones will not be requested.
         """
         while first < last:
-            if self._names is not None and self._names.changed():
+            names = self._names
+            if names is not None and names.changed():
                 self._end = self._base
                 self._ahead = FEW
             if not self._base <= first < self._end:
@@ -249,6 +251,8 @@ class JsonLines:
             base, end = self._base, min(last, self._end)
             left = self._states.find(_LEFT, first - base, end - base)
             stop = end if left < 0 else left + base
+            if names is not None:
+                names.settle(first, stop)
             if stop > first:
                 begin = int(self._ends[first - base - 1]) if first > base else 0
                 yield bytes(self._caller.view[begin : int(self._ends[stop - base - 1])]), stop - first
@@ -265,6 +269,8 @@ class JsonLines:
         self._ahead = min(2 * self._ahead, AT_ONCE)
         lines.used = 0
         self._caller.begin()
+        if self._names is not None:
+            self._names.restart()
         given: list[bytes] = []
         while True:
             outcome = function(self._pointer)

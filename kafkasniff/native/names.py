@@ -24,8 +24,8 @@ MAX_WANTS: Final = 1 << 10
 _TOPICS, _ROOM, _SESSION = 1, 2, 4
 _WANTED, _UNKNOWN, _GIVEN, _LEARNT = range(4)
 _TOPIC: Final = np.dtype([("id", "V16"), ("text", np.uint64), ("size", np.uint32), ("state", np.uint32)])
-_CONTINUES: Final = 2
-"""The request continued a session (`names.Answer`)."""
+_UNANSWERED, _CONTINUES = 0, 2
+"""What the response does is not known; the request continued a session (`names.Answer`)."""
 _NO_MESSAGE: Final = (1 << 64) - 1
 
 
@@ -91,11 +91,14 @@ class NameFacts(Protocol):
     def continue_sessions(self, steps: NDArray[np.uint32], /) -> None:
         """Process requests that did not change their sessions, and responses to such requests, by their indices."""
 
+    def release(self) -> None:
+        """The kernel follows no longer the sessions that have changed."""
+
 
 class LineNames:
     """Answers the kernel's requests. `address` is that of the structure.
 
-    `sessions`: those that the kernel follows, for lines that do not show their JSON.
+    `sessions`: those that the kernel follows; None: none.
     """
 
     def __init__(self, facts: NameFacts, sessions: KnownSessions | None = None) -> None:
@@ -109,6 +112,8 @@ class LineNames:
         self._text: bytes | None = None
         """The text of `session`, which the structure points to."""
         self._learned = facts.learned
+        self._removed = 0
+        """`KnownSessions.removed` before the last line was made."""
         self._emptied = _NO_MESSAGE
         self._begin(FIRST_PLACES)
         self.bind(0)
@@ -130,10 +135,15 @@ class LineNames:
         names.answered = self._emptied = _NO_MESSAGE
 
     def changed(self) -> bool:
-        """Whether topics were learned since the last call: lines may differ from now on."""
+        """Whether topics were learned or sessions have changed since the last call: lines may differ from now on."""
+        is_changed = False
+        if self._sessions is not None:
+            self._facts.release()
+            is_changed = self._sessions.removed != self._removed
+            self._removed = self._sessions.removed
         learned = self._facts.learned
         if learned == self._learned:
-            return False
+            return is_changed
         self._learned = learned
         if self._facts.forgets or len(self._kept) > 2 * len(self._topics):
             self._begin(FIRST_PLACES)
@@ -142,6 +152,11 @@ class LineNames:
             state[state != _LEARNT] = _WANTED
         return True
 
+    def restart(self) -> None:
+        """Lines that were made, but not settled, are made again."""
+        if self._sessions is not None:
+            self._sessions.drop()
+
     def asks_session(self) -> bool:
         """Whether the kernel requests a fetch session; only in the messages' order."""
         return bool(self._names.asks & _SESSION)
@@ -149,18 +164,21 @@ class LineNames:
     def answer(self) -> bool:
         """Answer the kernel's request for a message; False if the message is left to Python."""
         names = self._names
-        self.settle()
         if names.asks & _TOPICS:
             self._name(self._wants[: names.wanted].tolist())
         if names.asks & _ROOM and not self._make_room():
             return False
         if names.asks & _SESSION:
+            self.settle()
             held = self._facts.session(names.index, *names.facts)
             if held is None:
                 return False
             names.answered, names.partitions = names.index, held.partitions
-            if names.is_request and held.partitions >= 0:
-                self._answers[names.index] = _CONTINUES
+            if names.is_request:
+                self._answers[names.index] = _CONTINUES if held.partitions >= 0 else _UNANSWERED
+            if self._sessions is not None:
+                # Later lines are made with what it has changed.
+                self._removed = self._sessions.removed
             if held.text is not self._text:
                 self._text = held.text
                 kept: list[bytes] = []
@@ -168,10 +186,10 @@ class LineNames:
                 names.session_size = 0 if held.text is None else len(held.text)
         return True
 
-    def settle(self) -> None:
-        """Process the messages that the kernel has handled, before anything else is."""
+    def settle(self, first: int = 0, last: int = _NO_MESSAGE) -> None:
+        """Process the messages of a range that the kernel has handled, before anything else is."""
         if self._sessions is not None:
-            steps = self._sessions.take()
+            steps = self._sessions.take(first, last)
             if len(steps):
                 self._facts.continue_sessions(steps)
 

@@ -37,11 +37,16 @@ _SESSION: Final = np.dtype(
         ("program", np.uint64),
         ("topics", np.uint64),
         ("topics_size", np.uint64),
+        ("text", np.uint64),
+        ("text_size", np.uint64),
         ("partitions", np.int64),
         ("code", np.uint32),
         ("spare", np.uint32),
     ]
 )
+
+
+_NO_STEPS: Final = np.zeros(0, np.uint32)
 
 
 class NativeSessions(ctypes.Structure):
@@ -56,7 +61,7 @@ class NativeSessions(ctypes.Structure):
         ("data", ctypes.c_void_p),
         ("data_size", ctypes.c_uint64),
         ("body", ctypes.c_uint64),
-        ("partitions", ctypes.c_int64),
+        ("session", ctypes.c_void_p),
         ("connection", ctypes.c_uint32),
         ("code", ctypes.c_uint32),
         ("is_step", ctypes.c_uint64),
@@ -75,6 +80,8 @@ class KnownSession(msgspec.Struct, frozen=True):
     """How many it has; negative: it began before the capture."""
     topics: Iterable[tuple[bytes, Iterable[int]]] = ()
     """Partitions by the name or id of a topic, as requests have it."""
+    text: bytes | None = None
+    """The JSON that requests show of it; None: nothing."""
 
 
 class KnownSessions:
@@ -87,20 +94,32 @@ class KnownSessions:
         self._kept: dict[int, tuple[NDArray[np.void], list[bytes], Program, int]] = {}
         """What the kernel has addresses of, and its size, by connection."""
         self._size = 0
+        self._taken = 0
+        """Steps that were taken."""
         self.is_full = False
         """Whether `add` failed because of the other sessions."""
+        self.removed = 0
+        """Incremented for each session that is followed no longer."""
 
     def bind(self, count: int) -> None:
         """Begin with other messages; `count`: their number."""
         self._steps = np.zeros(count, np.uint32)
-        native = self._native
-        native.steps, native.steps_size, native.steps_used = self._steps.ctypes.data, count, 0
+        self._native.steps, self._native.steps_size = self._steps.ctypes.data, count
+        self.drop()
 
-    def take(self) -> NDArray[np.uint32]:
-        """The messages that the kernel has handled since the last call, in order."""
-        steps = self._steps[: self._native.steps_used].copy()
-        self._native.steps_used = 0
-        return steps
+    def drop(self) -> None:
+        """Drop the messages that were not taken."""
+        self._native.steps_used = self._taken = 0
+
+    def take(self, first: int, last: int) -> NDArray[np.uint32]:
+        """The messages of a range that the kernel has handled since the last call, in order; drops earlier ones."""
+        begin, end = self._taken, self._native.steps_used
+        if begin == end:
+            return _NO_STEPS
+        steps = self._steps[begin:end]
+        begin, end = np.searchsorted(steps, (first, last)).tolist()
+        self._taken += end
+        return steps[begin:end]
 
     def add(self, connection: int, session: KnownSession) -> bool:
         """Follow the session of a connection, which has none; False if there is no room for it."""
@@ -109,6 +128,7 @@ class KnownSessions:
         rows = np.array(
             [(address_of(text, kept), len(text), address_of(bits, kept), len(bits)) for text, bits in topics], _TOPIC
         )
+        text = 0 if session.text is None else address_of(session.text, kept)
         size = _SESSION.itemsize + rows.nbytes + sum(map(len, kept))
         if size > MAX_SESSION:
             return False
@@ -127,6 +147,8 @@ class KnownSessions:
             session.program.address,
             rows.ctypes.data,
             len(rows),
+            text,
+            len(session.text or b""),
             session.partitions,
             session.code,
             0,
@@ -137,6 +159,7 @@ class KnownSessions:
         """Follow the session of a connection no longer."""
         if connection in self._kept:
             self._places["program"][connection] = 0
+            self.removed += 1
             self._size -= self._kept.pop(connection)[3]
 
 

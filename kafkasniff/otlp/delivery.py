@@ -48,7 +48,7 @@ def port_of(url: str) -> int:
     except ValueError:
         port = 0
     if not port or not parts.hostname or parts.query or parts.fragment:
-        raise UsageError("OTLP is sent by HTTP, to an address such as http://localhost:4318")
+        raise UsageError("OTLP is sent over HTTP, to an address such as http://localhost:4318")
     if parts.username is not None or parts.password is not None:
         # It would be visible in the list of processes.
         raise UsageError("OTLP: no password in the address; set OTEL_EXPORTER_OTLP_HEADERS")
@@ -164,10 +164,10 @@ class Delivery:
             while self._waits and len(self._queue) >= MAX_QUEUE and not self.failed:
                 self._changed.wait(SEND_SECONDS)
             if self._waits and self.failed:
-                raise OutputError(f"{self.line()}: {self._reasons.last or 'the receiver did not take them'}")
+                raise OutputError(f"{self.line()}: {self._reasons.last or 'the receiver did not accept them'}")
             if len(self._queue) >= MAX_QUEUE:
                 if not self.dropped:
-                    self._say("warning: spans are dropped: the receiver of OTLP is slower than the capture")
+                    self._say("warning: spans are dropped: the OTLP receiver is slower than the capture")
                 self.dropped += 1
                 return
             self._queue.append(span)
@@ -244,4 +244,4 @@ class Delivery:
         """Report the first failure; the line at the end has their number."""
         if not self.failed and not self.unsent_metrics and not self._given_up:
             reason = f": {self._reasons.last}" if self._reasons.last else ""
-            self._say(f"warning: the receiver of OTLP did not take {what}{reason}")
+            self._say(f"warning: the OTLP receiver did not accept {what}{reason}")

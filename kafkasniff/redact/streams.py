@@ -48,7 +48,7 @@ this many if each holds 64 bytes; more are forgeries.
 """
 
 MAX_PIECES: Final = 4_096
-"""Maximum number of pieces with holes between them: streams that are searched, or on trial, have more than one."""
+"""Maximum number of pieces with holes between them. Searched and provisionally cut streams have more than one."""
 
 MAX_UNCUT: Final = 32 << 20
 """Maximum number of bytes of a stream outside of frames, besides those of the longest acceptable frame: those being

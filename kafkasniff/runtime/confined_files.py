@@ -73,7 +73,7 @@ class _Root:
         if not self.own or _is_own(found):
             return
         if found.st_uid == 0:
-            raise self.refusal(f"{path} is root's, and others may write to it: name a folder of your own")
+            raise self.refusal(f"{path} belongs to root, and others may write to it: name a folder of your own")
         raise self.refusal(f"{path} belongs to user {found.st_uid}, not to you: name a folder of your own")
 
     def check_file(self, found: os.stat_result, folder: os.stat_result, path: Path) -> None:

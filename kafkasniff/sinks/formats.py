@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Format", "FormatSink", "SinkSettings"]
 
 
+Left = Callable[[], int] | None
+"""Returns how many messages may still be written; None: all of them."""
+
+
 class SinkSettings(NamedTuple):
     """What users choose, and what the output is; a format ignores the parts that do not concern it."""
 
@@ -71,7 +75,9 @@ class Format(NamedTuple):
     """Its name in a sentence."""
     open: Callable[[ByteOutput, SinkSettings], FormatSink]
     """Create the sink."""
-    line_maker: Callable[[Kernel, FormatSink, SinkSettings, Enricher, Renderer | None], MakeLines | None] | None = None
+    line_maker: (
+        Callable[[Kernel, FormatSink, SinkSettings, Enricher, Renderer | None, Left], MakeLines | None] | None
+    ) = None
     """The native kernel's writer of the same lines, given the stage before the sink and the renderer of bodies; it
     returns None if the kernel cannot write them with these settings. Without it, Python writes every line."""
     bodies: Literal["decoded", "json"] = "decoded"
@@ -102,7 +108,12 @@ def _open_text(stream: ByteOutput, settings: SinkSettings) -> FormatSink:
 
 
 def _text_lines(
-    native: Kernel, sink: FormatSink, _settings: SinkSettings, enricher: Enricher, _renderer: Renderer | None
+    native: Kernel,
+    sink: FormatSink,
+    _settings: SinkSettings,
+    enricher: Enricher,
+    _renderer: Renderer | None,
+    left: Left,
 ) -> MakeLines | None:
     from kafkasniff.sinks.text import TextSink
 
@@ -116,7 +127,7 @@ def _text_lines(
 
         if ahead:
             raise ValueError("each line of text depends on those before it")
-        return NativeText(native, text, ends, capture, enricher)
+        return NativeText(native, text, ends, capture, enricher, left)
 
     return make
 
@@ -134,7 +145,12 @@ def _open_json(stream: ByteOutput, settings: SinkSettings) -> FormatSink:
 
 
 def _json_lines(
-    native: Kernel, _sink: FormatSink, settings: SinkSettings, enricher: Enricher, renderer: Renderer | None
+    native: Kernel,
+    _sink: FormatSink,
+    settings: SinkSettings,
+    enricher: Enricher,
+    renderer: Renderer | None,
+    _left: Left,
 ) -> MakeLines | None:
     if renderer is None:
         return None

@@ -24,6 +24,7 @@ from kafkasniff.native.caller import Program, WantedBatch
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import RAW, REDACTED, JsonLines, LineBatch, LineKind
 from kafkasniff.native.names import LineNames
+from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.redact.payload import may_carry
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
 from kafkasniff.sinks.native_names import AddedNames, NamesAhead
@@ -75,7 +76,15 @@ class NativeLines:
         self._capture_name = capture
         self._names_captures = names_captures
         self._terminal = terminal
-        self.facts = (NamesAhead if ahead else AddedNames)(kernel, enricher, lambda index: ends(index)[2])
+        # Sessions are followed in order.
+        self._sessions = None if ahead else KnownSessions()
+
+        def broker(index: int) -> Endpoint | None:
+            return ends(index)[2]
+
+        self.facts = (
+            NamesAhead(kernel, enricher, broker) if ahead else AddedNames(kernel, enricher, broker, self._sessions)
+        )
         """Fields added to bodies."""
         self.only_asked = False
         self._detail: Detail | None = None
@@ -95,7 +104,7 @@ class NativeLines:
                 rendering = msgspec.structs.replace(options, bodies=True)
             self._renderer.use(rendering)
             errors = {code: orjson.dumps(error_name(code)) for code in error_codes()}
-            names = LineNames(self.facts)
+            names = LineNames(self.facts, self._sessions)
             lines = JsonLines(self._kernel, self._renderer.caller(), self, errors=errors, most=MAX_SIZE, names=names)
             way = self._ways[detail.level] = _DetailPlan(options, rendering, lines, {}, [])
         self._way = way
@@ -114,6 +123,7 @@ class NativeLines:
         """The feed has other connections at these indices, or their ends have changed."""
         for way in self._ways.values():
             way.lines.forget(connections)
+        self.facts.forget(connections)
 
     def bind(self, batch: LineBatch) -> None:
         """The batch whose lines are taken from here on."""

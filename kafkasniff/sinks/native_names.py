@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from operator import itemgetter
 from typing import Final
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, session_fields
+from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.kafka.schema.wire import Odd
 from kafkasniff.model import Endpoint
@@ -21,7 +19,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import MessageSession
 from kafkasniff.native.sessions import KnownSessions
-from kafkasniff.sinks.session_follower import SessionFollower
+from kafkasniff.sinks.session_follower import SessionFollower, session_json
 from kafkasniff.sinks.session_steps import SessionSteps
 
 __all__ = ["AddedNames", "NamesAhead"]
@@ -100,7 +98,9 @@ class AddedNames:
             follower.release()
             if step is not None and step.epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
                 follower.asked(connection, code, (broker, step.number), session, is_changed=follower.changes != before)
-        return _NOTHING if session is None else _shown(session.partitions, session.unnamed)
+        if session is None:
+            return _NOTHING
+        return MessageSession(session.partitions, session_json(session.partitions, session.unnamed))
 
     def continue_sessions(self, steps: NDArray[np.uint32]) -> None:
         """Apply requests that do not change their sessions, and responses to such requests."""
@@ -128,19 +128,20 @@ class AddedNames:
         return found
 
 
-@lru_cache(maxsize=1 << 10)
-def _shown(partitions: int, unnamed: int | None) -> MessageSession:
-    return MessageSession(partitions, orjson.dumps(session_fields(partitions, unnamed)))
-
-
 class NamesAhead(AddedNames):
     """The same ahead of the messages' turn, without changing the enricher.
 
     Names may change until then: `learned` shows whether they did. Fetch sessions are updated in the messages' turn.
     """
 
-    def __init__(self, kernel: Kernel, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
-        super().__init__(kernel, enricher, broker)
+    def __init__(
+        self,
+        kernel: Kernel,
+        enricher: Enricher,
+        broker: Callable[[int], Endpoint | None],
+        known: KnownSessions | None = None,
+    ) -> None:
+        super().__init__(kernel, enricher, broker, known)
         self.requests: set[int] = set()
         """Messages that were left because they may belong to a session."""
         self.responses: dict[int, tuple[int, int]] = {}

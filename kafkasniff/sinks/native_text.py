@@ -37,16 +37,18 @@ class NativeText:
     """Writes lines to `sink`, whose `writes_plain_lines` has to be true.
 
     `ends`: of a connection by its index in the feed; `capture`: the name of a capture by its index; `enricher`: adds to
-    bodies, and has processed everything before a line when that is taken.
+    bodies, and has processed everything before a line when that is taken; `left`: returns how many messages may still
+    be written, None for all. Lines of further ones are dropped.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - once for each run
         self,
         kernel: Kernel,
         sink: TextSink,
         ends: Callable[[int], Ends],
         capture: Callable[[int], str | None],
         enricher: Enricher,
+        left: Callable[[], int] | None = None,
     ) -> None:
         self._kernel = kernel
         known = KnownSessions()
@@ -56,6 +58,7 @@ class NativeText:
         self._known: dict[tuple[int, int, bool], SummaryTable] = {}
         """Tables by kind; at most one for each defined version and direction."""
         self._sink = sink
+        self._left = left
         self._ends = ends
         self._capture_name = capture
         paint = sink.paint
@@ -101,20 +104,25 @@ class NativeText:
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """Write the lines of these messages, one or more at a time; yields the index of one that is left to Python."""
         while first < last:
-            at = self.write(first, last)
+            left = None if self._left is None else self._left()
+            stop = min(last, first + left) if left else last
+            at = self.write(first, stop, drops=left == 0)
             if at > first:
                 yield Lines(b"", at - first)
-            if at < last:
+            first = at
+            if at < stop:
                 yield at
-            first = at + 1
+                first += 1
 
-    def write(self, first: int, last: int) -> int:
-        """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`."""
+    def write(self, first: int, last: int, *, drops: bool = False) -> int:
+        """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`.
+
+        `drops`: read them only.
+        """
         while first < last:
             self._before()
-            self.facts.release()
             lines, first, is_pythons = self._lines.write(first, last)
-            if lines:
+            if lines and not drops:
                 self._behind(lines)
             if is_pythons:
                 break

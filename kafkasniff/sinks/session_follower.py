@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
-from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionKey
+import orjson
+
+from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionKey, session_fields
 from kafkasniff.kafka.schema.uuids import uuid_bytes
 from kafkasniff.native.caller import Program
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.sessions import KnownSession, KnownSessions
 from kafkasniff.sinks.session_steps import known_session
 
-__all__ = ["SessionFollower", "topics_of"]
+__all__ = ["SessionFollower", "session_json", "topics_of"]
 
 PARTITIONS_PER_REQUEST: Final = 16
 """A session is followed after one unchanged request per this many partitions, because following it takes time, too."""
@@ -51,7 +54,11 @@ class SessionFollower:
         if program is None:
             program = self._programs[code] = known_session(self._kernel, code)
         partitions = -1 if session is None else session.partitions
-        one = KnownSession(key[1], code, program, partitions, () if session is None else topics_of(session))
+        if session is None:
+            one = KnownSession(key[1], code, program, partitions)
+        else:
+            text = session_json(partitions, session.unnamed)
+            one = KnownSession(key[1], code, program, partitions, topics_of(session), text)
         if not self._known.add(connection, one):
             if not self._known.is_full:
                 return
@@ -94,6 +101,12 @@ class SessionFollower:
             if not others:
                 del self._connections[key]
                 self._sessions.followed.discard(key)
+
+
+@lru_cache(maxsize=1 << 10)
+def session_json(partitions: int, unnamed: int | None) -> bytes:
+    """What JSON lines show of a session; `unnamed` as in `FetchSession`."""
+    return orjson.dumps(session_fields(partitions, unnamed))
 
 
 def topics_of(session: FetchSession) -> Iterator[tuple[bytes, set[int]]]:

@@ -20,11 +20,11 @@ from kafkasniff.errors import UsageError
 from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.planning import look_at_captures, plan_looked_at
-from kafkasniff.spark.run import KINDS, SparkRun, describe, parallelism, run_captures
+from kafkasniff.spark.run import SparkRun, describe, parallelism, run_captures
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.stored_output import StoredOutput
-from kafkasniff.spark.table_rows import FILES, Decided, WriteFiles
+from kafkasniff.spark.table_rows import FILES, KINDS, Decided, WriteFiles
 from kafkasniff.spark.tables import ddl
 from kafkasniff.spark.task_output import TaskOutput, check_executors
 from kafkasniff.tables.checkpoint import dump
@@ -77,7 +77,7 @@ def export(
     grown, and MissingPartError if decryption is not available.
     """
     if options.filters:
-        raise UsageError("filters are for --engine local: with Spark, filter the tables")
+        raise UsageError("--engine spark does not support filters: filter the tables")
     with open_export(directory) as target, task_errors():
         manifest = target.manifest
         if manifest is not None:

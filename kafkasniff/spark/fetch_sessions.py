@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.model import Endpoint
-from kafkasniff.spark.connections import BATCH_ROWS, batch_of
+from kafkasniff.spark.shard_rows import BATCH_ROWS, batch_of
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.rows.sessions import Sessions, encode_held
@@ -20,8 +20,8 @@ __all__ = ["BROKER_VALUES", "HELD", "SESSIONS", "STEP_COLUMNS", "BrokerSessions"
 HELD: Final = "held"
 SESSIONS: Final = "sessions"
 
-STEP_COLUMNS: Final = ("broker", "open", "time_ns", "connection_id", "exchange_id", "slot", "step")
-"""Columns needed of the exchanges of stage 1: all of a broker in one task, sorted by these (null first)."""
+STEP_COLUMNS: Final = ("broker", "open", "time_ns", "connection_id", "exchange_id", "shard", "number", "data")
+"""Columns needed of the steps of stage 1: all of a broker in one task, sorted by the first five (null first)."""
 
 _STEP: Final = msgspec.msgpack.Decoder(SessionStep)
 
@@ -43,7 +43,7 @@ BROKER_VALUES: Final = Values[BrokerSessions](BrokerSessions)
 
 
 class WalkSessions:
-    """Rows of exchanges in sessions to rows of kind `held` (made by `rows.sessions.encode_held`) and `sessions`."""
+    """Steps of exchanges in sessions to rows of kind `held` (made by `rows.sessions.encode_held`) and `sessions`."""
 
     def __init__(self, carried: bytes) -> None:
         """`carried`: the dumped `Sessions` of the last run."""
@@ -56,7 +56,7 @@ class WalkSessions:
         walk: _BrokerSessions | None = None
         for batch in batches:
             rows = []
-            for name, open_, time_ns, connection_id, exchange_id, slot, data in zip(
+            for name, open_, time_ns, *exchange, shard, number, data in zip(
                 *(batch.column(column).to_pylist() for column in STEP_COLUMNS), strict=True
             ):
                 if walk is None or name != broker:
@@ -65,7 +65,7 @@ class WalkSessions:
                     broker, walk = name, _BrokerSessions(name, carried)
                 held = walk.step(time_ns, _STEP.decode(data), open_=open_)
                 if held is not None:
-                    rows.append((HELD, open_, slot, connection_id, exchange_id, None, None, None, len(held), held))
+                    rows.append((HELD, open_, shard, number, True, *exchange, None, None, held))
                 if len(rows) >= BATCH_ROWS:
                     yield batch_of(rows)
                     rows = []
@@ -101,4 +101,4 @@ class _BrokerSessions:
 
 def _sessions_row(walk: _BrokerSessions) -> pa.RecordBatch:
     data = BROKER_VALUES.dump(walk.finish())
-    return batch_of([(SESSIONS, False, 0, 0, 0, None, None, None, len(data), data)])
+    return batch_of([(SESSIONS, False, 0, 0, True, None, None, None, None, data)])

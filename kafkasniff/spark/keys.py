@@ -10,13 +10,12 @@ import importlib.util
 from collections.abc import Iterable
 from typing import Final
 
-import numpy as np
-
 from kafkasniff.capture.timeline.key_log_file import MAX_KEY_LOG
 from kafkasniff.capture.timeline.parts import Place, PlacedNote
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.model import Problem
+from kafkasniff.spark.pieces import rows_before
 from kafkasniff.tcp.packets import Note, PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 
@@ -70,9 +69,7 @@ class TaskKeys:
         Raises MissingPartError if this task cannot decrypt although others can.
         """
         if self._decrypts and not _can_decrypt():
-            raise MissingPartError(
-                "TLS cannot be decrypted by Spark's workers: their Python lacks the package cryptography"
-            )
+            raise MissingPartError("Spark's workers cannot decrypt TLS: their Python lacks the package cryptography")
         if self._file is not None:
             inspector.follow_key_log(KeyLog.of(self._file))
         # All shards see all secrets; only one reports on them.
@@ -91,7 +88,7 @@ class WaitingSecrets:
         """The secrets that precede a packet of the next batch, but no packet before it."""
         found: list[Note] = []
         while self._left:
-            row = _rows_before(batch, self._left[-1][0])
+            row = rows_before(batch, self._left[-1][0])
             if row == len(batch):
                 break  # a packet of the next batch may be nearer
             found.append(Note(int(batch.order[row]), self._left.pop()[1]))
@@ -101,15 +98,6 @@ class WaitingSecrets:
         """The secrets after the last packet, whose order is one less."""
         left, self._left = self._left[::-1], []
         return [Note(order, block) for _, block in left]
-
-
-def _rows_before(batch: PacketBatch, place: Place) -> int:
-    """The number of packets of a batch that precede a position."""
-    assert batch.clock is not None
-    here = batch.clock == place.clock
-    earlier = (batch.clock < place.clock) | (here & (batch.capture < place.capture))
-    here &= batch.capture == place.capture
-    return int(np.count_nonzero(earlier | (here & (batch.number < place.number))))
 
 
 def _can_decrypt() -> bool:

@@ -108,7 +108,7 @@ class LakeTables:
         try:
             # Otherwise Spark also logs an exception when it makes a table.
             if not spark.catalog.databaseExists(_quoted(database)):
-                raise UsageError(f"--table: there is no database {database}: make it with CREATE DATABASE")
+                raise UsageError(f"--table: there is no database {database}: create it with CREATE DATABASE")
             for table in tables:
                 self._marks[table] = self._prepare(table)
         except (PySparkException, Py4JJavaError) as error:

@@ -22,7 +22,16 @@ from kafkasniff.spark.tables import NOTES, PACKETS
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from kafkasniff.tcp.plan import connection_hash
 
-__all__ = ["NOTES_SCHEMA", "PACKETS_SCHEMA", "note_rows", "packet_batches", "packet_rows", "secret_rows"]
+__all__ = [
+    "NOTES_SCHEMA",
+    "PACKETS_SCHEMA",
+    "bytes_of",
+    "note_rows",
+    "packet_batches",
+    "packet_rows",
+    "payloads",
+    "secret_rows",
+]
 
 _TYPES: Final = {
     "string": pa.string(),
@@ -127,7 +136,8 @@ def _hash(batch: PacketBatch, rows: Rows | None) -> pa.Array:
     return pa.array(_of(connection_hash(batch), rows).view(np.int64))
 
 
-def _payload(batch: PacketBatch, rows: Rows | None) -> pa.Array:
+def payloads(batch: PacketBatch, rows: Rows | None) -> pa.Array:
+    """The payload of each of these rows."""
     offset = _of(batch.offset, rows)
     end = offset + _of(batch.length, rows)
     count = len(offset)
@@ -142,6 +152,11 @@ def _payload(batch: PacketBatch, rows: Rows | None) -> pa.Array:
             pa.binary(), 2 * count - 1, [None, pa.py_buffer(borders), pa.py_buffer(batch.buffer)]
         )
         return turns.take(pa.array(np.arange(0, 2 * count - 1, 2)))
+    order = np.argsort(offset, kind="stable")
+    if (offset[order][1:] >= end[order][:-1]).all():
+        back = np.empty(count, np.int64)
+        back[order] = np.arange(count)
+        return payloads(batch, order if rows is None else rows[order]).take(pa.array(back))
     pieces = [batch.buffer[first:last] for first, last in zip(offset.tolist(), end.tolist(), strict=True)]
     return pa.array(pieces, pa.binary())
 
@@ -156,7 +171,7 @@ _COLUMNS: Final[dict[str, Callable[[PacketBatch, Rows | None], pa.Array]]] = {
     "src_ip": _addresses("src"),
     "dst_ip": _addresses("dst"),
     "connection_hash": _hash,
-    "payload": _payload,
+    "payload": payloads,
 }
 
 
@@ -178,7 +193,7 @@ def packet_batches(table: pa.RecordBatch, captures: tuple[str, ...] = (), first_
     for end in ("src", "dst"):
         columns[f"{end}_hi"], columns[f"{end}_lo"] = _halves(table.column(f"{end}_ip"))
         columns[f"{end}_port"] = _ints(table.column(f"{end}_port"))
-    buffer, columns["offset"] = _bytes(table.column("payload"))
+    buffer, columns["offset"] = bytes_of(table.column("payload"))
     return PacketBatch(
         columns,
         buffer,
@@ -215,7 +230,7 @@ def _numbers(text: str) -> tuple[int, int]:
     return int(address) >> 64, int(address) & 0xFFFF_FFFF_FFFF_FFFF
 
 
-def _bytes(column: pa.Array) -> tuple[bytes, NDArray[np.int64]]:
+def bytes_of(column: pa.Array) -> tuple[bytes, NDArray[np.int64]]:
     """The bytes of a binary column in one piece, and the offset of each value."""
     wide = pa.types.is_large_binary(column.type)
     _, borders, data = column.buffers()

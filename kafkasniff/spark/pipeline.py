@@ -20,9 +20,9 @@ from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.spark.lakehouse import LakeTables
-from kafkasniff.spark.run import KINDS, SparkRun, run_captures, survey
+from kafkasniff.spark.run import SparkRun, of_rows, run_captures, survey
 from kafkasniff.spark.source import PlannedCaptures
-from kafkasniff.spark.table_rows import MakeRows
+from kafkasniff.spark.table_rows import KINDS, MakeRows
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import TABLE_NAMES, TABLES
 
@@ -118,7 +118,8 @@ def decode(
     else:
         found = survey(packets)
         run = SparkRun(
-            found.packets,
+            packets.sparkSession,
+            of_rows(found.packets),
             options,
             names=found.names,
             end_clock=found.end_clock,

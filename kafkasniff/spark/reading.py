@@ -22,7 +22,7 @@ from kafkasniff.spark.tables import PACKETS
 from kafkasniff.tables.exports.captures import SMALL_FILE, open_kept
 from kafkasniff.tcp.packets import PacketBatch
 
-__all__ = ["PacketQuery", "Part", "grouped", "parts_of", "read_part"]
+__all__ = ["PacketQuery", "Part", "grouped", "packets_of", "parts_of", "read_part"]
 
 _T = TypeVar("_T")
 
@@ -85,7 +85,7 @@ def parts_of(plan: CapturePlan, split_size: int, *, secrets: bool = False) -> li
 def read_part(part: Part, wanted: PacketQuery) -> Iterator[pa.RecordBatch]:
     """The rows of a part, in batches bounded by bytes. Raises CaptureError if it can no longer be read."""
     keep, looked_at = keeper(wanted.conditions)
-    for batch in _batches(part):
+    for batch in packets_of(part):
         rows = packet_rows(batch, wanted.columns, ports=wanted.ports, keep=keep, looked_at=looked_at)
         if rows.num_rows:
             yield rows
@@ -98,7 +98,8 @@ def read_part(part: Part, wanted: PacketQuery) -> Iterator[pa.RecordBatch]:
             yield rows.select(list(wanted.columns))
 
 
-def _batches(part: Part) -> Iterator[PacketBatch]:
+def packets_of(part: Part) -> Iterator[PacketBatch]:
+    """The packets of a part, those of one capture after those of another. Raises CaptureError as `read_part` does."""
     for start in range(0, len(part.splits), AT_ONCE):
         splits = part.splits[start : start + AT_ONCE]
         remote = any(is_remote(file.path) for _, file in splits)

@@ -1,13 +1,13 @@
 """A run of the pipeline: packets through both stages, and the global state between them.
 
-packets ─ shuffle by connection, in capture order ─ stage 1 (connections.py) ─ kept on disk
+packets ─ shuffle by connection, in capture order ─ stage 1 (connections.py) ─ staged rows, kept on disk
 ─ known names; fetch sessions, broker by broker (fetch_sessions.py)
-─ shuffle by time and exchange ─ stage 2 (table_rows.py) ─ rows
+─ shuffle of the rows that need it (division.py) ─ stage 2 (table_rows.py) ─ rows
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,22 +18,12 @@ from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
 from kafkasniff.runtime.closing import ClosedAtExit
-from kafkasniff.spark.connections import (
-    CONNECTION,
-    END,
-    END_VALUES,
-    EXCHANGE,
-    EXCHANGES,
-    PROBLEM,
-    PROBLEM_VALUES,
-    ReadConnections,
-    ShardEnd,
-    batch_of,
-    slot_of,
-)
+from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin, ShardEnd
+from kafkasniff.spark.division import ShardSize, plan_parts
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
-from kafkasniff.spark.slots import plan_slots
+from kafkasniff.spark.pieces import PIECES, RowCutter
+from kafkasniff.spark.shard_rows import END, SHARD_ROWS, STEP
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.tables import PIPELINE, ddl
 from kafkasniff.spark.worker_kernel import slow_tasks
@@ -45,18 +35,17 @@ from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tcp.packets import NO_TIME
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from kafkasniff.tls.keylog import KeyLog
 
 __all__ = [
-    "KINDS",
     "SHARD_BYTES",
     "SparkRun",
     "Survey",
+    "of_rows",
     "parallelism",
     "run_captures",
-    "shard_of",
     "survey",
 ]
 
@@ -68,21 +57,14 @@ MAX_SHARDS: Final = 1 << 14
 SECRETS: Final = "src_ip is null"
 """Rows of `packets` that are TLS secrets instead of packets (option `secrets` of the data source)."""
 
-KINDS: Final = {
-    "exchanges": (EXCHANGE, HELD),
-    "records": (EXCHANGE,),
-    "connections": (CONNECTION,),
-    "problems": (EXCHANGE, CONNECTION, PROBLEM),
-}
-"""Kinds of stage 1's rows that a table is made from."""
-
 
 class SparkRun(ClosedAtExit):
     """Packets after stage 1; a context manager that releases what Spark keeps of them."""
 
     def __init__(
         self,
-        packets: DataFrame,
+        spark: SparkSession,
+        pieces: Callable[[int], DataFrame],
         options: ExportOptions,
         *,
         names: Mapping[int, str],
@@ -101,16 +83,17 @@ class SparkRun(ClosedAtExit):
     ) -> None:
         """Runs stage 1.
 
-        `packets`: the columns `PIPELINE`, packets only; `names`: names of captures by `capture_index`; `end_clock`: the
-        packet clock when the captures end; `size`: approximate bytes of the packets; `carried`: the state of the last
-        run; `given`: names by topic id; `problems`: of the captures; `hosts`: address → name, from captures; `keys`:
-        TLS secrets, and `captured`: those of captures; `shards`: their number, by default as `size` and the machines
-        need; `parallel`: how many tasks run at once, if known; `memory`: budget of a task in bytes; `all_packets`: of
-        the captures, TCP or not. Raises MissingPartError and UsageError as `TaskKeys` does.
+        `pieces`: makes pieces of packets for a number of shards (`pieces.PIECES`); `names`: names of captures by
+        `capture_index`; `end_clock`: the packet clock when the captures end; `size`: approximate bytes of the packets;
+        `carried`: the state of the last run; `given`: names by topic id; `problems`: of the captures; `hosts`: address
+        → name, from captures; `keys`: TLS secrets, and `captured`: those of captures; `shards`: their number, by
+        default as `size` and the machines need; `parallel`: how many tasks run at once, if known; `memory`: budget of
+        a task in bytes; `all_packets`: of the captures, TCP or not. Raises MissingPartError and UsageError as
+        `TaskKeys` does.
         """
         from pyspark.storagelevel import StorageLevel
 
-        self._spark = packets.sparkSession
+        self._spark = spark
         self.options = options
         self.given = dict(given or {})
         self.problems = [*key_log_problems(keys), *problems]
@@ -119,13 +102,14 @@ class SparkRun(ClosedAtExit):
         self.parallelism = parallel or parallelism(self._spark)
         before = Carried([], Sessions(), LearnedFacts()) if carried is None else carried
         self.shards = shards or _shards(size, self.parallelism, len(before.shards))
-        first = first_states(before, self.shards, options, self.given)
+        begins = [ShardBegin(state) for state in first_states(before, self.shards, options, self.given)]
+        begins[0].problems = self.problems
         read = ReadConnections(options, names, order=before.order, end_clock=end_clock, keys=task_keys, memory=memory)
-        describe(self._spark, "packets to exchanges")
-        rows = _in_shards(packets, self.shards, first).mapInArrow(read, ddl(EXCHANGES))
-        self._exchanges = self._keep(rows, StorageLevel.DISK_ONLY)
+        describe(self._spark, "packets to staged rows")
+        rows = _in_shards(pieces(self.shards), begins).mapInArrow(read, ddl(SHARD_ROWS))
+        self._rows = self._keep(rows, StorageLevel.DISK_ONLY)
         try:
-            ends = self._exchanges.where(f"kind = '{END}'").select("data").collect()
+            ends = self._rows.where(f"kind = '{END}'").select("data").collect()
         except BaseException:
             self.close()  # the caller does not have this run yet
             raise
@@ -154,51 +138,42 @@ class SparkRun(ClosedAtExit):
         from pyspark.sql import functions as sf
         from pyspark.storagelevel import StorageLevel
 
-        if "exchanges" not in self.options.tables or not any(end.steps for end in self.ends):
+        if "exchanges" not in self.options.tables or not any(end.in_session for end in self.ends):
             return None
-        steps = self._exchanges.where("step is not null").select(*STEP_COLUMNS)
+        steps = self._rows.where(f"kind = '{STEP}'").select(*STEP_COLUMNS)
         describe(self._spark, "fetch sessions")
         order = [sf.col(name).asc_nulls_first() for name in STEP_COLUMNS[:5]]
         steps = steps.repartition(self.parallelism, "broker").sortWithinPartitions(*order)
         walked = self._keep(
-            steps.mapInArrow(WalkSessions(dump(self._sessions)), ddl(EXCHANGES)), StorageLevel.DISK_ONLY
+            steps.mapInArrow(WalkSessions(dump(self._sessions)), ddl(SHARD_ROWS)), StorageLevel.DISK_ONLY
         )
         for row in walked.where(f"kind = '{SESSIONS}'").select("data").collect():
             found = BROKER_VALUES.load(row["data"])
             self._sessions.replace({found.broker}, found.sessions())
         return walked.where(f"kind = '{HELD}'")
 
-    @cached_property
-    def _parts(self) -> tuple[DataFrame, int]:
-        """All rows of stage 1 with the column `part`, and the number of parts."""
+    def in_parts(self, kinds: Iterable[str]) -> DataFrame:
+        """Rows of stage 1 of these kinds, as stage 2 needs them: all rows of a part in one partition."""
         from pyspark.sql import functions as sf
 
-        rows = self._exchanges.where(f"kind <> '{END}'")
-        problems = [
-            (PROBLEM, False, slot_of(problem.time_ns), 0, 0, None, None, None, len(data), data)
-            for problem, data in ((problem, PROBLEM_VALUES.dump(problem)) for problem in self.problems)
-        ]
-        found = [(slot, *sizes) for end in self.ends for slot, sizes in end.slots.items()]
-        if problems and "problems" in self.options.tables:
-            rows = rows.union(self._spark.createDataFrame(pa.Table.from_batches([batch_of(problems)])))
-            found += [(slot, size, 1) for _, _, slot, *_, size, _ in problems]
-        plans, parts = plan_slots(_by_slot(found), self.parallelism)
-        held = self._held
+        wanted = [*kinds]
+        plans, parts = plan_parts(
+            [ShardSize(end.shard, end.size, end.in_session) for end in self.ends], self.parallelism
+        )
+        rows = self._rows.where(sf.col("kind").isin(wanted))
+        stays = sf.col("shard").isin([plan.shard for plan in plans if plan.stays]) & ~sf.col("in_session")
+        moved = rows.where(~stays)
+        held = self._held if HELD in wanted else None
         if held is not None:
-            rows = rows.union(held)
-        columns = [pa.array(column, pa.int64()) for column in zip(*plans, strict=True)] or [
-            pa.array([], pa.int64())
-        ] * 3
-        planned = self._spark.createDataFrame(pa.table(columns, ["slot", "first", "parts"]))
-        part = sf.expr("int(first + pmod(xxhash64(connection_id, exchange_id), parts))")
-        return rows.join(sf.broadcast(planned), "slot").withColumn("part", part), parts
-
-    def in_parts(self, kinds: Iterable[str]) -> DataFrame:
-        """Rows of stage 1 of these kinds, as stage 2 needs them: one part per partition."""
-        rows, parts = self._parts
-        describe(self._spark, "exchanges to rows")
-        wanted = rows.where(rows["kind"].isin(list(kinds)))
-        return wanted.repartitionById(parts, "part").select("kind", "open", "connection_id", "exchange_id", "data")
+            moved = moved.union(held)
+        columns = [pa.array(column, pa.int64()) for column in list(zip(*plans, strict=True))[:3]]
+        planned = self._spark.createDataFrame(pa.table(columns, ["shard", "first", "parts"]))
+        part = sf.expr("int(first + pmod(number, parts))")
+        moved = moved.join(sf.broadcast(planned), "shard").withColumn("part", part)
+        needed = ("kind", "open", "connection_id", "exchange_id", "data")
+        describe(self._spark, "staged rows to tables")
+        found = rows.where(stays).select(*needed)
+        return found.union(moved.repartitionById(parts, "part").select(*needed)) if parts else found
 
     def carry(self) -> Carried:
         """The state for the next run."""
@@ -209,15 +184,6 @@ class SparkRun(ClosedAtExit):
         """Release what Spark keeps."""
         while self._kept:
             self._kept.pop().unpersist()
-
-
-def _by_slot(sizes: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """(slot, bytes, rows), one of each slot."""
-    found: dict[int, tuple[int, int]] = {}
-    for slot, size, rows in sizes:
-        before = found.get(slot, (0, 0))
-        found[slot] = before[0] + size, before[1] + rows
-    return [(slot, *sums) for slot, sums in found.items()]
 
 
 def describe(spark: SparkSession, what: str) -> None:
@@ -248,32 +214,28 @@ def _shards(size: int, parallel: int, before: int) -> int:
     return min(wanted, MAX_SHARDS)
 
 
-def _in_shards(packets: DataFrame, shards: int, first: Sequence[bytes]) -> DataFrame:
-    """Packets in capture order, one shard per partition, each preceded by a row with the shard's state."""
+def _in_shards(pieces: DataFrame, begins: Sequence[ShardBegin]) -> DataFrame:
+    """Pieces in order of their first packets, one shard per partition, each preceded by a row with its beginning."""
     from pyspark.sql import functions as sf
 
-    columns = [sf.col(name) for name in PIPELINE if name != "connection_hash"]
-    rows = packets.select(*columns, shard_of(sf.col("connection_hash"), shards).alias("shard"))
-    states = packets.sparkSession.createDataFrame(
+    shards = len(begins)
+    first = pieces.sparkSession.createDataFrame(
         pa.table(
             {
                 "shard": pa.array(range(shards), pa.int32()),
-                "state": pa.array(first, pa.binary()),
                 # Sorts before all packets.
                 "capture_index": pa.array([-1] * shards, pa.int32()),
+                "data": pa.array([BEGIN_VALUES.dump(one) for one in begins], pa.binary()),
             }
         )
     )
-    rows = rows.unionByName(states, allowMissingColumns=True).repartitionById(shards, "shard")
+    rows = pieces.unionByName(first, allowMissingColumns=True).repartitionById(shards, "shard")
     return rows.sortWithinPartitions(sf.col("clock_ns").asc_nulls_first(), "capture_index", "number")
 
 
-def shard_of(connection_hash: Column, shards: int) -> Column:
-    """The shard of a connection, as in `kafkasniff.engine.shards.shard_of_rows`: hashes are unsigned 64-bit numbers."""
-    from pyspark.sql import functions as sf
-
-    half = sf.shiftrightunsigned(connection_hash, 1) % shards
-    return ((half * 2 + connection_hash.bitwiseAND(sf.lit(1))) % shards).cast("int")
+def of_rows(packets: DataFrame) -> Callable[[int], DataFrame]:
+    """Pieces of packets that are rows, with the columns `PIPELINE`."""
+    return lambda shards: packets.select(*PIPELINE).mapInArrow(RowCutter(shards), ddl(PIECES))
 
 
 def run_captures(
@@ -294,14 +256,10 @@ def run_captures(
     `problems`: of other captures; `keys`: TLS secrets in addition to those in the captures; `parallel`: how many tasks
     run at once, if known; `memory`: budget of a task in bytes.
     """
-    from pyspark.sql import functions as sf
-
-    packets = captures.packets(ports=options.ports)
-    if before:
-        packets = packets.withColumn("capture_index", sf.col("capture_index") + len(before))
     notes = captures.notes()
     return SparkRun(
-        packets,
+        captures.spark,
+        lambda shards: captures.pieces(shards, ports=options.ports, captures_before=len(before)),
         options,
         names=dict(enumerate([*before, *captures.names])),
         end_clock=max((split.clock_after for split in captures.plan.splits), default=NO_TIME),

@@ -13,8 +13,9 @@ from kafkasniff.capture.timeline.parts import CapturePlan, PlacedNote
 from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.packet_rows import packet_batches
+from kafkasniff.spark.pieces import PIECES, PacketCutter
 from kafkasniff.spark.planning import in_tasks, look_at_captures, notes_of, plan_looked_at
-from kafkasniff.spark.reading import PacketQuery, Part, parts_of, read_part
+from kafkasniff.spark.reading import PacketQuery, Part, packets_of, parts_of, read_part
 from kafkasniff.spark.tables import PACKETS, PIPELINE, ddl
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class PlannedCaptures:
     """Planned captures of a run: `packets` has their packets, `notes` everything else."""
 
     def __init__(self, spark: SparkSession, plan: CapturePlan, split_size: int = SPLIT_BYTES) -> None:
-        self._spark = spark
+        self.spark = spark
         self._split_size = split_size
         self.plan = plan
 
@@ -44,12 +45,17 @@ class PlannedCaptures:
         """
         read = _ReadParts(PacketQuery(tuple(columns), tuple(ports)))
         parts = parts_of(self.plan, self._split_size)
-        return in_tasks(self._spark, parts).mapInArrow(read, ddl(PACKETS, columns))
+        return in_tasks(self.spark, parts).mapInArrow(read, ddl(PACKETS, columns))
+
+    def pieces(self, shards: int, *, ports: Iterable[int] = (), captures_before: int = 0) -> DataFrame:
+        """The same packets in pieces of shards (`pieces.PIECES`); parameters as for `PacketCutter`."""
+        read = _ReadPieces(PacketCutter(shards, ports=ports, captures_before=captures_before))
+        return in_tasks(self.spark, parts_of(self.plan, self._split_size)).mapInArrow(read, ddl(PIECES))
 
     def notes(self) -> list[PlacedNote]:
         """Problems of captures, names, decryption secrets, in order; read from the parts that have any."""
         with task_errors():
-            return notes_of(self._spark, self.plan, self._split_size)
+            return notes_of(self.spark, self.plan, self._split_size)
 
 
 def open_captures(spark: SparkSession, paths: Sequence[str], *, split_size: int = SPLIT_BYTES) -> PlannedCaptures:
@@ -85,3 +91,16 @@ class _ReadParts:
             for data in batch.column("data").to_pylist():
                 part: Part = pickle.loads(data)
                 yield from read_part(part, self._wanted)
+
+
+class _ReadPieces:
+    """Reads parts and cuts their packets."""
+
+    def __init__(self, cutter: PacketCutter) -> None:
+        self._cutter = cutter
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for data in batch.column("data").to_pylist():
+                part: Part = pickle.loads(data)
+                yield from self._cutter.cut(packets_of(part))

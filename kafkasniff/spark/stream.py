@@ -109,7 +109,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if file is None:
                 self._lose(name, standing.unread, "it vanished")
             elif file.size < standing.at or not self._is_same(file, standing):
-                self._lose(name, standing.unread, "another file has taken its place")
+                self._lose(name, standing.unread, "another file has replaced it")
             else:
                 known[name] = standing
                 if standing.finished and not standing.same and file.size > standing.at:
@@ -260,7 +260,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except OSError as error:
                 raise CaptureError(f"{file.name}: cannot be read ({error.strerror or error})") from None
             if begun is None:
-                raise CaptureError(f"{file.name}: another file has taken its place")
+                raise CaptureError(f"{file.name}: another file has replaced it")
             start = begun[1]
         yield from read_between(split_between(file, start, end), read_at)
 

@@ -24,7 +24,7 @@ from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.export import task_output, write_run
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.pipeline import make_options
-from kafkasniff.spark.run import SparkRun, parallelism, survey
+from kafkasniff.spark.run import SparkRun, of_rows, parallelism, survey
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.exports.beginning import check_options, read_carried
 from kafkasniff.tables.exports.captures import ManifestCapture
@@ -148,7 +148,8 @@ class _Batches:
         self._parallel = self._parallel or parallelism(packets.sparkSession)
         output = task_output(folder, packets.sparkSession, self._parallel, check=is_first)
         with SparkRun(
-            packets,
+            packets.sparkSession,
+            of_rows(packets),
             self._options,
             names=names,
             end_clock=end_clock,

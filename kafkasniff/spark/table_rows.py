@@ -1,7 +1,7 @@
-"""Stage 2: exchanges to rows of the tables, a span of time in each task.
+"""Stage 2: staged rows to rows of the tables, those of some connections in each task.
 
-At this point all names, brokers and sessions of the run are known. Rows are staged in files of the task, sorted and
-finalized as in `export`; memory holds one stage and a window, whatever the size of the span.
+At this point all names, brokers and sessions of the run are known. Staged rows are put into files of the task, sorted
+and finalized as in `export`; memory holds a window, whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -15,23 +15,20 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
-from kafkasniff.spark.connections import CONNECTION, CONNECTION_VALUES, EXCHANGE, EXCHANGE_VALUES, PROBLEM_VALUES
 from kafkasniff.spark.fetch_sessions import HELD
+from kafkasniff.spark.shard_rows import read_block
 from kafkasniff.spark.task_output import TaskOutput
-from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.exports.finalise import REST, final_rows, finalise
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.staged import StagedFiles
-from kafkasniff.tables.exports.stager import Stager
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tables.rows.sessions import HeldSessions
 
-__all__ = ["FILES", "OUTPUT_ROWS", "STAGED_FOR", "Decided", "MakeRows", "WriteFiles", "own_folder"]
+__all__ = ["FILES", "KINDS", "OUTPUT_ROWS", "STAGED_FOR", "Decided", "MakeRows", "WriteFiles", "own_folder"]
 
 FILES: Final = {
     "table": "string",
@@ -62,6 +59,15 @@ _FILES: Final = pa.schema(
 OUTPUT_ROWS: Final = 10_000
 """Rows handed to Spark at a time."""
 
+KINDS: Final = {
+    "exchanges": ("exchanges", HELD),
+    "records": ("records",),
+    "connections": ("connections",),
+    # Some problems of exchanges are found when their names are known.
+    "problems": ("exchanges", "problems"),
+}
+"""Kinds of stage 1's rows that a table is made from."""
+
 _DONE: Final = "done"
 _OPEN: Final = "open"
 
@@ -76,37 +82,24 @@ class _Staging:
         self._given = dict(given)
 
     def _stage(self, batches: Iterable[pa.RecordBatch], folder: ConfinedPath) -> tuple[LearnedNames, HeldSessions]:
-        """Stage the rows of all batches below `folder`."""
-        check_kernel()
-        names = LearnedNames(self._learned_facts, self._given)
-        enricher = Enricher(Catalog(names.topics, learned_facts=LearnedFacts()), sessions=False)
+        """Write the staged rows of all batches below `folder`."""
         held = HeldSessions()
-        files = [StagedFiles(folder / name) for name in (_DONE, _OPEN)]
-        stagers = [Stager(self._options, enricher, one) for one in files]
+        files = {open_: StagedFiles(folder / name) for open_, name in ((False, _DONE), (True, _OPEN))}
         for batch in batches:
-            events: tuple[list[Any], list[Any]] = ([], [])
             columns = [batch.column(name).to_pylist() for name in ("kind", "open", "connection_id", "exchange_id")]
             for (kind, open_, *key), data in zip(zip(*columns, strict=True), batch.column("data"), strict=True):
                 if kind == HELD:
                     held.add((key[0], key[1]), data.as_py())
-                    continue
-                buffer = memoryview(data.as_buffer())
-                if kind == EXCHANGE:
-                    event, unnamed = EXCHANGE_VALUES.load(buffer)
-                    if unnamed:
-                        for message in (event.request, event.response):
-                            if message is not None:
-                                enricher.name_missed(message)
-                    events[open_].append(event)
                 else:
-                    events[open_].append((CONNECTION_VALUES if kind == CONNECTION else PROBLEM_VALUES).load(buffer))
-            for stager, found in zip(stagers, events, strict=True):
-                if found:
-                    stager.take(found)
-        for stager, one in zip(stagers, files, strict=True):
-            stager.flush()
+                    files[open_].write(kind, self._wanted(kind, read_block(data.as_buffer())))
+        for one in files.values():
             one.close()
-        return names, held
+        return LearnedNames(self._learned_facts, self._given), held
+
+    def _wanted(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those rows of a block that are needed."""
+        del table
+        return rows
 
 
 STAGED_FOR: Final = {
@@ -120,32 +113,35 @@ STAGED_FOR: Final = {
 
 
 class MakeRows(_Staging):
-    """Exchanges to rows of one table, sorted within the task."""
+    """Staged rows to rows of one table, sorted within the task."""
 
     def __init__(
         self, options: ExportOptions, learned_facts: LearnedFacts, given: Mapping[str, str], table: str
     ) -> None:
-        staged = tuple(name for name in options.tables if name in STAGED_FOR[table])
-        super().__init__(msgspec.structs.replace(options, tables=staged), learned_facts, given)
+        super().__init__(options, learned_facts, given)
         self._table = table
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark, once per task."""
         with own_folder() as folder:
             names, held = self._stage(batches, folder)
-            staged = [folder / _DONE, folder / _OPEN]
-            for _, _, found in final_rows(
-                staged,
+            for table, _, found in final_rows(
+                [folder / _DONE, folder / _OPEN],
                 self._options,
                 names=names,
                 sessions=held,
                 partitions=TablePartitions.none(),
                 rest=folder / REST,
-                tables=[self._table],
+                tables=[name for name in KINDS[self._table] if name in self._options.tables],
             ):
                 for batch in found:
-                    for first in range(0, len(batch), OUTPUT_ROWS):
-                        yield batch.slice(first, OUTPUT_ROWS)
+                    if table == self._table:
+                        for first in range(0, len(batch), OUTPUT_ROWS):
+                            yield batch.slice(first, OUTPUT_ROWS)
+
+    def _wanted(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        # Only exchanges that wait for names can have more problems.
+        return rows if table == self._table else rows.filter(rows.column("_pending").is_valid())
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -163,7 +159,7 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class WriteFiles(_Staging):
-    """Exchanges to Parquet files in `output`, which all tasks have to reach.
+    """Staged rows to Parquet files in `output`, which all tasks have to reach.
 
     `decided`: by whether rows are `open`; without it each task decides on its own.
     """

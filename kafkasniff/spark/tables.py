@@ -30,7 +30,7 @@ PACKETS: Final = {
 }
 """TCP segments, one row each."""
 
-PIPELINE: Final = tuple(name for name in PACKETS if name not in {"capture", "time"})
+PIPELINE: Final = tuple(name for name in PACKETS if name not in {"capture", "time", "connection_hash"})
 """The columns needed for making other tables from packets: the plan has the names of captures."""
 
 NOTES: Final = {

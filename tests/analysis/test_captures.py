@@ -46,7 +46,7 @@ def ask(exports: Callable[[str], Export]) -> Ask:
     return asked
 
 
-def told(capture: str, kind: str) -> Rows:
+def reported(capture: str, kind: str) -> Rows:
     """The clients' log entries of one kind, in order."""
     lines = Path(ROOT / "captures" / f"{capture}.log.jsonl").read_text().splitlines()
     return [entry for line in lines if (entry := json.loads(line))["kind"] == kind]
@@ -57,14 +57,14 @@ JAVA = ("java-codecs", "java-errors", "java-group-classic", "java-group-consumer
 
 @pytest.mark.parametrize("capture", JAVA)
 def test_every_request_by_client_and_version(capture: str, ask: Ask) -> None:
-    sent = Counter((one["client_id"], one["api"], one["api_version"]) for one in told(capture, "request"))
+    sent = Counter((one["client_id"], one["api"], one["api_version"]) for one in reported(capture, "request"))
     found = ask(capture, "versions", all=True)
     assert Counter({(row["client_id"], row["api"], row["api_version"]): row["requests"] for row in found}) == sent
 
 
 @pytest.mark.parametrize("capture", JAVA)
 def test_every_answer_has_its_latency(capture: str, ask: Ask) -> None:
-    answered = Counter((one["client_id"], one["api"]) for one in told(capture, "response"))
+    answered = Counter((one["client_id"], one["api"]) for one in reported(capture, "response"))
     found = ask(capture, "latency", by="client,api")
     assert Counter({(row["client_id"], row["api"]): row["count"] for row in found}) == answered
     assert all(row["min_us"] <= row["p50_us"] <= row["p99_us"] <= row["max_us"] for row in found)
@@ -86,7 +86,7 @@ def by_topic(rows: Rows) -> dict[str, Rows]:
 
 @pytest.mark.parametrize("capture", ["java-codecs", "librdkafka-codecs"])
 def test_batches_records_and_their_sizes(capture: str, ask: Ask) -> None:
-    produced = by_topic(told(capture, "produced"))
+    produced = by_topic(reported(capture, "produced"))
     batches = by_topic(ask(capture, "batching"))
     sizes = by_topic(ask(capture, "record-sizes", direction="request"))
     producers = by_topic([row for row in ask(capture, "topic") if row["role"] == "producer"])
@@ -117,7 +117,7 @@ def test_a_producer_that_retried(ask: Ask) -> None:
     assert (refused["topic"], refused["error_code"]) == ("codec-none", 6)
     found = ask("librdkafka-codecs", "retries")
     produced = Counter(
-        one["partition"] for one in told("librdkafka-codecs", "produced") if one["topic"] == "codec-none"
+        one["partition"] for one in reported("librdkafka-codecs", "produced") if one["topic"] == "codec-none"
     )
     assert {row["partition"]: row["repeated_records"] for row in found} == produced
     assert {(row["kind"], row["client_id"]) for row in found} == {("records", "rdkafka-none")}
@@ -127,7 +127,9 @@ def test_a_producer_that_retried(ask: Ask) -> None:
 def test_a_transaction_that_retried(ask: Ask) -> None:
     """The coordinator was not ready yet: one record of the application, and as many requests as the client counts."""
     client = "era-transactions"
-    requests = [one for one in told("kraft-4.0", "request") if (one["client_id"], one["api"]) == (client, "Produce")]
+    requests = [
+        one for one in reported("kraft-4.0", "request") if (one["client_id"], one["api"]) == (client, "Produce")
+    ]
     (found,) = ask("kraft-4.0", "retries")
     assert (found["kind"], found["client_id"]) == ("sequence", client)
     assert (found["records"], found["repeated_records"]) == (len(requests), len(requests) - 1) != (1, 0)
@@ -135,7 +137,7 @@ def test_a_transaction_that_retried(ask: Ask) -> None:
 
 @pytest.mark.parametrize("capture", ["java-codecs", "librdkafka-codecs"])
 def test_fetched_records(capture: str, ask: Ask) -> None:
-    consumed = Counter(one["topic"] for one in told(capture, "consumed"))
+    consumed = Counter(one["topic"] for one in reported(capture, "consumed"))
     found = ask(capture, "fetch-efficiency", by="topic")
     fetched = {row["topic"]: row["records"] for row in found if row["records"]}
     # Whole batches arrive, including records that the consumer already has.
@@ -145,10 +147,10 @@ def test_fetched_records(capture: str, ask: Ask) -> None:
 
 @pytest.mark.parametrize("capture", ["java-group-classic", "java-group-consumer"])
 def test_offsets_of_a_group(capture: str, ask: Ask) -> None:
-    (expected,) = told(capture, "offsets")
+    (expected,) = reported(capture, "offsets")
     found = [row for row in ask(capture, "lag") if row["group_id"] == expected["group"]]
     assert {f"{row['topic']}-{row['partition']}": row["committed_offset"] for row in found} == expected["offsets"]
-    produced = Counter(f"{one['topic']}-{one['partition']}" for one in told(capture, "produced"))
+    produced = Counter(f"{one['topic']}-{one['partition']}" for one in reported(capture, "produced"))
     for row in found:
         name = f"{row['topic']}-{row['partition']}"
         assert row["log_end_offset"] == produced[name]
@@ -159,7 +161,7 @@ def test_generations_of_a_classic_group(ask: Ask) -> None:
     capture = "java-group-classic"
     rows = ask(capture, "rebalances")
     members: dict[int, set[str]] = defaultdict(set)
-    for one in told(capture, "assigned"):
+    for one in reported(capture, "assigned"):
         members[one["generation"]].add(one["member_id"])
     numbered = [row for row in rows if row["generation"] is not None]
     assert [row["generation"] for row in numbered] == sorted(members)
@@ -171,7 +173,7 @@ def test_generations_of_a_classic_group(ask: Ask) -> None:
         assert row["members"] == len(present)
         assert row["lost"] == []
     gone = [member for row in rows for member in row["left"]]
-    assert [member.rsplit("-", 5)[0] for member in gone] == [one["client_id"] for one in told(capture, "left")]
+    assert [member.rsplit("-", 5)[0] for member in gone] == [one["client_id"] for one in reported(capture, "left")]
 
 
 def test_members_of_the_newer_protocol(ask: Ask) -> None:
@@ -179,15 +181,15 @@ def test_members_of_the_newer_protocol(ask: Ask) -> None:
     rows = ask(capture, "rebalances")
     assert {row["protocol"] for row in rows} == {"consumer"}
     first = {}
-    for one in told(capture, "assigned"):
+    for one in reported(capture, "assigned"):
         first.setdefault(one["member_id"], one["client_id"])
     assert [member for row in rows for member in row["joined"]] == list(first)
     gone = [first[member] for row in rows for member in row["left"]]
-    assert gone == [one["client_id"] for one in told(capture, "left")]
+    assert gone == [one["client_id"] for one in reported(capture, "left")]
 
 
 def test_errors_that_a_client_received(ask: Ask) -> None:
-    failed = {one["error"] for one in told("java-errors", "failed") if one["error"] is not None}
+    failed = {one["error"] for one in reported("java-errors", "failed") if one["error"] is not None}
     found = ask("java-errors", "errors")
     names = {row["error"] for row in found}
     # MESSAGE_TOO_LARGE and the like: each failure with a code came from a response.
@@ -206,9 +208,9 @@ def test_versions_that_a_target_lacks(ask: Ask) -> None:
 
 
 def test_connections(exports: Callable[[str], Export], ask: Ask) -> None:
-    clients = {one["client_id"] for one in told("java-group-classic", "request")}
+    clients = {one["client_id"] for one in reported("java-group-classic", "request")}
     found = ask("java-group-classic", "churn", every="60m")
     assert {row["client_id"] for row in found} == clients
-    sent = Counter(one["client_id"] for one in told("java-group-classic", "request"))
+    sent = Counter(one["client_id"] for one in reported("java-group-classic", "request"))
     assert Counter({row["client_id"]: row["requests"] for row in found}) == sent
     assert exports("java-group-classic").start_ns() is not None

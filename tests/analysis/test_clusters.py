@@ -41,8 +41,8 @@ def row(api: str, broker: tuple[str, int], request: str = "{}", response: str = 
 def listed(broker: tuple[str, int], cluster: str | None, *brokers: tuple[str, int]) -> dict[str, Any]:
     """A Metadata response of `broker`."""
     inside = ",".join(f'{{"node_id":1,"host":"{host}","port":{port}}}' for host, port in brokers)
-    told = "null" if cluster is None else f'"{cluster}"'
-    return row("Metadata", broker, response=f'{{"brokers":[{inside}],"cluster_id":{told}}}')
+    reported = "null" if cluster is None else f'"{cluster}"'
+    return row("Metadata", broker, response=f'{{"brokers":[{inside}],"cluster_id":{reported}}}')
 
 
 def known(rows: Sequence[dict[str, Any]]) -> Known:

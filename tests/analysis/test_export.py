@@ -100,8 +100,8 @@ def test_missing_tables(folder: Path) -> None:
 
 
 def test_folders_that_are_not_exports(tmp_path: Path) -> None:
-    for place, told in ((tmp_path, "no manifest"), (tmp_path / "missing", "no such folder")):
-        with pytest.raises(CaptureError, match=told):
+    for place, reported in ((tmp_path, "no manifest"), (tmp_path / "missing", "no such folder")):
+        with pytest.raises(CaptureError, match=reported):
             Export.open(str(place))
     file = tmp_path / "file.pcap"
     file.write_bytes(b"x")

@@ -42,7 +42,7 @@ def problem(kind: str, at: float, **values: Any) -> Row:
     return {**row, **values}
 
 
-def told(overview: Overview | None = None, **tables: list[Row]) -> OverviewAnswer:
+def reported(overview: Overview | None = None, **tables: list[Row]) -> OverviewAnswer:
     overview = Overview() if overview is None else overview
     for table, rows in tables.items():
         overview.update(pa.RecordBatch.from_pylist(rows, schema=SCHEMAS[table]), table)
@@ -59,7 +59,7 @@ def test_apis_with_their_latencies_and_versions() -> None:
         exchange(None, 102, api_key=None, api_version=None, status="orphan", request_size=None, latency_us=None)
     )
     rows.append(exchange(None, 103, api_key=777, api_version=0, latency_us=7))
-    answer = told(exchanges=rows)
+    answer = reported(exchanges=rows)
     produce, unknown, orphan = answer.apis
     assert (produce.api, produce.versions, produce.exchanges) == ("Produce", [3, 9], 101)
     assert (produce.requests, produce.responses, produce.unanswered) == (101, 100, 1)
@@ -90,7 +90,7 @@ def test_brokers_and_clients() -> None:
     seen = [connection(broker_ip="10.0.0.9", broker_port=9092), connection(broker_ip="10.0.0.9", broker_port=9092)]
     seen.append(connection(broker_ip="10.0.0.8", broker_port=9092, broker_id=2))
     seen.append(connection(broker_ip="10.0.0.80", broker_port=80, verdict="not_kafka"))
-    answer = told(exchanges=rows, connections=seen)
+    answer = reported(exchanges=rows, connections=seen)
     found = [(one.broker_id, one.address, one.port, one.connections, one.exchanges) for one in answer.brokers]
     # The number is that of the last exchange; clients without one are listed last.
     assert found == [
@@ -102,7 +102,7 @@ def test_brokers_and_clients() -> None:
     assert clients == [("app", "10.0.0.5", None, 3), ("other", "10.0.0.5", "librdkafka", 1)]
     assert answer.connections is not None
     assert (answer.connections.connections, answer.connections.kafka, answer.connections.not_kafka) == (4, 3, 1)
-    assert told(exchanges=rows).brokers[0].connections is None
+    assert reported(exchanges=rows).brokers[0].connections is None
 
 
 def test_topics() -> None:
@@ -120,7 +120,7 @@ def test_topics() -> None:
     records = [record(key=b"k" * size, value=None) for size in range(1, 101)] + [
         record(control="COMMIT", key=b"x" * 999)
     ]
-    answer = told(exchanges=rows, records=records)
+    answer = reported(exchanges=rows, records=records)
     orders, unnamed = answer.topics
     assert (orders.topic, orders.partitions, orders.compression) == ("orders", 2, ["lz4", "none"])
     assert msgspec.to_builtins(orders.produced) == {
@@ -150,7 +150,7 @@ def test_groups() -> None:
         exchange("OffsetCommit", 3, group_id="late", request_body={"generation_id_or_member_epoch": -1}),
         exchange("ConsumerGroupHeartbeat", 4, group_id="new", response_body={"member_epoch": 7}),
     ]
-    first, *others = told(exchanges=rows).groups
+    first, *others = reported(exchanges=rows).groups
     assert (first.group_id, first.protocols, first.requests) == ("g", ["classic"], 9)
     assert (first.generation_first, first.generation_last, first.rebalances, first.members) == (1, 2, 2, 2)
     assert first.clients == 2
@@ -168,7 +168,7 @@ def test_errors_and_where_they_occurred_first() -> None:
         exchange("Heartbeat", 1, error_code=27, error_count=1, response_body={"error_code": 27}),
         exchange("Heartbeat", 2, error_code=9999, error_count=1, response_body={"error_code": 9999}),
     ]
-    unknown_topic, rebalance, new = told(exchanges=rows).errors
+    unknown_topic, rebalance, new = reported(exchanges=rows).errors
     assert (unknown_topic.code, unknown_topic.name, unknown_topic.count) == (3, "UNKNOWN_TOPIC_OR_PARTITION", 3)
     assert unknown_topic.apis == ["Metadata", "Produce"]
     assert unknown_topic.first == START_NS + 4 * 10**9
@@ -184,13 +184,13 @@ def test_errors_and_where_they_occurred_first() -> None:
 
 def test_problems_by_kind_with_the_first_occurrence() -> None:
     rows = [problem("tcp-gap", 3, bytes=10), problem("tcp-gap", 1, bytes=5, packet=7), problem("crc-mismatch", 2)]
-    found = told(exchanges=[], problems=rows).problems
+    found = reported(exchanges=[], problems=rows).problems
     assert found is not None
     assert [(one.kind, one.count, one.bytes, one.first_detail, one.first_packet) for one in found] == [
         ("tcp-gap", 2, 15, "tcp-gap at 1", 7),
         ("crc-mismatch", 1, 0, "crc-mismatch at 2", None),
     ]
-    without = told(exchanges=[])
+    without = reported(exchanges=[])
     assert (without.problems, without.connections, len(without.notes)) == (None, None, 3)
     assert (without.first, without.duration_us, without.apis) == (None, None, [])
 
@@ -198,7 +198,7 @@ def test_problems_by_kind_with_the_first_occurrence() -> None:
 def test_truncated_lists_report_the_rest() -> None:
     rows = [exchange(at=number, client_id=f"c{number:02}", request_size=number) for number in range(20)]
     overview = Overview()
-    told(overview, exchanges=rows)
+    reported(overview, exchanges=rows)
     answer = overview.answer(top=3)
     assert [one.client_id for one in answer.clients] == ["c19", "c18", "c17"]
     assert (answer.more["clients"], answer.more["apis"]) == (17, 0)
@@ -235,13 +235,13 @@ def test_order_batches_and_merging_change_nothing() -> None:
         rows = some_rows(random, 60)
         faults = [problem(random.choice(["a-b", "c-d"]), random.randrange(9), exchange_id=index) for index in range(20)]
         lines = [connection(random.randrange(9), connection_id=index, broker_port=9092) for index in range(9)]
-        whole = told(exchanges=rows, problems=faults, connections=lines)
+        whole = reported(exchanges=rows, problems=faults, connections=lines)
         parts = [Overview() for _ in range(3)]
         for table, several in (("exchanges", rows), ("problems", faults), ("connections", lines)):
             shuffled = random.sample(several, len(several))
             while shuffled:
                 size = random.randrange(1, 9)
-                told(random.choice(parts), **{table: shuffled[:size]})
+                reported(random.choice(parts), **{table: shuffled[:size]})
                 del shuffled[:size]
         one, two, three = parts
         two.merge(three)

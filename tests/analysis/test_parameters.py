@@ -28,7 +28,7 @@ def test_values_as_people_write_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "given", "told"),
+    ("question", "given", "expected"),
     [
         ("latency", {"bye": "api"}, "no parameter 'bye'"),
         ("racks", {"x": 1}, "it has none"),
@@ -41,8 +41,8 @@ def test_values_as_people_write_them() -> None:
         ("batching", {"direction": "up"}, "not one of produce, fetch"),
     ],
 )
-def test_invalid_values(question: str, given: dict[str, object], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_invalid_values(question: str, given: dict[str, object], expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         make_parameters(find_question(question), given)
 
 

@@ -127,7 +127,7 @@ ROOT = element(b"schema", None, 1)
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (b"\0", "lacks the elements"),
         (made(), "is invalid"),
@@ -148,8 +148,8 @@ ROOT = element(b"schema", None, 1)
         (made(ROOT, element(b"a"), groups=(structure({}),) * 5000), "5000 row groups, more than 4096"),
     ],
 )
-def test_invalid_footers(data: bytes, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_footers(data: bytes, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         Footer(data)
 
 
@@ -176,7 +176,7 @@ def test_a_chunk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         ({"file_path": b"x"}, "in another file"),
         ({"codec": 5}, "compressed with LZ4,"),
@@ -189,9 +189,9 @@ def test_a_chunk() -> None:
         ({"data_at": -5}, "invalid size or offset"),
     ],
 )
-def test_an_invalid_chunk(changed: dict[str, int], told: str) -> None:
+def test_an_invalid_chunk(changed: dict[str, int], expected: str) -> None:
     footer = one_chunk(**changed)  # type: ignore[arg-type]  # bytes for one of them
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         footer.chunk(0, footer.leaves[0])
 
 

@@ -35,9 +35,9 @@ def export_of(folder: Path, table: pa.Table | None = None, **options: Any) -> Pa
     """An export with one file, whose unnamed columns are null. Returns the file."""
     path = folder / PATH
     path.parent.mkdir(parents=True)
-    told = {"format": "kafkasniff-export", "schema_version": 1}
+    reported = {"format": "kafkasniff-export", "schema_version": 1}
     tables = {"exchanges": {"rows": 1, "files": [{"path": PATH, "rows": 1}]}}
-    (folder / "manifest.json").write_text(json.dumps({**told, "tables": tables}))
+    (folder / "manifest.json").write_text(json.dumps({**reported, "tables": tables}))
     if table is not None:
         pq.write_table(table, path, store_schema=False, **{"compression": "zstd", "row_group_size": 1 << 22, **options})
     return path
@@ -119,12 +119,12 @@ def test_rows_of_a_row_group(tmp_path: Path) -> None:
 
 def test_a_footer_that_is_too_long(tmp_path: Path) -> None:
     path = export_of(tmp_path)
-    for size, told in (((64 << 20) + 1, "footer has 67108865 bytes"), (1 << 31, "not a Parquet file")):
+    for size, reported in (((64 << 20) + 1, "footer has 67108865 bytes"), (1 << 31, "not a Parquet file")):
         with path.open("wb") as stream:
             stream.truncate(70 << 20)
             stream.seek(0, os.SEEK_END)
             stream.write(size.to_bytes(4, "little") + b"PAR1")
-        with pytest.raises(CaptureError, match=told):
+        with pytest.raises(CaptureError, match=reported):
             read(tmp_path, "api")
 
 
@@ -139,16 +139,16 @@ def test_a_footer_of_many_tiny_structures(count: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"use_dictionary": False, "column_encoding": {"client_id": "DELTA_BYTE_ARRAY"}}, "encoding 7, which exports"),
         ({"compression": "brotli"}, "compressed with BROTLI"),
     ],
 )
-def test_encodings_that_exports_lack(options: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_encodings_that_exports_lack(options: dict[str, Any], expected: str, tmp_path: Path) -> None:
     """Shared prefixes of values can have any length."""
     export_of(tmp_path, exchanges(3, client_id=pa.array(["x" * 1000] * 3)), **options)
-    with pytest.raises(CaptureError, match=told):
+    with pytest.raises(CaptureError, match=expected):
         read(tmp_path, "client_id")
 
 
@@ -289,9 +289,9 @@ def test_only_files_of_the_folder_are_read(kind: str, name: str, tmp_path: Path)
 @pytest.mark.parametrize("path", ["../out/" + PATH, "/" + PATH, PATH.replace("exchanges", "records"), "exchanges/x"])
 def test_names_of_other_files(path: str, tmp_path: Path) -> None:
     export_of(tmp_path, exchanges(1))
-    told = json.loads((tmp_path / "manifest.json").read_text())
-    told["tables"]["exchanges"]["files"][0]["path"] = path
-    (tmp_path / "manifest.json").write_text(json.dumps(told))
+    reported = json.loads((tmp_path / "manifest.json").read_text())
+    reported["tables"]["exchanges"]["files"][0]["path"] = path
+    (tmp_path / "manifest.json").write_text(json.dumps(reported))
     with pytest.raises(CaptureError, match="is not a file of exchanges"):
         Export.open(str(tmp_path))
 

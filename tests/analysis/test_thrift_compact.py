@@ -71,7 +71,7 @@ def test_values_of_all_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "shape", "told"),
+    ("data", "shape", "expected"),
     [
         ("15 ffffffffffffffffffff7f 00", {1: FieldKind.NUMBER}, "too long"),
         ("16 ffffffffffffffffff7f 00", {1: FieldKind.NUMBER}, "too long"),
@@ -88,8 +88,8 @@ def test_values_of_all_types() -> None:
         ("10", {}, "no type 0"),
     ],
 )
-def test_fields_of_other_types(data: str, shape: Shape, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_fields_of_other_types(data: str, shape: Shape, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         CompactReader(bytes.fromhex(data)).read(shape)
 
 
@@ -109,7 +109,7 @@ def test_written_values_are_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (b"", "truncated"),
         (b"\x15", "truncated"),
@@ -121,8 +121,8 @@ def test_written_values_are_read_back() -> None:
         (b"\x19\x19" + b"\x19" * 5000, "levels deep"),
     ],
 )
-def test_invalid_bytes(data: bytes, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_bytes(data: bytes, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         CompactReader(data).read({})
 
 

@@ -95,7 +95,7 @@ def test_figures_are_next_to_their_targets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "worse", "told"),
+    ("place", "worse", "expected"),
     [
         (0, beside("lines", "A", 10.0, text=3.6), "text on A 0.36 (≤ 0.35)"),
         (1, beside("fields", "C", 10.0, headers=0.9), "headers on C 0.09 (≤ 0.06)"),
@@ -108,10 +108,10 @@ def test_figures_are_next_to_their_targets() -> None:
         (6, jobs(5.0, same=False), "output of --jobs 2 on C is another"),
     ],
 )
-def test_a_missed_target_is_reported(place: int, worse: Comparison, told: str) -> None:
+def test_a_missed_target_is_reported(place: int, worse: Comparison, expected: str) -> None:
     text = page([*GOOD[:place], worse, *GOOD[place + 1 :]])
     assert "Targets that are not met: " in text
-    assert told in text
+    assert expected in text
     assert "**no**" in text
     assert "All targets" not in text
 

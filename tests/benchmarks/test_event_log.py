@@ -38,12 +38,12 @@ def log(tmp_path: Path) -> EventLog:
 
 @pytest.mark.parametrize("field", SPARKS_OWN)
 def test_sums_are_those_that_spark_keeps(log: EventLog, field: str) -> None:
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for event in EVENTS:
         if event["Event"] == "SparkListenerStageCompleted":
             for one in event["Stage Info"]["Accumulables"]:
-                told[one["Name"]] += int(one["Value"])
-    assert log.total(field) == told[SPARKS_OWN[field]]
+                reported[one["Name"]] += int(one["Value"])
+    assert log.total(field) == reported[SPARKS_OWN[field]]
     assert log.total(field) > 0
 
 

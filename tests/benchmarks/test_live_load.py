@@ -20,7 +20,7 @@ from benchmarks.live_load import Results, parser
 from benchmarks.live_loads import Offered
 from benchmarks.live_report import is_complete, section
 from benchmarks.live_run import Result
-from benchmarks.live_tools import Kafkasniff, Told, Tshark, make_tools, read_pcapng
+from benchmarks.live_tools import Kafkasniff, Reported, Tshark, make_tools, read_pcapng
 from benchmarks.pcap_files import write_copies
 from benchmarks.processes import Usage
 from benchmarks.results_page import write_section
@@ -54,9 +54,9 @@ def time_ns(message: dict[str, Any]) -> int:
     return int(np.datetime64(message["time"].removesuffix("Z"), "ns").astype(np.int64))
 
 
-def told(form: str, output: bytes, folder: Path, errors: str = "") -> Told:
+def reported(form: str, output: bytes, folder: Path, errors: str = "") -> Reported:
     (folder / "output").write_bytes(output)
-    return Kafkasniff("text", form).told(folder / "output", errors, folder)
+    return Kafkasniff("text", form).reported(folder / "output", errors, folder)
 
 
 # What is replayed
@@ -102,8 +102,8 @@ def test_copies_are_later_and_have_other_clients(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "librdkafka-snaplen-128.pcap", "java-errors.pcap"])
 def test_text_and_json_agree(name: str, tmp_path: Path) -> None:
-    text = told("text", decoded(CAPTURES / name, "--color", "never"), tmp_path)
-    json_lines = told("json", decoded(CAPTURES / name, "--format", "json"), tmp_path)
+    text = reported("text", decoded(CAPTURES / name, "--color", "never"), tmp_path)
+    json_lines = reported("json", decoded(CAPTURES / name, "--format", "json"), tmp_path)
     assert text.requests == json_lines.requests == requests(CAPTURES / name) > 0
     # None of these messages has more problems than text shows.
     assert text.problems == json_lines.problems
@@ -129,8 +129,8 @@ def test_losses_are_added_up_until_their_sum_is_reported(form: str, tmp_path: Pa
         sink.close()
         return out.getvalue()
 
-    assert told(form, lines(first, second), tmp_path).lost == 10
-    found = told(
+    assert reported(form, lines(first, second), tmp_path).lost == 10
+    found = reported(
         form, lines(first, behind, second, last), tmp_path, "listening\nx: 240 packets, 3 connections (3 Kafka)\n"
     )
     assert found.lost == 1010
@@ -142,10 +142,10 @@ def test_losses_are_added_up_until_their_sum_is_reported(form: str, tmp_path: Pa
 
 def test_an_incomplete_line_does_no_harm(tmp_path: Path) -> None:
     output = decoded(CAPTURES / "librdkafka-snaplen-128.pcap", "--format", "json")
-    whole = told("json", output, tmp_path)
+    whole = reported("json", output, tmp_path)
     for cut in (1, 30, 500):
-        assert told("json", output[:-cut], tmp_path).requests in {whole.requests, (whole.requests or 0) - 1}
-    assert told("text", b"\xff\x00\n\n12:00:00.000000", tmp_path).requests == 0
+        assert reported("json", output[:-cut], tmp_path).requests in {whole.requests, (whole.requests or 0) - 1}
+    assert reported("text", b"\xff\x00\n\n12:00:00.000000", tmp_path).requests == 0
 
 
 def test_requests_of_tshark(require_tool: Callable[[str], str], tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_requests_of_tshark(require_tool: Callable[[str], str], tmp_path: Path) 
         options += ["-T", "ek"] if tool.form == "json" else []
         output = tmp_path / "output"
         output.write_bytes(subprocess.run([tshark, *options], capture_output=True, check=True, timeout=120).stdout)
-        assert tool.told(output, "7 packets dropped from eth0\n", tmp_path).requests == known
-        assert tool.told(output, "7 packets dropped from eth0\n", tmp_path).lost == 7
+        assert tool.reported(output, "7 packets dropped from eth0\n", tmp_path).requests == known
+        assert tool.reported(output, "7 packets dropped from eth0\n", tmp_path).lost == 7
         lines = LineTimes(tool)
         lines.take(output.read_bytes(), 0)
         times[tool.name] = lines.delays_ns
@@ -213,7 +213,7 @@ def result(tool: str, rate: float, shown: int, **other: object) -> Result:
     usage = Usage(10.0, 2.5, {}, 80_000_000, 70_000_000, {}, {}, 0, 50)
     made = Result(
         *(f"C {rate:g} packets/s", "C", rate, tool, Offered(2.0, 600, 60_000, 0, 200, 200)),
-        *(Told(requests=shown, lost=0), usage, 0.2, True, False, 0, 0.1),
+        *(Reported(requests=shown, lost=0), usage, 0.2, True, False, 0, 0.1),
     )
     return dataclasses.replace(made, **other)  # type: ignore[arg-type]
 
@@ -224,15 +224,15 @@ def test_rates_without_missing_messages() -> None:
         result("text", 100, 199),
         result("text", 100, 200, behind_s=1.5),
         result("text", 100, 200, caught_up=False),
-        result("text", 100, 200, told=Told(requests=200, lost=1)),
-        result("text", 100, 200, told=Told(requests=200, lost=0, problems={"live-behind": 1})),
+        result("text", 100, 200, reported=Reported(requests=200, lost=1)),
+        result("text", 100, 200, reported=Reported(requests=200, lost=0, problems={"live-behind": 1})),
     ):
         assert not is_complete(incomplete)
-    problem = Told(requests=200, lost=5, problems={"capture-loss": 2}, details={"capture-loss": "5 of 600 | lost"})
+    problem = Reported(requests=200, lost=5, problems={"capture-loss": 2}, details={"capture-loss": "5 of 600 | lost"})
     runs = [
         *(result("text", 100, 200), result("tshark", 100, 200)),
         *(result("text", 300, 200), result("tshark", 300, 199, caught_up=False)),
-        *(result("text", 900, 200, told=problem), result("tshark", 900, 200)),
+        *(result("text", 900, 200, reported=problem), result("tshark", 900, 200)),
     ]
     page = section(runs, [], ["today"], ["a note"], "python -m benchmarks.live_load")
     # tshark has lost nothing at 900, but at 300 it was not complete.
@@ -302,9 +302,9 @@ def test_a_load_is_sent_and_seen(
     results = msgspec.json.decode((tmp_path / "live_load.json").read_bytes(), type=Results)
     text, write = results.runs
     assert text.offered.packets == write.offered.packets == 300
-    assert text.offered.requests == text.told.requests == 80
-    assert (text.told.lost, text.told.received, text.told.problems) == (0, 300, {})
-    assert (write.told.lost, write.told.kept) == (0, 300)
+    assert text.offered.requests == text.reported.requests == 80
+    assert (text.reported.lost, text.reported.received, text.reported.problems) == (0, 300, {})
+    assert (write.reported.lost, write.reported.kept) == (0, 300)
     assert text.usage.cpu_s > 0.1
     assert (text.exit_code, text.caught_up, text.killed) == (0, True, False)
     (delay,) = results.latencies

@@ -17,7 +17,7 @@ from benchmarks.live_captures import small
 from benchmarks.live_loads import Offered
 from benchmarks.live_run import Result
 from benchmarks.live_stages import STAGES, RecordedInterface, RecordedRing, measure
-from benchmarks.live_tools import Told
+from benchmarks.live_tools import Reported
 from benchmarks.processes import Usage
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.live.live import LiveSource
@@ -31,7 +31,7 @@ def replay(rate: float, *, shown: int = 200, lost: int = 0, before: int = 0) -> 
     offered = Offered(2.0, int(2 * rate), 60_000, before, 200, 200)
     usage = Usage(10.0, 2.5, {}, 80_000_000, 70_000_000, {}, {}, 0, 50)
     return Result(
-        *(f"C {rate:g} packets/s", "C", rate, "text", offered, Told(requests=shown, lost=lost)),
+        *(f"C {rate:g} packets/s", "C", rate, "text", offered, Reported(requests=shown, lost=lost)),
         *(usage, 0.2, True, False, 0, 0.1),
     )
 
@@ -53,13 +53,13 @@ def test_packets_that_never_arrived_are_not_held() -> None:
 def test_requests_of_clients_that_are_shown() -> None:
     found = dataclasses.replace(replay(0, shown=199), form="small", rate=None)
     assert live_targets.verdicts([found]) == ["text: 99.50% of requests from librdkafka shown; target 100%: no"]
-    found = dataclasses.replace(found, told=Told(requests=200, lost=0))
+    found = dataclasses.replace(found, reported=Reported(requests=200, lost=0))
     assert live_targets.verdicts([found]) == ["text: 100.00% of requests from librdkafka shown; target 100%: yes"]
 
 
-def soaked(sizes: list[int], **told: object) -> live_soak.Soak:
+def soaked(sizes: list[int], **reported: object) -> live_soak.Soak:
     memory = [(float(second), size * 10**6) for second, size in enumerate(sizes, 1)]
-    shown = Told(**{"requests": 10, "lost": 0, **told})  # type: ignore[arg-type]
+    shown = Reported(**{"requests": 10, "lost": 0, **reported})  # type: ignore[arg-type]
     return live_soak.Soak("text", 10.0, 30, 10, shown, 0, 1.0, memory, (None, None, None), 0)
 
 

@@ -122,11 +122,11 @@ def test_tshark_reads_the_pcapng(path: Path, require_tool: Callable[[str], str],
         "-e",
         "frame.cap_len",
     ]
-    told = [
+    reported = [
         subprocess.run([tshark, "-r", str(file), *command], capture_output=True, check=True, timeout=60).stdout
         for file in (path, target)
     ]
-    assert told[0] == told[1] != b""
+    assert reported[0] == reported[1] != b""
 
 
 def test_other_files_than_pcap_are_refused(tmp_path: Path) -> None:

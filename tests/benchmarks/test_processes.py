@@ -32,12 +32,12 @@ def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     count.touch()
     sample = processes.Sampler._sample
 
-    def told(self: processes.Sampler) -> None:
+    def reported(self: processes.Sampler) -> None:
         sample(self)
         with count.open("ab") as file:
             file.write(b".")
 
-    monkeypatch.setattr(processes.Sampler, "_sample", told)
+    monkeypatch.setattr(processes.Sampler, "_sample", reported)
     # One more than asked for: the sample under way may have looked before.
     return textwrap.dedent(f"""
         import os, time
@@ -141,13 +141,13 @@ def test_a_failed_command_reports_the_reason(tmp_path: Path) -> None:
 def test_a_command_that_does_not_end_is_ended_with_all_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = tmp_path / "pid"
+    reported = tmp_path / "pid"
 
     class Started(subprocess.Popen[bytes]):
         """Its time begins when it has started what it starts."""
 
         def wait(self, timeout: float | None = None) -> int:
-            while timeout is not None and self.poll() is None and not (told.exists() and told.read_text()):
+            while timeout is not None and self.poll() is None and not (reported.exists() and reported.read_text()):
                 time.sleep(0.01)
             return super().wait(timeout)
 
@@ -155,25 +155,25 @@ def test_a_command_that_does_not_end_is_ended_with_all_it_started(
     script = f"""
         import os, subprocess, sys, time
         child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"], start_new_session=True)
-        open({str(told)!r}, "w").write(str(child.pid))
+        open({str(reported)!r}, "w").write(str(child.pid))
         time.sleep(3600)
     """
     with pytest.raises(CommandFailedError, match="not over after 2 s"):
         measure(python(script), tmp_path, limit_s=2)
-    assert read_process(int(told.read_text())) is None
+    assert read_process(int(reported.read_text())) is None
 
 
 def test_the_wait_for_remaining_processes_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "ORPHANS_S", 0.5)
-    told = tmp_path / "pid"
+    reported = tmp_path / "pid"
     script = f"""
         import subprocess, sys, time
         child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"])
-        open({str(told)!r}, "w").write(str(child.pid))
+        open({str(reported)!r}, "w").write(str(child.pid))
     """
     usage = measure(python(script), tmp_path, limit_s=LIMIT_S)
     assert usage.wall_s < 3600
-    assert read_process(int(told.read_text())) is None
+    assert read_process(int(reported.read_text())) is None
 
 
 def test_an_ended_process_uses_nothing() -> None:

@@ -41,11 +41,11 @@ def test_runs_are_printed_and_compared(tmp_path: Path, capsys: pytest.CaptureFix
     run.tables["records"].rows += 1
     stored.write_bytes(msgspec.json.encode(results))
     assert main([*arguments, "1,2", "--resume"]) == 1
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     rows = run.tables["records"].rows
-    assert f"not the same rows as local on 1 cores:\n  records: {rows} rows and {rows - 1}\n" in told
-    assert "local, 1 cores" not in told
-    assert "local, 2 cores" in told
+    assert f"not the same rows as local on 1 cores:\n  records: {rows} rows and {rows - 1}\n" in reported
+    assert "local, 1 cores" not in reported
+    assert "local, 2 cores" in reported
     with pytest.raises(SystemExit):
         main([*arguments, "1", "--resume", "--option=--no-bodies"])
     assert "measured with other settings" in capsys.readouterr().err

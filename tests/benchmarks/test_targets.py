@@ -125,7 +125,7 @@ def test_a_table_of_both(data: Path, other: str, capsys: pytest.CaptureFixture[s
 
 def test_measures_that_are_impossible_are_refused(data: Path, other: str, capsys: pytest.CaptureFixture[str]) -> None:
     usual = ["--base", other, "--data", str(data)]
-    for wrong, told in (
+    for wrong, reported in (
         ([*usual, "--forms", "Q"], "not known: Q"),
         ([*usual, "--work", "text"], "not known: text"),
         ([*usual, "--runs", "0"], "positive"),
@@ -136,7 +136,7 @@ def test_measures_that_are_impossible_are_refused(data: Path, other: str, capsys
     ):
         with pytest.raises(SystemExit):
             main(wrong)
-        assert told in capsys.readouterr().err
+        assert reported in capsys.readouterr().err
 
 
 def test_a_page_is_written(

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkasniff
-from kafkasniff.browse.commands import Commands, run_command
+from kafkasniff.browse.commands import BROKEN, FINDINGS, Commands, run_command
+from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import UsageError
 from tests.cli.console import kafkasniff as command_line
 from tests.conftest import ROOT
@@ -32,7 +33,7 @@ def test_forms(tmp_path: Path) -> None:
     commands = Commands((CAPTURE,), (), ("--api=Fetch",))
     expression = "latency_ms > 1"
     for name in ("out.jsonl", "out.pcapng", "out/"):
-        assert run_command(commands.write(f"{tmp_path}/{name}", expression), stopped=never) is None
+        assert run_command(commands.write(f"{tmp_path}/{name}", expression), stopped=never).wrong is None
     wanted = command_line("decode", "-q", "--format", "json", "--api", "Fetch", "--filter", expression, CAPTURE)
     assert (tmp_path / "out.jsonl").read_bytes() == wanted.out
     found = [one for one in kafkasniff.read(tmp_path / "out.pcapng") if one.request.api == "Fetch"]
@@ -56,9 +57,19 @@ def test_names_that_are_refused(tmp_path: Path) -> None:
 
 
 def test_errors_are_reported(tmp_path: Path) -> None:
-    wrong = run_command(Commands((CAPTURE,)).write(f"{tmp_path}/none/out.jsonl", ""), stopped=never)
+    wrong = run_command(Commands((CAPTURE,)).write(f"{tmp_path}/none/out.jsonl", ""), stopped=never).wrong
     assert wrong is not None
     assert "none/out.jsonl" in wrong
+
+
+def test_a_broken_capture_is_written_as_far_as_it_goes(tmp_path: Path) -> None:
+    assert (FINDINGS, BROKEN) == (Exit.FINDINGS, Exit.BROKEN)
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(Path(CAPTURE).read_bytes()[:20_001])
+    done = run_command(Commands((str(cut),)).write(f"{tmp_path}/out.jsonl", ""), stopped=never)
+    assert (done.wrong, done.broken) == (None, True)
+    wanted = command_line("decode", "-q", "--format", "json", cut)
+    assert (tmp_path / "out.jsonl").read_bytes() == wanted.out
 
 
 def test_it_stops(tmp_path: Path) -> None:
@@ -69,5 +80,5 @@ def test_it_stops(tmp_path: Path) -> None:
         return True
 
     command = Commands((CAPTURE,) * 50).write(f"{tmp_path}/out.jsonl", "")
-    assert run_command(command, stopped=at_once) is not None
+    assert run_command(command, stopped=at_once).wrong is not None
     assert asked

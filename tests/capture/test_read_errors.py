@@ -50,9 +50,9 @@ def test_a_file(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert source.broken
     assert found == list(range(len(found)))
     assert 100 < len(found) < 400
-    told = [note.value for batch in batches for note in batch.notes if isinstance(note.value, Problem)]
-    assert [one.kind for one in told] == ["capture-broken"]
-    assert told[0].detail.startswith(f"{path}: {REASON}; nothing after packet {len(found)} ")
+    reported = [note.value for batch in batches for note in batch.notes if isinstance(note.value, Problem)]
+    assert [one.kind for one in reported] == ["capture-broken"]
+    assert reported[0].detail.startswith(f"{path}: {REASON}; nothing after packet {len(found)} ")
 
 
 def test_a_pipe() -> None:
@@ -74,9 +74,9 @@ def test_a_pipe() -> None:
         assert source.broken
     writer.join()
     assert numbers([row.payload for batch in batches for row in batch_rows(batch)]) == list(range(60))
-    told = [note.value for batch in batches for note in batch.notes if isinstance(note.value, Problem)]
-    assert [one.kind for one in told] == ["capture-broken"]
-    assert REASON in told[0].detail.replace("[Errno 5] ", "")
+    reported = [note.value for batch in batches for note in batch.notes if isinstance(note.value, Problem)]
+    assert [one.kind for one in reported] == ["capture-broken"]
+    assert REASON in reported[0].detail.replace("[Errno 5] ", "")
 
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +93,8 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [[one for one in output.objects if one["type"] != "problem"] for output in (result, half)]
     assert messages[0] == messages[1]
     assert len(messages[0]) > 20
-    (told,) = [one for one in result.objects if one.get("kind") == "capture-broken"]
-    assert told["detail"].startswith(f"{path}: {REASON}; nothing after packet ")
+    (reported,) = [one for one in result.objects if one.get("kind") == "capture-broken"]
+    assert reported["detail"].startswith(f"{path}: {REASON}; nothing after packet ")
     assert kafkasniff("export", path, "-q", "-o", tmp_path / "out").code == Exit.BROKEN
     assert len(rows(tmp_path / "out", "exchanges")) > 10
     assert "capture-broken" in {row["kind"] for row in rows(tmp_path / "out", "problems")}

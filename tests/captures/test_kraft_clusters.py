@@ -29,8 +29,8 @@ def received(correlation):
 
 
 def test_only_the_first_body_of_a_kind_is_kept():
-    told = list(nodes_log([sent(1), "something else", sent(2), received(1), received(2)]))
-    assert [(one["kind"], one["correlation_id"], one.get("text")) for one in told] == [
+    reported = list(nodes_log([sent(1), "something else", sent(2), received(1), received(2)]))
+    assert [(one["kind"], one["correlation_id"], one.get("text")) for one in reported] == [
         ("request", 1, "body 1"),
         ("request", 2, None),
         ("response", 1, "answer"),
@@ -44,8 +44,8 @@ def test_headers_of_releases_that_did_not_log_their_version():
 
 
 def test_unanswered_requests_are_skipped():
-    told = list(answered_log([sent(1), received(1), sent(2), sent(3), received(3), sent(3)]))
-    assert [(one["kind"], one["correlation_id"]) for one in told] == [
+    reported = list(answered_log([sent(1), received(1), sent(2), sent(3), received(3), sent(3)]))
+    assert [(one["kind"], one["correlation_id"]) for one in reported] == [
         ("request", 1),
         ("response", 1),
         ("request", 3),

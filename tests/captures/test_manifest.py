@@ -119,10 +119,10 @@ def responses_on_the_wire(entry):
 
 def differing(wire, logged):
     """What the wire and the log do not agree on, of the fields that every line of the log has."""
-    told = [name for name in wire[0] if all(name in line for line in logged)]
-    seen = Counter(tuple(one[name] for name in told) for one in wire)
-    said = Counter(tuple(line[name] for name in told) for line in logged)
-    return told, seen - said, said - seen
+    reported = [name for name in wire[0] if all(name in line for line in logged)]
+    seen = Counter(tuple(one[name] for name in reported) for one in wire)
+    said = Counter(tuple(line[name] for name in reported) for line in logged)
+    return reported, seen - said, said - seen
 
 
 @every_folder
@@ -163,16 +163,16 @@ def test_request_counts_are_those_of_the_sidecar(folder, entry):
 @every_complete_capture
 def test_requests_on_the_wire_are_those_of_the_client_log(entry):
     logged = [line for line in sidecar(entry) if line["kind"] == "request"]
-    told, unsaid, unseen = differing(list(requests_on_the_wire(entry)), logged)
-    assert {"api_key", "api_version"} < set(told)
+    reported, unsaid, unseen = differing(list(requests_on_the_wire(entry)), logged)
+    assert {"api_key", "api_version"} < set(reported)
     assert (unsaid, unseen) == (Counter(), Counter())
 
 
 @every_complete_capture
 def test_responses_on_the_wire_are_those_of_the_client_log(entry):
     logged = [line for line in sidecar(entry) if line["kind"] == "response"]
-    told, _, unseen = differing(list(responses_on_the_wire(entry)), logged)
-    assert {"correlation_id", "size"} & set(told)
+    reported, _, unseen = differing(list(responses_on_the_wire(entry)), logged)
+    assert {"correlation_id", "size"} & set(reported)
     # Answers that came as the client closed are not in its log.
     assert unseen == Counter()
 

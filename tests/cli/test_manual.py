@@ -63,8 +63,8 @@ def test_pages_are_in_the_wheel_where_man_finds_them() -> None:
 
 
 def test_exit_codes_are_listed() -> None:
-    told = {int(code) for codes, _ in EXIT_CODES for code in codes.split(", ")}
-    assert told == {int(code) for code in Exit}
+    reported = {int(code) for codes, _ in EXIT_CODES for code in codes.split(", ")}
+    assert reported == {int(code) for code in Exit}
 
 
 def formatted(page: str, program: str, *options: str) -> str:
@@ -118,16 +118,16 @@ def test_pages_agree_with_the_help(shown: dict[str, str]) -> None:
 
 def test_man_shows_them(require_tool: Callable[[str], str]) -> None:
     for name, page in pages().items():
-        told = formatted(page, require_tool("man"), "--warnings", "-l", "-")
+        reported = formatted(page, require_tool("man"), "--warnings", "-l", "-")
         if name == "kafkasniff-completion.1":
-            assert 'eval "$(kafkasniff completion bash)" in ~/.bashrc' in told
+            assert 'eval "$(kafkasniff completion bash)" in ~/.bashrc' in reported
         if name == "kafkasniff-decode.1":
-            assert "[1<=x<=65535]" in told
+            assert "[1<=x<=65535]" in reported
 
 
 @pytest.mark.parametrize("text", [".start", "'start", "back\\slash \\fB", "-- ~^`", "µ → …"])
 def test_no_line_is_mistaken_for_a_roff_command(text: str, require_tool: Callable[[str], str]) -> None:
     from kafkasniff.cli.manual import _literal
 
-    told = formatted(f".TH X 1\n.PP\n{_literal(text)}\n", require_tool("groff"), "-ww", "-man", "-Tutf8")
-    assert text in told
+    reported = formatted(f".TH X 1\n.PP\n{_literal(text)}\n", require_tool("groff"), "-ww", "-man", "-Tutf8")
+    assert text in reported

@@ -127,9 +127,13 @@ def test_text_of_decode(sources: Sources) -> None:
     for line in messages:
         of_all.setdefault(line["exchange"], []).append(line)
     for number, match in found.items():
-        told = what(of_all[number])
-        assert (match["client"], match["broker"], int(match["corr"])) == (told.client, told.broker, told.corr)
-        assert match["label"].split(" v")[0] == (told.api or "?")
+        reported = what(of_all[number])
+        assert (match["client"], match["broker"], int(match["corr"])) == (
+            reported.client,
+            reported.broker,
+            reported.corr,
+        )
+        assert match["label"].split(" v")[0] == (reported.api or "?")
     for number in list(found)[::9]:
         assert exchange(sources, number) == what(of_all[number])
 
@@ -150,19 +154,19 @@ def test_connection_numbers_in_text_of_decode(sources: Sources) -> None:
         if problem := STREAM_PROBLEM.match(line):
             assert int(problem["connection"]) in seen(sources)[1]
         if without := UNANSWERED.search(line):
-            told = exchange(sources, int(without["exchange"]))
-            assert (told.api, told.corr) == (without["api"], int(without["corr"]))
+            reported = exchange(sources, int(without["exchange"]))
+            assert (reported.api, reported.corr) == (without["api"], int(without["corr"]))
     assert checked > 5
 
 
 def test_problem_lines_of_decode(sources: Sources) -> None:
     for line in decoded(sources):
         if line["type"] == "problem" and "exchange" in line:
-            told = exchange(sources, line["exchange"])
+            reported = exchange(sources, line["exchange"])
             unanswered = UNANSWERED.match(line["detail"])
             assert unanswered
-            assert (int(unanswered["exchange"]), int(unanswered["corr"])) == (line["exchange"], told.corr)
-            assert connection(sources, line["connection"]) == (told.client, told.broker)
+            assert (int(unanswered["exchange"]), int(unanswered["corr"])) == (line["exchange"], reported.corr)
+            assert connection(sources, line["connection"]) == (reported.client, reported.broker)
 
 
 def test_evidence_of_check(sources: Sources) -> None:
@@ -180,9 +184,9 @@ def test_evidence_of_check(sources: Sources) -> None:
             client, broker = connections[one["connection"]].client, connections[one["connection"]].broker
             assert ends in {None, (str(client), str(broker))}
         else:
-            told = exchange(sources, one["exchange"])
-            assert (told.client, told.broker) == connection(sources, one["connection"])
-            assert told.time == one["time"]
+            reported = exchange(sources, one["exchange"])
+            assert (reported.client, reported.broker) == connection(sources, one["connection"])
+            assert reported.time == one["time"]
     shown = {(one["exchange"], None if one["exchange"] else one["connection"]) for one in evidence}
     text = " ".join(kafkasniff("check", "--color", "never", *sources).text.split())
     printed = [
@@ -206,8 +210,8 @@ def test_timing(sources: Sources) -> None:
             {line["exchange"] for line in decoded(sources, "--connection", str(number)) if "exchange" in line}
         )
     for one in answer["slowest"]:
-        told = exchange(sources, one["exchange"])
-        assert (one["client"], one["broker"], one["api"], one["correlation_id"]) == told[:4]
+        reported = exchange(sources, one["exchange"])
+        assert (one["client"], one["broker"], one["api"], one["correlation_id"]) == reported[:4]
         assert connection(sources, one["connection"]) == (one["client"], one["broker"])
     text = kafkasniff("timing", "--by", "connection", *sources, width=160).text
     assert re.findall(r"^  conn (\d+) ", text, re.M) == [str(one["keys"]["connection"]) for one in answer["groups"]]
@@ -215,9 +219,9 @@ def test_timing(sources: Sources) -> None:
     assert slowest == [(str(one["exchange"]), one["api"]) for one in answer["slowest"]]
     number = answer["slowest"][0]["exchange"]
     head, ends, *_ = kafkasniff("timing", *sources, "--exchange", number, width=160).lines
-    told = exchange(sources, number)
-    assert re.fullmatch(rf"#{number}  {told.api} v\d+ of .*, conn {answer['slowest'][0]['connection']}", head)
-    assert re.fullmatch(rf"{told.client} to {told.broker}( \(broker \d+\))?, corr {told.corr}", ends)
+    reported = exchange(sources, number)
+    assert re.fullmatch(rf"#{number}  {reported.api} v\d+ of .*, conn {answer['slowest'][0]['connection']}", head)
+    assert re.fullmatch(rf"{reported.client} to {reported.broker}( \(broker \d+\))?, corr {reported.corr}", ends)
 
 
 def test_analyze(sources: Sources) -> None:
@@ -227,10 +231,10 @@ def test_analyze(sources: Sources) -> None:
         assert seen(sources)[1][row["connection"]].connection_id == row["connection_id"]
     waiting = kafkasniff("analyze", "outstanding", "-q", "--status", "unanswered", "--format", "json", *sources).objects
     for row in waiting:
-        told = exchange(sources, row["exchange"])
+        reported = exchange(sources, row["exchange"])
         assert (f"{row['client_ip']}:{row['client_port']}", row["broker"]) == connection(sources, row["connection"])
-        assert (told.client, told.broker) == connection(sources, row["connection"])
-        assert (told.api, told.corr) == (row["api"], row["correlation_id"])
+        assert (reported.client, reported.broker) == connection(sources, row["connection"])
+        assert (reported.api, reported.corr) == (row["api"], row["correlation_id"])
     text = kafkasniff("analyze", "outstanding", "-q", "--status", "unanswered", *sources, width=200).text
     assert re.findall(r"conn (\d+) +#(\d+)$", text, re.M) == [
         (str(row["connection"]), str(row["exchange"])) for row in waiting
@@ -253,8 +257,8 @@ def test_report(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
         steps = re.findall(r"#(\d+), corr (-?\d+)", ladder)
         assert steps
         for step, corr in steps[::7]:
-            told = exchange(sources, int(step))
-            assert (told.client, told.broker, told.corr) == (client, broker, int(corr))
+            reported = exchange(sources, int(step))
+            assert (reported.client, reported.broker, reported.corr) == (client, broker, int(corr))
     # Findings that only packets show are not in the page.
     skipped = ("--skip", "transport-trouble,broker-gone,unreached-listeners")
     (answer,) = kafkasniff("check", "--format", "json", *skipped, *sources).objects
@@ -273,8 +277,8 @@ def test_the_library(sources: Sources) -> None:
     for one in read:
         first = one.request or one.response
         assert first is not None
-        told = what(by_number[one.exchange])
-        assert (str(first.client), str(first.broker), first.api, first.correlation_id) == told[:4]
+        reported = what(by_number[one.exchange])
+        assert (str(first.client), str(first.broker), first.api, first.correlation_id) == reported[:4]
         assert {line["connection"] for line in by_number[one.exchange]} == {one.connection}
 
 

@@ -228,24 +228,24 @@ def test_the_network_of_another_process(require_root: Callable[[], None], requir
     """`nsenter -t PID -n kafkasniff live` with the PID of a container: its network, our program and files."""
     require_root()
     nsenter = require_tool("nsenter")
-    told: queue.Queue[tuple[int, Talk]] = queue.Queue()
+    reported: queue.Queue[tuple[int, Talk]] = queue.Queue()
     over = threading.Event()
 
     @on_own_loopback
     def container() -> None:
         talk = Talk()
         with contextlib.closing(talk), processes() as start:
-            told.put((start(["sleep", "600"]).pid, talk))
+            reported.put((start(["sleep", "600"]).pid, talk))
             assert over.wait(2 * PATIENCE)
 
     with ThreadPoolExecutor(1) as threads, processes() as start:
         inside = threads.submit(container)
         try:
-            while not inside.done() and told.empty():
+            while not inside.done() and reported.empty():
                 time.sleep(0.01)
             if inside.done():
                 inside.result()
-            pid, talk = told.get()
+            pid, talk = reported.get()
             live = ["live", *STAYS, "-i", "lo", "--format", "json", f"tcp port {talk.port}"]
             assert os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
             process = start([nsenter, "-t", str(pid), "-n", *PYTHON, *live])
@@ -311,15 +311,15 @@ def test_a_file_that_grows(
         assert sink.stdout is not None
         assert sink.stderr is not None
         lines = Lines(sink.stdout)
-        told = []
+        reported = []
         more = True
         while more:
             so_far = tmp_path / "so-far.pcapng"
             shutil.copy(target, so_far)
             # The pipe yields everything written so far, except for what depends on the end of the file.
             sure = kafkasniff("decode", "--format", "json", "-q", so_far).objects
-            told.append(len(messages(sure)))
-            while len(messages(found)) < told[-1]:
+            reported.append(len(messages(sure)))
+            while len(messages(found)) < reported[-1]:
                 found.append(lines.next())
             assert source.poll() is None
             more = next(steps, "over") is None
@@ -327,8 +327,8 @@ def test_a_file_that_grows(
         assert sink.wait(PATIENCE) == 0
         found += lines.rest()
         said = sink.stderr.read().decode()
-    assert told == sorted(told)
-    assert 0 < told[0] < told[-1]
+    assert reported == sorted(reported)
+    assert 0 < reported[0] < reported[-1]
     assert [without_name(one) for one in found] == [without_name(one) for one in whole]
     assert f" {len(messages(found))} messages, " in said
 

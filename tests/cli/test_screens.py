@@ -16,6 +16,8 @@ from kafkasniff.cli.render.fitted import MIN_TEXT
 from kafkasniff.text.printable import display_width, printable
 from tests.choice import in_turn, one_in
 from tests.cli.console import kafkasniff
+from tests.craft.write import write_pcap
+from tests.test_hostile_strings import talk
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
 WIDTHS = (60, 80, 120, 200)
@@ -90,13 +92,52 @@ def test_api(arguments: tuple[str, ...], width: int) -> None:
     screen(width, "api", *arguments)
 
 
+SENTENCES = ("check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0", "timing --exchange 3")
+
+
 @pytest.mark.parametrize(("capture", "width"), TURNS, ids=ids)
-@pytest.mark.parametrize("command", ["check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0"])
+@pytest.mark.parametrize("command", SENTENCES)
 def test_sentences(command: str, capture: Path, width: int) -> None:
-    """They are wrapped; only a word that is longer than the line may pass its end, such as a command to paste."""
+    sentences(command, capture, width)
+
+
+def sentences(command: str, capture: Path, width: int) -> str:
+    """They are wrapped. Only a word that is wider than the line may pass its end, and a command to paste."""
     result = kafkasniff(*command.split(), "-q", capture, width=width, stdout_tty=True, environ={"NO_COLOR": "1"})
     for line in result.lines:
-        assert display_width(line) <= width or "kafkasniff " in line or str(capture) in line, line
+        pasted = "kafkasniff " in line or str(capture) in line
+        assert display_width(line) <= width or pasted or " " not in line.strip(), line
+    return result.text
+
+
+LONG = ("orders-of-the-north-european-warehouse." * 5, "no-blank-to-wrap-at" * 4, "注文" * 30, "billing")
+ADDRESSES = {"10.0.0.5": "2001:db8:1234:5678:9abc:def0:1234:5678", "10.0.0.9": "2001:db8:aaaa:bbbb:cccc:dddd:eeee:9"}
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Clients, topics, groups and everything else with long names, wide ones among them, at IPv6 addresses."""
+    talks = (one for number, name in enumerate(LONG) for one in talk(number, name).packets)
+    packets = sorted(talks, key=lambda packet: packet.time_ns)
+    named = [packet.but(src=ADDRESSES[packet.src], dst=ADDRESSES[packet.dst]) for packet in packets]
+    return write_pcap(tmp_path_factory.mktemp("long") / "long.pcap", named)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_long_names_and_addresses(long: Path, width: int) -> None:
+    assert "billing" in screen(width, "stats", "-q", long)
+    assert "billing" in screen(width, "timing", "-q", "--by", "api,client", long)
+    assert "billing" in screen(width, "diff", "-q", "--all", long, long)
+    for command in SENTENCES:
+        sentences(command, long, width)
+    text = sentences("security", long, width)
+    for address in ADDRESSES.values():
+        assert address in text
+
+
+@pytest.mark.parametrize(("question", "width"), in_turn(question_names(), WIDTHS, 4))
+def test_answers_with_long_names(question: str, width: int, long: Path) -> None:
+    screen(width, "analyze", question, "-q", long)
 
 
 @pytest.mark.parametrize("command", ["stats", "timing", "analyze lag", "diff"])

@@ -275,8 +275,8 @@ def test_where_the_user_cannot_read_kafkasniff(root: None, folder: Path) -> None
     os.symlink(ROOT / "kafkasniff", closed / "kafkasniff")
     os.symlink(ROOT / "dissectors", closed / "dissectors")
     said = f"nobody may not read {closed}/dissectors, which kafkasniff runs from"
-    code, told = ended(["--user", "nobody"], folder, PYTHONPATH=str(closed))
-    assert (code, told) == (
+    code, reported = ended(["--user", "nobody"], folder, PYTHONPATH=str(closed))
+    assert (code, reported) == (
         Exit.UNAVAILABLE,
         f"kafkasniff: {said}: install it where nobody may read it\n",
     )

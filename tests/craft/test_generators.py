@@ -45,11 +45,11 @@ def test_small_messages_have_true_checksums(tmp_path: Path) -> None:
     path = tmp_path / "C.pcap"
     small_messages.write(path, connections=5, wanted=200)
     for packet in rdpcap(io.BytesIO(path.read_bytes())):
-        told = (packet[IP].chksum, packet[TCP].chksum)
+        reported = (packet[IP].chksum, packet[TCP].chksum)
         del packet[IP].chksum
         del packet[TCP].chksum
         computed = packet.__class__(bytes(packet))
-        assert told == (computed[IP].chksum, computed[TCP].chksum)
+        assert reported == (computed[IP].chksum, computed[TCP].chksum)
 
 
 def test_resegmented_streams_are_the_same(tmp_path: Path) -> None:

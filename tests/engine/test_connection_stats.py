@@ -116,15 +116,15 @@ def inspect(packets: Sequence[Packet]) -> tuple[list[Output], Summary]:
 
 def bytes_emitted(events: Sequence[Output]) -> dict[tuple[int | None, str], int]:
     """Bytes of the emitted messages and tokens, with their length prefixes, by connection and direction."""
-    told: dict[tuple[int | None, str], int] = defaultdict(int)
+    reported: dict[tuple[int | None, str], int] = defaultdict(int)
     for event in events:
         if isinstance(event, Message):
             cut = [problem.offset for problem in event.problems if problem.kind == "frame-incomplete"]
-            told[event.connection, event.type] += 4 + (event.size if not cut else cut[0] or 0)
+            reported[event.connection, event.type] += 4 + (event.size if not cut else cut[0] or 0)
         elif isinstance(event, SaslToken):
             assert event.token is not None
-            told[event.connection, event.direction] += 4 + len(event.token)
-    return told
+            reported[event.connection, event.direction] += 4 + len(event.token)
+    return reported
 
 
 def streams_of(connection: Connection) -> list[tuple[str, Endpoint, Endpoint, StreamBytes]]:
@@ -139,13 +139,13 @@ def streams_of(connection: Connection) -> list[tuple[str, Endpoint, Endpoint, St
 def test_bytes_add_up(source: str, name: str) -> None:
     packets = DISTURBANCES[name](packets_of(source), Random(zlib.crc32(f"{source} {name}".encode())))
     events, summary = inspect(packets)
-    counted, told = count_packets(packets), bytes_emitted(events)
+    counted, reported = count_packets(packets), bytes_emitted(events)
     connections = [event for event in events if isinstance(event, Connection)]
     ends = [frozenset((one.client, one.broker)) for one in connections]
     compared = 0
     for connection in connections:
         for direction, sender, receiver, stream in streams_of(connection):
-            assert stream.decoded == told[connection.connection, direction]
+            assert stream.decoded == reported[connection.connection, direction]
             assert min(stream.skipped, stream.lost, stream.repeated, stream.ignored) >= 0
             assert 0 <= stream.pending <= stream.skipped
             if ends.count(frozenset((connection.client, connection.broker))) > 1:
@@ -157,7 +157,7 @@ def test_bytes_add_up(source: str, name: str) -> None:
             assert stream.size == expected.size, (connection.connection, direction)
             assert stream.decoded + stream.skipped + stream.repeated + stream.ignored == expected.captured
     assert compared
-    assert told.keys() <= {(one.connection, way) for one in connections for way in ("request", "response")}
+    assert reported.keys() <= {(one.connection, way) for one in connections for way in ("request", "response")}
     compare_summary(summary, connections)
     cut = [event for event in events if isinstance(event, Problem) and event.kind == "stream-cut"]
     assert sum(event.bytes or 0 for event in cut if "incomplete" in event.detail) == summary.bytes_pending

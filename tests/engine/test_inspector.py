@@ -362,8 +362,8 @@ def test_a_beginning_that_might_be_tls_until_the_other_side_answers() -> None:
     parts = talk.packets[:begun], stranger.packets[:asked], talk.packets[begun:], stranger.packets[asked:]
     out = inspect([packet for part in parts for packet in part])
     assert problems(out) == ["not-kafka"]
-    told = next(place for place, one in enumerate(out) if isinstance(one, Problem))
-    assert len(messages(out[:told])) == 4
+    reported = next(place for place, one in enumerate(out) if isinstance(one, Problem))
+    assert len(messages(out[:reported])) == 4
 
 
 def test_an_impossible_size_beside_a_partial_frame() -> None:

@@ -17,13 +17,13 @@ from kafkasniff.errors import UsageError
 from kafkasniff.kafka.connection import detail
 from kafkasniff.model import Connection, Exchange, Message
 from kafkasniff.native import kernel
-from kafkasniff.native.feed import FIRST_ARENA
+from kafkasniff.native.feed_calls import FIRST_ARENA
 from kafkasniff.runtime.memory_limits import MIN_MEMORY, in_proportion
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
-from tests.test_memory_bounds import REQUEST, Feeder, by, packet, told
+from tests.test_memory_bounds import REQUEST, Feeder, by, packet, reported
 
 LOWEST_SHARE = 0.6
 """The least share of the measured size that an estimate may be."""
@@ -182,7 +182,7 @@ def test_connections_with_one_byte_each() -> None:
     for part in by([packet(number, 1, b"\0", ident=number) for number in range(1_000)], 32):
         events += feeder.feed(part)
         assert len(feeder.connections) <= 64
-    problems = told(events, "memory-bound")
+    problems = reported(events, "memory-bound")
     assert "that are over or silent for longest" in problems[0].detail
     assert len(problems) < 1_000 / 8
     events += feeder.inspector.close()
@@ -200,7 +200,7 @@ def test_closed_connections_are_dropped_first() -> None:
     feeder = with_budget(45 * CONNECTION_BYTES)
     feeder.feed([packet(number, 1, REQUEST, ident=number) for number in range(10)])
     events = feeder.feed([packet(number, 1, b"", RST, ident=number) for number in range(100, 140)])
-    assert told(events, "memory-bound")
+    assert reported(events, "memory-bound")
     left = {tcp.endpoints for tcp in feeder.connections if not tcp.closed}
     assert len(left) == 10
 
@@ -222,7 +222,7 @@ def test_frames_that_are_never_complete() -> None:
         most = max(most, feeder.buffered)
         assert feeder.inspector._memory.used <= limit
     assert most > limit / 2
-    assert "that hold most" in told(events, "memory-bound")[0].detail
+    assert "that hold most" in reported(events, "memory-bound")[0].detail
     feeder.inspector.close()
     assert is_whole(feeder)
 
@@ -236,7 +236,7 @@ def test_the_largest_connections_are_dropped_and_small_ones_kept() -> None:
     data = (90 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook" + bytes(1 << 20)
     for at in range(0, len(data), 1 << 16):
         events += feeder.feed([packet(numbers[3], FIRST + at, data[at : at + (1 << 16)], ident=at >> 16)])
-    assert len(told(events, "memory-bound")) == 1
+    assert len(reported(events, "memory-bound")) == 1
     left = {tcp.owner.number for tcp in feeder.connections if isinstance(tcp.owner, InspectedConnection)}
     assert {1, 2, 3, 5, 6, 7, 8} <= left
     assert 4 not in left
@@ -250,7 +250,7 @@ def test_the_same_packets_are_dropped_each_time() -> None:
     def run() -> list[Output]:
         feeder = with_budget(1 << 20, connections=True)
         events = [event for part in by(packets, 500) for event in feeder.feed(part)]
-        assert told(events, "memory-bound")
+        assert reported(events, "memory-bound")
         return [*events, *feeder.inspector.close()]
 
     assert run() == run()
@@ -263,7 +263,7 @@ def test_unanswered_requests() -> None:
     data = b"".join(produces(1)[0].payload for _ in range(4))
     feeder = with_budget(8_000_000)
     events = feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, REQUEST), packet(1, FIRST, data)])
-    (bound,) = told(events, "memory-bound")
+    (bound,) = reported(events, "memory-bound")
     assert "without their bodies" in bound.detail
     sent = [event for event in events if isinstance(event, Message)]
     assert all(request.body is not None for request in sent)
@@ -284,7 +284,7 @@ def test_responses_make_room() -> None:
         packets += [packet(1, at, asked, ident=number), packet(1, answered, answer, answer=True, ident=number)]
         at, answered = at + len(asked), answered + len(answer)
     events = feeder.feed(packets)
-    assert not told(events, "memory-bound")
+    assert not reported(events, "memory-bound")
     assert sum(isinstance(event, Exchange) for event in events) == 199
 
 
@@ -350,7 +350,7 @@ def test_bodies_after_a_gap_are_decoded_in_their_turn(monkeypatch: pytest.Monkey
     kept = run()
     monkeypatch.setattr(detail, "AHEAD_BYTES", 0)
     assert run() == kept
-    assert told(kept, "tcp-gap")
+    assert reported(kept, "tcp-gap")
     assert sum(isinstance(event, Message) and event.type == "response" for event in kept) > 5
 
 

@@ -57,7 +57,7 @@ def found(inspector: Inspector, some: list[Any], events: list[Any]) -> None:
         events += inspector.feed(batch)
 
 
-def told(events: list[Any]) -> list[tuple[Any, ...]]:
+def reported(events: list[Any]) -> list[tuple[Any, ...]]:
     return sorted(
         (
             one.connection_id,
@@ -95,6 +95,6 @@ def test_a_state_is_divided_again(first: int, second: int) -> None:
         more += inspector.close()
         numbers += {one.connection for one in more if isinstance(one, Exchange)}
         events += more
-    assert told(events) == told(whole)
+    assert reported(events) == reported(whole)
     assert len(numbers) == len(set(numbers)), "two shards gave the same number"
     assert max(numbers) > NUMBERS

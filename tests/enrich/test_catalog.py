@@ -89,13 +89,13 @@ def test_an_address_goes_to_another_broker() -> None:
     assert first.broker_id(end) == 2
 
 
-@pytest.mark.parametrize("told", [
+@pytest.mark.parametrize("expected", [
     (-1, "", -1), (1, "", 9092), (1, "h", 0), (1, "h", 65536), (None, "h", 1), (1, None, 1), (1, "h", None),
     (1, b"\xff", 1), (1, "h" * 256, 1),
 ])  # fmt: skip
-def test_no_broker(told: tuple[object, object, object]) -> None:
+def test_no_broker(expected: tuple[object, object, object]) -> None:
     known = Catalog()
-    known.learn_broker(*told)
+    known.learn_broker(*expected)
     assert known.brokers == []
 
 

@@ -52,11 +52,11 @@ def test_the_name_follows_the_id() -> None:
 
 def test_an_existing_name_is_not_repeated() -> None:
     found = events(admin().packets)
-    asked, told = messages(found, "request", "Metadata"), messages(found, "response", "Metadata")
-    assert topics(told[0], "topics") == [(ORDERS[1], None), (OFFSETS[1], None)]
+    asked, reported = messages(found, "request", "Metadata"), messages(found, "response", "Metadata")
+    assert topics(reported[0], "topics") == [(ORDERS[1], None), (OFFSETS[1], None)]
     assert topics(asked[0], "topics")[0][1] is None
     # The request by id, and the answer that has no name.
-    assert topics(asked[1], "topics") == topics(told[1], "topics") == [(ORDERS[1], "orders")]
+    assert topics(asked[1], "topics") == topics(reported[1], "topics") == [(ORDERS[1], "orders")]
 
 
 def test_sessions() -> None:
@@ -74,9 +74,9 @@ def test_sessions() -> None:
 
 
 def test_partitions_if_the_name_was_learnt_between_request_and_response() -> None:
-    talk, told = consumer(), admin()
+    talk, reported = consumer(), admin()
     request, answered = [index for index, packet in enumerate(talk.packets) if len(packet.payload) > 100][:2]
-    packets = [*talk.packets[: request + 1], *told.packets, *talk.packets[request + 1 : answered + 3]]
+    packets = [*talk.packets[: request + 1], *reported.packets, *talk.packets[request + 1 : answered + 3]]
     exchange = exchanges(events(packets), "Fetch")[0]
     facts = list(mentions(exchange.request, exchange.response).partitions.values())
     assert [(one.topic, one.topic_id, one.partition, one.record_count) for one in facts] == [
@@ -102,8 +102,8 @@ def test_problems_are_counted() -> None:
     inspector = Inspector()
     enricher = Enricher(summary=inspector.summary)
     found = [*enricher.feed(inspector.feed(batch(both()))), *enricher.feed(inspector.close())]
-    told = sum(len(one.problems) for one in found if isinstance(one, Message))
-    assert inspector.summary.problems == told == 1
+    reported = sum(len(one.problems) for one in found if isinstance(one, Message))
+    assert inspector.summary.problems == reported == 1
 
 
 def test_exchanges_have_broker_and_software() -> None:
@@ -170,8 +170,8 @@ def test_metadata_records_give_names() -> None:
 def test_messages_in_an_envelope() -> None:
     enricher = Enricher()
     inner = {"topics": [{"name": "orders", "topic_id": ORDERS[1]}]}
-    told = {"api_key": 19, "api": "CreateTopics", "api_version": 7, "body": inner}
-    body = {"response_data": {"redacted": 9}, "_response": told}
+    reported = {"api_key": 19, "api": "CreateTopics", "api_version": 7, "body": inner}
+    body = {"response_data": {"redacted": 9}, "_response": reported}
     enricher.feed([Message("response", 9, api_key=58, api="Envelope", api_version=0, body=body)])
     assert enricher.catalog.topic(ORDERS[1]) == "orders"
     asked = {"api_key": 20, "api": "DeleteTopics", "api_version": 6, "body": {"topics": [{"topic_id": ORDERS[1]}]}}
@@ -219,14 +219,14 @@ class LongWay(Enricher):
 
 @pytest.mark.parametrize("name", ["java-internal-topics", "kraft-2.8", "java-0.11", "librdkafka-1.4", "sarama"])
 def test_skipped_messages_contain_no_names(name: str) -> None:
-    told = []
+    reported = []
     for kind in (Enricher, LongWay):
         inspector, enricher = Inspector(), kind()
         with open_captures([str(CAPTURES / f"{name}.pcap")]) as source:
             found = [event for one in source for event in enricher.feed(inspector.feed(one))]
         found += enricher.feed(inspector.close())
-        told.append((found, enricher.catalog.learnt, enricher.catalog.brokers, enricher._metadata_log))
-    assert told[0] == told[1]
+        reported.append((found, enricher.catalog.learnt, enricher.catalog.brokers, enricher._metadata_log))
+    assert reported[0] == reported[1]
 
 
 @pytest.mark.parametrize("version", [0, 3, 12, 13])

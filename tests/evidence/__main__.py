@@ -21,7 +21,7 @@ from tests.proven_file import PROVEN_FILE
 
 def _is_current(capture: Path) -> bool:
     try:
-        return {told["kafka"] for _, told in evidence(capture)} <= set(RELEASES)
+        return {reported["kafka"] for _, reported in evidence(capture)} <= set(RELEASES)
     except (OSError, ValueError):
         return False
 

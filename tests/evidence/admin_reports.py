@@ -67,18 +67,18 @@ def _described_credentials(seen: Decoded, entry: Entry) -> bool:
 
 def _described_features(seen: Decoded, entry: Entry) -> bool:
     pattern = r"([\w.]+)=FinalizedVersionRange\[min_version_level:(\d+), max_version_level:(\d+)\]"
-    told = sorted((name, int(low), int(high)) for name, low, high in re.findall(pattern, entry["finalized"]))
+    reported = sorted((name, int(low), int(high)) for name, low, high in re.findall(pattern, entry["finalized"]))
     return any(
-        told == sorted((one["name"], one["min_version_level"], one["max_version_level"]) for one in features)
+        reported == sorted((one["name"], one["min_version_level"], one["max_version_level"]) for one in features)
         for line in seen.messages("ApiVersions", "response")
         if (features := line["body"].get("finalized_features"))
     )
 
 
 def _described_topic(seen: Decoded, entry: Entry) -> bool:
-    told = entry.get("description", entry)
-    name, identity = told.get("name") or told["topic"], kafka_uuid(told["topic_id"])
-    parts = told["partitions"]
+    reported = entry.get("description", entry)
+    name, identity = reported.get("name") or reported["topic"], kafka_uuid(reported["topic_id"])
+    parts = reported["partitions"]
     for line in seen.messages("Metadata DescribeTopicPartitions", "response"):
         for one in objects(line["body"]):
             if has(one, {"name": name, "topic_id": identity}) and "partitions" in one:
@@ -109,12 +109,12 @@ def _described_settings(seen: Decoded, entry: Entry) -> bool:
 
 
 def _described_cluster(seen: Decoded, entry: Entry) -> bool:
-    told = entry.get("cluster", entry)
-    fields = {"cluster_id": told["cluster_id"]}
-    if "controller" in told or "controller_id" in told:
-        fields["controller_id"] = told.get("controller", told.get("controller_id"))
+    reported = entry.get("cluster", entry)
+    fields = {"cluster_id": reported["cluster_id"]}
+    if "controller" in reported or "controller_id" in reported:
+        fields["controller_id"] = reported.get("controller", reported.get("controller_id"))
     return seen.found("DescribeCluster", "response", **fields) and all(
-        seen.found("DescribeCluster", "response", **one) for one in told.get("brokers", ())
+        seen.found("DescribeCluster", "response", **one) for one in reported.get("brokers", ())
     )
 
 
@@ -139,8 +139,8 @@ def _described_log_dir(seen: Decoded, entry: Entry) -> bool:
 
 
 def _listed_offset(seen: Decoded, entry: Entry) -> bool:
-    told = {name: entry[name] for name in ("offset", "timestamp", "leader_epoch") if entry.get(name) is not None}
-    return seen.found("ListOffsets", "response", partition_index=entry["partition"], error_code=0, **told)
+    reported = {name: entry[name] for name in ("offset", "timestamp", "leader_epoch") if entry.get(name) is not None}
+    return seen.found("ListOffsets", "response", partition_index=entry["partition"], error_code=0, **reported)
 
 
 def _altered_settings(seen: Decoded, entry: Entry) -> bool:
@@ -172,8 +172,8 @@ def _altered_quota(seen: Decoded, entry: Entry) -> bool:
 
 
 def _altered_credentials(seen: Decoded, entry: Entry) -> bool:
-    for user, told in entry["users"].items():
-        mechanism, iterations = told.split()
+    for user, reported in entry["users"].items():
+        mechanism, iterations = reported.split()
         fields = {"name": user, "mechanism": SCRAM_MECHANISMS[mechanism], "iterations": int(iterations)}
         if not seen.found("AlterUserScramCredentials", "request", **fields):
             return False
@@ -197,9 +197,9 @@ def _created_acl(seen: Decoded, entry: Entry) -> bool:
 
 
 def _created_token(seen: Decoded, entry: Entry) -> bool:
-    told = (entry["token_id"], base64.b64decode(entry["hmac"]))
+    reported = (entry["token_id"], base64.b64decode(entry["hmac"]))
     bodies = [line["body"] for line in seen.messages("CreateDelegationToken", "response", shown=True)]
-    return any((body["token_id"], to_bytes(body["hmac"])) == told for body in bodies)
+    return any((body["token_id"], to_bytes(body["hmac"])) == reported for body in bodies)
 
 
 def _done(seen: Decoded, entry: Entry) -> bool:

@@ -46,14 +46,14 @@ def _configured(seen: Decoded, entry: Entry) -> bool:
 
 
 def _connector_status(seen: Decoded, entry: Entry) -> bool:
-    told = {f"status-connector-{entry['connector']}": entry}
-    told |= {f"status-task-{entry['connector']}-{task['id']}": task for task in entry["tasks"]}
+    reported = {f"status-connector-{entry['connector']}": entry}
+    reported |= {f"status-task-{entry['connector']}-{task['id']}": task for task in entry["tasks"]}
     return all(
         any(
             value is not None and has(value, {"state": one["state"], "worker_id": one["worker_id"]})
             for value in _stored(seen, "connect-status", key)
         )
-        for key, one in told.items()
+        for key, one in reported.items()
     )
 
 

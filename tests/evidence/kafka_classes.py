@@ -63,8 +63,8 @@ def ask(messages: Sequence[Frame], releases: Iterable[str] = RELEASES) -> list[E
         open_ones = [index for index in range(len(messages)) if index not in answers]
         if not open_ones:
             break
-        told = _ask(release, [messages[index] for index in open_ones])
-        for index, answer in zip(open_ones, told, strict=True):
+        reported = _ask(release, [messages[index] for index in open_ones])
+        for index, answer in zip(open_ones, reported, strict=True):
             if not answer.get("unsupported"):
                 answers[index] = {"kafka": release, **answer}
     for index, frame in enumerate(messages):

@@ -39,8 +39,8 @@ def match(capture: Path, lines: tuple[Line, ...]) -> tuple[list[Match], list[Lin
     line's; so a missing line is reported as such, and does not spoil those after it.
     """
     waiting: dict[tuple[int, str], deque[tuple[Frame, Evidence]]] = defaultdict(deque)
-    for frame, told in evidence(capture):
-        waiting[frame.connection, frame.kind].append((frame, told))
+    for frame, reported in evidence(capture):
+        waiting[frame.connection, frame.kind].append((frame, reported))
     matches, strays, passed = [], [], []
     for line in lines:
         if line["type"] not in {"request", "response"}:

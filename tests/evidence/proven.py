@@ -25,19 +25,19 @@ PART = Part(
 )
 
 
-def _is_proof(line: Line, frame: Frame, told: Evidence) -> bool:
+def _is_proof(line: Line, frame: Frame, reported: Evidence) -> bool:
     """Whether a body of the version that the line names was read to its end, and right."""
-    read = line["body"] is not None and not frame.cut and told["version"] == frame.api_version
-    return read and not any(line_differences(line, frame, told))
+    read = line["body"] is not None and not frame.cut and reported["version"] == frame.api_version
+    return read and not any(line_differences(line, frame, reported))
 
 
 def proven(captures: Iterable[Path]) -> dict[tuple[int, str, int, str], list[str]]:
     """(Key, name, version, Kafka's release) of each proven pair: the captures that prove it."""
     found: dict[tuple[int, str, int, str], list[str]] = defaultdict(list)
     for capture in captures:
-        for line, frame, told in _proofs(capture):
+        for line, frame, reported in _proofs(capture):
             if line["type"] == "request":
-                _note(found[frame.api_key, told["api"], frame.api_version, told["kafka"]], capture)
+                _note(found[frame.api_key, reported["api"], frame.api_version, reported["kafka"]], capture)
     return found
 
 
@@ -45,10 +45,10 @@ def proven_batches(captures: Iterable[Path]) -> dict[tuple[int, str], list[str]]
     """(Magic, Kafka's release) of the batches in proven messages: the captures that have them, with records."""
     found: dict[tuple[int, str], list[str]] = defaultdict(list)
     for capture in captures:
-        for line, _, told in _proofs(capture):
+        for line, _, reported in _proofs(capture):
             for one in objects(line["body"]):
                 if one.get("magic") is not None and one.get("records"):
-                    _note(found[one["magic"], told["kafka"]], capture)
+                    _note(found[one["magic"], reported["kafka"]], capture)
     return found
 
 
@@ -56,7 +56,7 @@ def proven_batches(captures: Iterable[Path]) -> dict[tuple[int, str], list[str]]
 def _proofs(capture: Path) -> tuple[Match, ...]:
     """The messages of a capture that were decoded right, of exchanges that were so on both sides."""
     matches, _, _ = match(capture, golden_lines(capture))
-    good = {id(frame) for line, frame, told in matches if _is_proof(line, frame, told)}
+    good = {id(frame) for line, frame, reported in matches if _is_proof(line, frame, reported)}
     return tuple(one for one in matches if id(one.frame) in good and id(one.frame.pair) in good)
 
 

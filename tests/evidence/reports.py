@@ -22,27 +22,27 @@ OWN_ERRORS = {"TimeoutException": "UNKNOWN_TOPIC_OR_PARTITION", "OffsetOutOfRang
 
 def _same_record(entry: Entry, one: Record) -> bool:
     """Whether a record is the one of a report; what the report omits is not compared."""
-    told: dict[str, Any] = {"key": one.record["key"], "value": one.record["value"]}
-    told |= {"topic": one.topic, "partition": one.partition}
+    reported: dict[str, Any] = {"key": one.record["key"], "value": one.record["value"]}
+    reported |= {"topic": one.topic, "partition": one.partition}
     # A record without a timestamp: -1 in the clients, null in magic 0.
-    told["timestamp"] = -1 if one.record["timestamp"] is None else one.record["timestamp"]
-    told["headers"] = [[header["key"], header["value"]] for header in one.record.get("headers", ())]
+    reported["timestamp"] = -1 if one.record["timestamp"] is None else one.record["timestamp"]
+    reported["headers"] = [[header["key"], header["value"]] for header in one.record.get("headers", ())]
     if one.batch["compression"] != "none":  # clients leave a batch as it is where compression does not make it smaller
-        told["codec"] = one.batch["compression"]
-    told["timestamp_type"] = one.batch.get("timestamp_type")
-    told["producer_id"], told["producer_epoch"] = one.batch.get("producer_id"), one.batch.get("producer_epoch")
+        reported["codec"] = one.batch["compression"]
+    reported["timestamp_type"] = one.batch.get("timestamp_type")
+    reported["producer_id"], reported["producer_epoch"] = one.batch.get("producer_id"), one.batch.get("producer_epoch")
     if entry.get("timestamp", 0) is None:
         entry = {**entry, "timestamp": -1}
     if entry.get("offset") is not None:
-        told["offset"] = one.offset
-    return has(told, {name: value for name, value in entry.items() if name in told})
+        reported["offset"] = one.offset
+    return has(reported, {name: value for name, value in entry.items() if name in reported})
 
 
 def _client(seen: Decoded, entry: Entry) -> bool:
     names = [line["body"].get("client_software_version") for line in seen.messages("ApiVersions", "request")]
     # Brokers that talk to each other name their own version.
-    told = [name for name in names if name]
-    return not told or any(entry["version"] in name for name in told)
+    reported = [name for name in names if name]
+    return not reported or any(entry["version"] in name for name in reported)
 
 
 def _failed(seen: Decoded, entry: Entry) -> bool:
@@ -89,12 +89,12 @@ def _committed(seen: Decoded, entry: Entry) -> bool:
 
 
 def _assigned(seen: Decoded, entry: Entry) -> bool:
-    told = entry.get("partitions")
-    if told is None:
-        told = [f"{topic}-{number}" for topic, numbers in entry["assignment"].items() for number in numbers]
+    reported = entry.get("partitions")
+    if reported is None:
+        reported = [f"{topic}-{number}" for topic, numbers in entry["assignment"].items() for number in numbers]
     if "generation" in entry and not _is_member(seen, entry):
         return False
-    return not told or any(set(told) <= one for one in seen.assignments(entry.get("client_id")))
+    return not reported or any(set(reported) <= one for one in seen.assignments(entry.get("client_id")))
 
 
 def _is_member(seen: Decoded, entry: Entry) -> bool:
@@ -137,8 +137,8 @@ def _transaction(seen: Decoded, entry: Entry) -> bool:
     if "committed_offset" in entry:
         # The newest versions are not known to the definitions: then the line has the bytes.
         unknown = any(line.get("api") == "TxnOffsetCommit" and line["body"] is None for line in seen.lines)
-        told = {"partition_index": entry["partition"], "committed_offset": entry["committed_offset"]}
-        return ended and (unknown or seen.found("TxnOffsetCommit", "request", **told))
+        reported = {"partition_index": entry["partition"], "committed_offset": entry["committed_offset"]}
+        return ended and (unknown or seen.found("TxnOffsetCommit", "request", **reported))
     return ended and set(entry.get("values", ())) <= values
 
 
@@ -151,36 +151,36 @@ def _described_group(seen: Decoded, entry: Entry) -> bool:
         if one.get("group_id") == entry["group"] and one["group_state"].lower() == entry["state"].lower()
     ]
     members = {(one["client_id"], one["member_id"]) for group in groups for one in group["members"]}
-    told = [
+    reported = [
         (one[0], one[1]) if isinstance(one, list) else (one["client_id"], one.get("member_id"))
         for one in entry.get("members", ())
     ]
     return bool(groups) and all(
-        pair in members if pair[1] is not None else pair[0] in {client for client, _ in members} for pair in told
+        pair in members if pair[1] is not None else pair[0] in {client for client, _ in members} for pair in reported
     )
 
 
 def _listed_groups(seen: Decoded, entry: Entry) -> bool:
     listed = [one for line in seen.messages("ListGroups", "response") for one in line["body"]["groups"]]
     names = {"group": "group_id", "protocol_type": "protocol_type", "type": "group_type", "state": "group_state"}
-    told = [dict(zip(("group", "state"), one, strict=True)) for one in entry.get("groups", ())] or [entry]
+    reported = [dict(zip(("group", "state"), one, strict=True)) for one in entry.get("groups", ())] or [entry]
     return all(
         any(
             all(item[names[name]].lower() == value.lower() for name, value in one.items() if name in names)
             for item in listed
         )
-        for one in told
+        for one in reported
     )
 
 
 def _offsets(seen: Decoded, entry: Entry) -> bool:
-    told = entry["offsets"]
-    if isinstance(told, list):
-        parts = [(one["topic"], part) for one in told for part in one["partitions"]]
-        told = {f"{topic}-{part['partition']}": int(part["offset"]) for topic, part in parts}
+    reported = entry["offsets"]
+    if isinstance(reported, list):
+        parts = [(one["topic"], part) for one in reported for part in one["partitions"]]
+        reported = {f"{topic}-{part['partition']}": int(part["offset"]) for topic, part in parts}
     found = seen.offsets("OffsetFetch", "response", "committed_offset", entry["group"])
     found |= seen.offsets("DescribeShareGroupOffsets", "response", "start_offset", entry["group"])
-    return all(offset in found.get(partition, ()) for partition, offset in told.items())
+    return all(offset in found.get(partition, ()) for partition, offset in reported.items())
 
 
 def _altered_offsets(seen: Decoded, entry: Entry) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.filters.paths import RECORDS
-from kafkasniff.filters.record_paths import values_at
+from kafkasniff.filters.places import values_at
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
 from tests.filters.expressions import at, exchange, holds, names
@@ -38,9 +38,9 @@ def test_paths_into_records_match_the_existing_ones() -> None:
     def compare(value: Any, known: Any) -> None:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict) and known is not None:
-                told = {name for name in one if not name.startswith("_")}
-                assert told <= set(known)
-                for name in told:
+                reported = {name for name in one if not name.startswith("_")}
+                assert reported <= set(known)
+                for name in reported:
                     seen.add(name)
                     compare(one[name], known[name])
 

@@ -49,12 +49,12 @@ def one_input(data: bytes) -> None:
         else:
             messages += [definition.message for definition in parse_data(_PATH, text)]
     except DefinitionError as error:
-        told = str(error)
+        reported = str(error)
     else:
-        told = ""
-    if told:
-        assert told.startswith("made.txt:")
-        assert "\n" not in told
+        reported = ""
+    if reported:
+        assert reported.startswith("made.txt:")
+        assert "\n" not in reported
         return
     for message in messages:
         versions = message.versions

@@ -70,9 +70,9 @@ _OPTIONS: Final = (
 )
 
 
-def _writable(told: Any) -> None:
+def _writable(reported: Any) -> None:
     """Every result has a form in JSON."""
-    orjson.loads(body_json({"told": told}))
+    orjson.loads(body_json({"told": reported}))
 
 
 def _sasl(way: int, intake: Intake) -> None:

@@ -229,7 +229,7 @@ def _damage(packets: list[Raw], first: int, how: int, other: int) -> None:
     packets[-1] = packet
 
 
-def told(
+def reported(
     kind: type[Inspector], packets: list[Raw], borders: Sequence[int], looks: int, **options: Any
 ) -> tuple[list[Any], list[Any], object]:
     """An inspector's events, its state whenever that is inspected, and its summary."""
@@ -257,8 +257,8 @@ def options_of(how: int) -> tuple[int, dict[str, Any]]:
 
 def _check(packets: list[Raw], borders: Sequence[int], how: int) -> None:
     looks, options = options_of(how)
-    found = told(Inspector, packets, borders, looks, **options)
-    expected = told(OneByOne, packets, borders, looks, **options)
+    found = reported(Inspector, packets, borders, looks, **options)
+    expected = reported(OneByOne, packets, borders, looks, **options)
     assert found[0] == expected[0], "different events"
     assert found[1] == expected[1], "different states"
     assert found[2] == expected[2], "a different summary"

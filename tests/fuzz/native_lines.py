@@ -6,6 +6,7 @@ import argparse
 import ctypes
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,31 +15,37 @@ import numpy as np
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.roles import ExchangeKinds
 from kafkasniff.enrich.plan import teaches
-from kafkasniff.enrich.sessions import FetchSession, SessionStep, uses_sessions
+from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionStep, uses_sessions
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import KEYS, MESSAGE, NONE, REQUEST, VERSIONS
 from kafkasniff.native.sessions import KnownSession, KnownSessions, NativeSessions
 from kafkasniff.native.text_lines import TABLE
-from kafkasniff.sinks.session_follower import topics_of
+from kafkasniff.sinks.session_follower import session_json, topics_of
 from kafkasniff.sinks.session_steps import known_session
 from tests.conftest import shipped_captures
+from tests.engine.test_in_step import talks
+from tests.engine.test_line_runs import packets_of
 from tests.fuzz.compiled import Room, compiled
-from tests.native.feed_messages import Native, batches, recorded
+from tests.native.feed_messages import Native, Recorder, Seen, batches, recorded
 from tests.native.kernel_and_walker import the_kernel
 from tests.native.kernel_summaries import kinds_with_tables, table
+from tests.test_line_names import WORDS
 
 ROOM: Final = 16 << 10
 MOST_OF_ONE: Final = 150
 """Messages of one capture."""
 
 
+_NO_SESSION: Final = (1 << 64) - 1
+
 _Row = ctypes.c_uint8 * MESSAGE.itemsize
 
 
 class _Seed(ctypes.Structure):
-    _fields_ = (("bytes", ctypes.c_char_p), ("size", ctypes.c_uint64), ("message", _Row))
+    _fields_ = (("bytes", ctypes.c_char_p), ("size", ctypes.c_uint64), ("message", _Row), ("session", ctypes.c_uint64))
 
 
 class _Run(ctypes.Structure):
@@ -53,7 +60,9 @@ class _Run(ctypes.Structure):
         ("exchanges", ctypes.c_void_p),
         ("rows", ctypes.c_uint64),
         ("sessions", ctypes.c_void_p),
-        *((name, ctypes.c_uint64) for name in ("sessions_count", "steps")),
+        ("sessions_count", ctypes.c_uint64),
+        ("continuing", ctypes.c_void_p),
+        *((name, ctypes.c_uint64) for name in ("continuing_count", "json_steps", "steps", "questions")),
     )
 
 
@@ -64,9 +73,7 @@ def fuzz(options: argparse.Namespace) -> int:
     connection = -1
     sessions = KnownSessions()
     sessions_count = 0
-    for path in shipped_captures():
-        with open_captures([str(path)], stdin=None) as source:
-            recorder, seen = recorded(source)
+    for recorder, seen in _recordings():
         small = [one for one in seen if len(one.data) <= ROOM // 4][:MOST_OF_ONE]
         if not small:
             continue
@@ -79,13 +86,12 @@ def fuzz(options: argparse.Namespace) -> int:
         paired = batch.messages["pair"] != NONE
         batch.messages["pair"][paired] += len(seeds)
         for one, row in zip(small, batch.messages, strict=True):
-            found = _session(one.data, row)
-            if found is not None:
-                sessions_count += sessions.add(sessions_count, found)
-        seeds += [
-            _Seed(one.data, len(one.data), _Row.from_buffer_copy(row.tobytes()))
-            for one, row in zip(small, batch.messages, strict=True)
-        ]
+            found = _sessions(one.data, row)
+            for index, session in enumerate(found):
+                assert sessions.add(sessions_count + index, session)
+            first = sessions_count if found else _NO_SESSION
+            sessions_count += len(found)
+            seeds.append(_Seed(one.data, len(one.data), _Row.from_buffer_copy(row.tobytes()), first))
     assert native is not None
     with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
         library = compiled(Path(folder))
@@ -109,6 +115,8 @@ def fuzz(options: argparse.Namespace) -> int:
     run.exchanges = ctypes.addressof(reader.call)
     run.sessions = NativeSessions.from_address(sessions.address).places
     run.sessions_count = sessions_count
+    continuing = np.array([index for index, seed in enumerate(seeds) if seed.session != _NO_SESSION], np.uint64)
+    run.continuing, run.continuing_count = continuing.ctypes.data, len(continuing)
     run.random = options.seed * 2 + 1
     done = 0
     began, cpu = time.monotonic(), time.process_time()
@@ -120,26 +128,49 @@ def fuzz(options: argparse.Namespace) -> int:
     print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
     print(f"{run.left:,} left to Python; {run.texts:,} lines of text; {run.ended:,} calls ended early;")
     print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs;")
-    print(f"{run.steps:,} messages of {sessions_count:,} fetch sessions needed no answer")
+    print(
+        f"messages of {sessions_count:,} fetch sessions: {run.json_steps:,} as JSON and {run.steps:,} as text needed no"
+    )
+    print(f"answer, {run.questions:,} needed one")
     return 0
 
 
-def _session(data: bytes, row: np.void) -> KnownSession | None:
-    """The fetch session that a request continues, with its partitions alone."""
+def _recordings() -> Iterator[tuple[Recorder, list[Seen]]]:
+    """Messages of the shipped captures, and of fetch sessions that begin, change, are refused and end."""
+    for path in shipped_captures():
+        with open_captures([str(path)], stdin=None) as source:
+            yield recorded(source)
+    yield recorded(packets_of(talks([list(WORDS)], words=WORDS), []))
+
+
+def _sessions(data: bytes, row: np.void) -> list[KnownSession]:
+    """Fetch sessions that a request may continue.
+
+    They have its partitions alone, others besides, and all but one of each topic. The last one has another number if
+    the request names no partitions, so that the request is never one that only continues it.
+    """
     key, version = divmod(int(row["code"]), VERSIONS)
     if not row["flags"] & REQUEST or not uses_sessions(key, version):
-        return None
+        return []
     schema = request_plan(key, version).schema
     assert schema is not None
     body, _ = schema.decode(data, int(row["body"]), len(data), DecodeContext(DecodeOptions()))
     step = SessionStep.of_request(body)
-    if step is None:
-        return None
-    session = FetchSession()
-    session.by_id = step.by_id
-    session.add(step.added)
+    if step is None or step.epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+        return []
     code = int(row["code"])
-    return KnownSession(step.number, code, known_session(the_kernel(), code), session.partitions, topics_of(session))
+    program = known_session(the_kernel(), code)
+    other = {uuid_text(bytes([200]) * 16) if step.by_id else "another": [0, 1]}
+    fewer = {topic: numbers[:-1] for topic, numbers in step.added.items()}
+    found = []
+    for added in (step.added, {**step.added, **other}, fewer):
+        session = FetchSession()
+        session.by_id = step.by_id
+        session.add(added)
+        text = session_json(session.partitions, session.unnamed)
+        number = step.number if step.added or added is not fewer else step.number + 1
+        found.append(KnownSession(number, code, program, session.partitions, topics_of(session), text))
+    return found
 
 
 def _reader() -> tuple[ExchangeReader, ExchangeKinds]:

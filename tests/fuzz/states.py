@@ -86,11 +86,11 @@ def one_input(data: bytes) -> None:
         try:
             loaded = load(state, kind)
         except UsageError as error:
-            told = str(error)
+            reported = str(error)
         else:
-            told = ""
+            reported = ""
             assert type(loaded) is kind
-        assert "\n" not in told
+        assert "\n" not in reported
     assert DecodeOptions() == DecodeOptions("full", False)
     assert DecodeContext(DecodeOptions()).withhold(b"secret") == {"redacted": 6}
     _count += 1

@@ -115,7 +115,7 @@ def packets_of(how: int, segments: list[tuple[int, bytes]], conversation: int = 
     return packets
 
 
-def told(batches: list[PacketBatch], key_log: bytes | None = None, **options: Any) -> tuple[list[Any], Inspector]:
+def reported(batches: list[PacketBatch], key_log: bytes | None = None, **options: Any) -> tuple[list[Any], Inspector]:
     """All events for these packets."""
     parts = [] if key_log is None else [key_log]
     keys = None if key_log is None else KeyLog(lambda: parts.pop() if parts else b"")
@@ -152,7 +152,7 @@ def check(packets: list[Raw], key_log: bytes | None = None, *, every: bool = Tru
     number = len(packets)
     counts = (1, 3 + number % 3)
     chosen = counts if every else some_of(counts, number // 3)
-    (events, inspector), *others = [told(in_batches(packets, count), key_log, **options) for count in chosen]
+    (events, inspector), *others = [reported(in_batches(packets, count), key_log, **options) for count in chosen]
     for again, other in others:
         # Also as text: NaN is not equal to itself.
         assert again == events or repr(again) == repr(events), "a different result in other batches"

@@ -132,10 +132,10 @@ def _key_log(intake: Intake) -> None:
     whole = KeyLog(iter([data, b""]).__next__)
     growing = KeyLog(iter([*parts, b""]).__next__)
     assert growing._file == whole._file, "different secrets in other pieces"
-    told = whole.take_flaws()
-    assert all(flaw.isascii() for flaw in told)
+    reported = whole.take_flaws()
+    assert all(flaw.isascii() for flaw in reported)
     if all(len(line) < 4096 for line in data.split(b"\n")):
-        assert growing.take_flaws() == told
+        assert growing.take_flaws() == reported
     captured = KeyLog()
     captured.add_captured(data, 3)
     assert {key: secret for key, (_, secret) in captured._captured.items()}.keys() == whole._file.keys()

@@ -36,10 +36,10 @@ class Handled:
 def handled(log: Path) -> Iterator[Handled]:
     """All finished requests, in the order in which the broker finished them."""
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-        _, found, told = line.partition(_MARK)
+        _, found, reported = line.partition(_MARK)
         if not found:
             continue
-        entry = json.loads(told)
+        entry = json.loads(reported)
         header = entry["requestHeader"]
         # BROKER_ADDRESS:PORT-CLIENT_ADDRESS:PORT-NUMBERS; all addresses are IPv4 here.
         client = entry["connection"].split("-")[1]

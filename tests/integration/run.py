@@ -182,8 +182,8 @@ def load(folder: Path, broker_log: Path) -> Run:
             )
         )
     said = (folder / "live.err").read_text(encoding="utf-8")
-    told = tuple(one for one in handled(broker_log) if one.listener in LISTENERS)
-    return Run(folder, facts["ports"], lines, said, facts["exit_code"], tuple(accounts), told)
+    reported = tuple(one for one in handled(broker_log) if one.listener in LISTENERS)
+    return Run(folder, facts["ports"], lines, said, facts["exit_code"], tuple(accounts), reported)
 
 
 def _compiler(classes: Path) -> list[str]:

@@ -38,15 +38,15 @@ def test_quantiles_are_the_nearest_ranks(groups: list[list[int]]) -> None:
 @given(st.lists(st.tuples(st.integers(-3, 5), st.integers(0, 9)), max_size=60))
 def test_nothing_is_lost_when_slots_leave_the_window(steps: list[tuple[int, int]]) -> None:
     """Compared with a plain list of events. If the clock goes back, it stops until time catches up."""
-    entry, slot, told = Entry(0), 0, []
+    entry, slot, reported = Entry(0), 0, []
     for step, requests in steps:
         slot = max(slot + step, 0)
         entry.at(slot).requests += requests
         entry.now.latency_max = max(entry.now.latency_max, requests)
-        told.append((entry.slot, requests))
-    assert entry.total().requests == sum(requests for _, requests in told)
+        reported.append((entry.slot, requests))
+    assert entry.total().requests == sum(requests for _, requests in reported)
     now = entry.slot
-    within = [requests for at, requests in told if at > now - WINDOW_SLOTS]
+    within = [requests for at, requests in reported if at > now - WINDOW_SLOTS]
     assert entry.window(now).requests == sum(within)
     assert entry.window(now).latency_max == max(within, default=0)
     assert entry.window(now + WINDOW_SLOTS).requests == 0

@@ -48,7 +48,7 @@ def key(message: Message) -> tuple[Any, ...]:
     return tuple(repr(getattr(plain, name)) for name in plain.__struct_fields__ if name not in {"raw", "raw_redacted"})
 
 
-def told(events: Iterable[Any]) -> Counter[tuple[Any, ...]]:
+def reported(events: Iterable[Any]) -> Counter[tuple[Any, ...]]:
     return Counter(key(event) for event in events if isinstance(event, Message))
 
 
@@ -62,7 +62,9 @@ def test_emitted_messages_are_correct_and_skipped_ones_counted(name: str, data: 
     levels = data.draw(st.lists(level, min_size=len(rows) + 1, max_size=len(rows) + 1))
     full, _ = run(name, (), [Level.ALL])
     found, left_out = run(name, rows, levels)
-    assert not told(found) - told(full)  # nothing is invented: ids, times and latencies equal those of a full run
+    assert not reported(found) - reported(
+        full
+    )  # nothing is invented: ids, times and latencies equal those of a full run
     sides = {
         kind: sum(isinstance(one, Message) and one.type == kind for one in full) for kind in ("request", "response")
     }
@@ -89,9 +91,9 @@ def test_missing_bytes_cause_no_failure(name: str, data: st.DataObject) -> None:
     rows = data.draw(st.sets(st.integers(1, len(scene(name, 1)) - 1), max_size=8))
     levels = data.draw(st.lists(level, min_size=len(rows) + 1, max_size=len(rows) + 1))
     found, _ = run(name, rows, levels)
-    requests = told(one for one in found if isinstance(one, Message) and one.type == "request")
+    requests = reported(one for one in found if isinstance(one, Message) and one.type == "request")
     full, _ = run(name, (), [Level.ALL])
-    assert not requests - told(full)
+    assert not requests - reported(full)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -101,7 +103,7 @@ def test_each_level(name: str) -> None:
     messages = [one for one in full if isinstance(one, Message)]
     by_level = {one: run(name, (), [one]) for one in Level}
     found, left_out = by_level[Level.NO_RECORDS]
-    assert told(found) == told(full)
+    assert reported(found) == reported(full)
     lists = [
         one for one in _dicts([one.body for one in found if isinstance(one, Message)]) if "last_offset_delta" in one
     ]
@@ -109,7 +111,7 @@ def test_each_level(name: str) -> None:
     assert (left_out.bodies, left_out.requests, left_out.responses) == (0, 0, 0)
 
     found, left_out = by_level[Level.NO_BODIES]
-    assert told(found) == told(full)
+    assert reported(found) == reported(full)
     kept = [one for one in messages if one.api_key in NEEDED or (one.api_key == 0 and one.type == "request")]
     assert left_out.bodies == len(messages) - len(kept)
 
@@ -138,10 +140,15 @@ def test_an_unanswered_request_is_reported_though_it_was_not_shown() -> None:
     inspector = Inspector()
     inspector.level = Level.NO_MESSAGES
     found = [*inspector.feed(batch(talk.packets)), *inspector.close()]
-    (told,) = [one for one in found if isinstance(one, Problem)]
-    assert (told.kind, told.direction, told.connection, told.exchange) == ("request-unanswered", "request", 1, None)
-    assert "API 3" in told.detail
-    assert "corr 2" in told.detail
+    (reported,) = [one for one in found if isinstance(one, Problem)]
+    assert (reported.kind, reported.direction, reported.connection, reported.exchange) == (
+        "request-unanswered",
+        "request",
+        1,
+        None,
+    )
+    assert "API 3" in reported.detail
+    assert "corr 2" in reported.detail
     assert [one.api for one in found if isinstance(one, Message)] == ["ApiVersions"] * 2
 
 

@@ -38,10 +38,10 @@ def said(events: list[Any]) -> list[Any]:
     found = []
     for event in events:
         if isinstance(event, Message | SaslToken | Problem):
-            told = msgspec.structs.asdict(event)
+            reported = msgspec.structs.asdict(event)
             for name in ("connection", "exchange", "first_packet", "last_packet", "packet", "capture"):
-                told.pop(name, None)
-            found.append(told)
+                reported.pop(name, None)
+            found.append(reported)
     return found
 
 

@@ -102,7 +102,7 @@ def test_other_keys_change_nothing() -> None:
 
 
 def test_the_help_names_the_keys() -> None:
-    told = " ".join(keys for keys, _ in KEYS)
+    reported = " ".join(keys for keys, _ in KEYS)
     for key in ("Tab", "Enter", "Esc", "s, S", "r", "p, Space", "+ -", "q"):
-        assert key in told
-    assert f"1 … {len(TABLES)}" in told
+        assert key in reported
+    assert f"1 … {len(TABLES)}" in reported

@@ -23,7 +23,7 @@ def test_the_same_records_as_in_the_tables() -> None:
     inspector = Inspector(records="metadata")
     events = inspector.feed(batch(mixed())) + inspector.close()
     found: Counter[tuple[object, str]] = Counter()
-    told: Counter[tuple[object, str]] = Counter()
+    reported: Counter[tuple[object, str]] = Counter()
     for event in events:
         if isinstance(event, Message):
             for traffic in topic_traffic(event):
@@ -33,10 +33,10 @@ def test_the_same_records_as_in_the_tables() -> None:
         elif isinstance(event, Exchange):
             for facts in mentions(event.request, event.response).partitions.values():
                 if facts.batch_count is not None:
-                    told[facts.topic, "records"] += facts.record_count or 0
-                    told[facts.topic, "bytes"] += facts.bytes or 0
-                told[facts.topic, "errors"] += bool(facts.error_code)
-    assert +found == +told
+                    reported[facts.topic, "records"] += facts.record_count or 0
+                    reported[facts.topic, "bytes"] += facts.bytes or 0
+                reported[facts.topic, "errors"] += bool(facts.error_code)
+    assert +found == +reported
     assert found["orders", "records"] > 200
 
 

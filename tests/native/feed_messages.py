@@ -62,7 +62,7 @@ class Recorder(Inspector):
     def __init__(self, **options: Any) -> None:
         super().__init__(exchanges=False, **options)
         self.seen: list[Seen] = []
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         """All that it yields, in order."""
         emit = self._emitter.emit_message
 
@@ -79,9 +79,9 @@ def recorded(batches: Iterable[PacketBatch], **options: Any) -> tuple[Recorder, 
     recorder = Recorder(**options)
     for one in batches:
         for events in recorder.feed_slices(one):
-            recorder.told += events
+            recorder.reported += events
     for events in recorder.close_slices():
-        recorder.told += events
+        recorder.reported += events
     return recorder, [one for one in recorder.seen if _is_plain(one)]
 
 

@@ -91,10 +91,10 @@ def expected(kind: Kind, body: Body, errors: tuple[Any, ...]) -> str:
     assert kind.key is not None
     found = api(kind.key)
     assert found is not None
-    told = Message(
+    reported = Message(
         kind.direction, 0, api_key=kind.key, api=found.name, api_version=kind.version, body=body, errors=errors
     )
-    return summary(told, PLAIN)
+    return summary(reported, PLAIN)
 
 
 def name_topics(body: Any, names: dict[str, str]) -> None:

@@ -155,15 +155,15 @@ def test_parts_and_small_batches() -> None:
     native = Native.after(recorder)
     rng = Random(1)
     for size in (1, 2, 7, 64):
-        for told in (True, False):
-            for batch in batches(seen, size, tells_earlier=told):
+        for reported in (True, False):
+            for batch in batches(seen, size, tells_earlier=reported):
                 expected = by_sink(batch)
                 pieces = native.of(batch)
                 left = compare(pieces, expected)
                 for index in left:
                     one = batch.seen[index]
                     asks = batch.messages["pair"][index] == NONE and not one.event.is_request
-                    assert is_pythons(one, native.renderer) or (asks and not told)
+                    assert is_pythons(one, native.renderer) or (asks and not reported)
                 whole = b"".join(expected[piece] if isinstance(piece, int) else piece for piece in pieces)
                 at, parts = 0, b""
                 while at < len(batch.seen):

@@ -41,8 +41,8 @@ def talk(fields: list[bytes]) -> bytes:
     fetched = [{"partition_index": index, "records": field} for index, field in enumerate(fields)]
     responses = [{"topic_id": TOPIC_ID.bytes, "partitions": fetched}]
     made.exchange(request_bytes(1, 13, 10), response_bytes(1, 13, 10, responses=responses))
-    told = [{"name": "__mine", "topic_id": TOPIC_ID.bytes}]
-    made.exchange(request_bytes(3, 12, 11), response_bytes(3, 12, 11, topics=told))
+    reported = [{"name": "__mine", "topic_id": TOPIC_ID.bytes}]
+    made.exchange(request_bytes(3, 12, 11), response_bytes(3, 12, 11, topics=reported))
     made.exchange(request_bytes(1, 13, 12), response_bytes(1, 13, 12, responses=responses))
     made.close()
     found = b""

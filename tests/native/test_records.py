@@ -62,11 +62,11 @@ def both(data: bytes, form: BytesForm = "auto", *, payload: Payload = SHOWN, **o
     if not isinstance(found, RenderedRecords):
         return False
     # Interpreters have nothing else to add that is shown.
-    told = deepcopy(expected)
-    withhold_secrets(told, plain)
-    add_schema_ids(told)
-    assert found.decode() == told
-    assert hidden_records(told, payload) == shown
+    reported = deepcopy(expected)
+    withhold_secrets(reported, plain)
+    add_schema_ids(reported)
+    assert found.decode() == reported
+    assert hidden_records(reported, payload) == shown
     # What counts towards the bound is no less.
     assert rendering.records >= plain.records
     return True

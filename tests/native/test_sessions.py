@@ -18,7 +18,8 @@ TOPICS = [(b"payments", [9, 0]), (b"orders", [1])]
 
 
 def _session(number: int = 7, topics: list[tuple[bytes, list[int]]] | None = None) -> KnownSession:
-    return KnownSession(number, CODE, known_session(the_kernel(), CODE), 3, TOPICS if topics is None else topics)
+    program = known_session(the_kernel(), CODE)
+    return KnownSession(number, CODE, program, 3, TOPICS if topics is None else topics, b'{"partitions":3}')
 
 
 def _places(known: KnownSessions) -> list[tuple[int, int, dict[bytes, bytes]]]:
@@ -26,11 +27,12 @@ def _places(known: KnownSessions) -> list[tuple[int, int, dict[bytes, bytes]]]:
     native = NativeSessions.from_address(known.address)
     if not native.places_size:
         return []
-    memory = (ctypes.c_uint64 * (6 * native.places_size)).from_address(native.places)
+    memory = (ctypes.c_uint64 * (8 * native.places_size)).from_address(native.places)
     found = []
-    for at in range(0, len(memory), 6):
-        number, program, topics, count, partitions, _ = memory[at : at + 6]
+    for at in range(0, len(memory), 8):
+        number, program, topics, count, text, size, partitions, _ = memory[at : at + 8]
         if program:
+            assert ctypes.string_at(text, size) == b'{"partitions":3}'
             rows = (ctypes.c_uint64 * (4 * count)).from_address(topics)
             texts = [
                 (ctypes.string_at(rows[row], rows[row + 1]), ctypes.string_at(rows[row + 2], rows[row + 3]))
@@ -78,10 +80,18 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_messages_are_taken_once() -> None:
     known = KnownSessions()
-    known.bind(3)
+    known.bind(9)
     native = NativeSessions.from_address(known.address)
-    assert native.steps_size == 3
-    steps = (ctypes.c_uint32 * 3).from_address(native.steps)
-    steps[0], steps[1], native.steps_used = 0, 2, 2
-    assert known.take().tolist() == [0, 2]
-    assert known.take().tolist() == []
+    assert native.steps_size == 9
+    steps = (ctypes.c_uint32 * 9).from_address(native.steps)
+    steps[:6] = range(0, 12, 2)
+    native.steps_used = 3
+    assert known.take(0, 3).tolist() == [0, 2]
+    assert known.take(0, 3).tolist() == []
+    native.steps_used = 6
+    # What lies before a range is dropped, and what follows it is kept.
+    assert known.take(6, 9).tolist() == [6, 8]
+    assert known.take(0, 100).tolist() == [10]
+    native.steps_used = 6
+    known.drop()
+    assert known.take(0, 100).tolist() == []

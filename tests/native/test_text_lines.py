@@ -41,7 +41,7 @@ def lines(recorder: Recorder, seen: Sequence[Seen], way: dict[str, Any], *, size
 
     `seen`: the messages that it may write.
     """
-    events, names = recorder.told, recorder._state.captures
+    events, names = recorder.reported, recorder._state.captures
     sides = {one.connection.number: one.connection for one in seen}
 
     def ends(index: int) -> Ends:
@@ -96,7 +96,7 @@ def alone(events: Sequence[Any], way: dict[str, Any]) -> bytes:
 def test_the_same_lines(name: str, way: str) -> None:
     recorder, seen = captured(name)
     made, written = lines(recorder, seen, WAYS[int(way)])
-    assert made == alone(recorder.told, WAYS[int(way)])
+    assert made == alone(recorder.reported, WAYS[int(way)])
     assert written > 0.3 * len(seen) or len(seen) < 20
 
 
@@ -115,7 +115,7 @@ def test_several_captures(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for names in ({}, dict.fromkeys(clients[3:5], "a-rather-long-name")):
         way = {"captures": True, "names": names}
         for size in (1, 3, 1000):
-            assert lines(recorder, seen, way, size=size)[0] == alone(recorder.told, way)
+            assert lines(recorder, seen, way, size=size)[0] == alone(recorder.reported, way)
 
 
 CLIENT_IDS = [
@@ -182,8 +182,8 @@ def test_what_messages_say() -> None:
             frame = one.event.frame._replace(data=size, start=0, end=len(size), size=len(size), time_ns=time)
             event = msgspec.structs.replace(one.event, frame=frame, latency_ns=message.latency_ns)
             made.append(Seen(event, message, side))
-    recorder.told, recorder._state.captures = [one.message for one in made], ("capture",)
+    recorder.reported, recorder._state.captures = [one.message for one in made], ("capture",)
     for way in WAYS:
         found, written = lines(recorder, made, way, size=500)
-        assert found == alone(recorder.told, way)
+        assert found == alone(recorder.reported, way)
         assert written > len(made) / 3

@@ -26,7 +26,7 @@ def span(number: int = 0) -> ReadableSpan:
     return made
 
 
-class Told:
+class Reported:
     """An exporter that a test controls."""
 
     def __init__(self, *, takes: bool = True) -> None:
@@ -98,14 +98,14 @@ def test_a_receiver_that_refuses(receiver: Receiver) -> None:
     assert (sender.sent, sender.failed) == (0, delivery.MAX_BATCH + 1)
     assert sender.line() == "0 spans sent, 513 not delivered"
     (warning,) = said
-    assert warning.startswith("warning: the receiver of OTLP did not take spans: ")
+    assert warning.startswith("warning: the OTLP receiver did not accept spans: ")
     assert "403" in warning
 
 
 def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "MAX_QUEUE", 5)
     monkeypatch.setattr(delivery, "MAX_BATCH", 1)
-    exporter, said = Told(), []
+    exporter, said = Reported(), []
     exporter.free.clear()
     with Delivery(exporter, said.append) as sender:
         sender.offer(span())
@@ -117,13 +117,13 @@ def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
         exporter.free.set()
     assert (sender.sent, sender.dropped) == (6, 3)
     assert sender.line() == "6 spans sent, 3 dropped"
-    assert said == ["warning: spans are dropped: the receiver of OTLP is slower than the capture"]
+    assert said == ["warning: spans are dropped: the OTLP receiver is slower than the capture"]
 
 
 def test_the_end_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "CLOSE_SECONDS", 0.2)
     monkeypatch.setattr(delivery, "MAX_BATCH", 1)
-    exporter = Told(takes=False)
+    exporter = Reported(takes=False)
     exporter.free.clear()
     with Delivery(exporter, print) as sender:
         for _ in range(6):
@@ -136,7 +136,7 @@ def test_the_end_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_captures_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "MAX_QUEUE", 5)
     monkeypatch.setattr(delivery, "MAX_BATCH", 2)
-    exporter = Told()
+    exporter = Reported()
     with Delivery(exporter, print, waits=True) as sender:
         for number in range(100):
             sender.offer(span(number))
@@ -148,18 +148,18 @@ def test_captures_stop_at_a_receiver_that_refuses(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(delivery, "MAX_BATCH", 2)
 
     def offer_all() -> None:
-        with Delivery(Told(takes=False), lambda _: None, waits=True) as sender:
+        with Delivery(Reported(takes=False), lambda _: None, waits=True) as sender:
             deadline = time.monotonic() + PATIENCE
             while time.monotonic() < deadline:
                 sender.offer(span())
 
-    with pytest.raises(OutputError, match=r"0 spans sent, \d+ not delivered: the receiver did not take them"):
+    with pytest.raises(OutputError, match=r"0 spans sent, \d+ not delivered: the receiver did not accept them"):
         offer_all()
 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_an_error_of_the_exporter_is_a_failure(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    exporter, said = Told(), []
+    exporter, said = Reported(), []
 
     def fail(_spans: Sequence[ReadableSpan]) -> bool:
         raise RuntimeError("cannot\nencode")
@@ -168,12 +168,12 @@ def test_an_error_of_the_exporter_is_a_failure(waits: bool, monkeypatch: pytest.
     with Delivery(exporter, said.append, waits=waits) as sender:
         sender.offer(span())
     assert (sender.sent, sender.failed, sender.dropped) == (0, 1, 0)
-    assert said == ["warning: the receiver of OTLP did not take spans: RuntimeError: cannot encode"]
+    assert said == ["warning: the OTLP receiver did not accept spans: RuntimeError: cannot encode"]
 
 
 def test_a_request_that_does_not_end_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "CLOSE_SECONDS", 0.1)
-    exporter = Told()
+    exporter = Reported()
     exporter.free.clear()
     monkeypatch.setattr(exporter, "shutdown", lambda: None)
     with Delivery(exporter, print) as sender:
@@ -186,7 +186,7 @@ def test_a_request_that_does_not_end_is_counted(monkeypatch: pytest.MonkeyPatch)
 def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "METRICS_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "SEND_SECONDS", 0.01)
-    exporter = Told()
+    exporter = Reported()
     with Delivery(exporter, print, collect=lambda: MetricsData([])) as sender:
         deadline = time.monotonic() + PATIENCE
         while exporter.reports < 3:
@@ -200,7 +200,7 @@ def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_metrics_are_sent_while_spans_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "METRICS_SECONDS", 0.01)
     monkeypatch.setattr(delivery, "MAX_BATCH", 1)
-    exporter, one = Told(), span()
+    exporter, one = Reported(), span()
     with Delivery(exporter, print, collect=lambda: MetricsData([])) as sender:
         for _ in range(10_000):
             sender.offer(one)
@@ -214,10 +214,10 @@ def test_metrics_are_sent_while_spans_keep_coming(monkeypatch: pytest.MonkeyPatc
 
 def test_metrics_that_are_refused_are_counted() -> None:
     said: list[str] = []
-    with Delivery(Told(takes=False), said.append, collect=lambda: MetricsData([])) as sender:
+    with Delivery(Reported(takes=False), said.append, collect=lambda: MetricsData([])) as sender:
         pass
     assert sender.line() == "0 spans sent, metrics not delivered 1×"
-    assert said == ["warning: the receiver of OTLP did not take metrics"]
+    assert said == ["warning: the OTLP receiver did not accept metrics"]
 
 
 @pytest.mark.parametrize(

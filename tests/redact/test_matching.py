@@ -68,12 +68,12 @@ def test_it_decodes_to_the_same_exchanges(name: str, tmp_path: Path) -> None:
     path, out = ROOT / "captures" / name, tmp_path / "blank.pcapng"
     done = kafkasniff("decode", "-q", "--no-payload", "--write-matching", out, path)
     assert (done.code, done.out, done.err) == (0, b"", "")
-    told = [without_blanked(line) for line in lines(out)]
+    reported = [without_blanked(line) for line in lines(out)]
     expected = [without_blanked(line) for line in lines(path)]
     if name in SAID_LESS:
-        assert len(told) == len(expected)
+        assert len(reported) == len(expected)
         return
-    assert told == expected
+    assert reported == expected
 
 
 @pytest.mark.parametrize("name", ["java-codecs.pcap", "kafkajs.pcap", "old-message-formats.pcap"])
@@ -150,9 +150,9 @@ def test_disturbed_packets_decode_to_the_same(name: str, tmp_path: Path) -> None
     packets = DISTURBED[name](mixed(), Random(11))
     path, out = write_pcap(tmp_path / "in.pcap", packets, nanoseconds=True), tmp_path / "out.pcapng"
     write(path, out)
-    told = [without_blanked(line) for line in lines(out)]
-    assert told == [without_blanked(line) for line in lines(path)]
-    assert told
+    reported = [without_blanked(line) for line in lines(out)]
+    assert reported == [without_blanked(line) for line in lines(path)]
+    assert reported
 
 
 def test_the_size_of_batches_makes_no_difference(tmp_path: Path) -> None:

@@ -158,11 +158,11 @@ def test_equal_values_have_equal_hashes_in_all_outputs(tmp_path: Path, salt: Pat
         for field in ("key", "value")
         if before[field] is not None
     }
-    assert len(pairs) == len({value for value, _ in pairs}) == len({told for _, told in pairs}) == 8
-    assert {len(told) for _, told in pairs} == {2 * HASH_BYTES} == {16}
+    assert len(pairs) == len({value for value, _ in pairs}) == len({reported for _, reported in pairs}) == 8
+    assert {len(reported) for _, reported in pairs} == {2 * HASH_BYTES} == {16}
     # The same in text and in tables, which have the bytes.
     text = decode(CODECS, "-vv", *options).text
-    assert all(f"hash {told} (" in text for _, told in pairs)
+    assert all(f"hash {reported} (" in text for _, reported in pairs)
     shown = rows(export(CODECS, tmp_path / "shown"), "records")
     made = rows(export(CODECS, tmp_path / "hashed", *options), "records")
     by_hash = dict(pairs)
@@ -206,14 +206,14 @@ def test_the_number_of_processes_changes_nothing(tmp_path: Path, salt: Path) -> 
 def test_records_of_the_brokers_own_topics_stay(tmp_path: Path) -> None:
     shown = records(decode(INTERNAL, "--format", "json").objects)
     hidden = records(decode(INTERNAL, "--format", "json", "--no-payload").objects)
-    told = 0
+    reported = 0
     for before, after in zip(shown, hidden, strict=True):
         for field in ("_key", "_value"):
             if field in before and (before[field] is None or "type" in before[field]):
                 assert after[field] == before[field]
-                told += 1
+                reported += 1
         assert after["key"] is None or set(after["key"]) == {"length"}
-    assert told > 20
+    assert reported > 20
     # Topic names that are learnt late: these bodies are hidden at the end of the run, with the knowledge up to then.
     made = [rows(export(INTERNAL, tmp_path / name, "--records", *more), "exchanges")
             for name, more in (("shown", ()), ("hidden", ("--no-payload",)))]  # fmt: skip
@@ -253,7 +253,7 @@ def produced(value: bytes, *, version: int = 9) -> bytes:
     return request_bytes(0, version, 1, acks=1, timeout_ms=1500, topic_data=data)[4:]
 
 
-def told(data: bytes) -> Message:
+def reported(data: bytes) -> Message:
     found = decode_request(data, 0, len(data))
     return Message(
         "request", len(data), api_key=found.api_key, api=found.api, api_version=found.api_version, body=found.body,
@@ -265,7 +265,7 @@ VALUE = b"the value of the record"
 
 
 def test_the_message_that_is_given_is_not_changed() -> None:
-    message = told(produced(VALUE))
+    message = reported(produced(VALUE))
     before = repr(message)
     hidden = Payload("dropped").hide(message)
     assert repr(message) == before
@@ -283,18 +283,18 @@ def test_messages_that_are_damaged(form: Payload) -> None:
     unreadable = 0
     for place in range(first, len(data)):
         for mask in (0x01, 0xFF):
-            message = told(data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :])
+            message = reported(data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :])
             unreadable += message.raw is not None
             hidden = repr(form.hide(message)).encode()
             for secret in (b"value of the", b"key of the", b"a header's"):
                 assert secret not in hidden, (place, mask)
-        cut = told(data[:place])
+        cut = reported(data[:place])
         assert b"of the" not in repr(form.hide(cut)).encode()
     assert unreadable > 10
 
 
 def test_a_version_that_is_not_known() -> None:
-    message = told(produced(VALUE)[:2] + b"\0\x63" + produced(VALUE)[4:])
+    message = reported(produced(VALUE)[:2] + b"\0\x63" + produced(VALUE)[4:])
     assert message.raw is not None
     assert Payload("dropped").hide(message).raw is None
     assert Payload("dropped").hide(message).raw_redacted == len(message.raw)
@@ -337,15 +337,15 @@ def test_a_folder_has_one_salt(tmp_path: Path, salt: Path) -> None:
 
 def test_invalid_options(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"123")
-    for options, told_of in (
-        (["--no-payload", "--hash-payload"], "exclude each other"),
+    for options, reported_of in (
+        (["--no-payload", "--hash-payload"], "cannot be combined"),
         (["--hash-salt", tmp_path / "short"], "--hash-payload"),
         (["--hash-payload", "--hash-salt", tmp_path / "short"], "16 bytes"),
         (["--hash-payload", "--hash-salt", tmp_path / "none"], "cannot read"),
     ):
         result = kafkasniff("decode", *options, CODECS)
         assert result.code == Exit.USAGE
-        assert told_of in result.err
+        assert reported_of in result.err
 
 
 def test_sizes_of_records_that_are_not_there_are_not_measured(tmp_path: Path) -> None:

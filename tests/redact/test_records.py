@@ -54,16 +54,16 @@ def test_old_messages(magic: int, codec: int) -> None:
     assert len(blank) == len(field)
     assert b"of-it" not in blank
     assert blank_records(field, payload=True) == field
-    told, flaws = records_of(blank)
-    assert told["batches"][0]["crc_ok"]
+    reported, flaws = records_of(blank)
+    assert reported["batches"][0]["crc_ok"]
     assert flaws == (["decompression-failed"] if codec else [])
 
 
 def test_a_wrong_checksum_stays_wrong() -> None:
     broken = BATCH[:17] + b"\1\2\3\4" + BATCH[21:]
-    told, flaws = records_of(blank_records(broken))
+    reported, flaws = records_of(blank_records(broken))
     assert flaws == ["crc-mismatch"]
-    assert told["batches"][0]["crc"] in {0, 1}
+    assert reported["batches"][0]["crc"] in {0, 1}
 
 
 @pytest.mark.parametrize("size", range(len(BATCH)))

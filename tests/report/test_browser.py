@@ -182,5 +182,5 @@ def test_the_policy_stops_what_slips_through(browser: Any, page: Path, tmp_path:
     browser.get_log("browser")
     browser.get(path.as_uri())
     assert "owned" not in browser.title
-    told = [entry["message"] for entry in browser.get_log("browser")]
-    assert sum("Content Security Policy" in one for one in told) >= 2
+    reported = [entry["message"] for entry in browser.get_log("browser")]
+    assert sum("Content Security Policy" in one for one in reported) >= 2

@@ -101,8 +101,8 @@ def checked(page: bytes) -> Elements:
             assert attributes["href"].startswith("#")
     (policy,) = (each["content"] for tag, each in found.tags if tag == "meta" and "http-equiv" in each)
     for tag in ("script", "style"):
-        told = base64.b64encode(hashlib.sha256(found.inside[tag].encode()).digest()).decode()
-        assert f"{tag}-src 'sha256-{told}';" in policy
+        reported = base64.b64encode(hashlib.sha256(found.inside[tag].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{reported}';" in policy
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
     assert "://" not in found.inside["script"] + found.inside["style"]
@@ -180,8 +180,8 @@ HALF = "\ud83d"
 @example("a" + "\U0001f468\u200d\U0001f469" * 30, f"{HALF}a\ude00" * 300)
 @example("e\u0301" * 120, "\u202e\x1b[31m\0\udcff")
 @example("\0\x07\ufffe\ue000", "\r\n\u2028")
-def test_any_string_anywhere(wire: str, told: str) -> None:
-    """With its charts. `wire`: what rows of tables can hold; `told`: file names and JSON have halves of pairs, too."""
+def test_any_string_anywhere(wire: str, text: str) -> None:
+    """`wire`: what rows of tables can hold; `text`: file names and JSON have halves of surrogate pairs, too."""
     rows = [
         exchange(
             api, number / 3, exchange_id=number, client_id=wire, group_id=f"{number}{wire}", software_name=wire,
@@ -191,15 +191,15 @@ def test_any_string_anywhere(wire: str, told: str) -> None:
         for number, api in enumerate(["Produce", wire, "Fetch", "JoinGroup", "SyncGroup"])
     ]  # fmt: skip
     finding = Finding(
-        detector=told, severity="error", title=told, meaning=told, advice=told, subject={told: told, "list": [told]},
-        count=1, first=None, last=None, evidence=(Evidence(1, 0, None, told),), values={told: told},
+        detector=text, severity="error", title=text, meaning=text, advice=text, subject={text: text, "list": [text]},
+        count=1, first=None, last=None, evidence=(Evidence(1, 0, None, text),), values={text: text},
     )  # fmt: skip
-    whole = msgspec.structs.replace(contents(exchanges=rows), findings=[finding], notes=[told])
-    found = checked(page_of(whole, [told, wire, HALF]))
+    whole = msgspec.structs.replace(contents(exchanges=rows), findings=[finding], notes=[text])
+    found = checked(page_of(whole, [text, wire, HALF]))
     tags = Counter(tag for tag, _ in found.tags)
     assert tags["svg"] >= 4
     # Half of a pair is an escape, or a question mark where the page is written.
-    assert "\ufffd" not in found.text.replace(wire, "").replace(told, "")
+    assert "\ufffd" not in found.text.replace(wire, "").replace(text, "")
 
 
 def test_nothing_at_all() -> None:

@@ -48,8 +48,8 @@ def test_requests_and_responses_in_order_of_time() -> None:
 
 def test_omissions_are_reported() -> None:
     rows = connection(1, 500)
-    told = [step.title for step in steps(rows) if step.kind == "gap"]
-    assert told == [f"{500 - EARLIEST - SLOWEST} exchanges not shown"]
+    reported = [step.title for step in steps(rows) if step.kind == "gap"]
+    assert reported == [f"{500 - EARLIEST - SLOWEST} exchanges not shown"]
     orphan = [exchange(None, 1, exchange_id=3, status="orphan", request_size=None, latency_us=None, api_version=None)]
     found = steps(orphan)
     assert [(step.kind, step.title) for step in found] == [("gap", "3 exchanges not shown"), ("response", "")]

@@ -41,13 +41,13 @@ def test_child_processes_ignore_it_and_this_process_does_not() -> None:
 
 
 def test_threads_change_no_handlers() -> None:
-    told: list[bool] = []
+    reported: list[bool] = []
 
     def within() -> None:
         with ignored_hangup():
-            told.append(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
+            reported.append(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
 
     thread = threading.Thread(target=within)
     thread.start()
     thread.join(60)
-    assert told == [False]
+    assert reported == [False]

@@ -53,10 +53,11 @@ def test_workers_answer_and_end_with_the_block() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(CaptureError("no capture"), "no capture"), (ValueError("x"), "a worker process failed: Value")]
+    ("error", "expected"),
+    [(CaptureError("no capture"), "no capture"), (ValueError("x"), "a worker process failed: Value")],
 )
-def test_exceptions_of_a_worker(error: Exception, told: str) -> None:
-    with Workers(fail, [error]) as workers, pytest.raises(KafkasniffError, match=told):
+def test_exceptions_of_a_worker(error: Exception, expected: str) -> None:
+    with Workers(fail, [error]) as workers, pytest.raises(KafkasniffError, match=expected):
         list(workers.messages(60))
 
 
@@ -113,7 +114,7 @@ def test_signals_are_for_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "told"),
+    ("kind", "error", "expected"),
     [
         ("ours", OutputError, "^no$"),
         ("disk", OSError, "No space left on device"),
@@ -122,8 +123,8 @@ def test_signals_are_for_others() -> None:
         ("memory", OutOfMemoryError, "ran out of memory"),
     ],
 )
-def test_failures(kind: str, error: type[Exception], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_failures(kind: str, error: type[Exception], expected: str) -> None:
+    with pytest.raises(error, match=expected):
         Background(failing, kind).result()
 
 

@@ -179,10 +179,10 @@ def test_sasl_lines_hide_the_token_unless_it_is_shown() -> None:
     assert line["token"] == {"redacted": 17}
     (line,) = lines(SaslToken("request", 4, "PLAIN", b"\0u\0p"))
     assert line["token"] == "\0u\0p"
-    told = {"mechanism": "PLAIN", "message": "credentials", "username": "u"}
-    (line,) = lines(SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9, told))
+    reported = {"mechanism": "PLAIN", "message": "credentials", "username": "u"}
+    (line,) = lines(SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9, reported))
     assert list(line) == [*keys, "_token"]
-    assert line["_token"] == told
+    assert line["_token"] == reported
 
 
 def test_the_end_of_an_exchange_has_no_line() -> None:

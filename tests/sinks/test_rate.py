@@ -6,7 +6,7 @@ from kafkasniff.sinks.summaries.phrases import rate
 
 
 @pytest.mark.parametrize(
-    ("records", "size", "told"),
+    ("records", "size", "expected"),
     [
         (0.251, 12.4, "0.25/s (12 B/s)"),
         (9.2, 810, "9.2/s (810 B/s)"),
@@ -15,5 +15,5 @@ from kafkasniff.sinks.summaries.phrases import rate
         (12_345_678, 9.9e9, "12,345,678/s (9.9 GB/s)"),
     ],
 )
-def test_records_and_bytes_in_a_second(records: float, size: float, told: str) -> None:
-    assert rate(records, size) == told
+def test_records_and_bytes_in_a_second(records: float, size: float, expected: str) -> None:
+    assert rate(records, size) == expected

@@ -35,7 +35,7 @@ def produce(*partitions: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         (produce({"index": 0, "records": records({})}), "orders-0 12 records 3.1 kB lz4, acks leader"),
         (produce({"index": 0, "records": None}, acks=0), "orders-0, acks none"),
@@ -54,8 +54,8 @@ def produce(*partitions: dict[str, Any], **fields: Any) -> dict[str, Any]:
          f"{UUID}-1, acks 7"),
     ],
 )  # fmt: skip
-def test_produce_requests(body: dict[str, Any], told: str) -> None:
-    assert request(0, body) == told
+def test_produce_requests(body: dict[str, Any], expected: str) -> None:
+    assert request(0, body) == expected
 
 
 def test_names_of_topics_are_preferred_to_ids() -> None:
@@ -64,7 +64,7 @@ def test_names_of_topics_are_preferred_to_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "body", "told"),
+    ("key", "body", "expected"),
     [
         (1, {"session_id": 7, "session_epoch": 3, "topics": []}, "no changes, session 7"),
         (1, {"session_id": 7, "session_epoch": 3, "_session": {"partitions": 40}, "topics": []},
@@ -158,12 +158,12 @@ def test_names_of_topics_are_preferred_to_ids() -> None:
             "validate_only": True}, "feature_updates kraft.version, validate only"),
     ],
 )  # fmt: skip
-def test_requests(key: int, body: dict[str, Any], told: str) -> None:
-    assert request(key, body) == told
+def test_requests(key: int, body: dict[str, Any], expected: str) -> None:
+    assert request(key, body) == expected
 
 
 @pytest.mark.parametrize(
-    ("key", "body", "told"),
+    ("key", "body", "expected"),
     [
         (1, {"responses": [{"topic": "a", "partitions": [{"partition_index": 0, "error_code": 0, "high_watermark": 1054,
             "records": records({})}]}]}, "a-0 12 records 3.1 kB lz4 from 1042, high watermark 1054"),
@@ -231,8 +231,8 @@ def test_requests(key: int, body: dict[str, Any], told: str) -> None:
          f"{UUID}-0 12 records 3.1 kB lz4, 5 acquired"),
     ],
 )  # fmt: skip
-def test_responses(key: int, body: dict[str, Any], told: str) -> None:
-    assert response(key, body) == told
+def test_responses(key: int, body: dict[str, Any], expected: str) -> None:
+    assert response(key, body) == expected
 
 
 def test_errors_are_shown_with_their_subject() -> None:
@@ -311,7 +311,7 @@ def pairs() -> list[tuple[int, int, str]]:
 
 
 def test_every_api_in_every_version_has_a_line_and_a_tree_whatever_its_fields_hold() -> None:
-    told = set()
+    reported = set()
     for key, version, kind in pairs():
         api = dissectors.api(key)
         assert api is not None
@@ -331,7 +331,7 @@ def test_every_api_in_every_version_has_a_line_and_a_tree_whatever_its_fields_ho
                     assert line.isprintable()
                     assert all(text.isprintable() for text in body_tree(one, PLAIN, records=True, width=80))
                     if line not in ("", "ok"):
-                        told.add((key, kind))
+                        reported.add((key, kind))
     # Every request has a summary in some version, except for the few without content.
-    silent = {dissectors.api(key).name for key in dissectors.api_keys() if (key, "request") not in told}  # type: ignore[union-attr]
+    silent = {dissectors.api(key).name for key in dissectors.api_keys() if (key, "request") not in reported}  # type: ignore[union-attr]
     assert silent <= {"ListConfigResources", "DescribeClientQuotas"}

@@ -19,7 +19,7 @@ from tests.sinks.messages import BATCH, message
 CAPTURES = Path(__file__).parents[2] / "captures"
 
 
-def told(key: int, body: dict[str, Any], *errors: ErrorCode, kind: str = "request") -> str:
+def reported(key: int, body: dict[str, Any], *errors: ErrorCode, kind: str = "request") -> str:
     return summary(message(kind, api_key=key, api_version=0, body=body, errors=errors), PLAIN)
 
 
@@ -46,7 +46,7 @@ def test_fetch_of_the_metadata_log() -> None:
     partition = {"partition_index": 0, "error_code": 0, "high_watermark": 9, "records": records("TopicRecord")}
     body = {"responses": [{"topic": "__cluster_metadata", "partitions": [partition]}]}
     line = "__cluster_metadata-0 1 record 3.1 kB from 1042 (TopicRecord), high watermark 9"
-    assert told(1, body, kind="response") == line
+    assert reported(1, body, kind="response") == line
 
 
 SNAPSHOT = {"end_offset": 141, "epoch": 3}
@@ -55,14 +55,16 @@ SNAPSHOT = {"end_offset": 141, "epoch": 3}
 def test_snapshots() -> None:
     item = {"partition": 0, "snapshot_id": SNAPSHOT, "position": 4096}
     body = {"replica_id": 3, "topics": [{"name": "__cluster_metadata", "partitions": [item]}]}
-    assert told(59, body) == "__cluster_metadata-0 snapshot 141-3 from byte 4096, replica 3"
+    assert reported(59, body) == "__cluster_metadata-0 snapshot 141-3 from byte 4096, replica 3"
     slice_ = {"leading_bytes": 100, **records("TopicRecord", "ConfigRecord"), "truncated_bytes": 28}
     item = {"index": 0, "snapshot_id": SNAPSHOT, "size": 9000, "position": 4096, "unaligned_records": slice_}
     body = {"topics": [{"name": "__cluster_metadata", "partitions": [item]}]}
     line = "__cluster_metadata-0 snapshot 141-3, from byte 4096 of 9000: 2 records 3.1 kB (TopicRecord, ConfigRecord)"
-    assert told(59, body, kind="response") == f"{line} and 128 B of cut batches"
+    assert reported(59, body, kind="response") == f"{line} and 128 B of cut batches"
     for piece in ({}, {"snapshot_id": None}, {"unaligned_records": None}):
-        assert told(59, {"topics": [{"name": "m", "partitions": [piece]}]}, kind="response").startswith("m-? snapshot")
+        assert reported(59, {"topics": [{"name": "m", "partitions": [piece]}]}, kind="response").startswith(
+            "m-? snapshot"
+        )
 
 
 INSIDE = {"api_key": 20, "api": "DeleteTopics", "api_version": 5, "correlation_id": 4, "client_id": "admin"}
@@ -72,12 +74,12 @@ PRINCIPAL = {"type": "DefaultPrincipalData", "version": 0, "value": {"type": "Us
 def test_envelopes() -> None:
     inside = {**INSIDE, "body": {"topic_names": ["orders"]}}
     body = {"_request": inside, "_request_principal": PRINCIPAL, "_client_host_address": "10.0.0.5"}
-    assert told(58, body) == "DeleteTopics v5 corr 4 of admin (User:alice at 10.0.0.5): orders"
-    assert told(58, {"_request": inside}) == "DeleteTopics v5 corr 4 of admin: orders"
+    assert reported(58, body) == "DeleteTopics v5 corr 4 of admin (User:alice at 10.0.0.5): orders"
+    assert reported(58, {"_request": inside}) == "DeleteTopics v5 corr 4 of admin: orders"
     unknown = {**INSIDE, "api_key": 999, "api": None, "body": None}
-    assert told(58, {"_request": unknown}) == "API 999 v5 corr 4 of admin"
-    assert told(58, {"request_data": {"redacted": 1200}}) == "1.2 kB, redacted"
-    assert told(58, {"request_data": b"12"}) == "2 B"
+    assert reported(58, {"_request": unknown}) == "API 999 v5 corr 4 of admin"
+    assert reported(58, {"request_data": {"redacted": 1200}}) == "1.2 kB, redacted"
+    assert reported(58, {"request_data": b"12"}) == "2 B"
 
 
 def test_answers_in_envelopes() -> None:
@@ -85,21 +87,21 @@ def test_answers_in_envelopes() -> None:
     del inside["client_id"]
     body = {"response_data": {"redacted": 9}, "error_code": 0, "_response": inside}
     error = ErrorCode(3, "UNKNOWN_TOPIC_OR_PARTITION", "_response.body.responses[0].error_code")
-    assert told(58, body, error, kind="response") == "DeleteTopics v5: orders UNKNOWN_TOPIC_OR_PARTITION; b"
+    assert reported(58, body, error, kind="response") == "DeleteTopics v5: orders UNKNOWN_TOPIC_OR_PARTITION; b"
     refused = ErrorCode(41, "NOT_CONTROLLER", "error_code")
-    assert told(58, {"response_data": None, "error_code": 41}, refused, kind="response") == "NOT_CONTROLLER"
-    both = told(58, body, refused, error, kind="response")
+    assert reported(58, {"response_data": None, "error_code": 41}, refused, kind="response") == "NOT_CONTROLLER"
+    both = reported(58, body, refused, error, kind="response")
     assert both == "NOT_CONTROLLER; DeleteTopics v5: orders UNKNOWN_TOPIC_OR_PARTITION; b"
 
 
 def test_pushed_metrics() -> None:
     metrics = [{"name": name, "points": []} for name in ("a", "b", "a", "c")]
     body = {"subscription_id": 7, "terminating": True, "compression_type": 4, "metrics": b"x" * 325}
-    assert told(72, body) == "subscription 7, 325 B zstd, terminating"
+    assert reported(72, body) == "subscription 7, 325 B zstd, terminating"
     read_too = {**body, "_metrics": {"resources": [{"metrics": metrics}]}}
-    assert told(72, read_too) == "subscription 7, 4 metrics (a, b, +1 more), 325 B zstd, terminating"
+    assert reported(72, read_too) == "subscription 7, 4 metrics (a, b, +1 more), 325 B zstd, terminating"
     none = {"subscription_id": 7, "compression_type": 0, "metrics": b"", "_metrics": {"resources": []}}
-    assert told(72, none) == "subscription 7, 0 metrics, 0 B"
+    assert reported(72, none) == "subscription 7, 0 metrics, 0 B"
 
 
 def test_real_ones_have_a_line_and_a_tree() -> None:
@@ -118,7 +120,7 @@ def test_real_ones_have_a_line_and_a_tree() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "expected",
     [
         {"type": ["x"], "value": {}},
         {"type": "NoSuch", "version": 0, "value": {}},
@@ -130,5 +132,5 @@ def test_real_ones_have_a_line_and_a_tree() -> None:
         {"value": {}, "body": {}},
     ],
 )
-def test_structs_that_only_look_as_if_they_had_a_layout(told: dict[str, Any]) -> None:
-    assert layout_inside(told) is None
+def test_structs_that_only_look_as_if_they_had_a_layout(expected: dict[str, Any]) -> None:
+    assert layout_inside(expected) is None

@@ -126,9 +126,9 @@ def test_every_phrase_is_used() -> None:
 
 
 def test_an_api_without_a_template_gets_the_general_summary() -> None:
-    told = message(api_key=64, api_version=0, body={"broker_id": 7})
+    reported = message(api_key=64, api_version=0, body={"broker_id": 7})
     assert ("UnregisterBroker", "request") not in templates.titles()
-    assert summary(told, PLAIN) == general(told) == "broker 7"
+    assert summary(reported, PLAIN) == general(reported) == "broker 7"
 
 
 def field(name: str, kind: str = "int32", **facts: Any) -> FieldDefinition:
@@ -161,7 +161,7 @@ def topics(*numbers: int, failed: int | None = None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("text", "body", "told"),
+    ("text", "body", "expected"),
     [
         ("{name}", {"name": "a b"}, '"a b"'),
         ("{name}, {plain}", {}, "null, None"),
@@ -204,8 +204,8 @@ def topics(*numbers: int, failed: int | None = None) -> dict[str, Any]:
         ("{partitions topics.partitions index}", topics(*range(8), failed=2), "a-0,1,3,4,5,6,+1 more"),
     ],
 )  # fmt: skip
-def test_the_language(text: str, body: dict[str, Any], told: str) -> None:
-    assert shown(text, body) == told
+def test_the_language(text: str, body: dict[str, Any], expected: str) -> None:
+    assert shown(text, body) == expected
 
 
 @pytest.mark.parametrize(

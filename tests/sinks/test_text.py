@@ -122,13 +122,13 @@ def test_problems_of_streams_stand_in_place_with_the_endpoints_known_so_far() ->
     )
 
 
-def test_tokens_are_told_by_their_size() -> None:
+def test_tokens_are_reported_by_their_size() -> None:
     token = SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9)
     line = text(token).splitlines()[1]
     assert line == "04:00:00.123456  10.0.0.5:51334 → 10.0.0.9:9092  SASL token    conn 3  PLAIN 17 B, redacted"
     assert 'PLAIN 4 B, "\\x00u\\x00p"' in text(SaslToken("request", 4, "PLAIN", b"\0u\0p"))
-    told = {"mechanism": "PLAIN", "message": "credentials", "username": "\x1b[31mu"}
-    named = text(SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9, told))
+    reported = {"mechanism": "PLAIN", "message": "credentials", "username": "\x1b[31mu"}
+    named = text(SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9, reported))
     assert named.rstrip().endswith('PLAIN credentials, user "\\x1b[31mu", 17 B, redacted')
 
 
@@ -146,7 +146,7 @@ def test_the_end_of_an_exchange_has_no_line() -> None:
     assert text(Exchange(1, 1, "unanswered", message(), None)) == ""
 
 
-def test_the_version_that_a_body_was_read_as_is_told() -> None:
+def test_the_version_that_a_body_was_read_as_is_reported() -> None:
     body = {"error_code": 35, "api_keys": []}
     error = ErrorCode(35, "UNSUPPORTED_VERSION", "error_code")
     shown = text(
@@ -163,12 +163,12 @@ def test_nothing_from_the_wire_reaches_the_terminal_as_it_is() -> None:
         "timeout_ms": 0,
         "topic_data": [{"name": evil, "partition_data": [{"index": 0, "records": None}]}],
     }
-    told = {**PRODUCED, "responses": [{"name": evil, "partition_responses": [{"index": 0, "error_code": 7,
+    reported = {**PRODUCED, "responses": [{"name": evil, "partition_responses": [{"index": 0, "error_code": 7,
             "error_message": evil}]}]}  # fmt: skip
     error = ErrorCode(7, "REQUEST_TIMED_OUT", "responses[0].partition_responses[0].error_code")
     events = [
         message(client_id=evil, body=body, problems=(Problem("x", evil),)),
-        message("response", body=told, errors=(error,)),
+        message("response", body=reported, errors=(error,)),
         message(body={evil: evil, "list": [evil], "deep": [{evil: {evil: evil.encode()}}]}, raw=evil.encode()),
         message(client_id=evil.encode() + b"\xff", capture=evil),
         Problem("y", evil, capture=evil),

@@ -94,7 +94,7 @@ def test_scalars_of_an_array_share_lines() -> None:
     assert numbers == [str(number) for number in range(40)]
 
 
-def test_wide_values_are_cut_and_their_length_told() -> None:
+def test_wide_values_are_cut_and_their_length_reported() -> None:
     assert scalar_text("x" * (VALUE_WIDTH + 1234)) == '"' + "x" * VALUE_WIDTH + '"… +1234 bytes'
     assert scalar_text("ü" * (VALUE_WIDTH + 2)).endswith("… +4 bytes")
     assert bytes_dump(b"y" * 20, 16) == '"' + "y" * 16 + '"… +4 bytes'
@@ -131,13 +131,16 @@ def test_what_interprets_a_value_stands_behind_it() -> None:
     )
 
 
-def test_sets_whose_names_are_noted_are_not_told_twice() -> None:
+def test_sets_whose_names_are_noted_are_not_reported_twice() -> None:
     body = {"cluster_authorized_operations": 264, "_cluster_authorized_operations": ["READ", "DESCRIBE"]}
-    told = tree(body, kind="response", api_key=60, api_version=0)
-    assert told == "    cluster_authorized_operations: 264 (READ|DESCRIBE)"
+    reported = tree(body, kind="response", api_key=60, api_version=0)
+    assert reported == "    cluster_authorized_operations: 264 (READ|DESCRIBE)"
     body = {"cluster_authorized_operations": 1 << 20, "_cluster_authorized_operations": ["bit 20"]}
-    told = tree(body, kind="response", api_key=60, api_version=0)
-    assert told == '    cluster_authorized_operations: 1048576\n    _cluster_authorized_operations: [1]\n      "bit 20"'
+    reported = tree(body, kind="response", api_key=60, api_version=0)
+    assert (
+        reported
+        == '    cluster_authorized_operations: 1048576\n    _cluster_authorized_operations: [1]\n      "bit 20"'
+    )
 
 
 def test_colours_do_not_count_as_width() -> None:
@@ -172,8 +175,8 @@ def test_lines_below_a_message_come_in_pieces() -> None:
     record = {"offset": 1, "timestamp": 2, "key": b"k", "value": bytes(1000), "headers": []}
     body = {"records": {"batches": [{"records": [record] * 3000}], "truncated_bytes": 0}}
     event = message(body=body)
-    told, pieces = TextSink(io.BytesIO(), verbosity=2)._in_pieces(event)
-    assert told
+    reported, pieces = TextSink(io.BytesIO(), verbosity=2)._in_pieces(event)
+    assert reported
     sizes = [len(piece) for piece in pieces]
     assert sum(sizes) > 3000 * 1600
     assert max(sizes) < PIECE_CHARACTERS + 2000

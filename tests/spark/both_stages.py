@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,13 @@ from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import CapturePlan, plan_captures, read_notes
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark.connections import END, END_VALUES, PROBLEM_VALUES, ReadConnections, batch_of, slot_of
+from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
-from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
+from kafkasniff.spark.pieces import PacketCutter
+from kafkasniff.spark.reading import packets_of, parts_of
+from kafkasniff.spark.shard_rows import END, STEP
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.table_rows import WriteFiles
-from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
@@ -29,34 +31,29 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.tables.exports.exported import Rows
 
 
-def packets_of(plan: CapturePlan) -> pa.Table:
-    """The packets of captures, in capture order."""
-    parts = parts_of(plan, 64 << 10)
-    rows = pa.Table.from_batches([rows for part in parts for rows in read_part(part, PacketQuery(PIPELINE))])
-    first = rows.column("clock_ns").is_valid()
-    order = [("timed", "ascending"), *((name, "ascending") for name in ("clock_ns", "capture_index", "number"))]
-    return rows.append_column("timed", first).sort_by(order).drop_columns("timed")
+def pieces_of(plan: CapturePlan, shards: int) -> list[dict[str, Any]]:
+    """The packets of captures in pieces of shards, in order of their first packets."""
+    cutter = PacketCutter(shards)
+    rows = [row for part in parts_of(plan, 64 << 10) for cut in cutter.cut(packets_of(part)) for row in cut.to_pylist()]
+    return sorted(rows, key=lambda row: (row["clock_ns"], row["capture_index"], row["number"]))
 
 
-def in_shard(rows: pa.Table, shard: int, shards: int, state: bytes, size: int) -> Iterator[pa.RecordBatch]:
-    """What the task of a shard gets, `size` rows at a time."""
-    hashes = rows.column("connection_hash").to_numpy().view(np.uint64)
-    ours = rows.filter(pa.array(hashes % np.uint64(shards) == shard)).drop_columns("connection_hash")
-    ours = ours.append_column("state", pa.nulls(len(ours), pa.binary()))
-    first = pa.table({"state": pa.array([state]), "capture_index": pa.array([-1], pa.int32())})
-    whole = pa.concat_tables([first, ours], promote_options="default").select(ours.column_names).combine_chunks()
-    yield from whole.to_batches(max_chunksize=size)
+def in_shard(pieces: list[dict[str, Any]], shard: int, begin: ShardBegin, size: int) -> Iterator[pa.RecordBatch]:
+    """What the task of a shard gets, `size` pieces at a time."""
+    found = [BEGIN_VALUES.dump(begin), *(row["data"] for row in pieces if row["shard"] == shard)]
+    for start in range(0, len(found), size):
+        yield pa.RecordBatch.from_pydict({"data": pa.array(found[start : start + size], pa.binary())})
 
 
 def by_stages(
-    captures: Sequence[Path], folder: Path, *, keys: KeyLog | None = None, shards: int = 1, size: int = 10_000
+    captures: Sequence[Path], folder: Path, *, keys: KeyLog | None = None, shards: int = 1, size: int = 100
 ) -> dict[str, Rows]:
     """All rows of captures that hold no fetch sessions, in an order that does not depend on the tasks."""
     options = ExportOptions()
     files = find_captures([str(path) for path in captures])
     plan = plan_captures(files, open_capture, split_size=64 << 10)
     notes = read_notes(plan, open_capture)
-    packets = packets_of(plan)
+    pieces = pieces_of(plan, shards)
     # As a task gets it.
     task_keys = pickle.loads(pickle.dumps(TaskKeys(keys, secrets_among(notes))))
     end_clock = max(split.clock_after for split in plan.splits)
@@ -64,14 +61,13 @@ def by_stages(
     found: list[pa.RecordBatch] = []
     learned_facts = LearnedFacts()
     for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):
-        for rows in read.read(shard, in_shard(packets, shard, shards, state, size)):
-            is_end = np.array([kind == END for kind in rows.column("kind").to_pylist()])
-            for data in rows.filter(pa.array(is_end)).column("data").to_pylist():
+        begin = ShardBegin(state, [] if shard else key_log_problems(keys))
+        for rows in read.read(shard, in_shard(pieces, shard, begin, size)):
+            kinds = np.array(rows.column("kind").to_pylist())
+            for data in rows.filter(pa.array(kinds == END)).column("data").to_pylist():
                 end = END_VALUES.load(data)
                 learned_facts.merge(end.learned_facts)
-            found.append(rows.filter(pa.array(~is_end)))
-    told = [PROBLEM_VALUES.dump(problem) for problem in key_log_problems(keys)]
-    found.append(batch_of([("problem", False, slot_of(None), 0, 0, None, None, None, len(one), one) for one in told]))
+            found.append(rows.filter(pa.array((kinds != END) & (kinds != STEP))))
     into = open_own_folder(folder, make=True)
     write = WriteFiles(options, learned_facts, {}, share(into), 1)
     written = [row for batch in write.write(0, 0, found) for row in batch.to_pylist()]

@@ -56,7 +56,7 @@ def per_capture(packets: DataFrame) -> list[Any]:
 def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
     """Their Python, kafkasniff and kernel, how many executors there are, and a message decoded there."""
 
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def reported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import time
 
         import pyarrow
@@ -80,7 +80,7 @@ def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) ->
             yield pyarrow.RecordBatch.from_pydict({name: [value] * len(batch) for name, value in columns.items()})
 
     rows = spark.range(0, 4, 1, 4).mapInArrow(
-        told, "python string, package string, executor string, api string, kernel string, kernel_decoded boolean"
+        reported, "python string, package string, executor string, api string, kernel string, kernel_decoded boolean"
     )
     return [row.asDict() for row in rows.collect()]
 
@@ -245,13 +245,13 @@ def again(spark: SparkSession) -> Any:
     assert is_connect(spark)
     assert runs_elsewhere(spark)
     assert get_session(f"{os.environ['SPARK_REMOTE']}/;user_id=me") is spark
-    told = []
+    reported = []
     for master in ("sc://127.0.0.1:1/;token=secret", "local[2]"):
         try:
             get_session(master)
         except UsageError as error:
-            told.append(str(error))
-    return told
+            reported.append(str(error))
+    return reported
 
 
 if __name__ == "__main__":

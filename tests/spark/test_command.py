@@ -56,11 +56,11 @@ def test_what_a_task_raises_is_one_line(spark: SparkSession, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--engine", "spark", "--api", "Fetch"], "filters are for --engine local"),
-        (["--engine", "spark", "--jobs", "2"], "--jobs is for --engine local"),
+        (["--engine", "spark", "--api", "Fetch"], "--engine spark does not support filters"),
+        (["--engine", "spark", "--jobs", "2"], "--engine spark does not support --jobs"),
         (["--engine", "spark", "--conf", "spark.ui.enabled"], "--conf: spark.ui.enabled is not of the form NAME=VALUE"),
-        (["--master", "local[2]"], "--master, --conf and --table are for --engine spark"),
-        (["--conf", "a=b"], "--master, --conf and --table are for --engine spark"),
+        (["--master", "local[2]"], "--master, --conf and --table need --engine spark"),
+        (["--conf", "a=b"], "--master, --conf and --table need --engine spark"),
     ],
 )
 def test_invalid_options(options: list[str], said: str, tmp_path: Path) -> None:

@@ -98,5 +98,5 @@ def test_no_server() -> None:
     )
     lines = done.stdout.splitlines()
     assert len(lines) == len(NOBODY), done.stderr
-    assert all(line.startswith(told) for line, told in zip(lines, NOBODY.values(), strict=True)), lines
+    assert all(line.startswith(reported) for line, reported in zip(lines, NOBODY.values(), strict=True)), lines
     assert "secret" not in done.stdout

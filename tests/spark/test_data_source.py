@@ -179,14 +179,14 @@ def test_batches_are_bounded_by_bytes(spark: SparkSession, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"tabel": "packets"}, "no option tabel"),
         ({"columns": "nothing"}, "no column nothing"),
     ],
 )
-def test_invalid_options(spark: SparkSession, options: dict[str, str], told: str) -> None:
-    with pytest.raises(Exception, match=told):
+def test_invalid_options(spark: SparkSession, options: dict[str, str], expected: str) -> None:
+    with pytest.raises(Exception, match=expected):
         load(spark, REAL[0], **options).count()
 
 

@@ -36,9 +36,10 @@ def by_spark(spark: SparkSession, captures: list[Path], folder: Path, **more: ob
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks of stage 2 that make rows of some kilobytes each."""
-    monkeypatch.setattr("kafkasniff.spark.slots.SMALL_PART", 32 << 10)
-    monkeypatch.setattr("kafkasniff.spark.slots.LARGE_PART", 64 << 10)
+    """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still."""
+    monkeypatch.setattr("kafkasniff.spark.division.SMALL_PART", 32 << 10)
+    monkeypatch.setattr("kafkasniff.spark.division.LARGE_PART", 64 << 10)
+    monkeypatch.setattr("kafkasniff.spark.shard_rows.BLOCK_BYTES", 8 << 10)
 
 
 def test_both_engines_make_the_same_rows_of_all_captures(
@@ -51,9 +52,9 @@ def test_both_engines_make_the_same_rows_of_all_captures(
     assert tables(tmp_path / "spark") == tables(tmp_path / "local")
     assert result.rows == local.rows
     assert result.broken == local.broken
-    told, known = manifest(tmp_path / "spark"), manifest(tmp_path / "local")
-    assert told["captures"] == known["captures"]
-    assert (told["engine"], known["engine"]) == ("spark", "local")
+    reported, known = manifest(tmp_path / "spark"), manifest(tmp_path / "local")
+    assert reported["captures"] == known["captures"]
+    assert (reported["engine"], known["engine"]) == ("spark", "local")
     assert files(tmp_path / "spark") == named_files(tmp_path / "spark")
 
 
@@ -157,7 +158,7 @@ def test_what_cannot_be_done_is_said(spark: SparkSession, tmp_path: Path) -> Non
     with pytest.raises(CaptureError, match=r"nothing\.pcap: cannot be opened"):
         by_spark(spark, [tmp_path / "nothing.pcap"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    with pytest.raises(UsageError, match="filters are for --engine local"):
+    with pytest.raises(UsageError, match="--engine spark does not support filters"):
         by_spark(spark, [capture], tmp_path / "out", options=ExportOptions(filters=(("api", ("Fetch",)),)))
     by_spark(spark, [capture], tmp_path / "out")
     with pytest.raises(UsageError, match=r"other options \(bodies\)"):

@@ -26,8 +26,9 @@ SCHEMA = pa.schema(
         ("time_ns", pa.int64()),
         ("connection_id", pa.int64()),
         ("exchange_id", pa.int64()),
-        ("slot", pa.int32()),
-        ("step", pa.binary()),
+        ("shard", pa.int64()),
+        ("number", pa.int64()),
+        ("data", pa.binary()),
     ]
 )
 
@@ -56,7 +57,7 @@ def continues(broker: Endpoint, time_ns: int, session: int, epoch: int, *topics:
 
 
 def row(one: Fetch) -> dict[str, Any]:
-    place = (f"{one.broker.address}/{one.broker.port}", one.open, one.time_ns, 7, one.exchange, 3)
+    place = (f"{one.broker.address}/{one.broker.port}", one.open, one.time_ns, 7, one.exchange, 3, 5)
     return dict(zip(STEP_COLUMNS, (*place, msgspec.msgpack.encode(one.step)), strict=True))
 
 
@@ -75,8 +76,7 @@ def walked(
     for batch in WalkSessions(dump(carried or Sessions()))(batches):
         for found in batch.to_pylist():
             if found["kind"] == HELD:
-                assert (found["connection_id"], found["slot"]) == (7, 3)
-                assert found["size"] == len(found["data"])
+                assert (found["connection_id"], found["shard"], found["number"]) == (7, 3, 5)
                 held[found["exchange_id"]] = found["data"]
             else:
                 assert found["kind"] == SESSIONS

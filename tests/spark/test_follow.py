@@ -84,8 +84,8 @@ def test_steps_are_the_whole(tmp_path_factory, seed: int, name: str, damage: boo
     reference = expected([path])
     assert [row for _, row in rows] == reference.rows
     # Headers and fragments are reported for each step.
-    told = [repr(note.value) for note in notes]
-    assert [text for text in told if not ANEW.search(text)] == [
+    reported = [repr(note.value) for note in notes]
+    assert [text for text in reported if not ANEW.search(text)] == [
         text for _, text in reference.notes if not ANEW.search(text)
     ]
     assert standing is not None
@@ -100,7 +100,7 @@ def test_a_file_without_a_packet_has_not_begun() -> None:
     assert begin(CaptureFile("a", "a", 80), reads(bytes(80)), 0) is None
 
 
-def test_files_are_told_apart_by_the_times_of_their_packets() -> None:
+def test_files_are_distinguished_by_the_times_of_their_packets() -> None:
     one, other = pcap(frames(30)), pcap(frames(30), start=1_800_000_000 * 10**9)
     known = digest(reads(one), 150)
     assert begins_as(reads(one[:200]), known)

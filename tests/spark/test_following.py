@@ -101,9 +101,9 @@ def test_tables_while_files_are_written(spark: SparkSession, tmp_path: Path) -> 
         finally:
             query.stop()
     assert query.exception() is None
-    told = manifest(out)
-    assert told["runs"] > first["runs"]
-    assert len(told["captures"]) == kept.made > 2
-    run([one["name"] for one in told["captures"]], tmp_path / "once")
+    reported = manifest(out)
+    assert reported["runs"] > first["runs"]
+    assert len(reported["captures"]) == kept.made > 2
+    run([one["name"] for one in reported["captures"]], tmp_path / "once")
     same_rows(out, tmp_path / "once")
     no_orphans(out)

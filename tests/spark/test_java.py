@@ -15,13 +15,13 @@ from kafkasniff.spark.java import find_java_home, java_version
 from tests.conftest import missing
 
 
-def runtime(folder: Path, version: str | None, *, told: str = "") -> Path:
+def runtime(folder: Path, version: str | None, *, reported: str = "") -> Path:
     """Something that looks like a Java runtime; without a `release` file, its launcher prints the version."""
     (folder / "bin").mkdir(parents=True)
     (folder / "lib").mkdir()
     (folder / "conf").mkdir()
     launcher = folder / "bin" / "java"
-    launcher.write_text(f"#!/bin/sh\n{told}\n")
+    launcher.write_text(f"#!/bin/sh\n{reported}\n")
     launcher.chmod(0o755)
     if version is not None:
         (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
@@ -33,16 +33,16 @@ def without_pip_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_pip_runtime", lambda: None)
 
 
-@pytest.mark.parametrize(("told", "version"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("9-ea", 9)])
-def test_versions(tmp_path: Path, told: str, version: int) -> None:
-    assert java_version(runtime(tmp_path / "a", told)) == version
-    printed = runtime(tmp_path / "b", None, told=f"echo 'openjdk version \"{told}\" 2025-04-15' >&2")
+@pytest.mark.parametrize(("expected", "version"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("9-ea", 9)])
+def test_versions(tmp_path: Path, expected: str, version: int) -> None:
+    assert java_version(runtime(tmp_path / "a", expected)) == version
+    printed = runtime(tmp_path / "b", None, reported=f"echo 'openjdk version \"{expected}\" 2025-04-15' >&2")
     assert java_version(printed) == version
 
 
 def test_what_is_no_runtime(tmp_path: Path) -> None:
     assert java_version(tmp_path) is None
-    assert java_version(runtime(tmp_path / "a", None, told="exit 1")) is None
+    assert java_version(runtime(tmp_path / "a", None, reported="exit 1")) is None
 
 
 @pytest.mark.usefixtures("without_pip_runtime")
@@ -65,11 +65,11 @@ def test_a_link_on_the_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_pip_runtime")
-def test_none_is_told_in_one_line(tmp_path: Path) -> None:
+def test_none_is_reported_in_one_line(tmp_path: Path) -> None:
     old = runtime(tmp_path / "old", "11.0.2")
-    with pytest.raises(MissingPartError) as told:
+    with pytest.raises(MissingPartError) as reported:
         find_java_home({"JAVA_HOME": str(old), "PATH": str(tmp_path)})
-    text = str(told.value)
+    text = str(reported.value)
     assert "\n" not in text
     assert "Java 17 or newer" in text
     assert f"JAVA_HOME ({old}) is Java 11" in text
@@ -81,7 +81,7 @@ def test_none_is_told_in_one_line(tmp_path: Path) -> None:
 def test_the_runtime_of_pip_gets_a_launcher_that_drops_an_argument(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pip = runtime(tmp_path / "it's here", "21", told='for a do echo "<$a>"; done')
+    pip = runtime(tmp_path / "it's here", "21", reported='for a do echo "<$a>"; done')
     monkeypatch.setattr(java, "_pip_runtime", lambda: pip)
     environment = {"PATH": "", "HOME": str(tmp_path / "home")}
     home = find_java_home(environment)
@@ -128,7 +128,7 @@ def test_neither_java_nor_pyspark_is_a_missing_part_of_the_command_line(tmp_path
         "try: get_session()\n"
         "except MissingPartError as error: print(error)\n"
     )
-    for absent, told in (("", "Spark needs Java 17 or newer"), ("pyspark", "Spark is not installed: pip install")):
+    for absent, reported in (("", "Spark needs Java 17 or newer"), ("pyspark", "Spark is not installed: pip install")):
         done = subprocess.run(
             [sys.executable, "-c", script, absent],
             capture_output=True,
@@ -136,5 +136,5 @@ def test_neither_java_nor_pyspark_is_a_missing_part_of_the_command_line(tmp_path
             check=False,
             env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
         )
-        assert done.stdout.startswith(told), done.stderr
+        assert done.stdout.startswith(reported), done.stderr
         assert done.stdout.count("\n") == 1

@@ -124,7 +124,7 @@ def test_connections_that_are_open_at_the_end(tmp_path: Path) -> None:
     assert found["problems"] == []
 
 
-def test_lines_that_are_none_are_told_once(tmp_path: Path) -> None:
+def test_lines_that_are_none_are_reported_once(tmp_path: Path) -> None:
     """In the file and in captures, whatever the number of tasks, and not more of them than of one key log."""
     packets, log = many()
     bad = b"".join(b"line %d\n" % number for number in range(15))

@@ -179,7 +179,7 @@ def test_the_whole_command(runtime: tuple[str, dict[str, str]], tmp_path: Path) 
     refused = [export(first), export(first, name="kafka.week", **lasting)]
     assert [done.returncode for done in refused] == [2, 2]
     assert "spark_catalog forgets its tables when the session ends" in refused[0].stderr
-    assert "there is no database spark_catalog.kafka: make it with CREATE DATABASE" in refused[1].stderr
+    assert "there is no database spark_catalog.kafka: create it with CREATE DATABASE" in refused[1].stderr
     assert "\tat " not in refused[1].stderr  # no exception of Java
     assert not (tmp_path / "out").exists()
     rows = []
@@ -232,7 +232,7 @@ def test_what_is_no_catalog_is_one_line(spark: SparkSession, name: str, said: st
 def test_without_spark_there_are_no_tables(tmp_path: Path) -> None:
     done = kafkasniff("export", "--table", "lake.kafka.week", str(SOURCE), "-o", str(tmp_path / "out"))
     assert done.code == 2
-    assert "--master, --conf and --table are for --engine spark" in done.err
+    assert "--master, --conf and --table need --engine spark" in done.err
 
 
 def test_marks_are_of_one_export() -> None:

@@ -48,8 +48,8 @@ def test_an_export_of_captures_in_an_object_store(spark: SparkSession, bucket: s
         for row in (*rows, *found[table]):
             row["capture"] = (row["capture"] or "").rpartition("/")[2]
         assert sorted(found[table], key=repr) == sorted(rows, key=repr)
-    told = b"".join(path.read_bytes() for path in (tmp_path / "spark").rglob("*") if path.is_file())
-    assert b"hidden" not in told
+    reported = b"".join(path.read_bytes() for path in (tmp_path / "spark").rglob("*") if path.is_file())
+    assert b"hidden" not in reported
     assert export(spark, [address], tmp_path / "spark", ExportOptions()).new == 0
 
 

@@ -43,7 +43,7 @@ def test_options_for_tls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"colums": "time"}, "no option colums"),
         ({"provider": "kafkasniff", "location": "a", "option.path": "a"}, "CREATE TABLE cannot use kafkasniff"),
@@ -64,6 +64,6 @@ def test_options_for_tls() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense(given: dict[str, str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_makes_no_sense(given: dict[str, str], expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         SourceOptions.of(given)

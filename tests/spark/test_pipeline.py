@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
-from kafkasniff.engine.shards import shard_of_rows
 from kafkasniff.errors import UsageError
 from tests.spark.tables import of_spark, plain
 from tests.tables.exports.exported import CAPTURES, run, tables
@@ -67,18 +65,3 @@ def test_misuse_is_said(spark: SparkSession) -> None:
         pipeline.decode(packets.drop("payload"))
     with pytest.raises(UsageError, match="tables are exchanges, records, connections, problems"):
         pipeline.decode(packets, tables=["packets"])
-
-
-@pytest.mark.parametrize("shards", [1, 2, 7, 1000])
-def test_sparks_shards_are_those_of_jobs(spark: SparkSession, shards: int) -> None:
-    from pyspark.sql import functions as sf
-
-    from kafkasniff.capture import open_captures
-    from kafkasniff.spark.run import shard_of
-
-    path = str(CAPTURES / "kraft-three-brokers.pcap")
-    with open_captures([path]) as source:
-        wanted = np.concatenate([shard_of_rows(batch, shards) for batch in source])
-    packets = spark.read.format("kafkasniff").load(path).orderBy("number")
-    found = packets.select(shard_of(sf.col("connection_hash"), shards).alias("shard")).collect()
-    assert [row["shard"] for row in found] == wanted.tolist()

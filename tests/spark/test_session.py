@@ -66,7 +66,7 @@ def test_one_worker_has_all_tests_with_the_session(request: pytest.FixtureReques
 def test_workers_have_our_python(spark: SparkSession) -> None:
     """With kafkasniff, from a checkout that is not installed, too; and with pyspark as it was installed, unzipped."""
 
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def reported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
         import pyspark
 
@@ -77,7 +77,7 @@ def test_workers_have_our_python(spark: SparkSession) -> None:
             yield pyarrow.RecordBatch.from_pydict({name: [value] for name, value in found.items()})
 
     types = "python string, package string, pyspark string"
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(told, types).collect()
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(reported, types).collect()
     assert (row["python"], row["package"]) == (sys.executable, kafkasniff.__file__)
     assert Path(row["pyspark"]).is_file()
 

@@ -143,8 +143,8 @@ def test_a_worker_without_a_kernel_says_so_once(tmp_path: Path) -> None:
         "print(*worker_kernel.slow_tasks([*notes, None]))"
     )
     reason = f"no native kernel: none was shipped for {PLATFORM}"
-    told = run_from(zipped(tmp_path, native=False), code, tmp_path).splitlines()
-    assert told == [
+    reported = run_from(zipped(tmp_path, native=False), code, tmp_path).splitlines()
+    assert reported == [
         f"kafkasniff: {reason}; this worker decodes in Python, which is slower",
         f"3 of 4 tasks decoded in Python, which is slower ({reason})",
     ]
@@ -198,8 +198,8 @@ def test_a_file_that_is_missing_there(tmp_path: Path) -> None:
         "try: read_data('nothing.txt')\n"
         "except DefinitionError as error: print(error)"
     )
-    told = run_from(zipped(tmp_path), code, tmp_path)
-    assert told.endswith("elsewhere.zip/kafkasniff/dissectors/nothing.txt: there is no such file\n")
+    reported = run_from(zipped(tmp_path), code, tmp_path)
+    assert reported.endswith("elsewhere.zip/kafkasniff/dissectors/nothing.txt: there is no such file\n")
 
 
 def test_every_module_can_be_imported_from_it(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_file_that_was_read_may_vanish_or_give_way(tmp_path: Path, again: byte
 
 
 @pytest.mark.parametrize("again", [b"", capture(50, 3)])
-def test_what_was_not_read_of_a_lost_file_is_told(
+def test_what_was_not_read_of_a_lost_file_is_reported(
     tmp_path: Path, again: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "ring0.pcap"
@@ -244,20 +244,20 @@ def test_damage_in_a_file_that_grows(tmp_path: Path) -> None:
     data = capture(0, 5) + b"\xff" * 333 + capture(5, 10)[24:]
     stream, notes = Follower(tmp_path), Follower(tmp_path, table="notes")
     found: list[int] = []
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     for size in range(150, len(data) + 100, 100):
         path.write_bytes(data[:size])
         found += stream.numbers()
         stream.restart()
-        told += notes.look()
+        reported += notes.look()
     # What looks like a long record may hide the others until it is known that the file does not grow any more.
     for follower in (stream, notes):
         follower.options = msgspec.structs.replace(follower.options, finish_after=0)
         follower.restart()
     found += stream.numbers()
-    told += notes.look()
+    reported += notes.look()
     assert found == list(range(15))
-    assert [(note["kind"], note["bytes"], note["number"]) for note in told] == [("capture-broken", 333, 6)]
+    assert [(note["kind"], note["bytes"], note["number"]) for note in reported] == [("capture-broken", 333, 6)]
 
 
 @pytest.fixture

@@ -33,9 +33,9 @@ def without_late(rows: Rows) -> Rows:
 
 
 def same_rows(found: Path, wanted: Path) -> None:
-    told = tables(found)
+    reported = tables(found)
     for table, rows in tables(wanted).items():
-        assert without_late(told[table]) == without_late(rows), table
+        assert without_late(reported[table]) == without_late(rows), table
 
 
 def no_orphans(folder: Path) -> None:
@@ -69,9 +69,9 @@ def test_a_stream_makes_the_rows_of_one_run(
     for part in parts[1:]:
         shutil.copy(part, folder)
     follow(spark, folder, tmp_path / "out")
-    told = manifest(tmp_path / "out")
-    assert told["runs"] > first["runs"] >= 1
-    assert [Path(one["name"]).name for one in told["captures"]] == [part.name for part in parts]
+    reported = manifest(tmp_path / "out")
+    assert reported["runs"] > first["runs"] >= 1
+    assert [Path(one["name"]).name for one in reported["captures"]] == [part.name for part in parts]
     run([folder / part.name for part in parts], tmp_path / "once")
     same_rows(tmp_path / "out", tmp_path / "once")
     no_orphans(tmp_path / "out")
@@ -90,11 +90,11 @@ def test_a_state_that_cannot_be_read_is_discarded_when_asked(
     for part in parts[1:]:
         shutil.copy(part, folder)
     follow(spark, folder, tmp_path / "out", size="1g", shards=2, discard_state=True)
-    told = manifest(tmp_path / "out")
-    assert told["runs"] > first["runs"]
+    reported = manifest(tmp_path / "out")
+    assert reported["runs"] > first["runs"]
     for table, entry in first["tables"].items():
         # Connections that were open then stay open.
-        kept = {file["path"] for file in told["tables"][table]["files"]}
+        kept = {file["path"] for file in reported["tables"][table]["files"]}
         assert {file["path"] for file in entry["files"]} <= kept
     no_orphans(tmp_path / "out")
 

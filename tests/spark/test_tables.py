@@ -36,4 +36,4 @@ def test_documented_options_are_taken(tmp_path: Path) -> None:
 def test_a_schema_in_words() -> None:
     assert ddl({"a": "int", "b": "string"}) == "a int, b string"
     assert ddl(PACKETS, ["payload", "seq"]) == "payload binary, seq bigint"
-    assert set(PACKETS) - set(PIPELINE) == {"capture", "time"}
+    assert set(PACKETS) - set(PIPELINE) == {"capture", "time", "connection_hash"}

@@ -40,8 +40,8 @@ def test_an_ignored_syn_is_reported_where_that_is_known() -> None:
     ]
     for batches in ([batch(packets)], split_everywhere(packets)):
         rows = only(outcome(batches))
-        told = of_kind(rows, TcpProblem)
-        assert [(item.kind, item.order, item.packet, item.time_ns) for item in told] == [
+        reported = of_kind(rows, TcpProblem)
+        assert [(item.kind, item.order, item.packet, item.time_ns) for item in reported] == [
             ("tcp-syn-ignored", 4, 3, 3000),
             ("tcp-syn-ignored", 6, 6, 6000),
         ]

@@ -71,7 +71,7 @@ def test_idle_connections_end() -> None:
     assert outcome(split_everywhere(packets), idle_ns=1_200) == result
 
 
-def test_a_connection_that_ends_idle_in_its_batch_is_told_once() -> None:
+def test_a_connection_that_ends_idle_in_its_batch_is_reported_once() -> None:
     packets = [Raw(0, 101, time_ns=1), Raw(0, 500, b"other", time_ns=9_000, conversation=1)]
     reassembler = Reassembler(idle_ns=1_200)
     deltas = reassembler.feed(batch(packets))

@@ -69,7 +69,7 @@ def test_words_are_quoted_where_they_could_be_mistaken() -> None:
     assert word(42) == "42"
 
 
-def test_long_words_are_cut_with_the_rest_told() -> None:
+def test_long_words_are_cut_with_the_rest_reported() -> None:
     assert word("x" * 70, 64) == "x" * 64 + "… +6"
     assert word(b"\xff" * 10, 24) == "\\xff" * 6 + "… +4"
 

@@ -18,19 +18,19 @@ CLIENT, BROKER = Endpoint("10.0.0.5", 51334), Endpoint("10.0.0.9", 9092)
 
 def watched(packets: Sequence[Packet], size: int | None = None, **options: object) -> tuple[LinkWatch, list[Link]]:
     """A watch that has seen packets in batches of `size`, and all connections that it reported."""
-    told: list[Link] = []
-    watch = LinkWatch(over=told.append, **options)  # type: ignore[arg-type]
+    reported: list[Link] = []
+    watch = LinkWatch(over=reported.append, **options)  # type: ignore[arg-type]
     size = size or max(len(packets), 1)
     for first in range(0, len(packets), size):
         some = packets[first : first + size]
         watch.feed(batch(some, range(first, first + len(some))))
-    return watch, told
+    return watch, reported
 
 
 def only(packets: Sequence[Packet]) -> Link:
-    watch, told = watched(packets)
+    watch, reported = watched(packets)
     watch.close()
-    (link,) = told
+    (link,) = reported
     return link
 
 
@@ -68,11 +68,11 @@ def test_refused_and_without_an_answer() -> None:
     silent.add(1000, silent.packets[0].but(ident=9))
     half.packets.clear()
     half.data("client", 5, b"in the midst")
-    watch, told = watched([*refused.packets, *silent.packets, *half.packets])
+    watch, reported = watched([*refused.packets, *silent.packets, *half.packets])
     watch.close()
-    assert [link.opening for link in told] == ["refused", "unanswered", None]
-    assert [link.syns for link in told] == [1, 2, 0]
-    assert told[0].reset_by is told[0].broker
+    assert [link.opening for link in reported] == ["refused", "unanswered", None]
+    assert [link.syns for link in reported] == [1, 2, 0]
+    assert reported[0].reset_by is reported[0].broker
 
 
 def test_round_trips_by_acknowledgements() -> None:
@@ -179,9 +179,9 @@ def test_what_went_wrong_is_remembered_within_a_bound(monkeypatch: pytest.Monkey
         first = line.data("client", begin + 5, b"x" * 10)
         for number in range(5):
             line.add(begin + 6 + number, first.but(ident=100 + number))
-    watch, told = watched([*one.packets, *other.packets], size=9)
+    watch, reported = watched([*one.packets, *other.packets], size=9)
     watch.close()
-    assert [(len(link.client.again), link.client.lost_count) for link in told] == [(3, 2), (3, 2)]
+    assert [(len(link.client.again), link.client.lost_count) for link in reported] == [(3, 2), (3, 2)]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -211,11 +211,11 @@ def test_packets_that_nobody_sends(seed: int) -> None:
         )
     found = []
     for size in (None, 1, 13):
-        watch, told = watched(packets, size)
+        watch, reported = watched(packets, size)
         watch.close()
-        found.append([facts_of(link) for link in told])
+        found.append([facts_of(link) for link in reported])
     assert found[0] == found[1] == found[2]
-    for link in told:
+    for link in reported:
         for half in link.halves:
             for _ in range(20):
                 first = time - random.randrange(100 * MS)

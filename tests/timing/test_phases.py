@@ -51,9 +51,9 @@ def test_throttled_after_the_response() -> None:
     marks = Marks(1000, 1010, 1110, 1115, before_done=700, quiet_since=700, muted_until=900)
     assert parts(marks) == {"think": 300, "throttled": 200, "request": 10, "broker": 100, "response": 5}
     marks = marks._replace(muted_until=1050)
-    told = {"think": 300, "throttled": 300, "request": 10, "muted": 40, "broker": 60, "response": 5}
-    assert parts(marks) == told
-    assert parts(marks, throttle_ns=50) == told
+    reported = {"think": 300, "throttled": 300, "request": 10, "muted": 40, "broker": 60, "response": 5}
+    assert parts(marks) == reported
+    assert parts(marks, throttle_ns=50) == reported
 
 
 def test_throttled_before_the_response() -> None:

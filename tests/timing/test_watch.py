@@ -20,10 +20,10 @@ def test_ports_that_are_used_again() -> None:
     one.data("client", 20, b"x" * 10)
     one.at(30).close()
     other.open(20, 1, begin=100)
-    watch, told = watched([*one.packets, *other.packets])
+    watch, reported = watched([*one.packets, *other.packets])
     found = [watch.find(CLIENT, BROKER, at(time)) for time in (20, 120)]
     assert [None if link is None else link.handshake()[0] for link in found] == [10 * MS, 20 * MS]
-    assert told == [found[0]]
+    assert reported == [found[0]]
     watch.feed(batch([], []))
     assert watch.find(CLIENT, BROKER, at(20)) is found[1]
     assert watch.find(CLIENT, Endpoint("10.0.0.9", 9093), at(20)) is None
@@ -38,9 +38,9 @@ def test_silence_ends_a_connection() -> None:
     line = Timeline()
     line.data("client", 0, b"a")
     line.data("client", 3_600_001, b"b")
-    watch, told = watched(line.packets)
+    watch, reported = watched(line.packets)
     watch.close()
-    assert [link.client.packets for link in told] == [1, 1]
+    assert [link.client.packets for link in reported] == [1, 1]
 
 
 def test_other_ports_and_packets_without_a_time() -> None:
@@ -57,9 +57,9 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [Timeline(client=("10.0.0.5", 50_000 + number)) for number in range(5)]
     for line in lines:
         line.open(1, 1)
-    watch, told = watched([packet for line in lines for packet in line.packets])
+    watch, reported = watched([packet for line in lines for packet in line.packets])
     assert watch.forgotten == 2
-    assert [link.ends[0][2] for link in told] == [50_000, 50_001]
+    assert [link.ends[0][2] for link in reported] == [50_000, 50_001]
 
 
 def test_both_ends_the_same() -> None:
@@ -67,9 +67,9 @@ def test_both_ends_the_same() -> None:
     line = Timeline(client=("10.0.0.9", 9092), broker=("10.0.0.9", 9092))
     line.open(1, 1)
     line.data("client", 5, b"x")
-    watch, told = watched(line.packets)
+    watch, reported = watched(line.packets)
     watch.close()
-    assert len(told) >= 1
+    assert len(reported) >= 1
 
 
 @pytest.mark.parametrize("name", [("java-group-classic", 3), ("franz-go", 7)])
@@ -78,8 +78,8 @@ def test_batches_change_nothing(name: tuple[str, int]) -> None:
 
     found = []
     for split in (False, True):
-        told: list[Link] = []
-        watch = LinkWatch(over=told.append)
+        reported: list[Link] = []
+        watch = LinkWatch(over=reported.append)
         with open_captures([str(ROOT / "captures" / f"{name[0]}.pcap")]) as source:
             for each in source:
                 rest = each
@@ -88,6 +88,6 @@ def test_batches_change_nothing(name: tuple[str, int]) -> None:
                     watch.feed(part)
                 watch.feed(rest)
         watch.close()
-        found.append([facts_of(link) for link in told])
+        found.append([facts_of(link) for link in reported])
     assert found[0] == found[1]
     assert found[0]

@@ -167,11 +167,11 @@ def test_a_later_run_continues_connections(tmp_path: Path, files: tuple[Path, Pa
         parts.append(path)
         run([path], tmp_path / "by-parts", keylog=str(keys))
 
-    def told(folder: Path) -> list[tuple[Any, ...]]:
+    def reported(folder: Path) -> list[tuple[Any, ...]]:
         names = ("client_port", "api", "correlation_id", "status", "latency_us", "duration_us", "request_body")
         return sorted(tuple(row[name] for name in names) for row in rows(folder, "exchanges"))
 
-    assert told(tmp_path / "by-parts") == told(tmp_path / "whole")
+    assert reported(tmp_path / "by-parts") == reported(tmp_path / "whole")
 
 
 def _thirds(packets: Sequence[Packet]) -> list[Sequence[Packet]]:

@@ -81,9 +81,9 @@ def test_missing_packets_of_the_handshake(version: ssl.TLSVersion) -> None:
     for place in missing:
         found = decrypted(without(packets, {place}), made.key_log, ports=[9093])
         count = check_nothing_invented(found, made)
-        told = [kind for kind in kinds(found) if kind.startswith("tls")]
+        reported = [kind for kind in kinds(found) if kind.startswith("tls")]
         # Without its first bytes, the client's stream is not recognised as TLS.
-        assert count > EXCHANGES or told == ["tls-not-decrypted"] or (place == data[0] and count == 0), place
+        assert count > EXCHANGES or reported == ["tls-not-decrypted"] or (place == data[0] and count == 0), place
         read += count > EXCHANGES
     assert read > len(missing) / 2
 
@@ -220,6 +220,6 @@ def test_endless_damage() -> None:
         changed[place] = packets[place].but(payload=bytes(payload))
     found = decrypted(changed, made.key_log)
     check_nothing_invented(found, made)
-    told = kinds(found)
-    assert told.count("tls-record-damaged") == session.MAX_DAMAGED
-    assert told.count("tls-lost") == 1
+    reported = kinds(found)
+    assert reported.count("tls-record-damaged") == session.MAX_DAMAGED
+    assert reported.count("tls-lost") == 1

@@ -48,7 +48,7 @@ def test_the_last_line_need_not_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         (b"hello", "is not LABEL CLIENT_RANDOM SECRET"),
         (LINE[:-2], "odd number"),
@@ -60,11 +60,11 @@ def test_the_last_line_need_not_end() -> None:
         (b"RSA Session-ID:00 Master-Key:" + b"ab" * 32, "master key of 32 bytes, not 48"),
     ],
 )
-def test_bad_lines_are_reported_by_number_and_without_their_text(line: bytes, told: str) -> None:
+def test_bad_lines_are_reported_by_number_and_without_their_text(line: bytes, expected: str) -> None:
     found = keys(LINE + line + b"\n" + LINE)
     (flaw,) = found.take_flaws()
     assert flaw.startswith("line 2 of the key log ")
-    assert told in flaw
+    assert expected in flaw
     assert SECRET.hex()[:20] not in flaw
     assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
     assert found.take_flaws() == []

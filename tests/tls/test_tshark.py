@@ -22,11 +22,11 @@ pytestmark = pytest.mark.tshark
 RequireTool = Callable[[str], str]
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 
-Told = list[tuple[int, bool, int, int]]
+Reported = list[tuple[int, bool, int, int]]
 """Packet that completes the message, whether it is a request, correlation id, size."""
 
 
-def by_tshark(tshark: str, capture: Path, *options: str) -> Told:
+def by_tshark(tshark: str, capture: Path, *options: str) -> Reported:
     command = [tshark, "-n", "-r", str(capture), "-d", "tls.port==9093,kafka", *options, "-Y", "kafka", "-T", "fields"]
     for field in ("frame.number", "tcp.dstport", "kafka.correlation_id", "kafka.len"):
         command += ["-e", field]
@@ -39,7 +39,7 @@ def by_tshark(tshark: str, capture: Path, *options: str) -> Told:
     return found
 
 
-def by_us(packets: list[Packet], log: bytes) -> Told:
+def by_us(packets: list[Packet], log: bytes) -> Reported:
     return [
         (line["last_packet"], line["type"] == "request", line["correlation_id"], line["size"])
         for line in decrypted(packets, log).lines

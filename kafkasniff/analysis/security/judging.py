@@ -100,7 +100,7 @@ def _plaintext(identities: list[ClientIdentity]) -> Iterator[Finding]:
                 of,
                 title=f"{named} without TLS: {_who(of)} at {broker} on {_connections(of)}",
                 meaning=f"{named} sends the secret itself; anyone on the path can read it. {_BEHIND_PROXY}",
-                advice="use a SASL_SSL listener, and change these credentials",
+                advice="Use a SASL_SSL listener, and change these credentials.",
                 **subject,
             )
         elif mechanism.startswith("SCRAM-"):
@@ -109,9 +109,9 @@ def _plaintext(identities: list[ClientIdentity]) -> Iterator[Finding]:
                 "warning",
                 of,
                 title=f"{named} without TLS: {_who(of)} at {broker} on {_connections(of)}",
-                meaning="The exchange can be recorded, and weak passwords be guessed from it offline. All later "
+                meaning="Anyone who records the exchange can guess weak passwords offline. All later "
                 f"traffic is readable. {_BEHIND_PROXY}",
-                advice="use a SASL_SSL listener",
+                advice="Use a SASL_SSL listener.",
                 **subject,
             )
 
@@ -129,8 +129,8 @@ def _failed(identities: list[ClientIdentity]) -> Iterator[Finding]:
             "warning",
             of,
             title=f"{name}: {printable(mechanism or 'SASL')} refused by {broker} on {_connections(of)}",
-            meaning=f"The broker said: {printable(reason or 'nothing')}.",
-            advice="check the client's mechanism and credentials; repeated failures of one address may be guesses",
+            meaning=f"The broker's reason: {printable(reason or 'none')}.",
+            advice="Check the client's mechanism and credentials. Repeated failures of one address may be guessing.",
             client_ip=client,
             principal=principal,
             mechanism=mechanism,
@@ -150,7 +150,7 @@ def _old(identities: list[ClientIdentity]) -> Iterator[Finding]:
             of,
             title=f"{version} with {broker}: {_who(of)} on {_connections(of)}",
             meaning="Versions before TLS 1.2 are broken or deprecated (RFC 7568, RFC 8996).",
-            advice="remove it from ssl.enabled.protocols of the broker, after upgrading the clients named here",
+            advice="Upgrade the clients named here, then remove it from ssl.enabled.protocols of the broker.",
             broker=broker,
             version=version,
         )
@@ -169,8 +169,8 @@ def _weak(identities: list[ClientIdentity]) -> Iterator[Finding]:
             "warning",
             of,
             title=f"cipher suite {cipher} with {broker}: {_who(of)} on {_connections(of)}",
-            meaning=f"It gives little protection: {why}.",
-            advice="set ssl.cipher.suites of the broker",
+            meaning=f"It protects little: {why}.",
+            advice="Set ssl.cipher.suites of the broker.",
             broker=broker,
             cipher=cipher,
         )
@@ -198,9 +198,9 @@ def _certificates(identities: list[ClientIdentity]) -> Iterator[Finding]:
                 of,
                 title=f"{name}: {printable('; '.join(certificate.flaws))}",
                 meaning="The broker refuses it." if clients else "Clients that check certificates refuse it.",
-                advice="issue a valid certificate"
+                advice="Issue a valid certificate."
                 if clients
-                else "issue a certificate that is valid for the names that clients use",
+                else "Issue a certificate that is valid for the names that clients use.",
                 **about,
             )
         elif (last := max((one.last for one in of if one.last is not None), default=None)) is not None:
@@ -214,7 +214,7 @@ def _certificates(identities: list[ClientIdentity]) -> Iterator[Finding]:
                     meaning="After that day, the broker refuses it."
                     if clients
                     else "After that day, clients refuse to connect.",
-                    advice="renew it",
+                    advice="Renew it.",
                     **about,
                 )
 
@@ -229,8 +229,8 @@ def _open(identities: list[ClientIdentity]) -> Iterator[Finding]:
             "note",
             of,
             title=f"{broker} serves {_who(of)} without TLS and SASL on {_connections(of)}",
-            meaning=f"By default everyone is User:ANONYMOUS there, and all traffic is readable. {_BEHIND_PROXY}",
-            advice="for anything but a closed network, use a SASL_SSL or SSL listener",
+            meaning=f"By default, all clients are User:ANONYMOUS there, and all traffic is readable. {_BEHIND_PROXY}",
+            advice="Unless the network is closed, use a SASL_SSL or SSL listener.",
             broker=broker,
         )
 
@@ -252,7 +252,7 @@ def _denied(denials: Iterable[Denial]) -> Iterator[Finding]:
             title=f"{who} may not use {resource}: {one.error} for {one.api or 'a request'}, {times}",
             meaning="An ACL is missing, or the client should not try. A topic that a principal may not describe looks "
             "like one that does not exist.",
-            advice="grant the operation with kafka-acls.sh, or mend the client's configuration",
+            advice="Grant the operation with kafka-acls.sh, or fix the client's configuration.",
             subject={
                 "principal": one.principal,
                 "client_ip": one.client,

@@ -9,78 +9,35 @@ from typing import ClassVar, Final
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from kafkasniff.browse.commands import Commands, run_command
+from kafkasniff.browse.commands import Commands, Done, run_command
 from kafkasniff.browse.conditions import added, condition
 from kafkasniff.browse.copying import copies
-from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex
+from kafkasniff.browse.following import FollowKind, followed
+from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex, Row
 from kafkasniff.browse.list_columns import CLOCKS
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.saved_filters import SavedFilters
-from kafkasniff.browse.screen.body_tree import BodyTree
-from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.choices import FollowMenu
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
+from kafkasniff.browse.screen.jumping import Trail, find_trail
+from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
-from kafkasniff.browse.screen.record_table import RecordTable
-from kafkasniff.browse.screen.row_pane import RowPane
+from kafkasniff.browse.screen.overview import Overview
 from kafkasniff.errors import KafkasniffError, UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
+from kafkasniff.model import Exchange
 from kafkasniff.text.printable import printable
 
-__all__ = ["Explorer", "KeyHelp"]
+__all__ = ["Explorer"]
 
 NO_COMMANDS: Final = Commands()
 REFRESH_SECONDS: Final = 0.25
 """How often rows are shown while captures are read."""
-
-
-class KeyHelp(ModalScreen[None]):
-    """All keys; any key closes it."""
-
-    CSS = "KeyHelp { align: center middle; } KeyHelp VerticalScroll { width: 70; height: 90%; border: solid; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "Close")]
-
-    def compose(self) -> ComposeResult:
-        """The list of keys."""
-        lines = Text()
-        for title, bindings in (
-            ("Everywhere", Explorer.BINDINGS),
-            ("In the list", ExchangeList.BINDINGS),
-            ("In bodies, records and bytes", DetailPanes.BINDINGS),
-            ("In bodies", BodyTree.BINDINGS),
-            ("In records and bytes", RowPane.BINDINGS),
-            ("In records", RecordTable.BINDINGS),
-            ("In bytes", BytesPane.BINDINGS),
-            ("In the menu of copies", CopyMenu.BINDINGS),
-            ("In the filter", FilterLine.BINDINGS),
-        ):
-            lines.append(f"{title}\n", "bold")
-            for one in bindings:
-                assert isinstance(one, Binding)
-                keys = " ".join(_KEYS.get(key, key) for key in one.key.split(","))
-                lines.append(f"  {keys:<24} {one.description}\n")
-        yield VerticalScroll(Static(lines))
-
-
-_KEYS: Final = {
-    "plus": "+",
-    "equals_sign": "=",
-    "exclamation_mark": "!",
-    "greater_than_sign": ">",
-    "less_than_sign": "<",
-    "question_mark": "?",
-    "slash": "/",
-    "right_square_bracket": "]",
-    "left_square_bracket": "[",
-    "right_curly_bracket": "}",
-    "left_curly_bracket": "{",
-}
 
 
 class Explorer(App[None]):
@@ -100,9 +57,16 @@ class Explorer(App[None]):
         Binding("escape", "close_pane", "Close the filter, bytes or bodies"),
         Binding("slash", "filter", "Filter: an expression as for --filter; empty: all"),
         Binding("y", "copy", "Copy the exchange: JSON, hex, commands"),
+        Binding("o", "overview", "Overview: histograms, findings, summary, timing"),
         Binding("w", "write", "Write what is listed: pcapng, JSON lines, Parquet"),
         Binding("x", "bytes", "Show bytes with their fields"),
+        Binding("p", "jump('partition', 1)", "Next of this partition"),
+        Binding("P", "jump('partition', -1)", "Previous of this partition"),
+        Binding("i", "jump('producer id', 1)", "Next of this producer id"),
+        Binding("I", "jump('producer id', -1)", "Previous of this producer id"),
         Binding("f", "follow", "Follow this connection"),
+        Binding("F", "follow_menu", "Follow a record, key, partition, producer, group …"),
+        Binding("backspace", "filter_before", "The filter before this one"),
         Binding("tab", "focus_next", "Next pane"),
         Binding("question_mark", "keys", "Show keys"),
     ]
@@ -123,6 +87,12 @@ class Explorer(App[None]):
         self._base = predicate
         self._sources = printable(title)
         self._expression = ""
+        self._predicate = predicate
+        self._before: list[str] = []
+        """Expressions before this one."""
+        self._trail: Trail | None = None
+        self._read: tuple[Row, Exchange] | None = None
+        """The exchange that was decoded last."""
         self._stop = threading.Event()
         """Ends the thread that fills the index."""
         self._away = threading.Event()
@@ -165,6 +135,7 @@ class Explorer(App[None]):
         stop = self._stop = threading.Event()
         index = ExchangeIndex()
         self._state = "reading"
+        self._predicate = predicate
         self._list.show(index)
 
         def progress(read: int, total: int | None) -> None:
@@ -200,6 +171,9 @@ class Explorer(App[None]):
     def _show_status(self) -> None:
         found = self._list
         parts = [f"{min(found.cursor + 1, len(found.index)):,}/{len(found.index):,}", CLOCKS[found.clock]]
+        trail, place = self._trail, found.place
+        if trail is not None and place is not None and trail.covers(trail.of.kind, found.index, place):
+            parts.append(trail.text)
         if self._expression:
             parts.append(f"filter: {printable(self._expression)}")
         sorting = "sorting" if found.is_sorting else ""
@@ -219,17 +193,32 @@ class Explorer(App[None]):
         self._look()
 
     def _look(self) -> None:
-        """Decode the exchange under the cursor, in a thread, and show it in the panes that are open."""
+        """Show the exchange under the cursor in the panes that are open."""
+        if self._detail.is_open:
+            self._decode(lambda exchange, _: self._detail.show(exchange))
+        else:
+            self._away.set()
+
+    def _decode(self, use: Callable[[Exchange | None, Row], object]) -> None:
+        """Decode the exchange under the cursor, in a thread, and use it, unless the cursor has moved meanwhile."""
         self._away.set()
         away = self._away = threading.Event()
         index, row = self._list.index, self._list.row
-        if row is None or not self._detail.is_open:
+        if row is None:
+            return
+        if self._read is not None and self._read[0] == row:
+            use(self._read[1], row)
             return
 
         def run() -> None:
             exchange = self._reading.look(index, row, stopped=away.is_set)
             if not away.is_set():
-                self.call_from_thread(self._detail.show, exchange)
+                self.call_from_thread(done, exchange)
+
+        def done(exchange: Exchange | None) -> None:
+            if not away.is_set():
+                self._read = None if exchange is None else (row, exchange)
+                use(exchange, row)
 
         self._work(run)
 
@@ -238,18 +227,76 @@ class Explorer(App[None]):
         self._detail.toggle_bytes()
         self._look()
 
-    def action_copy(self) -> None:
-        """Show the forms in which the exchange under the cursor can be copied."""
-        index, row = self._list.index, self._list.row
-        if row is None:
+    def action_jump(self, kind: FollowKind, way: int) -> None:
+        """To the next or previous exchange of the same partition or producer."""
+        index, place, field, trail = self._list.index, self._list.place, self._detail.field, self._trail
+        if place is None:
+            return
+        if trail is not None and field is None and trail.covers(kind, index, place):
+            self._follow_trail(way)
             return
 
-        def run() -> None:
-            exchange = self._reading.look(index, row, stopped=self._left.is_set)
-            if exchange is not None:
-                self.call_from_thread(self.push_screen, CopyMenu(list(copies(exchange, row, self._commands))))
+        def use(exchange: Exchange | None, _row: Row) -> None:
+            if exchange is None:
+                return
+            of = next((one for one in followed(exchange, *(field or ())) if one.kind == kind), None)
+            if of is None:
+                self._say(f"this exchange names no {kind}")
+                return
+            away, predicate = self._away, self._predicate
+            self._say(f"looking for {kind} {of.title}")
 
-        self._work(run)
+            def run() -> None:
+                found = find_trail(of, index, self._reading, predicate, stopped=away.is_set)
+                if not away.is_set():
+                    self.call_from_thread(done, found)
+
+            def done(found: Trail) -> None:
+                self._trail = found
+                self._follow_trail(way)
+
+            self._work(run)
+
+        self._decode(use)
+
+    def _follow_trail(self, way: int) -> None:
+        self._list.focus()
+        if self._trail is not None and not self._list.jump(self._trail.rows, way):
+            self._say(
+                f"no {'next' if way > 0 else 'previous'} exchange of {self._trail.of.kind} {self._trail.of.title}"
+            )
+
+    def action_copy(self) -> None:
+        """Show the forms in which the exchange under the cursor can be copied."""
+
+        def use(exchange: Exchange | None, row: Row) -> None:
+            if exchange is not None:
+                self.push_screen(CopyMenu(list(copies(exchange, row, self._commands))))
+
+        self._decode(use)
+
+    def action_follow_menu(self) -> None:
+        """Show what can be followed from the exchange under the cursor."""
+        field = self._detail.field
+
+        def use(exchange: Exchange | None, _row: Row) -> None:
+            if exchange is not None:
+                self.push_screen(FollowMenu(list(followed(exchange, *(field or ())))), chosen)
+
+        def chosen(expression: str | None) -> None:
+            if expression:
+                self._filter(expression)
+
+        self._decode(use)
+
+    def action_overview(self) -> None:
+        """Show histograms and reports of what is listed, and list what is chosen there."""
+
+        def chosen(expression: str | None) -> None:
+            if expression:
+                self._filter(added(self._expression, expression))
+
+        self.push_screen(Overview(self._list.index, self._commands, self._expression), chosen)
 
     def action_write(self) -> None:
         """Ask for a name, and write the exchanges that are listed."""
@@ -268,15 +315,16 @@ class Explorer(App[None]):
         self.notify(f"writing {printable(path)}", markup=False)
 
         def run() -> None:
-            wrong = run_command(command, stopped=self._left.is_set)
+            ended = run_command(command, stopped=self._left.is_set)
             if not self._left.is_set():
-                self.call_from_thread(done, wrong)
+                self.call_from_thread(done, ended)
 
-        def done(wrong: str | None) -> None:
-            if wrong is None:
-                self.notify(f"wrote {printable(path)}", markup=False)
+        def done(ended: Done) -> None:
+            if ended.wrong is None:
+                rest = "; a capture is broken, its readable part was read" if ended.broken else ""
+                self.notify(f"wrote {printable(path)}{rest}", markup=False)
             else:
-                self.notify(wrong, markup=False, severity="error")
+                self.notify(ended.wrong, markup=False, severity="error")
 
         self._work(run)
 
@@ -289,8 +337,7 @@ class Explorer(App[None]):
 
     def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
         """Show what is wrong with the expression so far."""
-        self._error = event.note
-        self._show_status()
+        self._say(event.note)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Read again with the filter, if it is valid."""
@@ -301,18 +348,31 @@ class Explorer(App[None]):
         if self._error:
             self._show_status()
             return
+        self._before.append(self._expression)
+        self._set_filter(expression)
+
+    def _set_filter(self, expression: str) -> None:
         self._expression = expression
         self._close_filter()
         self._begin(all_of([self._base, parse_filter(expression) if expression else None]))
+
+    def action_filter_before(self) -> None:
+        """Filter as before the last change."""
+        if self._before:
+            self._set_filter(self._before.pop())
 
     def on_exchange_list_narrowed(self, event: ExchangeList.Narrowed) -> None:
         """Add a condition to the filter."""
         made = condition(event.row, event.column, event.sign)
         if made is None:
-            self._error = f"no filter `{event.sign}` for this cell"
-            self._show_status()
+            self._say(f"no filter `{event.sign}` for this cell")
         else:
             self._filter(added(self._expression, made))
+
+    def _say(self, note: str) -> None:
+        """Show a note in the status line, until the cursor moves."""
+        self._error = note
+        self._show_status()
 
     def _close_filter(self) -> None:
         self.query_one("#filter", Input).display = False
@@ -334,4 +394,4 @@ class Explorer(App[None]):
 
     def action_keys(self) -> None:
         """Show all keys."""
-        self.push_screen(KeyHelp())
+        self.push_screen(KeyHelp(self.BINDINGS))

@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from kafkasniff.browse.byte_rows import ByteRows
-from kafkasniff.browse.screen.body_tree import BodyTree
+from kafkasniff.browse.screen.body_tree import BodyField, BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
 from kafkasniff.browse.screen.pane_search import PaneSearch
 from kafkasniff.browse.screen.record_table import RecordTable
@@ -116,11 +116,12 @@ class DetailPanes(Vertical):
 
     def show(self, exchange: Exchange | None) -> None:
         """Show an exchange; None: it was not found."""
-        self.exchange, self._wanted_rows = exchange, None
-        self._forget_search()
-        self.tree_pane.show(exchange)
-        if self.record_table.display:
-            self.record_table.show(exchange)
+        if exchange is None or exchange is not self.exchange:
+            self.exchange, self._wanted_rows = exchange, None
+            self._forget_search()
+            self.tree_pane.show(exchange)
+            if self.record_table.display:
+                self.record_table.show(exchange)
         self._show_bytes()
 
     def _show_bytes(self) -> None:
@@ -147,6 +148,12 @@ class DetailPanes(Vertical):
     def on_bytes_pane_outdated(self) -> None:
         """Make the rows again."""
         self._show_bytes()
+
+    @property
+    def field(self) -> BodyField | None:
+        """The field or record under the cursor, if the tree or the table has the focus."""
+        pane = self._focused
+        return pane.field if self.is_open and pane.has_focus else None
 
     def _mark(self) -> None:
         field = (self.record_table if self.record_table.display else self.tree_pane).field

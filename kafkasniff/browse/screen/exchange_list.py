@@ -265,14 +265,18 @@ class ExchangeList(ScrollView, can_focus=True):
         """To the next or previous line with the same value in a column."""
         if self.place is None:
             return
-        same = self.index.same(column, self.place)
+        self.jump(self.index.same(column, self.place), way)
+
+    def jump(self, wanted: NDArray[np.bool_], way: int) -> bool:
+        """To the next or previous line with a row that is wanted, by its place; False if there is none."""
         first, last = (self.cursor + 1, self._count) if way > 0 else (self.cursor - 1, -1)
         for start in range(first, last, JUMP * way):
             lines = np.arange(start, last, way)[:JUMP]
-            found = np.flatnonzero(same[self._places(lines)])
+            found = np.flatnonzero(wanted[self._places(lines)])
             if len(found):
                 self.move_to(start + int(found[0]) * way)
-                return
+                return True
+        return False
 
     def _places(self, lines: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of lines."""

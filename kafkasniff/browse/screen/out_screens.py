@@ -8,9 +8,10 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList
+from textual.widgets import Input
 
 from kafkasniff.browse.copying import MAX_CLIPBOARD, Copy
+from kafkasniff.browse.screen.choices import Choices
 from kafkasniff.text.printable import printable
 
 __all__ = ["CopyMenu", "PathPrompt"]
@@ -48,27 +49,18 @@ class CopyMenu(ModalScreen[None]):
     CSS = "CopyMenu { align: center middle; } CopyMenu OptionList { width: 60; height: auto; border: solid; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "Close"),
-        Binding("j", "move(1)", "Next form"),
-        Binding("k", "move(-1)", "Previous form"),
         Binding("s", "save", "Save to a file"),
     ]
 
     def __init__(self, forms: list[Copy]) -> None:
         super().__init__()
         self._forms = forms
-        self._list = OptionList(*(form.title for form in forms), markup=False)
+        self._list = Choices([form.title for form in forms])
 
     def compose(self) -> ComposeResult:
         """The forms."""
         self._list.border_title = "Enter: copy to the clipboard · s: save to a file"
         yield self._list
-
-    def action_move(self, by: int) -> None:
-        """To another form."""
-        if by > 0:
-            self._list.action_cursor_down()
-        else:
-            self._list.action_cursor_up()
 
     @property
     def _text(self) -> str:

@@ -86,7 +86,7 @@ def interface_name(given: str) -> str:
     interfaces: Sequence[NetworkInterface] = list_interfaces()
     number = int(given[:9])
     if not 1 <= number <= len(interfaces):
-        raise CaptureError(f"there is no interface {given}; there are {len(interfaces)} (kafkasniff live -D)")
+        raise CaptureError(f"there is no interface {given}; `kafkasniff live -D` lists all {len(interfaces)}")
     return interfaces[number - 1].name
 
 

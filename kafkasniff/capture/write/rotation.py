@@ -44,9 +44,9 @@ class Rotation(msgspec.Struct, frozen=True):
     def check(self, name: str) -> None:
         """Whether files named `name` can be rotated so."""
         if self.files is not None and self.size is None and self.seconds is None:
-            raise UsageError("a number of files needs a size or a time after which the next one begins")
+            raise UsageError("-W needs -C or -G, which start a new file")
         if self.seconds is not None and time.strftime(name, time.gmtime(0)) == time.strftime(name, time.gmtime(1e9)):
-            raise UsageError(f"files by time need a time in their name: {name}-%Y%m%dT%H%M%S")
+            raise UsageError(f"-G needs a time in the name of the files: {name}-%Y%m%dT%H%M%S")
 
 
 class CaptureFiles(ClosedAtExit):

@@ -38,7 +38,7 @@ from kafkasniff.sinks.formats import FORMATS
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.capture.timeline.read_ahead import ReadAhead
-    from kafkasniff.cli.running.pipeline import LineSink, Sink
+    from kafkasniff.cli.running.pipeline import Sink
     from kafkasniff.engine.lines_ahead import LinesAhead
 
 __all__ = ["decode_command"]
@@ -145,19 +145,6 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                     # In text each line depends on those before it. With a filter, messages are selected when reported.
                     count = jobs - 1 if FORMATS[wanted.form].lines_ahead and predicate is None else 0
                     ahead = _lines_ahead(threads, count)
-            lines: LineSink | None = None
-            if writing is None and begin_lines(
-                inspector,
-                sink,
-                enricher,
-                wanted,
-                settings,
-                renderer=arguments.get("renderer"),
-                filtered=None if predicate is None or selector is None else (predicate, selector),
-                limited=limit is not None,
-                ahead=ahead,
-            ):
-                lines = sink
             run = Pipeline(
                 environment,
                 inspector,
@@ -167,8 +154,19 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 limit=None if selected else limit,
                 flush=flush,
                 ended=selected.ended if selected else None,
-                lines=lines,
             )
+            if writing is None and begin_lines(
+                inspector,
+                sink,
+                enricher,
+                wanted,
+                settings,
+                renderer=arguments.get("renderer"),
+                filtered=None if predicate is None or selector is None else (predicate, selector),
+                left=None if limit is None else run.left,
+                ahead=ahead,
+            ):
+                run.lines = sink
             shows = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
             try:
                 if two_pass:

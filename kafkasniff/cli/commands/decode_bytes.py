@@ -76,10 +76,10 @@ def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **o
 def _api_key(kind: str, name: str | None, version: int | None) -> int | None:
     if kind == "request":
         if name is not None or version is not None:
-            raise UsageError("--api and --version are for --response: a request carries its own")
+            raise UsageError("--api and --version need --response: a request contains its own")
         return None
     if name is None or version is None:
-        raise UsageError("a response does not carry its API and version: give --api and --version")
+        raise UsageError("a response does not contain its API and version: give --api and --version")
     if name.isdecimal():
         return int(name)
     from kafkasniff.kafka.apis import dissectors

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.answer_options import traceback_option
 from kafkasniff.cli.options.export_options import TABLES, make_export_options, rows_line
 from kafkasniff.cli.options.filter_options import filter_options, make_predicate, take_filters
 from kafkasniff.cli.options.option_groups import (
@@ -17,9 +18,9 @@ from kafkasniff.cli.options.option_groups import (
     inspector_options,
     key_arguments,
     make_catalog,
+    no_summary_option,
     reads_twice,
     topic_ids_option,
-    verbosity_options,
 )
 from kafkasniff.cli.options.payload_options import payload_options, take_payload
 from kafkasniff.cli.options.sections import SectionedCommand
@@ -98,7 +99,8 @@ SKIPPED_NAMED: Final = 10
 @payload_options
 @filter_options
 @topic_ids_option
-@verbosity_options
+@traceback_option
+@no_summary_option
 @click.pass_obj
 def export_command(environment: Environment, /, captures: tuple[str, ...], output: str, **options: Any) -> int:
     """Decode captures into a folder of Parquet tables, partitioned by day.
@@ -136,11 +138,11 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     lake_name: str | None = options.pop("lake_name")
     if engine == "spark":
         if predicate is not None:
-            raise UsageError("filters are for --engine local; with Spark, filter the tables")
+            raise UsageError("--engine spark does not support filters: filter the tables")
         if jobs is not None:
-            raise UsageError("--jobs is for --engine local; with Spark, set the number of cores with --master")
+            raise UsageError("--engine spark does not support --jobs: set the number of cores with --master")
         if "-" in captures:
-            raise UsageError("stdin is for --engine local: Spark reads captures in several places at once")
+            raise UsageError("--engine spark cannot read stdin: its tasks read captures on several machines")
         properties = _properties(conf)
         keys = key_arguments(options).get("keys")
         from kafkasniff.cli.running.progress import wants_progress
@@ -173,7 +175,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             )
         return _report(environment, result, output, quiet=quiet)
     if master is not None or conf or lake_name is not None:
-        raise UsageError("--master, --conf and --table are for --engine spark")
+        raise UsageError("--master, --conf and --table need --engine spark")
     captures = take_captures(environment, captures, by_name=True)
     key_arguments(options)  # report an unreadable file before the folder is made
     # A filter on topics needs their names when it is evaluated: then captures are read twice, if they can be.
@@ -241,7 +243,7 @@ def _refuse_options_of_tables(options: dict[str, Any]) -> None:
         ("--on-bad-capture", options["on_bad"] != "fail"),
     ):
         if given:
-            raise UsageError(f"{name} is for tables, not for --format otlp")
+            raise UsageError(f"{name} applies to tables, not to --format otlp")
 
 
 def _report(environment: Environment, result: Result, output: str, *, quiet: bool) -> Exit:

@@ -19,18 +19,19 @@ __all__ = ["TOPICS", "help_command"]
 _OPERATORS: Final = (
     ("== !=", "equal, not equal"),
     ("< <= > >=", "for numbers, durations, sizes and times"),
-    ("=~ !~", "a regular expression matches, does not match; also `matches`"),
+    ("=~ !~", "a regular expression matches, does not match; `matches` is =~"),
     ("contains startswith endswith", "for text"),
     ('in ("a", "b"), not in (1, 2)', "one of several, none of several"),
     ("has FIELD, exists(FIELD)", "the field has a value"),
-    ("not, and, or, ( )", "also !, && and ||"),
+    ("not, and, or, ( )", "or !, && and ||"),
 )
 _TLS: Final = (
-    "A connection is decrypted with its own secrets, which one of its ends writes to a key log (SSLKEYLOGFILE format): "
-    "--keylog FILE. The broker's certificate and private key are not enough. pcapng captures may hold the secrets.",
-    "Python, Go, Node and OpenSSL's programs can write a key log, Java needs an agent, and librdkafka cannot. A file "
-    "that still grows is read on.",
-    "Decryption needs: pip install 'kafkasniff[tls]'. Without secrets, connections and their handshakes are shown.",
+    "A connection is decrypted with its secrets, which the client or the broker writes to a key log (SSLKEYLOGFILE "
+    "format): --keylog FILE. The broker's certificate and private key are not enough. pcapng captures may contain the "
+    "secrets.",
+    "Python, Go, Node and OpenSSL's programs can write a key log, Java needs an agent, and librdkafka cannot. live "
+    "reads a key log as it grows.",
+    "Decryption needs: pip install 'kafkasniff[tls]'. Without secrets, only handshakes are shown.",
 )
 
 
@@ -40,8 +41,8 @@ def _filters(formatter: click.HelpFormatter) -> None:
 
     formatter.write_text(
         "--filter EXPR selects exchanges: both messages or neither. Several filters, and short forms such as --api or "
-        "--errors, are ANDed. A field may have several values; a comparison holds if it holds for any of them, and != "
-        "if no value is equal."
+        "--errors, are ANDed. If a field has several values, a comparison matches if any value does; != matches if no "
+        "value is equal."
     )
     with formatter.section("Operators"):
         formatter.write_dl(_OPERATORS)
@@ -55,8 +56,8 @@ def _filters(formatter: click.HelpFormatter) -> None:
         formatter.write_dl(
             [
                 ("request.PATH, response.PATH", "fields of bodies; `kafkasniff api NAME` lists them"),
-                ("record.key, record.value", "also record.offset, record.timestamp, record.header[NAME]"),
-                ("record.value.$.order.id", "a member of the JSON in it"),
+                ("record.key, record.value", "also record.offset, record.place, record.timestamp, record.header[NAME]"),
+                ("record.value.$.order.id", "a member of JSON in the value, key or header"),
             ]
         )
     with formatter.section("Examples"):
@@ -84,8 +85,8 @@ def _problems(formatter: click.HelpFormatter) -> None:
     from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 
     formatter.write_text(
-        "A problem reports lost, cut, damaged or odd data. Everything that could be decoded is still shown. Problems "
-        "do not change the exit code, except that a broken or truncated capture gives 4."
+        "A problem reports lost, truncated, damaged or odd data. Everything that could be decoded is still shown. "
+        "Problems do not change the exit code, except for broken or truncated captures (4)."
     )
     _sections(formatter, {about: kinds.items() for about, kinds in PROBLEM_KINDS.items()})
 
@@ -94,8 +95,8 @@ def _tables(formatter: click.HelpFormatter) -> None:
     from kafkasniff.tables.rows.schemas import COLUMNS, ROWS
 
     formatter.write_text(
-        "The tables that `kafkasniff export` writes. `partitions` and `headers` are structs in columns of these names. "
-        "Times are UTC, in microseconds. Unknown values are null."
+        "The tables that `kafkasniff export` writes. `partitions` and `headers` are the structs in the columns of "
+        "these names. Times are UTC, in microseconds. Unknown values are null."
     )
     for table, columns in COLUMNS.items():
         with formatter.section(table):

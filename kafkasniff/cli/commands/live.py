@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kafkasniff.capture.live.live import LiveSource
     from kafkasniff.cli.options.capture_options import Writing
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.running.pipeline import Event, LineSink, Sink
+    from kafkasniff.cli.running.pipeline import Event, Sink
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.filters import Predicate
     from kafkasniff.live.load_shedding import Pressure
@@ -205,7 +205,6 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             enricher = Enricher(catalog, summary=inspector.summary)
             selector = make_selector(predicate)
             timed: TimedSink | None = None
-            lines: LineSink | None = None
             flush: Callable[[], None] | None = None
             if shows:
                 settings = make_settings(
@@ -220,17 +219,6 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 inner = FORMATS[wanted.form].open(output, settings)
                 sink = timed = TimedSink(inner)
                 flush = inner.flush
-                if not watching and begin_lines(
-                    inspector,
-                    inner,
-                    enricher,
-                    wanted,
-                    settings,
-                    renderer=renderer,
-                    filtered=None if predicate is None or selector is None else (predicate, selector),
-                    limited=limit is not None,
-                ):
-                    lines = timed
             pipeline = Pipeline(
                 environment,
                 inspector,
@@ -240,8 +228,22 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 limit=limit,
                 flush=flush,
                 ended=watch.ended if watching else None,
-                lines=lines,
             )
+            if (
+                timed is not None
+                and not watching
+                and begin_lines(
+                    inspector,
+                    inner,
+                    enricher,
+                    wanted,
+                    settings,
+                    renderer=renderer,
+                    filtered=None if predicate is None or selector is None else (predicate, selector),
+                    left=None if limit is None else pipeline.left,
+                )
+            ):
+                pipeline.lines = timed
             decodes = shows or limit is not None or bool(watching)
             runs = decodes or writing is not None
             pressure = _load_shedding(source, inspector if decodes else None, tables)
@@ -312,7 +314,7 @@ def _export_arguments(
         )
         for name, given in given_options:
             if given:
-                raise UsageError(f"{name} is for tables: it needs --export DIR")
+                raise UsageError(f"{name} needs --export DIR")
         return None
     arguments: dict[str, Any] = {"directory": directory, "discard_state": discard_state}
     seconds = _seconds(every)

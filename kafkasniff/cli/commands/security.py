@@ -92,8 +92,12 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
             )
             output.write_text(text)
     if not quiet:
+        from kafkasniff.cli.running.pipeline import summary_line
+
         for note in view.notes():
             environment.say(note)
+        if reading.summary is not None:
+            environment.say(summary_line(reading.summary))
     reading.end()
     if fails(findings, options["fail_on"]):
         return Exit.FINDINGS

@@ -136,7 +136,7 @@ def take_interfaces(options: dict[str, Any]) -> list[str]:
     names = [interface_name(given) for given in options.pop("interfaces")]
     if not names:
         raise click.UsageError(
-            "say where to listen with '-i' / '--interface'; -D lists the interfaces", click.get_current_context()
+            "name an interface with '-i' / '--interface'; -D lists them", click.get_current_context()
         )
     return names
 
@@ -155,7 +155,7 @@ def take_writing(options: dict[str, Any], seconds: Callable[[str | None], float 
     if name is None:
         for letter, given in (("--write-all", every), ("-C", size), ("-G", time), ("-W", files)):
             if given:
-                raise UsageError(f"{letter} is for the files of --write")
+                raise UsageError(f"{letter} needs --write")
         return None
     if name in {"", "-"}:
         raise UsageError("--write needs the name of a file")

@@ -61,7 +61,7 @@ def make_export_options(
         from kafkasniff.filters import needs_records
 
         if needs_records(predicate):
-            raise UsageError("--filter refers to records: tables need them in their bodies (--records)")
+            raise UsageError("--filter refers to records, which export needs --records for")
     return made
 
 

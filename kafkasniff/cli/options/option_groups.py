@@ -36,6 +36,7 @@ __all__ = [
     "make_inspector",
     "make_renderer",
     "make_settings",
+    "no_summary_option",
     "output_options",
     "reading_options",
     "reads_twice",
@@ -156,13 +157,17 @@ def output_options(command: Command) -> Command:
     )
 
 
+no_summary_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no summary on stderr.")
+"""`-q` of commands that end with a summary."""
+
+
 def verbosity_options(command: Command) -> Command:
     """-v, -vv, -q."""
     return stacked(
         command,
         [
             click.option("-v", "--verbose", count=True, help="Show bodies; -vv: records as well."),
-            click.option("-q", "--quiet", is_flag=True, help="No progress and no summary on stderr."),
+            no_summary_option,
         ],
     )
 
@@ -298,7 +303,7 @@ def records_wanted(
     wanted = options.records
     if options.hex:
         if not FORMATS[options.form].shows_hex:
-            raise UsageError(f"--hex is for text, not for --format {options.form}")
+            raise UsageError(f"--hex needs text, not --format {options.form}")
         if wanted is False:
             raise UsageError("--hex shows records, which --no-records skips")
         return "full"

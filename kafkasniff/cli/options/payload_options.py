@@ -46,9 +46,9 @@ def take_payload(options: dict[str, Any]) -> Payload:
 
     dropped, hashed, path = (options.pop(name) for name in ("no_payload", "hash_payload", "hash_salt"))
     if path is not None and not hashed:
-        raise UsageError("--hash-salt is for --hash-payload")
+        raise UsageError("--hash-salt needs --hash-payload")
     if dropped and hashed:
-        raise UsageError("--no-payload and --hash-payload exclude each other")
+        raise UsageError("--no-payload and --hash-payload cannot be combined")
     if dropped:
         return Payload("dropped")
     if not hashed:

@@ -1,53 +1,74 @@
-"""Short command lines that users of tcpdump, tshark and HTTPie type: a bare file, `-r FILE`, `-i IF`, `--json`."""
+"""Short command lines of tcpdump, tshark and HTTPie: a bare file, `-r FILE`, `-i IF`, `-f EXPR`, `--json`."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
+from glob import has_magic
 from typing import Final
 
 import click
 
 __all__ = ["unknown_command", "with_command", "with_options"]
 
-_READ: Final = "-r"
-_INTERFACE: Final = "-i"
+_POSITIONAL: Final = {"CAPTURE": "r", "BPF": "f"}
+"""By what the metavar of an argument contains: the letter of the option that other tools have for it."""
 _JSON: Final = "--json"
+_CAPTURES_LIVE: Final = re.compile(r"-i.*|-D|--interface(=.*)?|--list-interfaces")
+_READS: Final = re.compile(r"-[a-z]*r.*")
 
 
-def with_command(arguments: Sequence[str], commands: Iterable[str]) -> list[str]:
-    """The arguments, with the implied command inserted if they begin with none.
+def with_command(arguments: Sequence[str], commands: Iterable[str], options: Iterable[str] = ()) -> list[str]:
+    """The arguments, with the implied command inserted if they have none. `options`: those that need no command.
 
-    `FILE…`, `DIR…`, `-` and `-r FILE` imply decode; `-i INTERFACE` implies live.
+    `FILE…`, `DIR…`, `-` and `-r FILE` imply decode, `-i INTERFACE` and `-D` imply live, also after other options.
     """
-    found = list(arguments)
-    if not found or found[0] in commands:
+    found, commands = list(arguments), set(commands)
+    if not found or found[0] in commands or found[0] in options:
         return found
-    first = found[0]
-    if first == _READ:
-        return ["decode", *found[1:]]
-    if first.startswith(_READ) and not first.startswith("--"):
-        return ["decode", first[len(_READ) :], *found[1:]]
-    if first.startswith(_INTERFACE) and not first.startswith("--"):
+    words = found[:1]
+    if found[0].startswith("-"):
+        if not commands.isdisjoint(found):
+            return found
+        words = found
+    if any(map(_CAPTURES_LIVE.fullmatch, words)):
         return ["live", *found]
-    if first == "-" or (not first.startswith("-") and os.path.exists(first)):
+    if any(map(_READS.fullmatch, words)) or any(map(_is_capture, words)):
         return ["decode", *found]
     return found
 
 
+def _is_capture(word: str) -> bool:
+    return word == "-" or os.path.exists(word) or "://" in word or has_magic(word)
+
+
 def with_options(command: click.Command | None, arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--json` as `--format json` and `-r FILE` as FILE, if the command does not define these."""
+    """The arguments with `--json` as `--format json`, `-r FILE` as FILE, and `-f EXPR` as a BPF filter.
+
+    Not where the command has an option of this name. Raises UsageError for `-f` where there is no capture.
+    """
     params = [] if command is None else command.params
-    options = {option for one in params for option in one.opts if isinstance(one, click.Option)}
-    formats = "--format" in options and _JSON not in options
-    reads = _READ not in options and any(isinstance(one, click.Argument) and one.nargs == -1 for one in params)
+    options = {name: option for option in params if isinstance(option, click.Option) for name in option.opts}
+    takes = " ".join(one.metavar or "" for one in params if isinstance(one, click.Argument))
+    if isinstance(command, click.Group):
+        takes = "CAPTURE"
+    letters = [letter for what, letter in _POSITIONAL.items() if what in takes and f"-{letter}" not in options]
+    flags = [name[1] for name, option in options.items() if len(name) == 2 and (option.is_flag or option.count)]
+    # `-r` also joined with its value (`-rFILE`) and with flags (`-qr FILE`).
+    before, letter = "|".join(flags), "|".join(letters)
+    positional = re.compile(f"(-(?:{before})*)(?:{letter})(.*)", re.S) if letters else None
     found: list[str] = []
     for at, one in enumerate(arguments):
         if one == "--":
             return found + list(arguments[at:])
-        if formats and one == _JSON:
+        if "--format" in options and _JSON not in options and one == _JSON:
             found.append("--format=json")
-        elif not (reads and one == _READ):
+        elif one == "-f" and "--filter" in options and "f" not in letters:
+            raise click.UsageError("-f is the capture filter of live; to select exchanges, use -Y EXPR")
+        elif positional is not None and (match := positional.fullmatch(one)):
+            found += [word for word in match.groups() if word not in ("", "-")]
+        else:
             found.append(one)
     return found
 

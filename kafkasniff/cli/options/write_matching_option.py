@@ -22,6 +22,7 @@ _COMPRESSED: Final = (".gz", ".zst", ".lz4")
 def write_matching_option(command: Command) -> Command:
     """Add the option."""
     return click.option(
+        "-w",
         "--write-matching",
         metavar="FILE",
         help="Also write FILE (pcapng, or pcap by its name) with the packets of all connections of messages shown. "

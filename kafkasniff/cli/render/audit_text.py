@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.sinks.summaries.phrases import few
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import display_width, word
+from kafkasniff.text.wrapping import wrapped
 
 __all__ = ["Audited", "json_line", "text"]
 
@@ -27,8 +27,6 @@ MAX_VERSIONS: Final = 8
 NAME_WIDTH: Final = 40
 """Length limit of client ids and software names, in characters."""
 
-_CODE: Final = re.compile(r"\x1b\[[0-9;]*m")
-_WORD: Final = re.compile(r"([^ ]+|^)( *)")
 _SAID: Final = {
     "too-old": "too old",
     "too-new": "too new",
@@ -106,27 +104,8 @@ def text(audited: Audited, *, coloured: bool, hosts: Hosts | None = None, width:
     """
     lines = _AuditText(audited, COLOUR if coloured else PLAIN, hosts).lines()
     if width is not None:
-        lines = (part for line in lines for part in _wrapped(line, width))
+        lines = (part for line in lines for part in wrapped(line, width, 4))
     return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
-def _wrapped(line: str, width: int) -> Iterator[str]:
-    """Lines that fit; words stay whole, and continue below the text of the first line."""
-    indent = re.match(r" *", _plain(line))
-    assert indent is not None
-    after = indent[0] + "    "
-    shown = ""
-    for word_, gap in _WORD.findall(line):
-        if shown.strip() and display_width(_plain(shown + word_)) > width:
-            yield shown
-            shown = after
-        shown += word_ + gap
-    yield shown
-
-
-def _plain(line: str) -> str:
-    """The line without codes of colours."""
-    return _CODE.sub("", line)
 
 
 class _AuditText:

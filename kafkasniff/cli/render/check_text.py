@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -19,6 +18,7 @@ from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, date_of, rfc3339
+from kafkasniff.text.wrapping import wrapped
 
 __all__ = [
     "check_text",
@@ -118,7 +118,7 @@ def how_to_look(shown: Sequence[Evidence], captures: Sequence[str]) -> Iterator[
 def finding_lines(finding: Finding, paint: Paint, width: int, *, captures: bool) -> Iterator[str]:
     """A finding as lines of text."""
     colour = severity_paint(paint, finding.severity)
-    first, *rest = _wrapped(finding.title, width) or [""]
+    first, *rest = _wrapped(finding.title, width)
     yield f"{colour}{finding.severity:<9}{paint.reset}{paint.api}{first}{paint.reset}"
     yield from (f"{INDENT}{paint.api}{line}{paint.reset}" for line in rest)
     yield from (f"{INDENT}{line}" for line in _wrapped(finding.meaning, width))
@@ -129,7 +129,7 @@ def finding_lines(finding: Finding, paint: Paint, width: int, *, captures: bool)
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Lines between the indent and the right margin; names that are too long for one line stay whole."""
-    return textwrap.wrap(text, max(width - len(INDENT), 20), break_long_words=False, break_on_hyphens=False)
+    return list(wrapped(text, max(width - len(INDENT), 20)))
 
 
 def _seen(finding: Finding, *, captures: bool) -> str:
@@ -194,9 +194,9 @@ def list_text(detectors: Detectors, *, width: int, coloured: bool) -> str:
         lines.append(f"{paint.api}{detector.name}{paint.reset}  {detector.summary}")
         for one in parameters_of(type(detector)):
             setting = f"{one.name}={_value(detector.parameters, one)}"
-            wrapped = textwrap.wrap(one.help, max(width - 26, 20))
-            lines.append(f"    {paint.name}{setting:<20}{paint.reset}  {wrapped[0]}")
-            lines += [f"{'':26}{line}" for line in wrapped[1:]]
+            first, *rest = wrapped(one.help, max(width - 26, 20))
+            lines.append(f"    {paint.name}{setting:<20}{paint.reset}  {first}")
+            lines += [f"{'':26}{line}" for line in rest]
     return "".join(f"{line}\n" for line in lines)
 
 

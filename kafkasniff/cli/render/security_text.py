@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -24,6 +23,7 @@ from kafkasniff.report.security_columns import (
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import display_width, printable
 from kafkasniff.text.times import rfc3339
+from kafkasniff.text.wrapping import wrapped
 
 __all__ = ["identity_object", "named_identities", "security_text"]
 
@@ -113,4 +113,4 @@ def _identity(one: ClientIdentity, paint: Paint, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, max(width - 4, 20), break_on_hyphens=False)
+    return list(wrapped(text, max(width - 4, 20)))

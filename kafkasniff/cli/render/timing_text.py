@@ -29,11 +29,11 @@ _HEADINGS: Final = {
     "transfer": "transfer",
     "request": "request",
     "resent": "lost",
-    "behind": "in line",
+    "behind": "queued",
     "muted": "muted",
     "held": "held",
     "network": "network",
-    "wait": "asked wait",
+    "wait": "requested",
     "broker": "broker",
     "may_wait": "maybe wait",
     "response": "response",
@@ -44,7 +44,7 @@ _NEAR: Final = {
     "client": "near the client",
     "broker": "near the broker",
     "between": "between the two",
-    "anywhere": "with both ends next to each other",
+    "anywhere": "with both ends nearby",
 }
 
 
@@ -60,13 +60,14 @@ def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: boo
     groups = answer.groups()
     shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, groups, sources)]
     if groups:
-        shown += [Text(), Text("Shares of the time from a request's first byte to its response's last", style="bold")]
+        shares = "Shares of the time from the first byte of requests to the last byte of responses"
+        shown += [Text(), Text(shares, style="bold")]
         shown.append(Padding(_groups(groups[:MAX_ROWS], hosts), (0, 0, 0, 2)))
         if len(groups) > MAX_ROWS:
             shown.append(Text(f"  and {len(groups) - MAX_ROWS:,} more (--format json)"))
     slowest = answer.slowest
     if slowest:
-        shown += [Text(), Text("Slowest exchanges, without the waits that they asked for (--exchange N)", style="bold")]
+        shown += [Text(), Text("Slowest exchanges, not counting requested waits (--exchange N)", style="bold")]
         shown.append(Padding(_slowest(slowest), (0, 0, 0, 2)))
     return as_text(shown, width=width, coloured=coloured)
 
@@ -77,7 +78,7 @@ def _heading(answer: TimingAnswer, groups: Sequence[ExchangeGroup], sources: str
     whole = sum(group.duration.total_us for group in groups)
     exchanges = sum(group.exchanges for group in groups)
     counted = "" if not answer.by_topic else " (an exchange with several topics counts for each)"
-    lines.append(f"{exchanges:,} exchanges{counted}, {timed:,} of them timed: {duration(whole * 1000)} in all")
+    lines.append(f"{exchanges:,} exchanges{counted}, {timed:,} of them timed: {duration(whole * 1000)} in total")
     vantages = answer.vantages
     if vantages.connections:
         places = [f"{vantages.counts[name]:,} {_NEAR[name]}" for name in _NEAR if name in vantages.counts]

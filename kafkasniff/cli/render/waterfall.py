@@ -8,6 +8,7 @@ from typing import Any, Final
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, duration, rfc3339
+from kafkasniff.text.wrapping import wrapped
 from kafkasniff.timing import PARTS, Link, Timed, Trouble
 from kafkasniff.timing.vantage import Unknown, unknown_of
 
@@ -20,14 +21,14 @@ TEXT: Final = 62
 """Width of the text beside the bars."""
 
 _SAID: Final = {
-    "think": "client: nothing was in flight on the connection",
+    "think": "client: no request was outstanding on the connection",
     "request": "request, first to last byte",
     "resent": "lost: until it was retransmitted",
-    "behind": "in line: the broker answered earlier requests",
+    "behind": "queued: the broker answered earlier requests",
     "muted": "muted: the broker does not read (throttled before)",
     "held": "held back for the throttle time",
     "network": "network: to the broker and back, at least",
-    "wait": "waited as asked",
+    "wait": "requested wait",
     "broker": "broker",
     "response": "response, first to last byte",
 }
@@ -38,7 +39,7 @@ _SHORT: Final = {
     "muted": "muted by a throttle",
     "held": "held back by a throttle",
     "network": "the network",
-    "wait": "a wait that it asked for",
+    "wait": "a requested wait",
     "broker": "the broker",
     "response": "the response's bytes",
 }
@@ -46,23 +47,23 @@ _REASONS: Final = {
     "data": "for data",
     "members": "for the group's other members",
     "leader": "for the group's leader",
-    "replicas": "for the replicas in sync",
-    "operation": "for the cluster to do it",
+    "replicas": "for the in-sync replicas",
+    "operation": "for the cluster to finish",
 }
 _UNKNOWN: Final[dict[Unknown, str]] = {
     "response": "there is no response, or a time is missing: no breakdown",
-    "round-trip": "the round trip to the broker: it is included in the broker's time",
+    "round-trip": "the round trip to the broker, which is included in the broker's time",
     "delayed-acks": "the round trip to the broker is known only from acknowledgements, which may be delayed",
-    "beyond-least": "if the round trip took longer this time than the minimum, the rest is in the broker's time",
+    "beyond-least": "if this round trip took longer than the minimum, the difference is in the broker's time",
     "vantage": "where this was captured: the handshake is missing",
-    "client-side": "time between the client and the capture point: the client waited that much longer",
-    "wait": "how much of the broker's time was such a wait",
+    "client-side": "the time between client and capture point: the client waited that much longer",
+    "wait": "how much of the broker's time was a requested wait",
 }
 _NEAR: Final = {
     "client": "near the client",
     "broker": "near the broker",
     "between": "between client and broker",
-    "anywhere": "where both ends are next to each other",
+    "anywhere": "with both ends nearby",
 }
 
 
@@ -97,7 +98,7 @@ def largest(timed: Timed) -> str:
 def waterfall(timed: Timed, width: int, *, coloured: bool) -> str:
     """Lines: the exchange, its parts in chronological order, its network, and what is unknown."""
     paint = COLOUR if coloured else PLAIN
-    return "".join(f"{line.rstrip()}\n" for line in _lines(timed, width, paint))
+    return "".join(f"{part}\n" for line in _lines(timed, width, paint) for part in wrapped(line, width, 4))
 
 
 def _lines(timed: Timed, width: int, paint: Paint) -> Iterator[str]:
@@ -115,7 +116,7 @@ def _lines(timed: Timed, width: int, paint: Paint) -> Iterator[str]:
     else:
         whole = marks.response_done - marks.request_first
         began = clock_time(marks.request_first)
-        yield f"{began}  {duration(whole)} from the request's first byte to the response's last"
+        yield f"{began}  {duration(whole)} from first byte of request to last byte of response"
         yield ""
         if parts.think is not None:
             throttled = f", {duration(parts.throttled)} of it throttled" if parts.throttled else ""
@@ -127,12 +128,12 @@ def _lines(timed: Timed, width: int, paint: Paint) -> Iterator[str]:
             yield f"  {duration(value):>8}  {paint.dim}{bar}{paint.reset}  {_meaning(name, timed)}"
             passed += value
         if not _between(timed):
-            yield "  times go backwards here: no breakdown"
+            yield "  no breakdown: times go backwards here"
     yield ""
     yield from _network(timed)
     unknown = unknown_of(timed)
     if unknown:
-        yield "unknown from here:"
+        yield "unknown:"
         yield from (f"  {_UNKNOWN[one]}" for one in unknown)
 
 
@@ -185,7 +186,7 @@ def _trouble(trouble: Trouble) -> Iterator[str]:
     if trouble.again:
         yield f"{_number(trouble.again, 'segment')} retransmitted (lost after the capture point, or acknowledged late)"
     if trouble.late:
-        gap = f"missing for {duration(trouble.late_ns)} together"
+        gap = f"missing for {duration(trouble.late_ns)} in total"
         yield f"{_number(trouble.late, 'segment')} late, {gap} (lost or reordered before the capture point)"
     if trouble.closed:
         times = _number(trouble.closed, "time")

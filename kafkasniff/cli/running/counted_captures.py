@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.engine.inspector import Output
     from kafkasniff.filters import Predicate
-    from kafkasniff.model import Message
+    from kafkasniff.model import Message, Summary
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.rows.resolve import LearnedNames
 
@@ -69,6 +69,8 @@ class CountedCaptures:
         self._transport = transport
         self.names: LearnedNames | None = None
         """Names learned from the captures, after reading."""
+        self.summary: Summary | None = None
+        """The summary of the run, after reading."""
         self.broken = False
         self.interrupt: Interrupted | None = None
         """What interrupted the reading."""
@@ -118,6 +120,7 @@ class CountedCaptures:
                 self.interrupt = interrupt
             self.broken = source.broken and self.interrupt is None
         self.names = rows.end()
+        self.summary = rows.summary
 
     def end(self) -> None:
         """The answer is written: re-raise the interrupt that ended the reading. Raises Interrupted."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate, Selector
     from kafkasniff.kafka.messages.rendered import Renderer
     from kafkasniff.native.library import Kernel
-    from kafkasniff.sinks.formats import FormatSink, SinkSettings
+    from kafkasniff.sinks.formats import FormatSink, Left, SinkSettings
 
 __all__ = ["begin_lines"]
 
@@ -30,14 +30,14 @@ def begin_lines(
     *,
     renderer: Renderer | None,
     filtered: tuple[Predicate, Selector] | None,
-    limited: bool,
+    left: Left,
     ahead: LinesAhead | None = None,
 ) -> bool:
     """Let the kernel write lines of `sink` as far as it can; returns whether it does.
 
     `settings`: those of the sink; `renderer`: that of the inspector; `enricher`: the stage before the sink;
-    `filtered`: the filter, if not everything is shown; `limited`: the number of messages is limited; `ahead`: threads
-    that take packets and write lines ahead.
+    `filtered`: the filter, if not everything is shown; `left`: returns how many messages may still be shown, None for
+    all; `ahead`: threads that take packets and write lines ahead.
     """
     from kafkasniff.native import kernel
 
@@ -45,7 +45,7 @@ def begin_lines(
     if native is None:
         return False
     if filtered is None:
-        make = None if limited or maker is None else maker(native, sink, settings, enricher, renderer)
+        make = None if maker is None else maker(native, sink, settings, enricher, renderer, left)
         return make is not None and inspector.write_lines(make, ahead=ahead)
     from kafkasniff.engine.selection import Selection, asks_columns
 
@@ -53,7 +53,7 @@ def begin_lines(
         return False
     # Filters look at bodies as dicts, so the inspector has no renderer.
     own = make_renderer(options, settings.payload)
-    make = None if limited or maker is None else maker(native, sink, settings, enricher, own)
+    make = None if maker is None else maker(native, sink, settings, enricher, own, left)
     secrets = inspector.decode_options.show_secrets
     selection = Selection(*filtered, native, show_secrets=secrets, writes=make is not None)
     return inspector.write_lines(_reader(native, enricher) if make is None else make, selection, ahead=ahead)

@@ -78,7 +78,7 @@ class Pipeline:
     """Feeds packets to an inspector and its events to a sink: those that `selector` selects, up to `limit` messages.
 
     `enricher`: adds names to events before they are selected. `flush`: called after events were written, for a reader
-    who watches; `lines`: the sink, if the inspector makes lines for it; `ended`: called with each `Connection` that the
+    who watches; `ended`: called with each `Connection` that the
     inspector yields, after the events of the same batch.
     """
 
@@ -93,7 +93,6 @@ class Pipeline:
         limit: int | None = None,
         flush: Callable[[], None] | None = None,
         ended: Callable[[Connection], None] | None = None,
-        lines: LineSink | None = None,
     ) -> None:
         self._environment = environment
         self._inspector = inspector
@@ -101,13 +100,19 @@ class Pipeline:
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
         self._sink = sink
-        self._lines = lines
+        self.lines: LineSink | None = None
+        """The sink, if the inspector makes lines for it; set before the first packet."""
         self._selector = selector
         self._limit = limit
         self._flush = flush
         self._ended = ended
         self.shown = 0
         """Messages passed to the sink."""
+
+    def left(self) -> int:
+        """Messages until the limit is reached."""
+        assert self._limit is not None
+        return max(self._limit - self.shown, 0)
 
     @property
     def full(self) -> bool:
@@ -127,13 +132,13 @@ class Pipeline:
                 del events  # before the next ones are decoded
 
     def _feed(self, batch: PacketBatch) -> Iterator[Sequence[Shown]]:
-        return self._inspector.feed_slices(batch) if self._lines is None else self._inspector.feed_lines(batch)
+        return self._inspector.feed_slices(batch) if self.lines is None else self._inspector.feed_lines(batch)
 
     def close(self) -> None:
         """End of packets: process what was still open."""
         with self._environment.interrupts.held():
             if not self.full:
-                for events in self._inspector.close_slices() if self._lines is None else self._inspector.close_lines():
+                for events in self._inspector.close_slices() if self.lines is None else self._inspector.close_lines():
                     self._take(self._enricher.feed(events))
                     del events
             self._sink.close()
@@ -158,8 +163,8 @@ class Pipeline:
         if self._limit is None:
             for event in events:
                 if type(event) is Lines:
-                    assert self._lines is not None
-                    self._lines.write_lines(event)
+                    assert self.lines is not None
+                    self.lines.write_lines(event)
                     self.shown += event.count
                 else:
                     write(event)
@@ -167,11 +172,17 @@ class Pipeline:
             self.shown += list(map(type, events)).count(Message)
         else:
             for event in events:
-                if self.shown >= self._limit:
+                left = self.left()
+                if not left:
                     break
-                write(event)
-                if isinstance(event, Message):
-                    self.shown += 1
+                if type(event) is Lines:
+                    assert self.lines is not None
+                    lines = event.first(left)
+                    self.lines.write_lines(lines)
+                    self.shown += lines.count
+                else:
+                    write(event)
+                    self.shown += isinstance(event, Message)
         if self._ended is not None:
             for connection in ended:
                 self._ended(connection)

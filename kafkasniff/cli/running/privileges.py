@@ -170,7 +170,7 @@ def take_rights(options: dict[str, Any], environment: Environment) -> Rights:
     os.environ.setdefault(*ARROW_THREADS)
     named = None if user is None else named_identity(user)
     if keep and named is not None and named.uid != ROOT:
-        raise UsageError(f"--keep-root and --user {named.name} exclude each other")
+        raise UsageError(f"--keep-root and --user {named.name} cannot be combined")
     if not is_root():
         if keep or (named is not None and named.uid != os.getuid()):
             raise UsageError("--user and --keep-root: only root can choose the user to continue as")

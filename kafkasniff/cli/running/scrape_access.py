@@ -38,7 +38,7 @@ def read_token(path: str) -> bytes:
         raise UsageError(f"--metrics-token-file: cannot read {path}: {error.strerror or error}") from error
     if not token or len(token) > MAX_TOKEN or not all(0x21 <= byte <= 0x7E for byte in token):
         raise UsageError(
-            f"--metrics-token-file: {path} has to hold one word of ASCII, of at most {MAX_TOKEN} characters"
+            f"--metrics-token-file: {path} must contain one word of ASCII, of at most {MAX_TOKEN} characters"
         )
     return token
 

@@ -46,7 +46,7 @@ def watch_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--otlp",
             metavar="URL",
-            help="Send exchanges as OpenTelemetry spans, and metrics, by OTLP, such as to http://localhost:4318.",
+            help="Send exchanges as OpenTelemetry spans, and metrics, over OTLP, such as to http://localhost:4318.",
         ),
         click.option("--metrics-key", metavar="FILE", help="Private key of the certificate (PEM, no passphrase)."),
         click.option("--metrics-cert", metavar="FILE", help="Serve metrics over TLS with this certificate (PEM)."),
@@ -80,13 +80,13 @@ class WatchOptions:
         self.metrics: str | None = options.pop("metrics")
         self.labels: int | None = options.pop("metrics_labels")
         if self.labels is not None and self.metrics is None:
-            raise UsageError("--metrics-labels is for metrics: it needs --metrics ADDRESS")
+            raise UsageError("--metrics-labels needs --metrics ADDRESS")
         token, cert, key = (options.pop(f"metrics_{what}") for what in ("token_file", "cert", "key"))
         for name, given in (("--metrics-token-file", token), ("--metrics-cert", cert), ("--metrics-key", key)):
             if given is not None and self.metrics is None:
-                raise UsageError(f"{name} is for metrics: it needs --metrics ADDRESS")
+                raise UsageError(f"{name} needs --metrics ADDRESS")
         if (cert is None) != (key is None):
-            raise UsageError("--metrics-cert and --metrics-key need each other")
+            raise UsageError("--metrics-cert and --metrics-key must be given together")
         self.token: bytes | None = None
         self._tls: ssl.SSLContext | None = None
         if self.metrics is not None:

@@ -1,8 +1,8 @@
 """Recognizing Kafka: the verdict on a connection, and where the frames of its streams begin.
 
 While a boundary or the verdict is unknown, the streams are examined segment by segment in capture order: a search goes
-through the bytes of a stream, and a stream with a gap before its first whole frame is cut on trial. `connection.py`
-passes the items of the connection on.
+through the bytes of a stream, and a stream with a gap before its first whole frame is cut provisionally.
+`connection.py` passes the items of the connection on.
 """
 
 from __future__ import annotations

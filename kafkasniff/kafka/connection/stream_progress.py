@@ -15,9 +15,9 @@ __all__ = ["TRANSITIONS", "StreamProgress", "StreamState"]
 class StreamState(enum.Enum):
     """Knowledge of the frame boundaries of a stream. The verdict says whether its connection is Kafka."""
 
-    UNSEEN = "no byte of it was seen"
-    SEARCH = "its bytes wait until a search finds a boundary among them"
-    TRIAL = "a gap came before its first whole frame: frames are cut on trial until they prove to be messages"
+    UNSEEN = "no byte of it was captured"
+    SEARCH = "bytes are collected until a search finds a frame boundary"
+    TRIAL = "a gap came before its first whole frame: frames are cut provisionally until they prove to be messages"
     IN_STEP = "the next boundary is known"
 
 
@@ -75,7 +75,7 @@ class StreamProgress:
         self._become(framer, None)
 
     def begin_trial(self, trial: Trial) -> None:
-        """Frames are cut on trial."""
+        """Frames are cut provisionally."""
         self._become(None, trial)
 
     def leave(self) -> None:
@@ -83,7 +83,7 @@ class StreamProgress:
         self._become(None, None)
 
     def end_trial(self) -> None:
-        """Stop cutting frames on trial, if it does."""
+        """Stop cutting frames provisionally, if it does."""
         self._become(self.framer, None)
 
     def _become(self, framer: Framer | None, trial: Trial | None) -> None:

@@ -1,11 +1,12 @@
 """Staged rows in their final order: each staged batch is sorted, and all together are merged a window at a time.
 
 Memory holds one window, whatever the number of rows: batches are views of files that the kernel pages in and out.
+Batches follow each other in time, so most rows come before those of all other batches, and need no sorting.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -22,7 +23,8 @@ __all__ = ["WINDOW_BYTES", "WINDOW_ROWS", "in_order", "merged", "together"]
 
 WINDOW_ROWS: Final = 65_536
 WINDOW_BYTES: Final = 8 << 20
-"""Approximate rows and bytes of a window: each batch contributes at least one row. A window is copied twice."""
+"""Approximate rows and bytes of a window. Rows that are sorted are copied three times; each batch among them
+contributes at least one."""
 
 _NULL: Final = -(2**63)
 
@@ -108,14 +110,24 @@ class _Segment:
     def key(self, row: int) -> Key:
         return tuple(int(column[row]) for column in self._keys)
 
+    def before(self, key: Key) -> int:
+        """The index of the first row that is not less than a key."""
+        return bisect_left(range(self.high), key, lo=self.low, key=self.key)
+
     def up_to(self, key: Key) -> int:
         """The index after the last row that is not greater than a key."""
         return bisect_right(range(self.high), key, lo=self.low, key=self.key)
+
+    def take(self, stop: int) -> pa.RecordBatch | None:
+        """The rows before an index, which are removed; None if there are none."""
+        start, self.low = self.low, stop
+        return self.batch.slice(start, stop - start) if stop > start else None
 
 
 def merged(batches: Iterable[pa.RecordBatch], table: str, window_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
     """All rows of sorted staged batches in the order of the table, in windows of `WINDOW_BYTES` or less."""
     names = SORT_KEYS[table]
+    most = window_bytes or WINDOW_BYTES
     by_api: dict[str | None, list[_Segment]] = {}
     for batch in batches:
         if not len(batch):
@@ -127,8 +139,19 @@ def merged(batches: Iterable[pa.RecordBatch], table: str, window_bytes: int | No
                 by_api.setdefault(api, []).append(_Segment(batch, keys, low, high, size))
         else:
             by_api.setdefault(None, []).append(_Segment(batch, keys, 0, len(batch), size))
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
     for api in sorted(by_api, key=lambda name: (name is not None, name or "")):
-        yield from _windows(by_api.pop(api), table, window_bytes or WINDOW_BYTES)
+        for piece in _pieces(by_api.pop(api), table, most):
+            bytes_ = piece.nbytes
+            if waiting and (rows + len(piece) > WINDOW_ROWS or size + bytes_ > most):
+                yield together(waiting)
+                waiting, rows, size = [], 0, 0
+            waiting.append(piece)
+            rows += len(piece)
+            size += bytes_
+    if waiting:
+        yield together(waiting)
 
 
 _TEXTS: Final = frozenset({"api", "kind", "detail"})
@@ -145,7 +168,8 @@ def _apis(column: pa.Array) -> Iterator[tuple[str | None, int, int]]:
         yield (None if codes[low] < 0 else names[codes[low]]), low, high
 
 
-def _windows(segments: list[_Segment], table: str, most: int) -> Iterator[pa.RecordBatch]:
+def _pieces(segments: list[_Segment], table: str, most: int) -> Iterator[pa.RecordBatch]:
+    """The rows of segments in order, at most a window at a time."""
     # Ties keep the order of the batches, which is that of staging.
     waiting = deque(sorted(segments, key=lambda segment: segment.first))
     active: list[_Segment] = []
@@ -156,14 +180,13 @@ def _windows(segments: list[_Segment], table: str, most: int) -> Iterator[pa.Rec
         step = max(int(share), 1)
         pivot = min(segment.key(min(segment.low + step, segment.high) - 1) for segment in active)
         if waiting and waiting[0].first <= pivot:
-            active.append(waiting.popleft())
-            continue
-        parts = []
-        for segment in active:
-            stop = segment.up_to(pivot)
-            if stop > segment.low:
-                parts.append(segment.batch.slice(segment.low, stop - segment.low))
-                segment.low = stop
+            alone = active[0].take(active[0].before(waiting[0].first)) if len(active) == 1 else None
+            if alone is None:
+                active.append(waiting.popleft())
+                continue
+            parts = [alone]
+        else:
+            parts = [part for segment in active if (part := segment.take(segment.up_to(pivot))) is not None]
         active = [segment for segment in active if segment.low < segment.high]
         yield parts[0] if len(parts) == 1 else in_order(together(parts), table)
 

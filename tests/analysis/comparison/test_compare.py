@@ -276,12 +276,12 @@ def test_rows_with_many_unknowns(before: Side) -> None:
 def test_percentiles_are_those_of_the_overview(before: Side) -> None:
     batch, overview = traffic(), Overview()
     overview.update(batch)
-    (told,) = overview.answer().apis
+    (reported,) = overview.answer().apis
     found = compared(before, batch, only=("latency",)).latency
-    assert told.latency is not None
+    assert reported.latency is not None
     assert found is not None
     assert [one.after_us for one in (found[0].p50, found[0].p90, found[0].p99)] == [
-        told.latency.p50_us,
-        told.latency.p90_us,
-        told.latency.p99_us,
+        reported.latency.p50_us,
+        reported.latency.p90_us,
+        reported.latency.p99_us,
     ]

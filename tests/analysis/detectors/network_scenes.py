@@ -233,26 +233,26 @@ def arrived() -> list[Conversation]:
 # -- versions
 
 
-Told = dict[str, Any]
+Reported = dict[str, Any]
 
 
-def offers(*highest: tuple[tuple[str, int], dict[int, int]], clusters: Sequence[Told] = ()) -> list[Conversation]:
+def offers(*highest: tuple[tuple[str, int], dict[int, int]], clusters: Sequence[Reported] = ()) -> list[Conversation]:
     """Each broker reports the highest versions of some APIs and, in Metadata (version and body), its cluster."""
     talks = []
     for number, (broker, versions) in enumerate(highest):
         talk = Talk(port=51_000 + number, after=number, broker=broker)
         keys = [{"api_key": key, "min_version": 0, "max_version": high} for key, high in versions.items()]
         talk.ask("ApiVersions", 0, {}, {"api_keys": keys})
-        for told in clusters[number : number + 1]:
-            talk.ask("Metadata", told["version"], {"topics": []}, told["body"])
+        for reported in clusters[number : number + 1]:
+            talk.ask("Metadata", reported["version"], {"topics": []}, reported["body"])
         talks.append(talk.ended())
     return talks
 
 
-def _of(cluster_id: str | None, *brokers: tuple[str, int]) -> Told:
+def _of(cluster_id: str | None, *brokers: tuple[str, int]) -> Reported:
     """A Metadata response; without a cluster id, in the last version before there were any."""
     listed = [{"node_id": 1 + place, "host": host, "port": port} for place, (host, port) in enumerate(brokers)]
-    body: Told = {"brokers": listed, "topics": []}
+    body: Reported = {"brokers": listed, "topics": []}
     return (
         {"version": 1, "body": body}
         if cluster_id is None

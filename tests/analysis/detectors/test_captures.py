@@ -18,7 +18,7 @@ ONLY = [
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("java-sasl", {"sasl-failures": {None}}),
         ("kraft-2.8", {"broker-gone": {None}}),
@@ -28,14 +28,14 @@ ONLY = [
         ("tls/tls-refused", {"tls-failures": {None}}),
     ],
 )
-def test_real_captures(name: str, told: dict[str, set[str | None]], tmp_path: Path) -> None:
+def test_real_captures(name: str, expected: dict[str, set[str | None]], tmp_path: Path) -> None:
     """The findings that their names promise, and no others, both in a capture and in its export."""
     path = ROOT / "captures" / f"{name}.pcap"
     captured = run([str(path)], only=ONLY).findings
     found: dict[str, set[str | None]] = {}
     for one in captured:
         found.setdefault(one.detector, set()).add(one.subject.get("kind"))
-    assert found == told
+    assert found == expected
     assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
     by_rows = [one for one in captured if one.detector != "broker-gone"]  # only packets show that
     assert [*map(plain, by_rows)] == run([str(tmp_path / "out")], only=ONLY).findings

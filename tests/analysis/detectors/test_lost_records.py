@@ -14,13 +14,13 @@ def produce(
 ) -> Row:
     """A Produce with one batch of three records; `error` of its partition."""
     size = {"record_count": 3, "bytes": more.pop("size", 300), "batch_count": 1}
-    told = None if status != "answered" else error
+    reported = None if status != "answered" else error
     facts = partition(
         number=number,
         producer_id=more.pop("producer_id", 7),
         producer_epoch=epoch,
         base_sequence=sequence,
-        error_code=told,
+        error_code=reported,
         **size,
     )
     return exchange("Produce", at, acks=-1, status=status, partitions=[facts], **more)

@@ -61,16 +61,16 @@ def test_a_capture_and_its_export_agree(name: str, tmp_path: Path) -> None:
 def test_batches_and_states_change_nothing(name: str) -> None:
     packets, chance = batch(read_packets(Path(capture(name)))), Random(3)
     whole = Inspector(connections=True)
-    expected = told([*whole.feed(packets), *whole.close()])
+    expected = reported([*whole.feed(packets), *whole.close()])
     inspector, found = Inspector(connections=True), []
     while len(packets) > 1:
         part, packets = packets.split(min(chance.randrange(1, 20), len(packets) - 1))
         found += inspector.feed(part)
         inspector = load(dump(inspector), Inspector)
-    assert told([*found, *inspector.feed(packets), *inspector.close()]) == expected
+    assert reported([*found, *inspector.feed(packets), *inspector.close()]) == expected
 
 
-def told(events: list[Output]) -> list[Output]:
+def reported(events: list[Output]) -> list[Output]:
     return [event for event in events if isinstance(event, Connection | Exchange | Problem)]
 
 
@@ -136,9 +136,9 @@ def test_lost_requests_make_orphans(tmp_path: Path) -> None:
     asked = [one for one in packets if one.payload and one.sport > one.dport]
     kept = [one for one in packets if one not in asked[1::2]]
     found = run([str(write_pcap(tmp_path / "lossy.pcap", kept))]).visible
-    told = {one.reason: one.bytes for one in found.undecoded}
-    assert told.keys() >= {"packet-loss", "orphan-responses"}
-    assert found.bytes_decoded + sum(size or 0 for size in told.values()) == found.bytes
+    reported = {one.reason: one.bytes for one in found.undecoded}
+    assert reported.keys() >= {"packet-loss", "orphan-responses"}
+    assert found.bytes_decoded + sum(size or 0 for size in reported.values()) == found.bytes
     # No byte is invented.
     assert found.bytes <= run([str(ROOT / "captures" / "librdkafka-codecs.pcap")]).visible.bytes
 

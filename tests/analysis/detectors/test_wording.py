@@ -10,7 +10,7 @@ SECOND = 1_000_000_000
 
 
 @pytest.mark.parametrize(
-    ("nanoseconds", "told"),
+    ("nanoseconds", "expected"),
     [
         (0, "0 ns"),
         (999, "999 ns"),
@@ -33,23 +33,24 @@ SECOND = 1_000_000_000
         (-80_200_000, "-80 ms"),
     ],
 )
-def test_durations_have_two_digits_or_two_units(nanoseconds: int, told: str) -> None:
-    assert elapsed(nanoseconds) == told
+def test_durations_have_two_digits_or_two_units(nanoseconds: int, expected: str) -> None:
+    assert elapsed(nanoseconds) == expected
 
 
 @pytest.mark.parametrize(
-    ("factor", "told"), [(2359.4, "2,359×"), (12.04, "12×"), (3.42, "3.4×"), (3.0, "3×"), (9.96, "10×"), (0.5, "0.5×")]
+    ("factor", "expected"),
+    [(2359.4, "2,359×"), (12.04, "12×"), (3.42, "3.4×"), (3.0, "3×"), (9.96, "10×"), (0.5, "0.5×")],
 )
-def test_factors_are_rounded(factor: float, told: str) -> None:
-    assert times_as_much(factor) == told
+def test_factors_are_rounded(factor: float, expected: str) -> None:
+    assert times_as_much(factor) == expected
 
 
 @pytest.mark.parametrize(
-    ("share", "told"),
+    ("share", "expected"),
     [(0, "0%"), (0.0001, "<0.1%"), (0.0042, "0.4%"), (0.374, "37%"), (0.994, "99%"), (0.9999, ">99%"), (1, "100%")],
 )
-def test_shares_are_never_all_or_nothing_by_rounding(share: float, told: str) -> None:
-    assert percent(share) == told
+def test_shares_are_never_all_or_nothing_by_rounding(share: float, expected: str) -> None:
+    assert percent(share) == expected
 
 
 def test_plurals() -> None:
@@ -59,8 +60,8 @@ def test_plurals() -> None:
 def test_quotations_are_safe_and_cut_after_a_word() -> None:
     assert quoted(" Topic 'a' already exists. ") == "\"Topic 'a' already exists.\""
     assert quoted("red\x1b[31m\u202e") == '"red\\x1b[31m\\u202e"'
-    told = quoted("word " * 100)
-    assert told == f'"{"word " * 59}word… +200"'
+    reported = quoted("word " * 100)
+    assert reported == f'"{"word " * 59}word… +200"'
     assert quoted("x" * 4000) == f'"{"x" * MAX_QUOTE}… +3,700"'
     assert quoted("x" * (MAX_QUOTE + 5)) == f'"{"x" * (MAX_QUOTE + 5)}"'
     assert shortened(shortened("word " * 100)) == shortened("word " * 100)

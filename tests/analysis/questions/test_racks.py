@@ -29,8 +29,8 @@ def test_fetches_across_zones() -> None:
 
 
 def test_describe_cluster_reports_racks_too() -> None:
-    told = exchange("DescribeCluster", response_body={"brokers": [{"broker_id": 1, "rack": "east"}]})
-    (found,) = answers("racks", [told, exchange("Fetch", request_body={"rack_id": "west"})])
+    reported = exchange("DescribeCluster", response_body={"brokers": [{"broker_id": 1, "rack": "east"}]})
+    (found,) = answers("racks", [reported, exchange("Fetch", request_body={"rack_id": "west"})])
     assert (found["broker_rack"], found["cross_zone"]) == ("east", True)
 
 

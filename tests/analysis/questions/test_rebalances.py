@@ -25,8 +25,8 @@ def leave(at: float, member: str, **values: Any) -> dict[str, Any]:
     return group("LeaveGroup", at, member, {"members": [{"member_id": member, **values}]}, {})
 
 
-def beat(at: float, member: str, asked: int, told: int, error: int = 0) -> dict[str, Any]:
-    request, response = {"member_epoch": asked}, {"member_epoch": told}
+def beat(at: float, member: str, asked: int, reported: int, error: int = 0) -> dict[str, Any]:
+    request, response = {"member_epoch": asked}, {"member_epoch": reported}
     return group("ConsumerGroupHeartbeat", at, member, request, response, error_code=error)
 
 

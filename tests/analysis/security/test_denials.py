@@ -73,7 +73,7 @@ def test_paths_that_lead_nowhere(path: str) -> None:
     assert [one[2] in {None, "b"} for one in found] == [True]
 
 
-def test_principals_are_told_apart_and_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_principals_are_kept_apart_and_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(denials, "MAX_DENIALS", 2)
     counted = Denials(5)
     for name in ("a", "b", "c", "a", None):

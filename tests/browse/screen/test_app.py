@@ -6,8 +6,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, Tree
 
-from kafkasniff.browse.screen.app import Explorer, KeyHelp
+from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.key_help import KeyHelp
 from tests.browse.screen.driving import drive, listed, settled, status
 
 

@@ -30,7 +30,7 @@ def pcapng(order: str = "<") -> tuple[bytes, int, int]:
     return head + b"".join(blocks), len(head), len(blocks[0])
 
 
-def told(result: Result) -> int:
+def reported(result: Result) -> int:
     assert result.broken
     return result.problem("capture-broken").bytes or 0
 
@@ -83,7 +83,7 @@ def test_a_corrupt_pcap_record_costs_only_itself(name: str, at: int, damage: byt
     result = read_bytes(bytes(data), chunk_size=chunk_size)
     assert numbers(result.payloads) == [n for n in range(COUNT) if n != 5]
     problem = result.problem("capture-broken")
-    assert told(result) == RECORD
+    assert reported(result) == RECORD
     assert problem.packet == 5
     assert f"at byte {24 + 5 * RECORD} (after packet 5)" in problem.detail
     # The problem is reported where the bytes are missing.
@@ -108,7 +108,7 @@ def test_a_corrupt_pcapng_block_costs_only_itself(order: str, at: int, damage: b
     data[place : place + len(damage)] = damage
     result = read_bytes(bytes(data), chunk_size=chunk_size)
     assert numbers(result.payloads) == [n for n in range(COUNT) if n != 5]
-    assert told(result) == size
+    assert reported(result) == size
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000, 300_000])
@@ -117,26 +117,26 @@ def test_garbage_between_records(size: int) -> None:
     records = [pcap_record(data) for data in frames(COUNT)]
     result = read_bytes(pcap_header() + b"".join(records[:7]) + garbage + b"".join(records[7:]))
     assert numbers(result.payloads) == list(range(COUNT))
-    assert told(result) == size
+    assert reported(result) == size
     whole, head, block_size = pcapng()
     place = head + 7 * block_size
     result = read_bytes(whole[:place] + garbage + whole[place:])
     assert numbers(result.payloads) == list(range(COUNT))
-    assert told(result) == size
+    assert reported(result) == size
 
 
 def test_zeros_to_the_end_are_skipped() -> None:
     """Padding that a file system leaves after a crash."""
     result = read_bytes(pcap(frames(3)) + bytes(100_000))
     assert numbers(result.payloads) == [0, 1, 2]
-    assert told(result) == 100_000
+    assert reported(result) == 100_000
     assert "cannot be read" in result.problem("capture-broken").detail
 
 
 def test_two_concatenated_files() -> None:
     result = read_bytes(pcap(frames(5)) + pcap(frames(5)))
     assert numbers(result.payloads) == [0, 1, 2, 3, 4] * 2
-    assert told(result) == 24
+    assert reported(result) == 24
 
 
 def test_the_last_record_is_found_without_a_chain() -> None:
@@ -159,7 +159,7 @@ def test_an_unknown_block_of_wrong_length_is_corrupt() -> None:
     place = head + 3 * size
     result = read_bytes(whole[:place] + bytes(odd) + whole[place:])
     assert numbers(result.payloads) == list(range(COUNT))
-    assert told(result) == len(odd)
+    assert reported(result) == len(odd)
 
 
 @given(

@@ -87,9 +87,9 @@ def test_tshark_agrees(name: str, tmp_path: Path, require_tool: Callable[[str], 
     path.write_bytes(pcap(CASES[name], link=101))
     command = [require_tool("tshark"), "-r", str(path), "-o", "ip.defragment:TRUE", "-Y", "tcp", "-T", "fields"]
     fields = ["-e", "frame.number", "-e", "tcp.seq_raw", "-e", "tcp.len", "-e", "tcp.payload"]
-    told = subprocess.run([*command, *fields], capture_output=True, text=True, check=True).stdout.split()
+    reported = subprocess.run([*command, *fields], capture_output=True, text=True, check=True).stdout.split()
     (row,) = read(path).rows
-    assert told == [str(row.number), str(row.seq), str(row.wire_length), row.payload.hex()]
+    assert reported == [str(row.number), str(row.seq), str(row.wire_length), row.payload.hex()]
 
 
 def test_datagrams_that_interleave() -> None:

@@ -226,10 +226,10 @@ def test_tshark_finds_the_same_segments(tmp_path: Path, require_tool: Callable[[
     fields = ["tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.ack_raw", "tcp.window_size_value", "tcp.len"]
     command = [require_tool("tshark"), "-r", str(path), "-T", "fields", "-E", "occurrence=l"]
     command += [part for field in fields for part in ("-e", field)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = read(path).rows
     found = [(r.sport, r.dport, r.seq, r.ack, r.window, r.wire_length) for r in rows]
-    said = [tuple(int(value) for value in line.split()) for line in told.splitlines()]
+    said = [tuple(int(value) for value in line.split()) for line in reported.splitlines()]
     assert dict(zip(names, found, strict=True)) == dict(zip(names, said, strict=True))
 
 

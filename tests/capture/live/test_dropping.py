@@ -128,19 +128,19 @@ NOTHING = {name: ["0" * 16] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd",
 @pytest.mark.root
 def test_dropping_cannot_be_undone() -> None:
     root()
-    told = become(Identity(STRANGER, 7, (7, 9), "stranger"))
+    reported = become(Identity(STRANGER, 7, (7, 9), "stranger"))
     ids = {"Uid": [str(STRANGER)] * 4, "Gid": ["7"] * 4, "Groups": ["7", "9"]}
-    assert json.loads(told) == {**ids, **NOTHING, "NoNewPrivs": ["1"]}
+    assert json.loads(reported) == {**ids, **NOTHING, "NoNewPrivs": ["1"]}
 
 
 @pytest.mark.root
 def test_root_without_another_user_has_no_capabilities() -> None:
     """Nor do programs that it executes, which would otherwise regain the rights of root."""
     root()
-    told = json.loads(become(None))
-    assert told["Uid"] == ["0"] * 4
-    assert {name: told[name] for name in NOTHING} == NOTHING
-    assert told["NoNewPrivs"] == ["1"]
+    reported = json.loads(become(None))
+    assert reported["Uid"] == ["0"] * 4
+    assert {name: reported[name] for name in NOTHING} == NOTHING
+    assert reported["NoNewPrivs"] == ["1"]
     again = "import subprocess; status = 'grep ^CapEff /proc/self/status'"
     end = "print(subprocess.run(status.split(), capture_output=True, text=True, check=True).stdout)"
     program = f"from kafkasniff.capture.live.dropping import become\n{again}\nbecome(None)\n{end}"
@@ -157,9 +157,9 @@ def test_a_kept_capability(tmp_path: Path) -> None:
     os.chown(closed, STRANGER, 7)
     closed.chmod(0o700)
     kept = mask(CAP_DAC_OVERRIDE)
-    told = json.loads(become(None, keep=kept))
+    reported = json.loads(become(None, keep=kept))
     shown = [f"{kept:016x}"]
-    assert {name: told[name] for name in NOTHING} == {**NOTHING, "CapPrm": shown, "CapEff": shown}
+    assert {name: reported[name] for name in NOTHING} == {**NOTHING, "CapPrm": shown, "CapEff": shown}
     before = effective()
     with lowered(0), pytest.raises(PermissionError):
         (closed / "file").touch()
@@ -204,10 +204,10 @@ header = ctypes.create_string_buffer(capabilities._VERSION.to_bytes(4, sys.byteo
 assert libc.capset(header, raw * 3 + bytes(12)) == 0
 assert libc.prctl(47, 2, 13, 0, 0) == 0  # PR_CAP_AMBIENT_RAISE
 """
-    told = json.loads(become(None, keep))
+    reported = json.loads(become(None, keep))
     # Without CAP_SETPCAP the bounding set stays; no_new_privs keeps programs from using it.
-    assert {name: told[name] for name in NOTHING} == {**NOTHING, "CapBnd": told["CapBnd"]}
-    assert (told["Uid"], told["NoNewPrivs"]) == ([str(STRANGER)] * 4, ["1"])
+    assert {name: reported[name] for name in NOTHING} == {**NOTHING, "CapBnd": reported["CapBnd"]}
+    assert (reported["Uid"], reported["NoNewPrivs"]) == ([str(STRANGER)] * 4, ["1"])
 
 
 @pytest.mark.root
@@ -216,16 +216,16 @@ def test_a_process_that_cannot_change_its_user() -> None:
     without = "assert ctypes.CDLL(None).prctl(24, 7, 0, 0, 0) == 0"  # PR_CAPBSET_DROP, CAP_SETUID
     # A capability outside the bounding set is lost at the next exec.
     again = "if len(sys.argv) == 1: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], 'again'])"
-    told = become(Identity(STRANGER, 7, (7,), "stranger"), f"{without}\n{again}")
-    assert told == "refused: cannot continue as stranger: Operation not permitted\n"
+    reported = become(Identity(STRANGER, 7, (7,), "stranger"), f"{without}\n{again}")
+    assert reported == "refused: cannot continue as stranger: Operation not permitted\n"
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("call", ["os.setuid", "os.seteuid", "os.setgid"])
 def test_a_change_without_effect_is_noticed(call: str) -> None:
     root()
-    told = become(Identity(STRANGER, 7, (7,), "stranger"), f"{call} = lambda number: None")
-    assert told.startswith("refused: cannot continue as stranger: ")
+    reported = become(Identity(STRANGER, 7, (7,), "stranger"), f"{call} = lambda number: None")
+    assert reported.startswith("refused: cannot continue as stranger: ")
 
 
 @pytest.mark.root

@@ -21,10 +21,10 @@ from kafkasniff.errors import CaptureError
 
 
 def test_interfaces_match_ip(require_tool: Callable[[str], str]) -> None:
-    told = json.loads(subprocess.run([require_tool("ip"), "-j", "addr"], capture_output=True, check=True).stdout)
+    reported = json.loads(subprocess.run([require_tool("ip"), "-j", "addr"], capture_output=True, check=True).stdout)
     found = {one.name: one for one in list_interfaces()}
-    assert set(found) == {one["ifname"] for one in told} | {"any"}
-    for one in told:
+    assert set(found) == {one["ifname"] for one in reported} | {"any"}
+    for one in reported:
         ours = found[one["ifname"]]
         assert ("up" in ours.state) == ("UP" in one["flags"])
         assert ("loopback" in ours.state) == ("LOOPBACK" in one["flags"])
@@ -33,8 +33,8 @@ def test_interfaces_match_ip(require_tool: Callable[[str], str]) -> None:
 
 def test_interfaces_match_tcpdump(require_tool: Callable[[str], str]) -> None:
     """The same names; tcpdump also lists devices that are not network interfaces."""
-    told = subprocess.run([require_tool("tcpdump"), "-D"], capture_output=True, text=True, check=True).stdout
-    running = {name for name, words in re.findall(r"^\d+\.(\S+) .*?\[(.*?)\]", told, re.M) if "Running" in words}
+    reported = subprocess.run([require_tool("tcpdump"), "-D"], capture_output=True, text=True, check=True).stdout
+    running = {name for name, words in re.findall(r"^\d+\.(\S+) .*?\[(.*?)\]", reported, re.M) if "Running" in words}
     ours = {one.name for one in list_interfaces() if "running" in one.state}
     assert running - {"any"} == ours
 

@@ -362,9 +362,9 @@ def test_without_privileges() -> None:
         "except MissingPartError as error: print(error)\n"
     )
     command = enterable([sys.executable, "-c", program])
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
-    assert told.stdout.startswith("capturing on lo needs the right to read /dev/bpf*")
-    assert told.stdout.count("\n") == 1
+    reported = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert reported.stdout.startswith("capturing on lo needs the right to read /dev/bpf*")
+    assert reported.stdout.count("\n") == 1
 
 
 def test_without_scapy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,15 +175,15 @@ def test_losses_are_reported_while_capturing(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("kafkasniff.capture.live.ring.BLOCK_COUNT", 16)
     monkeypatch.setattr("kafkasniff.capture.live.live.LOSS_S", 0.0)
     with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}", idle_seconds=0.05) as source:
-        told: list[str] = []
+        reported: list[str] = []
         for batch in source:
-            told += [note.value.detail for note in batch.notes if isinstance(note.value, Problem)]
-            if not told:
+            reported += [note.value.detail for note in batch.notes if isinstance(note.value, Problem)]
+            if not reported:
                 for _ in range(400):
                     send(bytes(8000))
             else:
                 source.stop()
-    lost = [int(detail.split(": ")[1].removeprefix("in total, ").split()[0].replace(",", "")) for detail in told]
+    lost = [int(detail.split(": ")[1].removeprefix("in total, ").split()[0].replace(",", "")) for detail in reported]
     assert 0 < lost[0] < 400
     assert sum(lost[:-1]) == lost[-1]
 
@@ -315,8 +315,8 @@ def test_an_interface_that_goes_down_ends_the_capture(require_tool: Callable[[st
         "    print([note.value.kind for batch in source for note in batch.notes], source.broken)\n"
     )
     command = [require_tool("unshare"), "-n", sys.executable, "-c", program % ip]
-    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
-    assert told == "['capture-cut'] True\n"
+    reported = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
+    assert reported == "['capture-cut'] True\n"
 
 
 def test_unknown_interface() -> None:
@@ -354,12 +354,12 @@ def test_without_libpcap(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("expression", ["tcp", "tcp port 9092 and host 10.0.0.1", "ip6 or vlan 5"])
 def test_filters_are_those_of_tcpdump(expression: str, require_tool: Callable[[str], str]) -> None:
     command = [require_tool("tcpdump"), "-ddd", "-y", "EN10MB", "-s", "1000", "-i", "lo", expression]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[1:]
+    reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[1:]
     code = compile_filter(expression, 1, 1000)
     ours = [str(value) for at in range(0, len(code), 8) for value in _instruction(code[at : at + 8])]
     if "vlan" not in expression:  # tcpdump knows that the kernel strips tags from live packets
-        assert ours == told
-    assert ours[-4:] == told[-4:]
+        assert ours == reported
+    assert ours[-4:] == reported[-4:]
 
 
 def _instruction(data: bytes) -> tuple[int, int, int, int]:

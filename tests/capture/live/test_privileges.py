@@ -99,6 +99,6 @@ def test_processes_without_the_right(before: str, word: str, require_root: Calla
         "except MissingPartError as error: print(error)\n"
     )
     command = enterable([sys.executable, "-c", program])
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    assert word in told
-    assert told.count("\n") == 1
+    reported = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert word in reported
+    assert reported.count("\n") == 1

@@ -23,12 +23,12 @@ def names(found: Frames | None) -> list[str]:
         return []
     packets = found.packets
     columns = (packets.start, packets.captured, packets.capture, packets.number, packets.time_ns)
-    told = []
+    reported = []
     for start, size, capture, number, time in zip(*(column.tolist() for column in columns), strict=True):
         text = packets.buffer[start : start + size].decode()
         assert text == f"{capture} {number} {time}"
-        told.append(text)
-    return told
+        reported.append(text)
+    return reported
 
 
 TIMELINES = st.lists(st.lists(st.integers(0, 60), max_size=12).map(sorted), min_size=1, max_size=4)

@@ -88,14 +88,14 @@ def test_a_file_uri_and_a_path_from_here(folder: Path, monkeypatch: pytest.Monke
 
 def test_what_is_not_there(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
-    for path, told in [
+    for path, reported in [
         ("c.pcap", "cannot be opened .No such file or directory"),
         ("*.cap", "no file matches"),
         ("none", "contains neither captures"),
         ("none/*/x", "no file matches"),
         ("a.pcap/x", "cannot be opened .Not a directory"),
     ]:
-        with pytest.raises(CaptureError, match=told) as error:
+        with pytest.raises(CaptureError, match=reported) as error:
             find_captures([str(folder / path)])
         assert str(folder / path) in str(error.value)
     with pytest.raises(UsageError):
@@ -200,12 +200,12 @@ def test_parts_of_a_capture_in_an_object_store(bucket: str, tmp_path: Path) -> N
 
 
 def test_an_object_that_is_not_there(bucket: str) -> None:
-    for path, told in [
+    for path, reported in [
         ("day-1/z.pcap", "cannot be opened"),
         ("none/*.pcap", r"cannot be listed|no file matches"),
         ("*/z", "no file matches"),
     ]:
-        with pytest.raises(CaptureError, match=told) as error:
+        with pytest.raises(CaptureError, match=reported) as error:
             find_captures([bucket.format(path)])
         assert "endpoint_override" not in str(error.value)
         assert "\n" not in str(error.value)

@@ -52,11 +52,11 @@ def test_inputs_that_are_not_captures_are_reported_as_by_the_reader_of_whole_cap
     ):
         path = tmp_path / "capture"
         path.write_bytes(content)
-        with pytest.raises(CaptureError) as told:
+        with pytest.raises(CaptureError) as reported:
             open_captures([path])
         with pytest.raises(CaptureError) as found:
             pieces(read_at(path), str(path), 0, len(content))
-        assert str(found.value) == str(told.value)
+        assert str(found.value) == str(reported.value)
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.5])

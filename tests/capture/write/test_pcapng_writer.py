@@ -31,9 +31,9 @@ def read_by_scapy(data: bytes) -> list[tuple[bytes, int, int, int]]:
 
     found = []
     with RawPcapNgReader(io.BytesIO(data)) as reader:
-        for packet, told in reader:
-            ticks = (told.tshigh << 32 | told.tslow) * 1_000_000_000 // told.tsresol
-            found.append((packet, told.wirelen, ticks, told.linktype))
+        for packet, reported in reader:
+            ticks = (reported.tshigh << 32 | reported.tslow) * 1_000_000_000 // reported.tsresol
+            found.append((packet, reported.wirelen, ticks, reported.linktype))
     return found
 
 
@@ -109,11 +109,13 @@ def test_tshark_agrees(require_tool: Callable[[str], str], tmp_path: Path) -> No
     path.write_bytes(data)
     fields = ["frame.interface_name", "frame.time_epoch", "frame.len", "ip.src"]
     command = [require_tool("tshark"), "-n", "-r", str(path), "-T", "json", *(w for f in fields for w in ("-e", f))]
-    told = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    assert [packet["_source"]["layers"]["frame.interface_name"] for packet in told] == 3 * [["eth0"]] + 2 * [
+    reported = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert [packet["_source"]["layers"]["frame.interface_name"] for packet in reported] == 3 * [["eth0"]] + 2 * [
         ["bridge-ü"]
     ]
-    assert [int(packet["_source"]["layers"]["frame.len"][0]) for packet in told] == [wire for _, wire, _ in packets[:5]]
+    assert [int(packet["_source"]["layers"]["frame.len"][0]) for packet in reported] == [
+        wire for _, wire, _ in packets[:5]
+    ]
     info = subprocess.run([require_tool("capinfos"), str(path)], capture_output=True, text=True, check=True).stdout
     assert "Number of packets:   5" in info
     assert "tcp port 9092" in info

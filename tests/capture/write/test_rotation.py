@@ -199,8 +199,8 @@ def test_each_file_counts_its_own_losses(tmp_path: Path) -> None:
         write(target, 600)
         kernel.counts = [(30, 9)]
     found = [read(tmp_path / name) for name in names(tmp_path)]
-    told = [found[place].problem("capture-loss").detail for place in (0, 2)]
-    assert [re.findall(r" (\d+) packets", detail) for detail in told] == [["4"], ["5"]]
+    reported = [found[place].problem("capture-loss").detail for place in (0, 2)]
+    assert [re.findall(r" (\d+) packets", detail) for detail in reported] == [["4"], ["5"]]
     assert found[1].notes == []
 
 

@@ -83,14 +83,14 @@ def test_every_question_runs_and_has_help(name: str, folder: Path) -> None:
 def test_the_list() -> None:
     result = kafkasniff("analyze", "--list")
     assert [line.split()[0] for line in result.lines] == list(question_names())
-    told = kafkasniff("analyze", "--list", "--format", "json").objects
-    assert [one["question"] for one in told] == list(question_names())
-    every = next(one for one in told[0]["parameters"] if one["name"] == "every")
+    reported = kafkasniff("analyze", "--list", "--format", "json").objects
+    assert [one["question"] for one in reported] == list(question_names())
+    every = next(one for one in reported[0]["parameters"] if one["name"] == "every")
     assert every["help"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "expected"),
     [
         ([], Exit.USAGE, "--list"),
         (["lateny", "{}"], Exit.USAGE, "latency?"),
@@ -103,10 +103,10 @@ def test_the_list() -> None:
         (["latency", "{}", "-o", "/no/such/folder/x"], Exit.UNAVAILABLE, "cannot write"),
     ],
 )
-def test_usage_errors(arguments: list[str], code: Exit, told: str, folder: Path) -> None:
+def test_usage_errors(arguments: list[str], code: Exit, expected: str, folder: Path) -> None:
     result = kafkasniff("analyze", *(one.format(folder) for one in arguments))
     assert result.code == code
-    assert told in result.err
+    assert expected in result.err
     assert len(result.err.splitlines()) == 1
 
 

@@ -44,8 +44,8 @@ def test_producers_and_consumers_of_a_topic() -> None:
     log = [json.loads(line) for line in (CAPTURES / "librdkafka-codecs.log.jsonl").read_text().splitlines()]
     produced = [one for one in log if one.get("topic") == "codec-zstd" and one["kind"] == "produced"]
     consumed = [one for one in log if one.get("topic") == "codec-zstd" and one["kind"] == "consumed"]
-    told = {row["role"]: row["records"] for row in result.objects}
-    assert told == {"producer": len(produced), "consumer": len(consumed)}
+    reported = {row["role"]: row["records"] for row in result.objects}
+    assert reported == {"producer": len(produced), "consumer": len(consumed)}
     assert len(produced) > 1
 
 

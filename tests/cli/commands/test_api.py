@@ -166,7 +166,7 @@ def test_the_current_coverage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["Produc"], "no API is called 'Produc'; Produce?"),
         (["listofset"], "no API is called 'listofset'; ListOffsets?"),
@@ -186,10 +186,10 @@ def test_the_current_coverage() -> None:
         (["--format", "xml"], "xml"),
     ],
 )
-def test_bad_usage(arguments: list[str], told: str) -> None:
+def test_bad_usage(arguments: list[str], expected: str) -> None:
     code, out, err = command(*arguments)
     assert (code, out) == (Exit.USAGE, "")
-    assert told in err
+    assert expected in err
     assert err.count("\n") == 1
 
 

@@ -145,7 +145,7 @@ def test_text(capture: Path) -> None:
     ]
     assert "  10.0.1.4  crafted  craft 1.0  3 requests" in result.lines
     assert "  Produce v2  too old  4.0 has v3-v12  1 request  [4]" in result.lines
-    assert "[4] it asks first, and its brokers offer at most v2: it may support newer versions, too" in result.lines
+    assert "[4] it sends ApiVersions, and its brokers offer at most v2: it may support newer versions" in result.lines
     assert result.lines[-1].endswith("(KIP-896).")
     assert "4 connections" in result.err
     assert b"\x1b" not in result.out
@@ -236,7 +236,7 @@ def test_new_versions(capture: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ((), "--target"),
         (("--target", "5.9"), "'5.9' is unknown"),
@@ -246,10 +246,10 @@ def test_new_versions(capture: Path) -> None:
         (("--target", "3.0", "--format", "xml"), "xml"),
     ],
 )
-def test_usage_errors(capture: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_usage_errors(capture: Path, arguments: tuple[str, ...], expected: str) -> None:
     result = kafkasniff("audit", capture, *arguments)
     assert (result.code, result.out) == (Exit.USAGE, b"")
-    assert told in result.err
+    assert expected in result.err
     assert result.err.count("\n") == 1
 
 

@@ -100,9 +100,9 @@ def test_the_number_of_a_connection_without_messages_is_explained() -> None:
     numbers = {one["connection"] for one in finding["evidence"]}
     assert numbers == {1, 2, 3}
     result = kafkasniff("decode", capture, "--connection", ",".join(map(str, sorted(numbers))))
-    told = [line for line in result.err.splitlines() if "is not Kafka" in line]
-    assert [line.partition(",")[0] for line in told] == [f"kafkasniff: conn {number}" for number in sorted(numbers)]
-    assert all("TLS" in line for line in told)
+    reported = [line for line in result.err.splitlines() if "is not Kafka" in line]
+    assert [line.partition(",")[0] for line in reported] == [f"kafkasniff: conn {number}" for number in sorted(numbers)]
+    assert all("TLS" in line for line in reported)
     assert "is not Kafka" not in kafkasniff("decode", "-q", capture, "--connection", 1).err
 
 
@@ -127,9 +127,9 @@ def test_complete_output_for_a_shipped_capture(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(ROOT)
     answer = answered(SHIPPED)
     assert answer["counts"]["error"] == 3
-    told = {one["subject"]["error_code"] for one in answer["findings"] if one["severity"] == "error"}
+    reported = {one["subject"]["error_code"] for one in answer["findings"] if one["severity"] == "error"}
     # MESSAGE_TOO_LARGE, OFFSET_METADATA_TOO_LARGE, OFFSET_OUT_OF_RANGE: see captures/README.md.
-    assert told == {10, 12, 1}
+    assert reported == {10, 12, 1}
 
 
 def test_an_export(too_large: Path, tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_missing_parts_of_an_export_are_reported(too_large: Path, tmp_path: Path
         folder = tmp_path / option
         assert kafkasniff("export", too_large, "-o", folder, option).code == Exit.OK
         result = kafkasniff("check", folder, "--only", "late-answers,oversized-messages", "--format", "json")
-        (told,) = result.objects
-        assert len(told["findings"]) == found
-        assert ("only headers (--no-bodies)" in " ".join(told["notes"])) == (found == 0)
+        (reported,) = result.objects
+        assert len(reported["findings"]) == found
+        assert ("only headers (--no-bodies)" in " ".join(reported["notes"])) == (found == 0)
         assert ("--no-bodies" in result.err.replace(str(folder), "")) == (found == 0)
 
 
@@ -256,9 +256,9 @@ def test_standard_input_and_a_file(too_large: Path, tmp_path: Path) -> None:
     output = tmp_path / "found.json"
     result = kafkasniff("check", "-", *ONLY, "--format", "json", "-o", output, stdin=too_large.read_bytes())
     assert (result.code, result.out) == (Exit.FINDINGS, b"")
-    told = json.loads(output.read_text())
-    assert told["sources"] == ["-"]
-    assert told["findings"] == answered(too_large, *ONLY)["findings"]
+    reported = json.loads(output.read_text())
+    assert reported["sources"] == ["-"]
+    assert reported["findings"] == answered(too_large, *ONLY)["findings"]
     assert kafkasniff("check", too_large, "-o", too_large).code == Exit.USAGE
 
 
@@ -272,9 +272,9 @@ def test_the_list(tmp_path: Path) -> None:
     lines = kafkasniff("check", "--list", width=100).lines
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(detector_names())
     assert max(map(len, lines)) <= 100
-    (told,) = kafkasniff("check", "--list", "--format", "json", "--set", "late-answers.late=5s").objects
-    assert [one["name"] for one in told] == list(detector_names())
-    (late,) = [one for one in told if one["name"] == "late-answers"]
+    (reported,) = kafkasniff("check", "--list", "--format", "json", "--set", "late-answers.late=5s").objects
+    assert [one["name"] for one in reported] == list(detector_names())
+    (late,) = [one for one in reported if one["name"] == "late-answers"]
     assert late["thresholds"] == {"late": "5s", "at_least": "5", "timeout": "30s"}
     output = tmp_path / "list.txt"
     assert kafkasniff("check", "--list", "--only", "acks-zero", "-o", output).code == Exit.OK

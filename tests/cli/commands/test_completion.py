@@ -195,8 +195,8 @@ ask kafkasniff decode --api Pro
 echo "${COMPREPLY[@]}"
 ask kafkasniff decode cap
 """
-    told = said([require_tool("bash"), "--norc", "--noprofile"], script, program, tmp_path)
-    assert told == ["complete -o nosort -F _kafkasniff_completion kafkasniff", "Produce", "compopt -o default"]
+    reported = said([require_tool("bash"), "--norc", "--noprofile"], script, program, tmp_path)
+    assert reported == ["complete -o nosort -F _kafkasniff_completion kafkasniff", "Produce", "compopt -o default"]
 
 
 def test_zsh(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:
@@ -210,11 +210,11 @@ _kafkasniff_completion
 words=(kafkasniff diff a) CURRENT=3
 _kafkasniff_completion
 """
-    told = said([require_tool("zsh"), "-f"], script, program, tmp_path)
-    assert told[0] == "compdef _kafkasniff_completion kafkasniff"
-    assert told[1].startswith("--min-change:Report numbers")
-    assert told[2].startswith("--min-count:Report entries that only one side has")
-    assert told[3:] == ["_path_files -f"]
+    reported = said([require_tool("zsh"), "-f"], script, program, tmp_path)
+    assert reported[0] == "compdef _kafkasniff_completion kafkasniff"
+    assert reported[1].startswith("--min-change:Report numbers")
+    assert reported[2].startswith("--min-count:Report entries that only one side has")
+    assert reported[3:] == ["_path_files -f"]
 
 
 def test_zsh_finds_an_installed_script(
@@ -242,8 +242,8 @@ kafkasniff completion fish | source
 complete -C 'kafkasniff decode --api Pro'
 complete -C 'kafkasniff stats capt'
 """
-    told = said([require_tool("fish"), "--no-config"], script, program, tmp_path)
-    assert [line.partition("\t")[0] for line in told] == ["Produce", "capture.pcap"]
+    reported = said([require_tool("fish"), "--no-config"], script, program, tmp_path)
+    assert [line.partition("\t")[0] for line in reported] == ["Produce", "capture.pcap"]
 
 
 def test_it_is_light(program: dict[str, str]) -> None:

@@ -162,10 +162,12 @@ def test_two_real_captures() -> None:
             api: sorted({one["api_version"] for one in log if one["kind"] == "request" and one["api"] == api})
             for api in ("Produce", "Fetch", "Metadata")
         }
-    told = {row["api"]: row for row in compared(*(ROOT / "captures" / f"{name}.pcap" for name in versions))["versions"]}
+    reported = {
+        row["api"]: row for row in compared(*(ROOT / "captures" / f"{name}.pcap" for name in versions))["versions"]
+    }
     for api in ("Produce", "Fetch", "Metadata"):
-        assert set(versions["java-0.11"][api]) <= set(told[api]["before"])
-        assert set(versions["java-2.4"][api]) <= set(told[api]["after"])
+        assert set(versions["java-0.11"][api]) <= set(reported[api]["before"])
+        assert set(versions["java-2.4"][api]) <= set(reported[api]["after"])
 
 
 @pytest.mark.parametrize("width", [60, 160])
@@ -224,7 +226,7 @@ def test_incomplete_exports(before: Path, capture: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "expected"),
     [
         (["{}/missing", "{}/garbage"], Exit.CAPTURE, "missing"),
         (["{}", "{}"], Exit.CAPTURE, "contains neither captures"),
@@ -237,11 +239,11 @@ def test_incomplete_exports(before: Path, capture: Path, tmp_path: Path) -> None
         (["{}/garbage", "{}/garbage", "--significance", "1"], Exit.USAGE, "--significance"),
     ],
 )
-def test_usage_errors(arguments: list[str], code: Exit, told: str, tmp_path: Path) -> None:
+def test_usage_errors(arguments: list[str], code: Exit, expected: str, tmp_path: Path) -> None:
     (tmp_path / "garbage").write_bytes(b"no capture at all, but text\n" * 9)
     result = kafkasniff("diff", *(one.format(tmp_path) for one in arguments))
     assert result.code == code
-    assert told in result.err
+    assert expected in result.err
     assert (result.err.count("\n"), result.out) == (1, b"")
 
 

@@ -258,9 +258,9 @@ def test_tables_beside_messages(wire: Wire, capture: Path, tmp_path: Path) -> No
     assert without_capture(found) == without_capture(tables(tmp_path / "file"))
     assert {row["capture"] for row in found["exchanges"]} == {"eth0"}
     # The same sentence about the same rows.
-    told = result.err.splitlines()[-1].replace(str(tmp_path / "live"), str(tmp_path / "file"))
-    told = told.partition(", lines ")[0]
-    assert told == file.err.splitlines()[-1]
+    reported = result.err.splitlines()[-1].replace(str(tmp_path / "live"), str(tmp_path / "file"))
+    reported = reported.partition(", lines ")[0]
+    assert reported == file.err.splitlines()[-1]
 
 
 def test_tables_alone(wire: Wire, tmp_path: Path) -> None:
@@ -286,9 +286,9 @@ def test_options_of_tables(wire: Wire, capture: Path, tmp_path: Path) -> None:
     assert list(live["tables"]) == ["exchanges", "problems"]
     (row,) = rows(tmp_path / "live", "exchanges")
     assert [{**row, "capture": None}] == [{**one, "capture": None} for one in rows(tmp_path / "file", "exchanges")]
-    (told,) = live["captures"]
-    assert (told["name"], told["size"]) == ("eth0", None)
-    assert datetime.fromisoformat(told["begun"]).tzinfo == UTC
+    (reported,) = live["captures"]
+    assert (reported["name"], reported["size"]) == ("eth0", None)
+    assert datetime.fromisoformat(reported["begun"]).tzinfo == UTC
 
 
 @pytest.mark.parametrize("option", [["--export-every", "5m"], ["--tables", "records"], ["--no-bodies"], ["--no-json"]])

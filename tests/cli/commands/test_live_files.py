@@ -116,10 +116,10 @@ def test_all_packets(interfaces: Interfaces, tmp_path: Path) -> None:
     path = tmp_path / "kept.pcapng"
     result = live("-w", path, "--write-all")
     again = kafkasniff("decode", "--format", "json", path)
-    told = [[{**one, "capture": None} for one in output.objects] for output in (again, result)]
-    assert told[0] == told[1]
-    told = result.err.splitlines()[-1].split(": ", 2)[2]
-    assert again.err.splitlines()[-1].split(": ", 1)[1] == told.partition(", lines ")[0]
+    reported = [[{**one, "capture": None} for one in output.objects] for output in (again, result)]
+    assert reported[0] == reported[1]
+    reported = result.err.splitlines()[-1].split(": ", 2)[2]
+    assert again.err.splitlines()[-1].split(": ", 1)[1] == reported.partition(", lines ")[0]
     assert captured(path) == crafted()
 
 
@@ -170,8 +170,8 @@ def test_losses_are_in_the_file(interfaces: Interfaces, tmp_path: Path) -> None:
     interfaces.lost = 7
     live("-q", "-w", tmp_path / "kept")
     again = kafkasniff("decode", "--format", "json", tmp_path / "kept")
-    (told,) = [one for one in again.objects if one.get("kind") == "capture-loss"]
-    assert "7 packets of interface 0 (eth0) were lost" in told["detail"]
+    (reported,) = [one for one in again.objects if one.get("kind") == "capture-loss"]
+    assert "7 packets of interface 0 (eth0) were lost" in reported["detail"]
 
 
 def test_a_full_disk(interfaces: Interfaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +218,8 @@ def test_missing_packets_are_reported(interfaces: Interfaces, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--write-all"], "--write-all is for the files of --write"),
-        (["-C", "5"], "-C is for the files of --write"),
+        (["--write-all"], "--write-all needs --write"),
+        (["-C", "5"], "-C needs --write"),
         (["-G", "5"], "-G is for"),
         (["-W", "5"], "-W is for"),
         (["-w", "-"], "name of a file"),

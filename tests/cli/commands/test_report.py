@@ -100,7 +100,7 @@ def test_security() -> None:
     text = kafkasniff("report", ROOT / "captures" / "java-sasl.pcap", "-o", "-").text
     (section,) = re.findall('(?s)<section id="security">.*?</section>', text)
     assert "<td>alice</td><td>PLAIN succeeded</td><td>sasl-plain</td>" in section
-    assert "use a SASL_SSL listener, and change these credentials" in section
+    assert "Use a SASL_SSL listener, and change these credentials." in section
     assert re.search('<a href="#connection-[0-9]+">conn 1, #3</a>', section)
     selected = kafkasniff("report", ROOT / "captures" / "java-sasl.pcap", "-o", "-", "--client-id", "scram-*").text
     assert "PLAIN succeeded" not in selected

@@ -30,6 +30,14 @@ def test_text() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_the_summary_of_the_run_is_reported_as_by_decode() -> None:
+    errors = command("security", SASL).err
+    assert errors == command("decode", SASL).err
+    assert errors.startswith("kafkasniff: 276 packets, 12 connections (12 Kafka), 150 messages, ")
+    chosen = command("security", "-Y", 'client_id == "nobody"', SASL).err
+    assert chosen == errors, "filters select what is shown, not what is read"
+
+
 def test_json() -> None:
     document = json.loads(command("security", "-q", "--format", "json", SASL).out)
     assert list(document) == ["sources", "broken", "connections", "identities", "findings", "notes"]

@@ -218,9 +218,9 @@ def test_an_incomplete_export(capture: Path, tmp_path: Path) -> None:
     assert (answer["connections"], answer["problems"]) == (None, None)
     # Three of the lists, the decoded share, and two detectors that need a missing table.
     assert len(answer["notes"]) == 6
-    told = kafkasniff("stats", tmp_path / "few")
-    assert told.err.count("\n") == 6
-    assert "connections" not in told.lines[2]
+    reported = kafkasniff("stats", tmp_path / "few")
+    assert reported.err.count("\n") == 6
+    assert "connections" not in reported.lines[2]
     assert kafkasniff("stats", "-q", tmp_path / "few").err == ""
     kafkasniff("export", capture, "-o", tmp_path / "headers", "--no-bodies")
     answer = answered(tmp_path / "headers")
@@ -302,7 +302,7 @@ def test_a_file(capture: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "expected"),
     [
         ([], Exit.USAGE, "CAPTURE|DIR"),
         (["{}/missing"], Exit.CAPTURE, "missing"),
@@ -315,11 +315,11 @@ def test_a_file(capture: Path, tmp_path: Path) -> None:
         (["{}/garbage", "-o", "/no/such/folder/x"], Exit.UNAVAILABLE, "cannot write"),
     ],
 )
-def test_usage_errors(arguments: list[str], code: Exit, told: str, tmp_path: Path) -> None:
+def test_usage_errors(arguments: list[str], code: Exit, expected: str, tmp_path: Path) -> None:
     (tmp_path / "garbage").write_bytes(b"no capture at all, but text\n" * 9)
     result = kafkasniff("stats", *(one.format(tmp_path) for one in arguments))
     assert result.code == code
-    assert told in result.err
+    assert expected in result.err
     assert (result.err.count("\n"), result.out) == (1, b"")
 
 

@@ -82,15 +82,15 @@ def test_what_is_no_size(text: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"write_all": True}, "--write-all is for the files of --write"),
-        ({"rotate_size": "1"}, "-C is for the files of --write"),
-        ({"rotate_every": "60"}, "-G is for the files of --write"),
-        ({"rotate_files": 2}, "-W is for the files of --write"),
+        ({"write_all": True}, "--write-all needs --write"),
+        ({"rotate_size": "1"}, "-C needs --write"),
+        ({"rotate_every": "60"}, "-G needs --write"),
+        ({"rotate_files": 2}, "-W needs --write"),
         ({"write": ""}, "--write needs the name of a file"),
         ({"write": "-"}, "--write needs the name of a file"),
         ({"write": "kept-%S", "rotate_every": "0.5"}, "-G: at least 1 s"),
-        ({"write": "kept", "rotate_every": "60"}, "files by time need a time in their name"),
-        ({"write": "kept", "rotate_files": 2}, "a number of files needs a size or a time"),
+        ({"write": "kept", "rotate_every": "60"}, "-G needs a time in the name"),
+        ({"write": "kept", "rotate_files": 2}, "-W needs -C or -G"),
     ],
 )
 def test_files_that_cannot_be_written(given: dict[str, Any], said: str) -> None:
@@ -111,7 +111,7 @@ def test_interfaces_by_name_and_number() -> None:
     options = {"interfaces": ("any", first[0])}
     assert take_interfaces(options) == ["any", first[1]]
     assert options == {}
-    with click.Context(click.Command("live")), pytest.raises(click.UsageError, match="say where to listen"):
+    with click.Context(click.Command("live")), pytest.raises(click.UsageError, match="name an interface"):
         take_interfaces({"interfaces": ()})
 
 

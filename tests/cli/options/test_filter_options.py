@@ -151,4 +151,4 @@ def test_topics_whose_names_become_known_late(tmp_path: Path) -> None:
 def test_not_with_spark(capture: Path, tmp_path: Path) -> None:
     result = kafkasniff("export", "--engine", "spark", "--filter", "error", "-o", tmp_path, capture)
     assert result.code == Exit.USAGE
-    assert "filters are for --engine local" in result.err
+    assert "--engine spark does not support filters" in result.err

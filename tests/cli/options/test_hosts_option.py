@@ -21,12 +21,12 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_text_of_decode(capture: Path, names: Path) -> None:
     plain = kafkasniff("decode", "-q", capture).text
-    told = kafkasniff("decode", "-q", "--hosts", names, capture).text
-    assert "producer:51334" in told
-    assert "broker-one:9092" in told
-    assert "10.0.0.5" not in told
-    assert len(told.splitlines()) == len(plain.splitlines())
-    assert kafkasniff("decode", "-q", "--hosts", names, "--jobs", 2, capture).text == told
+    reported = kafkasniff("decode", "-q", "--hosts", names, capture).text
+    assert "producer:51334" in reported
+    assert "broker-one:9092" in reported
+    assert "10.0.0.5" not in reported
+    assert len(reported.splitlines()) == len(plain.splitlines())
+    assert kafkasniff("decode", "-q", "--hosts", names, "--jobs", 2, capture).text == reported
 
 
 def test_json_lines_are_unchanged(capture: Path, names: Path) -> None:
@@ -67,6 +67,8 @@ def test_racks_of_clients_and_brokers_without_their_own(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text(f"127.0.0.1:{port} broker rack=eu-1a\n127.0.0.0/8 rack=eu-1b\n")
     asked = kafkasniff("analyze", "racks", tables, "--format", "json", "--hosts", hosts)
-    told = [json.loads(line) for line in asked.lines]
-    assert {(row["client_rack"], row["broker_rack"], row["cross_zone"]) for row in told} == {("eu-1b", "eu-1a", True)}
+    reported = [json.loads(line) for line in asked.lines]
+    assert {(row["client_rack"], row["broker_rack"], row["cross_zone"]) for row in reported} == {
+        ("eu-1b", "eu-1a", True)
+    }
     assert "broker" in kafkasniff("analyze", "racks", tables, "--hosts", hosts).text

@@ -60,7 +60,7 @@ def test_how_far_records_are_decoded(options: OutputOptions, predicate: Any, sho
     [
         (OutputOptions(records=False), RECORDS, "--filter refers to records, which --no-records skips"),
         (OutputOptions(records=False, hex=1), None, "--hex shows records, which --no-records skips"),
-        (OutputOptions(form="json", hex=1), None, "--hex is for text, not for --format json"),
+        (OutputOptions(form="json", hex=1), None, "--hex needs text, not --format json"),
     ],
 )
 def test_options_that_exclude_each_other(options: OutputOptions, predicate: Any, reason: str) -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.cli.options.shorthand import with_command
+from kafkasniff.cli.commands.browse import browse_command
+from kafkasniff.cli.commands.decode import decode_command
+from kafkasniff.cli.commands.live import live_command
+from kafkasniff.cli.options.shorthand import with_command, with_options
 from tests.cli.console import kafkasniff
 
 CAPTURE = "captures/librdkafka-acks0.pcap"
@@ -24,6 +27,17 @@ CAPTURE = "captures/librdkafka-acks0.pcap"
         (("stats", "--json", CAPTURE), ("stats", "--format", "json", CAPTURE)),
         (("check", "-r", CAPTURE, "--json"), ("check", "--format", "json", CAPTURE)),
         (("api", "Fetch", "--json"), ("api", "Fetch", "--format", "json")),
+        (("--json", CAPTURE), ("decode", "--format", "json", CAPTURE)),
+        (("-c", "1", "-r", CAPTURE), ("decode", "-c", "1", CAPTURE)),
+        (("-Y", 'api == "Produce"', "-qr", CAPTURE), ("decode", "-q", "-Y", 'api == "Produce"', CAPTURE)),
+        ((f"-qvr{CAPTURE}",), ("decode", "-qv", CAPTURE)),
+        (("captures/librdkafka-acks*.pcap", "-q"), ("decode", "-q", CAPTURE)),
+        (("diff", "--all", "-r", CAPTURE, "-r", CAPTURE), ("diff", "--all", CAPTURE, CAPTURE)),
+        (("analyze", "talkers", "-r", CAPTURE, "--json"), ("analyze", "talkers", "--format", "json", CAPTURE)),
+        *(
+            ((*command, f"-r{CAPTURE}", "-q"), (*command, "-q", CAPTURE))
+            for command in (("stats",), ("timing",), ("security",), ("audit", "--target", "4.0"))
+        ),
     ],
     ids=" ".join,
 )
@@ -43,7 +57,30 @@ def test_stdin_and_several_files_are_decoded() -> None:
 def test_an_interface_is_captured_live() -> None:
     assert with_command(["-i", "eth0", "--json"], ("decode", "live")) == ["live", "-i", "eth0", "--json"]
     assert with_command(["-ieth0"], ("decode", "live")) == ["live", "-ieth0"]
-    assert with_command(["--help"], ("decode", "live")) == ["--help"]
+    assert with_command(["-c", "5", "-i", "eth0"], ("decode", "live")) == ["live", "-c", "5", "-i", "eth0"]
+    assert with_command(["-D"], ("decode", "live")) == ["live", "-D"]
+    assert with_command(["--help", "-r", "x"], ("decode", "live"), ("--help",)) == ["--help", "-r", "x"]
+    # The command is there, only late.
+    assert with_command(["--json", "decode", "-r", "x"], ("decode",)) == ["--json", "decode", "-r", "x"]
+
+
+def test_the_capture_filter_of_other_tools() -> None:
+    given = ["-i", "eth0", "-f", "tcp port 9092", "-f", "host a"]
+    assert with_options(live_command, given) == ["-i", "eth0", "tcp port 9092", "host a"]
+    assert with_options(decode_command, ["--records", "--report", "-x"]) == ["--records", "--report", "-x"]
+
+
+def test_files_to_read_and_to_write(tmp_path: Path) -> None:
+    """As tshark and tcpdump are called to save a part of a capture."""
+    part = tmp_path / "part.pcap"
+    assert kafkasniff("-r", CAPTURE, "-Y", 'api == "Produce"', "-qw", part).code == 0
+    apis = {line["api"] for line in kafkasniff("-qr", part, "-Y", "acks == 0", "--json").objects}
+    assert apis == {"Produce"}
+
+
+def test_shorthand_without_flags_of_its_own() -> None:
+    """`browse` has no options of one letter that take no value."""
+    assert with_options(browse_command, ["-r", "x", "--json"]) == ["x", "--json"]
 
 
 def test_a_file_named_like_a_command_is_not_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +100,10 @@ def test_arguments_after_two_dashes_are_kept() -> None:
     [
         (("stat", CAPTURE), "no such command: stat. Did you mean stats?"),
         (("no/such.pcap",), "no such command, and no such file: no/such.pcap"),
+        (("no/such.pcap", "stats"), "no such command, and no such file: no/such.pcap"),
+        (("-f", "tcp", "-r", CAPTURE), "-f is the capture filter of live; to select exchanges, use -Y EXPR"),
+        (("stats", "-f", "tcp", CAPTURE), "use -Y EXPR"),
+        (("--json", "stats", CAPTURE), "No such option '--json'"),
         (("live", "--json", "--no-such"), "No such option"),
     ],
 )

@@ -141,7 +141,7 @@ def test_colours_only_if_asked_for() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_long_lines_are_wrapped_at_words(width: int, coloured: bool) -> None:
     """Nothing is lost but spaces, colours do not count, and lines that fit stay as they are."""
-    notes = ["it asks first, and uses lower versions than now, if it supports them"]
+    notes = ["it sends ApiVersions, and will use lower versions if it supports them"]
     one = audited(
         client("refused", finding(), client_id="billing-service", software_name="java", notes=notes),
         client("served", client_ip="2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff", notes=notes),

@@ -28,16 +28,16 @@ def test_the_screen(slow: Path) -> None:
     result = kafkasniff("timing", slow, "--slowest", "1", width=110)
     assert result.code == Exit.OK
     assert result.lines[1:] == [
-        "5 exchanges, 5 of them timed: 904 ms in all",
+        "5 exchanges, 5 of them timed: 904 ms in total",
         "captured: 2 connections, 1 near the client, 1 near the broker",
         "round trips from there, by handshakes: to brokers 20.0 µs to 4.00 ms, to clients 10.0 µs to 30.0 ms",
         "",
-        "Shares of the time from a request's first byte to its response's last",
-        "  API       count      p50     p99     max  request  in line  network  asked wait  broker  client p50",
-        "  Fetch         1   506 ms  506 ms  506 ms                        <1%         99%     <1%     10.0 ms",
-        "  Metadata      4  14.0 ms  349 ms  350 ms      13%       4%       3%                 81%      100 ms",
+        "Shares of the time from the first byte of requests to the last byte of responses",
+        "  API       count      p50     p99     max  request  queued  network  requested  broker  client p50",
+        "  Fetch         1   506 ms  506 ms  506 ms                       <1%        99%     <1%     10.0 ms",
+        "  Metadata      4  14.0 ms  349 ms  350 ms      13%      4%       3%                81%      100 ms",
         "",
-        "Slowest exchanges, without the waits that they asked for (--exchange N)",
+        "Slowest exchanges, not counting requested waits (--exchange N)",
         "  exchange  what                      time  most of it",
         "        #5  Metadata v1 of crafted  350 ms  the broker 300 ms",
     ]
@@ -72,7 +72,7 @@ def test_only_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_to_show() -> None:
     answer = TimingAnswer(Timing(TimingParameters(by=("api",))), slowest=3)
     answer.close(Catalog(), forgotten=0)
-    assert shown(answer) == ["4 captures", "0 exchanges, 0 of them timed: 0 ns in all"]
+    assert shown(answer) == ["4 captures", "0 exchanges, 0 of them timed: 0 ns in total"]
 
 
 def test_connections_have_the_numbers_of_decode() -> None:

@@ -31,15 +31,15 @@ def test_one_exchange(slow: Path) -> None:
     assert result.lines == [
         "#3  Metadata v1 of crafted, conn 1",
         "10.0.0.5:51334 to 10.0.0.9:9092 (broker 0), corr 3",
-        "10:13:20.243456  24.0 ms from the request's first byte to the response's last",
+        "10:13:20.243456  24.0 ms from first byte of request to last byte of response",
         "",
-        "   14.0 ms  ████████████████············  in line: the broker answered earlier requests",
+        "   14.0 ms  ████████████████············  queued: the broker answered earlier requests",
         "   4.00 ms  ················█████·······  network: to the broker and back, at least",
         "   6.00 ms  ·····················███████  broker",
         "",
         "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
-        "unknown from here:",
-        "  if the round trip took longer this time than the minimum, the rest is in the broker's time",
+        "unknown:",
+        "  if this round trip took longer than the minimum, the difference is in the broker's time",
     ]
 
 
@@ -56,7 +56,7 @@ def test_a_loss_and_a_client_that_stops_reading(tmp_path: Path) -> None:
     line.acked("client", 430)
     line.data("broker", 434, response[20:])
     result = kafkasniff("timing", write_pcap(tmp_path / "loss.pcap", line.packets), "--exchange", "1", width=80)
-    assert result.lines[3:12] == [
+    assert result.lines[3:13] == [
         "",
         "    210 ms  ████████··········  lost: until it was retransmitted",
         "   4.00 ms  ········█·········  network: to the broker and back, at least",
@@ -64,7 +64,8 @@ def test_a_loss_and_a_client_that_stops_reading(tmp_path: Path) -> None:
         f"    204 ms  ·········█████████  response, first to last byte, {len(response)} bytes",
         "",
         "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
-        "client: 1 segment retransmitted (lost after the capture point, or acknowledged late)",
+        "client: 1 segment retransmitted (lost after the capture point, or acknowledged",
+        "    late)",
         "client: zero window 1 time, for 199 ms: it accepted no more data",
     ]
 

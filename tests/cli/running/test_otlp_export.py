@@ -16,6 +16,7 @@ from tests.craft.write import write_pcap
 from tests.kafka.records_craft import Record, batch_of
 from tests.otlp.receiver import Receiver, attributes, receiving
 from tests.secret_traffic import capture, found_in
+from tests.test_docs import blocks, commands
 
 CAPTURES = ROOT / "captures"
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -43,6 +44,17 @@ def test_every_exchange_is_a_span(name: str) -> None:
     assert {one["error.type"] for one in map(attributes, receiver.spans) if "error.type" in one} >= errors
     counts = receiver.metrics["kafkasniff.requests"].sum.data_points
     assert sum(point.as_int for point in counts) == len(requests)
+
+
+def test_the_transcript_of_the_documentation() -> None:
+    (block,) = [one for one in blocks(ROOT / "docs" / "otlp.md") if "--format otlp" in one.text]
+    ((command, shown),) = commands(block)
+    with receiving() as receiver:
+        words = command.replace("http://localhost:4318", receiver.url).split()
+        done = kafkasniff(*words[1:-1], ROOT / words[-1])
+    assert done.code == 0
+    assert done.err.splitlines() == shown
+    assert len(receiver.spans) == int(done.err.split()[1])
 
 
 def test_the_same_capture_again_is_the_same_spans() -> None:
@@ -109,7 +121,7 @@ def test_a_receiver_that_refuses() -> None:
         receiver.status = 400
         code, said = export(receiver, CAPTURES / "librdkafka-codecs.pcap")
     assert code == Exit.UNAVAILABLE
-    assert "warning: the receiver of OTLP did not take spans: " in said
+    assert "warning: the OTLP receiver did not accept spans: " in said
     assert "0 spans sent, 55 not delivered" in said
 
 

@@ -162,12 +162,15 @@ def test_lines_count_as_their_messages() -> None:
         def close_lines(self) -> Iterator[Sequence[Shown]]:
             yield [Lines(b"three\n", 1)]
 
-    sink = Written()
-    run = made(sink, InLines(), lines=sink)
-    run.run([many(1)])
-    run.close()
-    assert [event.count for event in sink.events] == [2, 1]
-    assert run.shown == 3
+    for limit, counts in ((None, [2, 1]), (2, [2]), (1, [1])):
+        sink = Written()
+        run = made(sink, InLines(), limit=limit)
+        run.lines = sink
+        run.run([many(1)])
+        run.close()
+        assert [event.count for event in sink.events] == counts
+        assert b"".join(event.data for event in sink.events) == b"one\ntwo\nthree\n"[: [14, 4, 8][limit or 0]]
+        assert run.shown == sum(counts)
 
 
 def test_connections_follow_the_events_of_their_batch_and_are_not_written() -> None:

@@ -151,7 +151,7 @@ def test_others_drop_their_capabilities_and_warn_of_nothing(machine: Machine) ->
 
 
 def test_options_that_exclude_each_other(machine: Machine) -> None:
-    with pytest.raises(UsageError, match="--keep-root and --user alice exclude each other"):
+    with pytest.raises(UsageError, match="--keep-root and --user alice cannot be combined"):
         taken("alice", keep=True)
 
 

@@ -249,10 +249,10 @@ def test_the_configured_name_is_accepted() -> None:
         ("kafka-2.example", "10.0.0.5", "200 OK"),
         (None, "127.0.0.1", "200 OK"),
     ):
-        told: list[str] = []
+        reported: list[str] = []
         environ = {LOCAL_ADDRESS: address, **({} if host is None else {"HTTP_HOST": host})}
-        list(app(environ, lambda status, *_, told=told: told.append(status)))  # type: ignore[arg-type]
-        assert told == [status], host
+        list(app(environ, lambda status, *_, reported=reported: reported.append(status)))  # type: ignore[arg-type]
+        assert reported == [status], host
 
 
 def test_a_token(tmp_path: Path) -> None:

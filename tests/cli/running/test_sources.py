@@ -94,8 +94,8 @@ def test_the_library_takes_the_same_folders(folder: Path, tmp_path: Path) -> Non
     tables = tmp_path / "tables"
     assert kafkasniff("export", "-q", "-o", tables, folder).code == 0
     assert divided([str(tables), str(folder), "-"]) == ([*files, "-"], [str(tables)])
-    told = {(one.detector, one.count) for one in run([str(tables)]).findings}
-    assert {(one.detector, one.count) for one in run([str(folder)]).findings} >= told
+    reported = {(one.detector, one.count) for one in run([str(tables)]).findings}
+    assert {(one.detector, one.count) for one in run([str(folder)]).findings} >= reported
     with pytest.raises(CaptureError, match="is an export, not a folder of captures"):
         next(read(tables))
     with pytest.raises(CaptureError, match="contains neither captures"):
@@ -107,7 +107,7 @@ def test_tables_of_an_export() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "tables", "told"),
+    ("manifest", "tables", "expected"),
     [
         (None, ("exchanges",), False),
         ("{", ("exchanges",), True),
@@ -118,13 +118,13 @@ def test_tables_of_an_export() -> None:
     ],
 )
 def test_requirements_of_an_export_folder(
-    tmp_path: Path, manifest: str | None, tables: tuple[str, ...], told: bool
+    tmp_path: Path, manifest: str | None, tables: tuple[str, ...], expected: bool
 ) -> None:
     if manifest is not None:
         (tmp_path / "manifest.json").write_text(manifest)
     for table in tables:
         (tmp_path / table).mkdir()
-    assert is_export(tmp_path) is told
+    assert is_export(tmp_path) is expected
     assert not is_export(tmp_path / "none")
     assert not is_export("-")
 

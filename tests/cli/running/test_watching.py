@@ -233,7 +233,7 @@ def test_a_failing_view_is_reported_after_the_terminal_is_restored(
 
 
 @pytest.mark.parametrize(
-    ("world", "told"),
+    ("world", "expected"),
     [
         ({}, "needs a terminal"),
         ({"stdout_tty": True}, "needs a terminal"),
@@ -241,10 +241,10 @@ def test_a_failing_view_is_reported_after_the_terminal_is_restored(
         ({"stdin_tty": True, "stdout_tty": True, "environ": {"TERM": "dumb"}}, "TERM is dumb"),
     ],
 )
-def test_without_a_terminal(wire: Wire, world: dict[str, Any], told: str) -> None:
+def test_without_a_terminal(wire: Wire, world: dict[str, Any], expected: str) -> None:
     result = kafkasniff("live", "-i", "eth0", "--top", **world)
     assert (result.code, result.out) == (Exit.USAGE, b"")
-    assert told in result.err
+    assert expected in result.err
     assert result.err.count("\n") == 1
     assert wire.idle_seconds is None, "nothing was opened"
 
@@ -332,7 +332,7 @@ def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--metrics-labels", "5"], "--metrics-labels is for metrics"),
         (["--metrics", "nowhere"], "is not an address"),
@@ -345,10 +345,10 @@ def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path)
         (["--metrics", ":1", "--metrics-labels", "0"], "0 is not in the range"),
     ],
 )
-def test_usage_errors(wire: Wire, arguments: list[str], told: str) -> None:
+def test_usage_errors(wire: Wire, arguments: list[str], expected: str) -> None:
     result = kafkasniff("live", "-i", "eth0", *arguments)
     assert result.code == Exit.USAGE
-    assert told in result.err
+    assert expected in result.err
     assert wire.idle_seconds is None
 
 

@@ -170,7 +170,7 @@ def test_a_run_keeps_what_it_finds(tmp_path: Path, capsys: pytest.CaptureFixture
     assert again.trials == 16
 
 
-def test_a_run_that_is_told_to_end(tmp_path: Path) -> None:
+def test_a_run_that_is_asked_to_end(tmp_path: Path) -> None:
     asked = iter([False, False, True, True])
     made = lambda _, data: cost(1.0, size=len(data))  # noqa: E731
     assert run(tmp_path, Climb(1e9, size=SIZE), ended=lambda: next(asked), measure=made)

@@ -17,7 +17,14 @@ const Seed = extern struct {
     size: u64,
     /// Its `pair` is the index of another seed; `start` is not looked at.
     message: Message,
+    /// For a request that continues a fetch session, the first of its `VARIANTS` sessions; else `NO_SESSION`.
+    session: u64,
 };
+
+/// Sessions that have just the partitions of a request, more than these, and not all of them.
+const VARIANTS = 3;
+const TOO_SMALL = VARIANTS - 1;
+const NO_SESSION = std.math.maxInt(u64);
 
 const Run = extern struct {
     call: *lines.Lines,
@@ -43,8 +50,13 @@ const Run = extern struct {
     /// Fetch sessions of messages among the seeds.
     sessions: [*]const sessions_of.Session,
     sessions_count: u64,
-    /// Messages of sessions that were handled without an answer.
+    /// Seeds that continue fetch sessions.
+    continuing: [*]const u64,
+    continuing_count: u64,
+    /// Messages of sessions that were handled without an answer: lines of JSON and of text. Questions about sessions.
+    json_steps: u64,
     steps: u64,
+    questions: u64,
 };
 
 const MOST = 8;
@@ -55,6 +67,9 @@ const Batch = struct {
     numbers: [MOST]i64 = undefined,
     /// What becomes of each, where a filter says so.
     shown: [MOST]lines.Shown = @splat(.written),
+    /// The sessions of each that continues one, while its bytes are those of the seed.
+    sessions: [MOST]u64 = @splat(NO_SESSION),
+    is_changed: [MOST]bool = @splat(false),
     count: usize = 0,
     /// Where the first one begins.
     at: usize,
@@ -65,7 +80,10 @@ const Batch = struct {
         self.at -= size;
         const input = run.room[self.at..][0..size];
         @memcpy(input, seed.bytes[0..size]);
-        for (0..random.below(4)) |_| fuzz.change(input, random);
+        const changes = if (random.below(3) == 0) 0 else random.below(4);
+        for (0..changes) |_| fuzz.change(input, random);
+        self.sessions[self.count] = seed.session;
+        self.is_changed[self.count] = changes > 0 or size < seed.size;
         const message = &self.messages[self.count];
         message.* = seed.message;
         message.start = self.at;
@@ -123,6 +141,9 @@ const Known = struct {
     places: [16]sessions_of.Session,
     steps: [MOST]u32,
     sessions: sessions_of.Sessions,
+    /// The variant of the session of all connections.
+    variant: u64,
+    session: u64,
 
     pub fn begin(self: *Known, count: u64, random: *fuzz.Random) *names_of.Names {
         self.answers = @splat(.unknown);
@@ -136,10 +157,15 @@ const Known = struct {
         return &self.names;
     }
 
-    /// Follows the session of one of the seeds from here on.
-    fn follow(self: *Known, run: *const Run, count: u64, random: *fuzz.Random) void {
+    /// Follows a session of one of the messages from here on, or that of another seed.
+    fn follow(self: *Known, run: *const Run, batch: *const Batch, random: *fuzz.Random) void {
         if (random.below(4) == 0) return;
-        self.places = @splat(run.sessions[random.below(run.sessions_count)]);
+        const count = batch.count;
+        self.session = batch.sessions[random.below(count)];
+        if (self.session == NO_SESSION or random.below(8) == 0)
+            self.session = VARIANTS * random.below(run.sessions_count / VARIANTS);
+        self.variant = random.below(VARIANTS);
+        self.places = @splat(run.sessions[self.session + self.variant]);
         if (random.below(4) == 0) self.places[random.below(self.places.len)].partitions = -1;
         self.sessions = .{
             .places = &self.places,
@@ -150,7 +176,7 @@ const Known = struct {
             .data = run.room,
             .data_size = 0,
             .body = 0,
-            .partitions = 0,
+            .session = null,
             .connection = 0,
             .code = 0,
             .is_step = 0,
@@ -159,11 +185,14 @@ const Known = struct {
     }
 
     /// Takes the messages before `next` that were handled without an answer; returns their number.
-    fn taken(self: *Known, next: u64) u64 {
+    fn taken(self: *Known, batch: *const Batch, next: u64) u64 {
         const sessions = self.names.sessions orelse return 0;
         const used = sessions.steps_used;
         for (self.steps[0..used], 0..) |index, place| {
             if (index >= next or (place > 0 and index <= self.steps[place - 1])) @panic("not steps");
+            const is_own = batch.sessions[index] == self.session and !batch.is_changed[index];
+            if (is_own and self.variant == TOO_SMALL and batch.messages[index].flags.request)
+                @panic("a request that changes its session");
         }
         sessions.steps_used = 0;
         return used;
@@ -245,7 +274,7 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             .client_width = random.below(200),
         },
     };
-    if (writer.summaries.names != null) known.follow(run, batch.count, random);
+    if (writer.summaries.names != null) known.follow(run, batch, random);
     const shown = writer.source.shown;
     while (true) {
         const before = writer.used;
@@ -262,9 +291,10 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         if (writer.used > writer.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
         if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
         run.texts += written;
-        if (writer.summaries.names != null) run.steps += known.taken(writer.next);
+        if (writer.summaries.names != null) run.steps += known.taken(batch, writer.next);
         if (outcome == .done) return;
         run.ended += 1;
+        if (outcome == .asks) run.questions += @intFromBool(known.names.asks.session);
         if (outcome == .asks and known.answer(writer.next, random)) continue;
         writer.next += 1;
     }
@@ -327,14 +357,19 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
     for (0..run.executions) |_| {
         var batch = Batch{ .at = run.room_size };
         for (0..1 + random.below(3)) |_| {
-            const seed = &run.seeds[random.below(run.seeds_count)];
+            const any = random.below(run.seeds_count);
+            const seed = &run.seeds[if (random.below(3) == 0) run.continuing[random.below(run.continuing_count)] else any];
             const asked = seed.message.pair;
             if (asked < run.seeds_count and random.below(8) > 0) _ = batch.add(run, &run.seeds[asked], &random);
             const before = batch.count;
             if (batch.add(run, seed, &random) and before > 0 and !batch.messages[before].flags.request)
                 batch.messages[before].pair = @intCast(before - 1);
         }
-        if (random.below(4) == 0) disturb(&batch.messages[random.below(batch.count)], &random);
+        if (random.below(4) == 0) {
+            const index = random.below(batch.count);
+            disturb(&batch.messages[index], &random);
+            batch.is_changed[index] = true;
+        }
         const records: u32 = if (random.below(8) == 0) @intCast(random.below(4)) else 0;
         const form: u32 = @intCast(random.below(3));
         const shown: u32 = @intCast(random.below(2));
@@ -350,6 +385,7 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         call.source.found.arena_size = run.room_size;
         call.source.shown = if (random.below(2) == 0) null else &batch.shown;
         call.names = if (random.below(4) == 0) null else known.begin(batch.count, &random);
+        if (call.names != null) known.follow(run, &batch, &random);
         call.next = 0;
         call.base = 0;
         call.last = batch.count;
@@ -360,11 +396,13 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         var given = false;
         while (true) {
             const outcome = kernel.kafkasniff_lines(call);
+            if (call.names != null) run.json_steps += known.taken(&batch, call.next);
             if (outcome == .done) break;
             run.ended += 1;
             if (outcome == .misuse) @panic("misuse");
             if (outcome == .asks) {
                 if (call.names == null) @panic("asked without names");
+                run.questions += @intFromBool(known.names.asks.session);
                 if (known.answer(call.next, &random)) continue;
             }
             if (outcome == .compressed and !given) {

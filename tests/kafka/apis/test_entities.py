@@ -99,8 +99,11 @@ def test_fetch_by_topic_id() -> None:
 
 def test_names_from_other_messages() -> None:
     asked = [{"topic_id": ID, "partitions": [{"partition": 0, "fetch_offset": 17}]}]
-    told = [{"topic_id": ID, "_topic_name": "orders", "partitions": [{"partition_index": 0, "error_code": 0}]}]
-    request, response = message("request", 1, 13, {"topics": asked}), message("response", 1, 13, {"responses": told})
+    reported = [{"topic_id": ID, "_topic_name": "orders", "partitions": [{"partition_index": 0, "error_code": 0}]}]
+    request, response = (
+        message("request", 1, 13, {"topics": asked}),
+        message("response", 1, 13, {"responses": reported}),
+    )
     for pair in ((request, response), (response, request)):
         named = mentions(*pair)
         assert list(named.topics) == ["orders"]

@@ -49,7 +49,7 @@ def stretches(segments: Sequence[Segment], ends: Sequence[int]) -> list[Stretch]
     return found
 
 
-def told(events: Sequence[Event]) -> list[object]:
+def reported(events: Sequence[Event]) -> list[object]:
     """Events without the buffers of their frames."""
     return [
         (one.order, one.ordinal, one.is_request, one.decoded.api_key, one.frame.data[one.frame.start : one.frame.end])
@@ -74,7 +74,7 @@ def test_chunks_of_any_size_yield_the_same(cuts: list[int], ends: list[int], beg
     start = STARTED if begins and not late else []
     _, expected = fed([*start, *stretches(segments, range(len(segments))), CLOSED])
     connection, found = fed([*start, *stretches(segments, ends), CLOSED])
-    assert told(found) == told(expected)
+    assert reported(found) == reported(expected)
     assert connection.bytes_seen == sum(len(data) for _, data in segments)
     assert connection.buffered == 0
 

@@ -12,7 +12,7 @@ from tests.craft.kafka_bytes import (
     metadata_request,
     metadata_response,
 )
-from tests.kafka.connection.test_connection import CLOSED, CUTS, SAID, STARTED, fed, segments_of, stretches, told
+from tests.kafka.connection.test_connection import CLOSED, CUTS, SAID, STARTED, fed, reported, segments_of, stretches
 from tests.kafka.segments import Talk, pieces
 
 
@@ -28,7 +28,7 @@ def test_a_copied_state_continues_like_the_original(place: int, cuts: list[int])
         assert connection.buffered == 0
         connection.take_back(state)
     _, rest = fed([*parts[1:], CLOSED], connection)
-    assert told([*events, *rest]) == told(expected)
+    assert reported([*events, *rest]) == reported(expected)
 
 
 def test_states_that_the_kernel_does_not_take_over() -> None:

@@ -36,7 +36,7 @@ def inspect(packets: list[Packet], **options: object) -> list[object]:
     return whole
 
 
-def told(talk: Conversation | list[Packet], **options: object) -> list[tuple[str, str]]:
+def reported(talk: Conversation | list[Packet], **options: object) -> list[tuple[str, str]]:
     """(kind, detail) of the reports about a failed connection."""
     out = inspect(talk if isinstance(talk, list) else talk.packets, **options)
     problems = [one for one in out if isinstance(one, Problem)]
@@ -80,7 +80,7 @@ def sasl_authenticate_answer(correlation_id: int, error: int = 0) -> bytes:
 
 def rejected(talk: Conversation, **options: object) -> str:
     """The only report, which is that the broker closed the connection."""
-    ((kind, detail),) = told(talk, **options)
+    ((kind, detail),) = reported(talk, **options)
     assert kind == "connection-rejected"
     assert detail.startswith("the broker closed the connection ")
     return detail
@@ -143,7 +143,7 @@ def test_a_client_that_is_too_new() -> None:
         talk = begun()
         talk.exchange(kb.api_versions_request(1, 3), kb.api_versions_response(1, 0, error=35))
         talk.close(side)  # type: ignore[arg-type]
-        ((kind, detail),) = told(talk)
+        ((kind, detail),) = reported(talk)
         assert kind == "connection-rejected"
         assert "too new" in detail
     # Like clients do, try the older version.
@@ -151,7 +151,7 @@ def test_a_client_that_is_too_new() -> None:
     talk.exchange(kb.api_versions_request(1, 3), kb.api_versions_response(1, 0, error=35))
     talk.exchange(kb.api_versions_request(2, 0), kb.api_versions_response(2, 0))
     talk.close("client")
-    assert told(talk) == []
+    assert reported(talk) == []
 
 
 def test_closed_after_api_versions() -> None:
@@ -204,7 +204,7 @@ def test_refusals_with_an_error(request_: bytes, answer: bytes, said: str) -> No
     talk = greeted(ranges=((17, 0, 1), (18, 0, 3), (36, 0, 2)))
     talk.exchange(request_, answer)
     # Reported once, although the broker closes the connection, too.
-    ((kind, detail),) = told(closed(talk))
+    ((kind, detail),) = reported(closed(talk))
     assert kind == "sasl-refused"
     assert said in detail
 
@@ -223,7 +223,7 @@ def test_a_brokers_list_of_names_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "size", "is_told"),
+    ("before", "size", "is_reported"),
     [
         (greeted, LARGE_BEFORE_AUTHENTICATION, True),
         (greeted, LARGE_BEFORE_AUTHENTICATION - 1, False),
@@ -231,13 +231,13 @@ def test_a_brokers_list_of_names_is_bounded() -> None:
         (opened, LARGE - 1, False),
     ],
 )
-def test_closed_within_a_large_request(before: Callable[[], Conversation], size: int, is_told: bool) -> None:
+def test_closed_within_a_large_request(before: Callable[[], Conversation], size: int, is_reported: bool) -> None:
     talk = before()
     whole = kb.produce_request(9, "orders", bytes(size))
     talk.send("client", kb.int32(size) + whole[4:3000])
-    found = told(closed(talk, "rst"))
-    assert [kind for kind, _ in found] == ["connection-rejected"] * is_told
-    if is_told:
+    found = reported(closed(talk, "rst"))
+    assert [kind for kind, _ in found] == ["connection-rejected"] * is_reported
+    if is_reported:
         assert f"a request of {size:,} bytes" in found[0][1]
         assert "socket.request.max.bytes" in found[0][1]
 
@@ -270,7 +270,7 @@ def test_a_client_without_tls_at_a_listener_with(sizes: int | list[int]) -> None
     talk = begun()
     talk.send("client", kb.api_versions_request(1, 3))
     talk.send("broker", TLS_ALERT, sizes)
-    ((kind, detail),) = told(closed(talk))
+    ((kind, detail),) = reported(closed(talk))
     assert kind == "answer-not-kafka"
     assert "expects TLS" in detail
     assert f"{CLIENT_SIZE:,}" in detail
@@ -295,7 +295,7 @@ def test_a_client_at_a_web_server() -> None:
     talk = begun()
     talk.send("client", kb.api_versions_request(1, 3))
     talk.send("broker", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-    ((kind, detail),) = told(closed(talk))
+    ((kind, detail),) = reported(closed(talk))
     assert kind == "answer-not-kafka"
     assert "HTTP" in detail
     assert "1,213,486,160" in detail  # what Kafka's clients log
@@ -305,17 +305,17 @@ def test_an_answer_that_is_nothing_well_known() -> None:
     talk = begun()
     talk.send("client", kb.api_versions_request(1, 3))
     talk.send("broker", b"\xffwho are you?")
-    assert told(closed(talk)) == []
+    assert reported(closed(talk)) == []
 
 
 def test_a_browser_at_a_broker() -> None:
     talk = begun()
     talk.exchange(b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", b"")
-    ((kind, detail),) = told(closed(talk), ports=[9092])
+    ((kind, detail),) = reported(closed(talk), ports=[9092])
     assert kind == "not-kafka"
     assert "HTTP" in detail
     assert "1,195,725,856" in detail  # what brokers log
-    assert told(talk) == [], "some port that has nothing to do with Kafka"
+    assert reported(talk) == [], "some port that has nothing to do with Kafka"
 
 
 # -- without a report ------------------------------------------------------------------------------------------------
@@ -327,29 +327,29 @@ def unanswered(talk: Conversation) -> Conversation:
 
 
 def test_connections_that_were_open() -> None:
-    assert told(closed(unanswered(opened()))) == []
-    assert told(closed(opened())) == []
+    assert reported(closed(unanswered(opened()))) == []
+    assert reported(closed(opened())) == []
 
 
 def test_connections_that_the_client_closes() -> None:
     for talk in (greeted(), unanswered(greeted()), begun()):
         talk.close("client")
-        assert told(talk) == []
+        assert reported(talk) == []
 
 
 def test_connections_that_are_not_closed() -> None:
-    assert told(unanswered(greeted())) == []
+    assert reported(unanswered(greeted())) == []
 
 
 def test_connections_that_are_closed_late() -> None:
     talk = unanswered(greeted())
     talk.wait(MAX_REFUSAL_NS)
-    assert told(closed(talk)) == []
+    assert reported(closed(talk)) == []
     for wait, said in ((MAX_WAIT_NS - 1_000_000, 1), (MAX_WAIT_NS, 0)):
         talk = begun()
         talk.send("client", kb.api_versions_request(1, 3))
         talk.wait(wait)
-        assert len(told(closed(talk))) == said
+        assert len(reported(closed(talk))) == said
 
 
 def test_the_first_end_counts() -> None:
@@ -357,29 +357,29 @@ def test_the_first_end_counts() -> None:
     talk = unanswered(greeted())
     fin = talk.close("broker")
     late = [packet.but(time_ns=packet.time_ns + 60 * MAX_WAIT_NS) for packet in fin[1:]]
-    assert len(told([*talk.packets[: -len(late)], *late])) == 1
+    assert len(reported([*talk.packets[: -len(late)], *late])) == 1
 
 
 def test_connections_without_a_beginning() -> None:
     talk = closed(unanswered(greeted()))
     for missing in (1, 2, 3):
-        assert told(talk.packets[missing:]) == []
+        assert reported(talk.packets[missing:]) == []
 
 
 def test_connections_with_a_gap() -> None:
     talk = closed(unanswered(greeted()))
     for place, packet in enumerate(talk.packets):
         if packet.payload:
-            assert told(talk.packets[:place] + talk.packets[place + 1 :]) == []
+            assert reported(talk.packets[:place] + talk.packets[place + 1 :]) == []
             cut = packet.but(payload=packet.payload[:-3], cut=3)
-            assert told([*talk.packets[:place], cut, *talk.packets[place + 1 :]]) == []
+            assert reported([*talk.packets[:place], cut, *talk.packets[place + 1 :]]) == []
 
 
 def test_authenticated_clients() -> None:
     talk = greeted(ranges=((3, 0, 9), (17, 0, 1), (18, 0, 3), (36, 0, 2)))
     talk.exchange(sasl_handshake(2), sasl_handshake_answer(2))
     talk.exchange(sasl_authenticate(3), sasl_authenticate_answer(3))
-    assert told(closed(unanswered(talk))) == []
+    assert reported(closed(unanswered(talk))) == []
 
 
 @given(st.data())
@@ -393,7 +393,7 @@ def test_damaged_connections_yield_the_same_in_pieces(data: st.DataObject) -> No
     talk.send("broker", bytes(answer[: data.draw(st.integers(0, len(answer)))]), data.draw(st.integers(1, 40)))
     if data.draw(st.booleans()):
         talk.send("client", kb.metadata_request(2, None))
-    told(closed(talk, data.draw(st.sampled_from(["fin", "rst"]))))
+    reported(closed(talk, data.draw(st.sampled_from(["fin", "rst"]))))
 
 
 # -- real brokers -----------------------------------------------------------------------------------------------------

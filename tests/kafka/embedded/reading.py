@@ -16,7 +16,7 @@ CAPTURES = Path(__file__).resolve().parents[3] / "captures"
 
 
 @functools.cache
-def told(name: str, show_secrets: bool = False) -> tuple[Message | SaslToken, ...]:
+def reported(name: str, show_secrets: bool = False) -> tuple[Message | SaslToken, ...]:
     """The messages and raw tokens of a capture."""
     inspector = Inspector(show_secrets=show_secrets)
     out = []
@@ -29,7 +29,9 @@ def told(name: str, show_secrets: bool = False) -> tuple[Message | SaslToken, ..
 
 def messages(name: str, api: str, kind: str) -> list[Message]:
     """The requests or responses of one API with a body, in order."""
-    return [one for one in told(name) if isinstance(one, Message) and (one.api, one.type) == (api, kind) and one.body]
+    return [
+        one for one in reported(name) if isinstance(one, Message) and (one.api, one.type) == (api, kind) and one.body
+    ]
 
 
 def account(name: str, kind: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.model import Message
-from tests.kafka.embedded.reading import account, connectors, messages, partitions, task, told
+from tests.kafka.embedded.reading import account, connectors, messages, partitions, reported, task
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_members_that_omit_their_last_fields() -> None:
         ["group-metadata-0", "group-metadata-1"],
         ["group-metadata-2-0", "group-metadata-2-1"],
     ]
-    assert not [problem for one in told(name) if isinstance(one, Message) for problem in one.problems]
+    assert not [problem for one in reported(name) if isinstance(one, Message) for problem in one.problems]

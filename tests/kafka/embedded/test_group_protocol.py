@@ -57,12 +57,12 @@ def framed(vector: Vector, version: int | None = None) -> bytes:
 )
 def test_consumer_messages_of_all_versions(vector: Vector) -> None:
     read = metadata if vector in SUBSCRIPTIONS else assignment
-    told = context()
-    found = read(framed(vector), CONSUMER, told, "here")
+    reported = context()
+    found = read(framed(vector), CONSUMER, reported, "here")
     assert found is not None
     assert (found["format"], found["version"]) == ("consumer", vector.version)
     assert list(compare(vector.body, found["value"], "")) == []
-    assert told.problems == []
+    assert reported.problems == []
 
 
 def hosts(value: dict[str, Any], field: str) -> dict[str, list[str]]:
@@ -114,9 +114,9 @@ def as_streams_say(kind: str, read: dict[str, Any]) -> dict[str, Any]:
 def as_consumers_say(kind: str, assignor: str, read: dict[str, Any]) -> dict[str, Any]:
     value = read["value"]
     if kind == "assignment":
-        told: dict[str, Any] = {"partitions": partitions(value["assigned_partitions"])}
+        reported: dict[str, Any] = {"partitions": partitions(value["assigned_partitions"])}
     else:
-        told = {
+        reported = {
             "topics": value["topics"],
             "partitions": partitions(value.get("owned_partitions", ())),
             "generation": value.get("generation_id", -1),
@@ -124,42 +124,42 @@ def as_consumers_say(kind: str, assignor: str, read: dict[str, Any]) -> dict[str
         }
     data = value.get("_user_data")
     if assignor == "stream":
-        told["user_data"] = as_streams_say(kind, data)
+        reported["user_data"] = as_streams_say(kind, data)
     elif data is not None:
         assert data["format"] == assignor
         inside = data["value"]
-        told["user_data"] = {
+        reported["user_data"] = {
             **({"partitions": partitions(inside["previous_assignment"])} if "previous_assignment" in inside else {}),
             **({"generation": inside["generation"]} if "generation" in inside else {}),
         }
         assert data["version"] == int("generation" in inside and assignor == "sticky")
     elif kind == "metadata":
-        told["user_data"] = {}
-    return told
+        reported["user_data"] = {}
+    return reported
 
 
 def as_workers_say(kind: str, read: dict[str, Any]) -> dict[str, Any]:
     value = read["value"]
     if kind == "metadata":
-        told: dict[str, Any] = {"url": value["url"], "offset": value["config_offset"]}
+        reported: dict[str, Any] = {"url": value["url"], "offset": value["config_offset"]}
         if "_allocation" in value:
-            told["allocation"] = as_workers_say("assignment", value["_allocation"])
-        return told
-    told = {name: value[name] for name in ("error", "leader")} | {"url": value["leader_url"]}
-    told["offset"] = value["config_offset"]
-    told["connectors"], told["tasks"] = connectors(value["assignment"])
+            reported["allocation"] = as_workers_say("assignment", value["_allocation"])
+        return reported
+    reported = {name: value[name] for name in ("error", "leader")} | {"url": value["leader_url"]}
+    reported["offset"] = value["config_offset"]
+    reported["connectors"], reported["tasks"] = connectors(value["assignment"])
     if read["version"]:
-        told["revoked_connectors"], told["revoked_tasks"] = connectors(value["revoked"])
-        told["delay"] = value["delay"]
-    return told
+        reported["revoked_connectors"], reported["revoked_tasks"] = connectors(value["revoked"])
+        reported["delay"] = value["delay"]
+    return reported
 
 
 @pytest.mark.parametrize("vector", GROUP_VECTORS, ids=lambda one: f"{one['protocol']}-{one['kind']}-{one['version']}")
 def test_messages_of_members(vector: dict[str, Any]) -> None:
-    told = context()
+    reported = context()
     protocol = GroupProtocol(vector["type"], vector["protocol"])
-    found = READERS[vector["kind"]](base64.b64decode(vector["bytes"]), protocol, told, "here")
-    assert told.problems == []
+    found = READERS[vector["kind"]](base64.b64decode(vector["bytes"]), protocol, reported, "here")
+    assert reported.problems == []
     assert found is not None
     assert (found["format"], found["version"]) == (vector["type"], vector["version"])
     if vector["type"] == "connect":
@@ -188,12 +188,12 @@ def test_messages_of_members(vector: dict[str, Any]) -> None:
 
 def test_a_newer_version_is_read_as_the_newest_known() -> None:
     vector = SUBSCRIPTIONS[-1]
-    told = context()
-    found = metadata(framed(vector, 9) + b"more", CONSUMER, told, "here")
+    reported = context()
+    found = metadata(framed(vector, 9) + b"more", CONSUMER, reported, "here")
     assert found is not None
     assert found["version"] == 9
     assert list(compare(vector.body, found["value"], "")) == []
-    assert told.problems == []
+    assert reported.problems == []
 
 
 def test_newer_streams_user_data_is_named_at_least() -> None:
@@ -254,9 +254,9 @@ def test_cut_bytes_give_a_problem_and_the_fields_before(vector: dict[str, Any]) 
     whole = read(data, GroupProtocol(vector["type"], None), context(), "here")
     assert whole is not None
     for end in range(1, len(data)):
-        told = context()
-        found = read(data[:end], GroupProtocol(vector["type"], None), told, "there")
-        if found is not None and not told.problems:
+        reported = context()
+        found = read(data[:end], GroupProtocol(vector["type"], None), reported, "there")
+        if found is not None and not reported.problems:
             # Only whole fields at the end were cut.
             names = list(whole["value"])
             count = len(found["value"])
@@ -264,9 +264,9 @@ def test_cut_bytes_give_a_problem_and_the_fields_before(vector: dict[str, Any]) 
             assert found["value"] == {name: whole["value"][name] for name in names[:count]}
             assert end in ends(data, vector["kind"])
             continue
-        assert [problem.kind for problem in told.problems]
-        assert {problem.kind for problem in told.problems} == {"group-protocol"}
-        assert all("there" in problem.detail for problem in told.problems)
+        assert [problem.kind for problem in reported.problems]
+        assert {problem.kind for problem in reported.problems} == {"group-protocol"}
+        assert all("there" in problem.detail for problem in reported.problems)
         if found is not None:
             assert list(found["value"]) == list(whole["value"])[: len(found["value"])]
 
@@ -293,10 +293,10 @@ def test_cut_bytes_give_a_problem_and_the_fields_before(vector: dict[str, Any]) 
     ids=["kafka-go", "platformatic", "pykafka", "pykafka-empty", "faust", "version-alone", "topics-alone"],
 )
 def test_fields_missing_at_the_end_are_no_problem(kind: str, data: bytes, value: dict[str, Any]) -> None:
-    told = context()
-    found = READERS[kind](data, CONSUMER, told, "here")
+    reported = context()
+    found = READERS[kind](data, CONSUMER, reported, "here")
     assert found == {"format": "consumer", "version": data[1], "value": value}
-    assert told.problems == []
+    assert reported.problems == []
 
 
 @pytest.mark.parametrize(
@@ -314,25 +314,25 @@ def test_fields_missing_at_the_end_are_no_problem(kind: str, data: bytes, value:
     ],
 )
 def test_bytes_that_end_within_a_field_are_a_problem(kind: str, data: bytes, kept: list[str] | None) -> None:
-    told = context()
-    found = READERS[kind](data, CONSUMER, told, "here")
-    assert {problem.kind for problem in told.problems} == {"group-protocol"}
+    reported = context()
+    found = READERS[kind](data, CONSUMER, reported, "here")
+    assert {problem.kind for problem in reported.problems} == {"group-protocol"}
     assert (None if found is None else list(found["value"])) == kept
 
 
 def test_workers_of_connect_write_all_fields() -> None:
     vector = next(one for one in GROUP_VECTORS if (one["type"], one["kind"]) == ("connect", "metadata"))
     data = base64.b64decode(vector["bytes"])
-    told = context()
+    reported = context()
     # Only the worker's address: a consumer's bytes might end there.
-    metadata(data[: 4 + int.from_bytes(data[2:4], "big")], GroupProtocol("connect", None), told, "here")
-    assert {problem.kind for problem in told.problems} == {"group-protocol"}
+    metadata(data[: 4 + int.from_bytes(data[2:4], "big")], GroupProtocol("connect", None), reported, "here")
+    assert {problem.kind for problem in reported.problems} == {"group-protocol"}
 
 
 def test_trailing_bytes_are_reported() -> None:
-    told = context()
-    assert metadata(framed(SUBSCRIPTIONS[0]) + b"xyz", CONSUMER, told, "here") is not None
-    assert [(problem.kind, "3 surplus bytes" in problem.detail) for problem in told.problems] == [
+    reported = context()
+    assert metadata(framed(SUBSCRIPTIONS[0]) + b"xyz", CONSUMER, reported, "here") is not None
+    assert [(problem.kind, "3 surplus bytes" in problem.detail) for problem in reported.problems] == [
         ("group-protocol", True)
     ]
 
@@ -345,23 +345,23 @@ def test_trailing_bytes_are_reported() -> None:
 def test_any_bytes(data: bytes, kind: str | None, name: str | None) -> None:
     protocol = None if kind is None else GroupProtocol(kind, name)
     for read in READERS.values():
-        told = context()
-        found = read(data, protocol, told, "here")
+        reported = context()
+        found = read(data, protocol, reported, "here")
         if kind == "other" or not data:
             assert found is None
-            assert not told.problems
+            assert not reported.problems
         assert found is None or found.keys() == {"format", "version", "value"}
-        assert found is not None or told.problems or kind in {"other", None} or not data
+        assert found is not None or reported.problems or kind in {"other", None} or not data
 
 
 @given(st.sampled_from(["cooperative-sticky", "sticky", "stream"]), st.binary(min_size=1, max_size=80))
 def test_other_user_data_is_left_alone(assignor: str, data: bytes) -> None:
-    told = context()
+    reported = context()
     written = b"\0\1\0\0\0\0" + len(data).to_bytes(4, "big") + data + b"\0\0\0\0"
-    found = metadata(written, GroupProtocol("consumer", assignor), told, "here")
+    found = metadata(written, GroupProtocol("consumer", assignor), reported, "here")
     assert found is not None
     assert found["value"]["user_data"] == data
-    assert told.problems == []
+    assert reported.problems == []
 
 
 # Sources of the protocol type.
@@ -437,10 +437,10 @@ def test_other_types_are_left_alone() -> None:
 )
 def test_without_a_type_only_certain_consumer_messages_are_read(data: bytes, read: bool) -> None:
     body = {"assignment": data}
-    told = context()
-    sync_group_response(body, 3, told)
+    reported = context()
+    sync_group_response(body, 3, reported)
     assert ("_assignment" in body) is read
-    assert told.problems == []
+    assert reported.problems == []
 
 
 def test_the_memory_is_bounded_and_keeps_recent_groups() -> None:

@@ -51,7 +51,7 @@ def records(printed: tuple[Line, ...]) -> dict[Place, dict[str, Any]]:
 
 
 @functools.cache
-def told() -> dict[Place, dict[str, Any]]:
+def reported() -> dict[Place, dict[str, Any]]:
     """The records as Kafka's classes read them, by place."""
     return {(one["topic"], one["partition"], one["offset"]): one for one in account(NAME, "internal_record")}
 
@@ -59,8 +59,8 @@ def told() -> dict[Place, dict[str, Any]]:
 def assert_all_is_read(printed: tuple[Line, ...]) -> None:
     """Every record that the client received is present, and equals what Kafka's classes read."""
     ours = records(printed)
-    assert ours.keys() == told().keys()
-    for place, entry in told().items():
+    assert ours.keys() == reported().keys()
+    for place, entry in reported().items():
         assert list(internal_differences(entry, ours[place])) == [], place
 
 
@@ -69,7 +69,7 @@ def test_each_record_is_what_the_coordinators_classes_read() -> None:
 
 
 def test_there_is_something_to_compare() -> None:
-    entries = told().values()
+    entries = reported().values()
     assert {entry["topic"] for entry in entries} == TOPICS
     types = {(entry["topic"], entry["type"]) for entry in entries}
     assert len(types) >= 15
@@ -90,7 +90,7 @@ def test_markers_of_transactions_are_left_as_they_are() -> None:
     results = [entry["result"].upper() for entry in account(NAME, "transaction")]
     assert results == [marker["_control"]["name"] for marker in markers]
     (ends,) = [one["offsets"] for one in account(NAME, "end_offsets")]
-    assert sum(ends.values()) == len(told()) + len(markers)
+    assert sum(ends.values()) == len(reported()) + len(markers)
 
 
 def test_embedded_messages_of_classic_groups_are_read_as_in_requests() -> None:
@@ -121,12 +121,12 @@ def test_embedded_messages_of_classic_groups_are_read_as_in_requests() -> None:
     ]
     assert offered
     assert {protocol["name"] for protocol in offered} == {"range"}
-    told_by_the_client = [
+    reported_by_the_client = [
         protocol["_metadata"]
         for line in seen.messages("JoinGroup", "request", "older-member")
         for protocol in line["body"]["protocols"]
     ]
-    assert all(protocol["_metadata"] in told_by_the_client for protocol in offered)
+    assert all(protocol["_metadata"] in reported_by_the_client for protocol in offered)
 
 
 def test_the_rule_of_names_is_that_of_the_vectors() -> None:
@@ -136,7 +136,9 @@ def test_the_rule_of_names_is_that_of_the_vectors() -> None:
         for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             yield from names(one)
 
-    found = {name for entry in told().values() for part in ("key", "value") for name in names(entry[part])} - {"base64"}
+    found = {name for entry in reported().values() for part in ("key", "value") for name in names(entry[part])} - {
+        "base64"
+    }
     assert len(found) > 40
     assert {name: snake(name) for name in found} == {name: our_name(name) for name in found}
 
@@ -159,7 +161,7 @@ def fetched(printed: tuple[Line, ...]) -> list[dict[str, Any]]:
 def test_names_learnt_later_serve_the_second_of_two_passes(tmp_path: Path) -> None:
     capture = late(tmp_path)
     guesses = [record.get(part) for record in fetched(decoded(capture)) for part in ("_key", "_value")]
-    assert len(guesses) == 2 * len(told())
+    assert len(guesses) == 2 * len(reported())
     # A key of type 0 looks like a schema id: that guess is dropped as soon as the name is known.
     assert {guess["format"] for guess in guesses if guess is not None} == {"schema-registry"}
     assert_all_is_read(decoded(capture, "--two-pass"))
@@ -197,7 +199,7 @@ def test_the_comparison_sees_every_change(part: str) -> None:
     """One record of each type: any changed or missing value is reported."""
     seen: set[tuple[str, int]] = set()
     for place, record in records(lines()).items():
-        entry = told()[place]
+        entry = reported()[place]
         if (entry["topic"], entry["type"]) in seen or not record[part]:
             continue
         seen.add((entry["topic"], entry["type"]))

@@ -87,8 +87,8 @@ def test_offsets_have_two_types_of_keys_and_one_of_values() -> None:
         value = int16(3) + struct.pack(">qihq", 1042, -1, 0, 1_781_000_000_000)
         (record,), problems = interpreted("__consumer_offsets", (int16(number) + body, value))
         assert problems == []
-        told = {"group": "group", "topic": "orders", "partition": 2}
-        assert record["_key"] == {"type": name, "version": number, "value": told}
+        reported = {"group": "group", "topic": "orders", "partition": 2}
+        assert record["_key"] == {"type": name, "version": number, "value": reported}
         assert record["_value"]["value"]["offset"] == 1042
 
 

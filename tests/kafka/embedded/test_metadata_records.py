@@ -117,8 +117,8 @@ def test_secrets_are_hidden_by_default() -> None:
         assert topic["value"] == TOPIC
         assert scram["value"] == {"redacted": len(SCRAM)}
         hidden = [{"redacted": len(secret)} for secret in SECRETS]
-        told = dict(zip(("salt", "stored_key", "server_key"), hidden, strict=True))
-        assert scram["_value"]["value"] == {"name": "carol", "mechanism": 1, **told, "iterations": 4096}
+        reported = dict(zip(("salt", "stored_key", "server_key"), hidden, strict=True))
+        assert scram["_value"]["value"] == {"name": "carol", "mechanism": 1, **reported, "iterations": 4096}
         assert password["_value"]["value"]["value"] == {"redacted": 7}
         assert password["value"] == {"redacted": len(values[2])}
         assert (plain["value"], plain["_value"]["value"]["value"]) == (values[3], "86400000")
@@ -247,10 +247,10 @@ def test_how_far_records_are_decoded() -> None:
 
 
 def test_nan_is_shown_as_a_string() -> None:
-    for number, told in (("7ff8000000000000", "NaN"), ("fff0000000000000", "-Infinity"), ("3ff8000000000000", 1.5)):
+    for number, reported in (("7ff8000000000000", "NaN"), ("fff0000000000000", "-Infinity"), ("3ff8000000000000", 1.5)):
         quota = framed(14, 0, unsigned_varint(1) + compact_string("rate") + bytes.fromhex(number) + b"\x00\x00")
         _, records = fetched(fetch_response(log(quota)))
-        assert records_of(records)[0]["_value"]["value"]["value"] == told
+        assert records_of(records)[0]["_value"]["value"]["value"] == reported
 
 
 def test_a_batch_that_cannot_be_decompressed_or_read_shows_nothing() -> None:

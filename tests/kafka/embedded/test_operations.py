@@ -89,12 +89,12 @@ def test_vectors_of_describe_cluster() -> None:
             body = decode_response(vector.data, 0, len(vector.data), 60, vector.version).body
             assert body is not None
             bits = vector.body["clusterAuthorizedOperations"]
-            told = body.get("_cluster_authorized_operations")
+            reported = body.get("_cluster_authorized_operations")
             if bits == NOT_ASKED_FOR:
-                assert told is None
+                assert reported is None
                 continue
-            assert told is not None
-            assert len(told) == (bits & 0xFFFFFFFF).bit_count()
+            assert reported is not None
+            assert len(reported) == (bits & 0xFFFFFFFF).bit_count()
             compared += 1
     assert compared
 

@@ -22,7 +22,7 @@ from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Direction, Message, SaslToken
 from kafkasniff.sinks.jsonl import JsonSink
-from tests.kafka.embedded.reading import account, messages, told
+from tests.kafka.embedded.reading import account, messages, reported
 
 # RFC 7677, section 3: the example of a complete SCRAM-SHA-256 authentication.
 SCRAM: list[tuple[Direction, bytes, dict[str, Any]]] = [
@@ -227,7 +227,7 @@ def test_users_are_those_of_the_clients(name: str) -> None:
 
 
 def test_raw_tokens_are_named() -> None:
-    tokens = [one for one in told("old-raw-sasl.pcap") if isinstance(one, SaslToken) and one.size]
+    tokens = [one for one in reported("old-raw-sasl.pcap") if isinstance(one, SaslToken) and one.size]
     assert {one.mechanism for one in tokens} == {"PLAIN", "SCRAM-SHA-256"}
     for one in tokens:
         assert one.meaning is not None
@@ -239,9 +239,9 @@ def test_raw_tokens_are_named() -> None:
 
 @pytest.mark.parametrize("name", ["java-sasl.pcap", "librdkafka-sasl.pcap", "old-raw-sasl.pcap"])
 def test_no_secret_is_shown(name: str) -> None:
-    shown = json_lines(*told(name))
+    shown = json_lines(*reported(name))
     secrets = set()
-    for one in told(name, show_secrets=True):
+    for one in reported(name, show_secrets=True):
         data = one.token if isinstance(one, SaslToken) else one.body and one.body.get("auth_bytes")
         if isinstance(one, Message) and one.api != "SaslAuthenticate":
             continue
@@ -256,15 +256,15 @@ def test_no_secret_is_shown(name: str) -> None:
 
 def test_no_bearer_token_is_shown() -> None:
     name = "librdkafka-oauthbearer.pcap"
-    shown = json_lines(*told(name))
+    shown = json_lines(*reported(name))
     tokens = set()
-    for one in told(name, show_secrets=True):
+    for one in reported(name, show_secrets=True):
         data = one.body.get("auth_bytes") if isinstance(one, Message) and one.body else None
         if isinstance(data, bytes) and b"Bearer " in data:
             tokens.add(data.partition(b"Bearer ")[2].partition(b"\x01")[0].decode())
     parts = {part for token in tokens for part in token.split(".") if part}
     assert len(tokens) > 1
     assert [part for part in parts if part in shown] == []
-    messages_told = [one.body["_auth_bytes"] for one in messages(name, "SaslAuthenticate", "request") if one.body]
-    assert {one["message"] for one in messages_told} == {"client-initial", "client-error-ack"}
-    assert {one["mechanism"] for one in messages_told} == {"OAUTHBEARER"}
+    messages_reported = [one.body["_auth_bytes"] for one in messages(name, "SaslAuthenticate", "request") if one.body]
+    assert {one["message"] for one in messages_reported} == {"client-initial", "client-error-ack"}
+    assert {one["mechanism"] for one in messages_reported} == {"OAUTHBEARER"}

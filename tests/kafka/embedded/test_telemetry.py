@@ -35,7 +35,7 @@ def pushed(metrics: bytes, codec: int = 0, options: DecodeOptions | None = None)
     return decoded, decoded.body
 
 
-def told(data: MetricsData) -> dict[str, Any]:
+def reported(data: MetricsData) -> dict[str, Any]:
     decoded, body = pushed(data.SerializeToString())
     assert decoded.problems == ()
     metrics: dict[str, Any] = body["_metrics"]
@@ -77,7 +77,7 @@ def test_every_codec() -> None:
     for codec, compress in COMPRESSORS.items():
         decoded, body = pushed(compress(data), codec)
         assert decoded.problems == ()
-        assert body["_metrics"] == told(everything())
+        assert body["_metrics"] == reported(everything())
 
 
 def test_odd_numbers() -> None:
@@ -85,13 +85,13 @@ def test_odd_numbers() -> None:
     metrics = data.resource_metrics.add().scope_metrics.add().metrics
     metrics.add(name="x").gauge.data_points.add(as_double=math.nan)
     metrics.add(name="y").sum.aggregation_temporality = 99
-    x, y = told(data)["resources"][0]["metrics"]
+    x, y = reported(data)["resources"][0]["metrics"]
     assert math.isnan(x["points"][0]["value"])
     assert y["temporality"] == 99
     from kafkasniff.model import Message
     from kafkasniff.sinks.jsonl import message_object
 
-    message = Message("request", 1, api_key=72, body={"_metrics": told(data)})
+    message = Message("request", 1, api_key=72, body={"_metrics": reported(data)})
     assert '"NaN"' in json.dumps(message_object(message))
 
 

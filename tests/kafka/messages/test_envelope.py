@@ -83,7 +83,7 @@ def test_brokers_forward_what_their_clients_sent() -> None:
     forwarded = [one for one in exchanges if one.request is not None and one.request.api == "Envelope"]
     assert len(forwarded) == 5
 
-    def told(body: Any) -> Any:
+    def reported(body: Any) -> Any:
         # The broker subtracts the time that it took, and omits what it adds itself.
         return {name: value for name, value in body.items() if name not in {"timeout_ms", "throttle_time_ms"}}
 
@@ -92,7 +92,7 @@ def test_brokers_forward_what_their_clients_sent() -> None:
             one
             for one in sent
             if one.request is not None and one.request.api == inside["api"] != "Metadata"
-            if told(one.request.body) == told(inside["body"])
+            if reported(one.request.body) == reported(inside["body"])
         ]
         return found
 
@@ -141,8 +141,8 @@ def test_response_inside() -> None:
         body = body_of(decoded)
         assert body["response_data"] == {"redacted": len(topics_deleted(error))}
         assert (body["_response"]["api"], body["_response"]["api_version"]) == ("DeleteTopics", 5)
-        told = {"name": "orders", "error_code": error, "error_message": "no"}
-        assert body["_response"]["body"] == {"throttle_time_ms": 0, "responses": [told]}
+        reported = {"name": "orders", "error_code": error, "error_message": "no"}
+        assert body["_response"]["body"] == {"throttle_time_ms": 0, "responses": [reported]}
         errors = [(one.code, one.name, one.path) for one in decoded.errors]
         path = "_response.body.responses[0].error_code"
         assert errors == ([(29, "TOPIC_AUTHORIZATION_FAILED", path)] if error else [])
@@ -223,7 +223,7 @@ def test_envelopes_in_envelopes() -> None:
 
 
 def test_problems_inside_are_reported_outside() -> None:
-    for inner, told in (
+    for inner, reported in (
         (b"", "header-truncated"),
         (delete_topics()[:-3], "body-truncated"),
         (delete_topics() + b"x", "trailing-bytes"),
@@ -231,7 +231,7 @@ def test_problems_inside_are_reported_outside() -> None:
         (request(999, 0, b""), "api-unknown"),
     ):
         decoded, body = opened(enclosed(inner))
-        assert kinds(decoded) == [told]
+        assert kinds(decoded) == [reported]
         assert decoded.problems[0].detail.startswith("_request: ")
         assert decoded.problems[0].offset is None
         assert "raw" not in body["_request"]
@@ -246,14 +246,14 @@ def test_principals_of_other_builders(principal: bytes | None) -> None:
 
 
 def test_addresses() -> None:
-    for address, told in (
+    for address, reported in (
         (bytes(15) + b"\x01", "::1"),
         (b"\x20\x01\x0d\xb8" + bytes(11) + b"\x05", "2001:db8::5"),
         (b"", None),
         (b"abc", None),
     ):
         _, body = opened(enclosed(delete_topics(), address=address))
-        assert body.get("_client_host_address") == told
+        assert body.get("_client_host_address") == reported
         assert body["client_host_address"] == address
 
 

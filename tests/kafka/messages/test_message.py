@@ -399,8 +399,8 @@ def test_fetch_snapshot_is_a_slice() -> None:
     decoded = whole_response(data, 59, 0)
     assert decoded.problems == ()
     assert decoded.body is not None
-    told = {"leading_bytes": len(piece), "batches": [], "truncated_bytes": 0}
-    assert decoded.body["topics"][0]["partitions"][0]["unaligned_records"] == told
+    reported = {"leading_bytes": len(piece), "batches": [], "truncated_bytes": 0}
+    assert decoded.body["topics"][0]["partitions"][0]["unaligned_records"] == reported
     # A snapshot holds credentials.
     cut = whole_response(data[:-1], 59, 0, DecodeOptions())
     assert (cut.raw, cut.raw_redacted) == (None, len(data) - 1 - 5)

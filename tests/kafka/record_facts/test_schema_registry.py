@@ -40,7 +40,7 @@ def records(*batches: list[Pair], **fields: Any) -> Body:
     }
 
 
-def told(found: Body) -> list[tuple[int | None, int | None]]:
+def reported(found: Body) -> list[tuple[int | None, int | None]]:
     """Schema ids of keys and values."""
     return [
         (record.get("_key", {}).get("schema_id"), record.get("_value", {}).get("schema_id"))
@@ -52,24 +52,24 @@ def told(found: Body) -> list[tuple[int | None, int | None]]:
 def judged(values: list[bytes | None], **fields: Any) -> list[int | None]:
     found = records([(None, value) for value in values], **fields)
     add_schema_ids(found)
-    return [value for _, value in told(found)]
+    return [value for _, value in reported(found)]
 
 
 def test_keys_and_values_are_judged_separately() -> None:
     found = records([(b"k1", framed(7)), (b"k2", framed(7, b"more"))], [(b"k3", None)])
     add_schema_ids(found)
-    assert told(found) == [(None, 7), (None, 7), (None, None)]
+    assert reported(found) == [(None, 7), (None, 7), (None, None)]
     assert found["batches"][0]["records"][0]["_value"] == {"format": "schema-registry", "schema_id": 7}
     assert found["batches"][0]["records"][0]["value"] == framed(7)
     found = records([(framed(1), framed(2)), (framed(1, b"other"), None)])
     add_schema_ids(found)
-    assert told(found) == [(1, 2), (1, None)]
+    assert reported(found) == [(1, 2), (1, None)]
 
 
 def test_all_batches_of_a_partition_are_judged_together() -> None:
     found = records([(None, framed(7))], [(None, b"\0\0\0\0\7"), (None, framed(7))])
     add_schema_ids(found)
-    assert told(found) == [(None, None)] * 3
+    assert reported(found) == [(None, None)] * 3
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_control_records_and_batches_without_records() -> None:
 def test_messages_of_old_formats_have_no_headers() -> None:
     found: Body = {"batches": [{"magic": 1, "records": [{"key": None, "value": framed(3)}]}]}
     add_schema_ids(found)
-    assert told(found) == [(None, 3)]
+    assert reported(found) == [(None, 3)]
 
 
 def test_redacted_data_is_left_alone() -> None:
     found = records([(None, framed(3)), (None, None)])
     found["batches"][0]["records"][1]["value"] = {"redacted": 60}
     add_schema_ids(found)
-    assert told(found) == [(None, None)] * 2
+    assert reported(found) == [(None, None)] * 2
 
 
 GUID = uuid.UUID("73ba8a4f-0996-4284-a064-3376ad6fed32")
@@ -170,10 +170,10 @@ def test_topics_of_kafka_itself_are_left_alone(topic: str | None, read: int | No
     context = DecodeContext(DecodeOptions())
     request = bodies(topic, "name", "topic_data", "partition_data")
     produce_request(request, 9, context)
-    assert told(request["topic_data"][0]["partition_data"][0]["records"]) == [(None, read)]
+    assert reported(request["topic_data"][0]["partition_data"][0]["records"]) == [(None, read)]
     response = bodies(topic, "topic", "responses", "partitions")
     fetch_response(response, 12, context)
-    assert told(response["responses"][0]["partitions"][0]["records"]) == [(None, read)]
+    assert reported(response["responses"][0]["partitions"][0]["records"]) == [(None, read)]
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def test_records() -> None:
         Record(2, 0, b"k", b"v"),
     ]
     for codec in (0, LZ4):
-        told, context = decode(batch_of(records, codec))
-        first, second, third = told["batches"][0]["records"]
+        reported, context = decode(batch_of(records, codec))
+        first, second, third = reported["batches"][0]["records"]
         assert first["_trace_ids"] == ["4bf92f3577b34da6a3ce929d0e0e4736", "64fe8b2a57d3eff7"]
         assert "_trace_ids" not in second
         assert "_trace_ids" not in third

@@ -76,7 +76,7 @@ def test_values_that_kafka_wrote(name, control):
     assert record["_control"] == {"version": 0, "type": number, "name": text, "value": value}
 
 
-def told(key, value):
+def reported(key, value):
     where = context(base=10)
     found = control_record(key, value, where, 17)
     assert all(problem.offset == 7 for problem in where.problems)
@@ -84,24 +84,24 @@ def told(key, value):
 
 
 def test_odd_ones():
-    assert told(b"\0\0\0\1", struct.pack(">hi", 0, 12)) == (
+    assert reported(b"\0\0\0\1", struct.pack(">hi", 0, 12)) == (
         {"version": 0, "type": 1, "name": "COMMIT", "value": {"version": 0, "coordinator_epoch": 12}},
         [],
     )
     newer = {"version": 1, "type": 0, "name": "ABORT", "value": {"version": 3, "coordinator_epoch": -1}}
-    assert told(b"\0\1\0\0more", struct.pack(">hiq", 3, -1, 5)) == (newer, [])
+    assert reported(b"\0\1\0\0more", struct.pack(">hiq", 3, -1, 5)) == (newer, [])
     unknown = {"version": 0, "type": 9, "name": None, "value": None}
-    assert told(b"\0\0\0\x09", b"?") == (unknown, [])
+    assert reported(b"\0\0\0\x09", b"?") == (unknown, [])
     no_value = {"version": 0, "type": 1, "name": "COMMIT", "value": None}
-    assert told(b"\0\0\0\1", None) == (no_value, [])
-    assert told(b"\0\0\0\1", b"\0\0\0") == (no_value, ["control-record"])
-    assert told(b"\0\0\0\2", b"\0\7rest")[1] == ["control-record"]
-    assert told(b"\0\0\0\4", b"\0\0\0rest") == (
+    assert reported(b"\0\0\0\1", None) == (no_value, [])
+    assert reported(b"\0\0\0\1", b"\0\0\0") == (no_value, ["control-record"])
+    assert reported(b"\0\0\0\2", b"\0\7rest")[1] == ["control-record"]
+    assert reported(b"\0\0\0\4", b"\0\0\0rest") == (
         {"version": 0, "type": 4, "name": "SNAPSHOT_FOOTER", "value": {"version": 0}},
         ["control-record"],
     )
-    assert told(b"\0\0\0", b"") == (None, ["control-record"])
-    assert told(None, b"") == (None, ["control-record"])
+    assert reported(b"\0\0\0", b"") == (None, ["control-record"])
+    assert reported(None, b"") == (None, ["control-record"])
 
 
 EARLY_LEADER_CHANGE = bytes.fromhex("00000002 03 00000001 00 00000002 00 03 00000001 00 00000002 00 00")
@@ -112,12 +112,12 @@ def test_leader_changes_of_2_8_have_the_later_type_of_snapshot_headers():
     voters = [{"voter_id": 1}, {"voter_id": 2}]
     value = {"leader_id": 2, "voters": voters, "granting_voters": voters}
     wanted = {"version": 0, "type": 3, "name": "LEADER_CHANGE", "value": value}
-    assert told(b"\0\0\0\3", EARLY_LEADER_CHANGE) == (wanted, [])
+    assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE) == (wanted, [])
     for end in range(len(EARLY_LEADER_CHANGE)):  # truncated records have no type
-        assert told(b"\0\0\0\3", EARLY_LEADER_CHANGE[:end])[0]["name"] == "SNAPSHOT_HEADER"
-    assert told(b"\0\0\0\3", EARLY_LEADER_CHANGE + b"\0")[0]["name"] == "SNAPSHOT_HEADER"
+        assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE[:end])[0]["name"] == "SNAPSHOT_HEADER"
+    assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE + b"\0")[0]["name"] == "SNAPSHOT_HEADER"
     header = struct.pack(">hqb", 0, 1_700_000_000_000, 0)
-    assert told(b"\0\0\0\3", header)[0]["value"] == {
+    assert reported(b"\0\0\0\3", header)[0]["value"] == {
         "version": 0,
         "last_contained_log_timestamp": 1_700_000_000_000,
     }
@@ -132,6 +132,6 @@ def test_only_control_batches_have_them():
 
 @given(st.sampled_from(sorted(VALUE_SCHEMAS)), st.binary(max_size=60))
 def test_garbage_never_raises(control_type, value):
-    found, _ = told(struct.pack(">hh", 0, control_type), value)
+    found, _ = reported(struct.pack(">hh", 0, control_type), value)
     assert found["type"] == control_type
     assert found["value"] is None or "version" in found["value"]

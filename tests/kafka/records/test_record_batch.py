@@ -86,10 +86,10 @@ def test_round_trip(sources, codec, base_offset, base_timestamp, logged):
     assert where.problems == []
     assert out["truncated_bytes"] == 0
     (found,) = out["batches"]
-    told = [expected(source, base_offset, base_timestamp) for source in sources]
+    reported = [expected(source, base_offset, base_timestamp) for source in sources]
     if logged:
-        told = [{**one, "timestamp": 77} for one in told]
-    assert found["records"] == told
+        reported = [{**one, "timestamp": 77} for one in reported]
+    assert found["records"] == reported
     assert found["timestamp_type"] == ("LogAppendTime" if logged else "CreateTime")
     assert found["crc_ok"] is True
 

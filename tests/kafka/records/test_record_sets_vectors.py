@@ -18,21 +18,21 @@ VECTORS = {
 each_vector = pytest.mark.parametrize("name", VECTORS)
 
 
-def value(told: Any) -> bytes | None:
-    if isinstance(told, dict):
-        return bytes.fromhex(told["byte"]) * told["times"]
-    return None if told is None else bytes.fromhex(told)
+def value(reported: Any) -> bytes | None:
+    if isinstance(reported, dict):
+        return bytes.fromhex(reported["byte"]) * reported["times"]
+    return None if reported is None else bytes.fromhex(reported)
 
 
-def told_record(told: dict[str, Any]) -> dict[str, Any]:
+def reported_record(reported: dict[str, Any]) -> dict[str, Any]:
     record = {
-        "offset": told["offset"],
-        "timestamp": told["timestamp"],
-        "key": value(told["key"]),
-        "value": value(told["value"]),
+        "offset": reported["offset"],
+        "timestamp": reported["timestamp"],
+        "key": value(reported["key"]),
+        "value": value(reported["value"]),
     }
-    if "headers" in told:
-        record["headers"] = [{"key": header["key"], "value": value(header["value"])} for header in told["headers"]]
+    if "headers" in reported:
+        record["headers"] = [{"key": header["key"], "value": value(header["value"])} for header in reported["headers"]]
     return record
 
 
@@ -57,24 +57,24 @@ def test_as_kafka_reads_it(name):
     assert list(out) == ["batches", "truncated_bytes"]
     assert out["truncated_bytes"] == vector["truncated_bytes"]
     assert len(out["batches"]) == len(vector["batches"])
-    for batch, told in zip(out["batches"], vector["batches"], strict=True):
-        assert batch["crc_ok"] is told["valid"] is True
-        assert batch["batch_length"] == told["size"] - 12
+    for batch, reported in zip(out["batches"], vector["batches"], strict=True):
+        assert batch["crc_ok"] is reported["valid"] is True
+        assert batch["batch_length"] == reported["size"] - 12
         for field in ("magic", "compression"):
-            assert batch[field] == told[field]
+            assert batch[field] == reported[field]
         records = batch["records"]
         assert [{k: v for k, v in record.items() if k != "_control"} for record in records] == [
-            told_record(record) for record in told["records"]
+            reported_record(record) for record in reported["records"]
         ]
-        assert batch["record_count"] == len(told["records"])
-        if told["magic"] < 2:
-            assert batch["base_offset"] == told["last_offset"]
-            same = () if told["magic"] == 0 else ("timestamp_type", "max_timestamp")
+        assert batch["record_count"] == len(reported["records"])
+        if reported["magic"] < 2:
+            assert batch["base_offset"] == reported["last_offset"]
+            same = () if reported["magic"] == 0 else ("timestamp_type", "max_timestamp")
             lacking = {"partition_leader_epoch", "transactional", "producer_id", "last_offset_delta", "base_timestamp"}
             assert not lacking & set(batch)
         else:
-            assert batch["base_offset"] + batch["last_offset_delta"] == told["last_offset"]
-            assert batch.get("_delete_horizon") == told["delete_horizon"]
+            assert batch["base_offset"] + batch["last_offset_delta"] == reported["last_offset"]
+            assert batch.get("_delete_horizon") == reported["delete_horizon"]
             same = (
                 "base_offset",
                 "crc",
@@ -89,13 +89,13 @@ def test_as_kafka_reads_it(name):
                 "max_timestamp",
             )
         for field in same:
-            assert batch[field] == told[field], field
-        for record, told_one in zip(records, told["records"], strict=True):
-            assert ("_control" in record) == ("control" in told_one)
-            if "control" in told_one:
-                assert record["_control"]["name"] == told_one["control"]
-            if "coordinator_epoch" in told_one:
-                assert record["_control"]["value"]["coordinator_epoch"] == told_one["coordinator_epoch"]
+            assert batch[field] == reported[field], field
+        for record, reported_one in zip(records, reported["records"], strict=True):
+            assert ("_control" in record) == ("control" in reported_one)
+            if "control" in reported_one:
+                assert record["_control"]["name"] == reported_one["control"]
+            if "coordinator_epoch" in reported_one:
+                assert record["_control"]["value"]["coordinator_epoch"] == reported_one["coordinator_epoch"]
 
 
 @each_vector

@@ -86,12 +86,12 @@ def test_unreadable_values_may_be_secrets(key: bytes, value: bytes) -> None:
 
 def test_values_other_than_strings() -> None:
     text = b'{"properties":{"password":[1,{"a":2}],"a":12345678901234567890123,"b":{"c":"d"},"e":7,"f":true}}'
-    told = redacted_content(b"connector-a", text)
-    assert told is not None
-    settings = told["value"]["properties"]
+    reported = redacted_content(b"connector-a", text)
+    assert reported is not None
+    settings = reported["value"]["properties"]
     assert (settings["e"], settings["f"]) == (7, True)
     assert all(set(settings[name]) == {"redacted"} for name in ("password", "a", "b"))
-    json.dumps(told)
+    json.dumps(reported)
 
 
 @pytest.mark.parametrize("key", [b"session-key", b"connector-a"])
@@ -99,14 +99,14 @@ def test_nested_as_deep_as_python_allows(key: bytes) -> None:
     """Some depths can be read but not written, which takes a few more calls."""
     begin, end = (b'{"key":', b"}") if key == b"session-key" else (b'{"properties":{"password":', b"}}")
     for depth in range(sys.getrecursionlimit() - 250, sys.getrecursionlimit() + 10):
-        told = redacted_content(key, begin + b"[" * depth + b"]" * depth + end)
-        assert told is not None
-        assert b"[" not in json.dumps(told).encode()
+        reported = redacted_content(key, begin + b"[" * depth + b"]" * depth + end)
+        assert reported is not None
+        assert b"[" not in json.dumps(reported).encode()
 
 
 @given(st.sampled_from([key + b"a" for key in CONNECT_KEYS] + list(CONNECT_KEYS)), st.binary(max_size=60))
 def test_any_bytes(key: bytes, value: bytes) -> None:
     for data in (value, b'{"properties":' + value, b'{"properties":{"password":"' + value):
-        told = redacted_content(key, data)
-        if told is not None:
-            json.dumps(told)
+        reported = redacted_content(key, data)
+        if reported is not None:
+            json.dumps(reported)

@@ -48,15 +48,15 @@ def test_redact_config() -> None:
     assert plain == {"name": "a", "value": "b"}
     redact_config(plain, complete=False)
     assert plain == {"name": "a", "value": {"redacted": 1}}
-    told = {
+    reported = {
         "name": "a",
         "value": "b",
         "is_sensitive": True,
         "synonyms": [{"name": "a", "value": "cc"}, {"value": None}],
     }
-    redact_config(told)
-    assert told["value"] == {"redacted": 1}
-    assert told["synonyms"] == [{"name": "a", "value": {"redacted": 2}}, {"value": None}]
+    redact_config(reported)
+    assert reported["value"] == {"redacted": 1}
+    assert reported["synonyms"] == [{"name": "a", "value": {"redacted": 2}}, {"value": None}]
     empty = {"name": "x.password", "value": None, "synonyms": None}
     redact_config(empty)
     assert empty["value"] is None

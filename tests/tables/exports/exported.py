@@ -77,9 +77,9 @@ def files(folder: Path) -> set[str]:
 
 def named_files(folder: Path) -> set[str]:
     """The files listed in the manifest, and the manifest itself."""
-    told = manifest(folder)
-    paths = {entry["path"] for table in told["tables"].values() for entry in table["files"]}
-    return paths | {told["state"], "manifest.json"}
+    reported = manifest(folder)
+    paths = {entry["path"] for table in reported["tables"].values() for entry in table["files"]}
+    return paths | {reported["state"], "manifest.json"}
 
 
 def cut(capture: Path, places: Sequence[float], folder: Path) -> list[Path]:

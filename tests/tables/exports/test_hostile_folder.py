@@ -41,12 +41,12 @@ def prepared(
 ) -> Any:
     """A manifest with one foreign name."""
     shutil.copytree(exported, folder, dirs_exist_ok=True)
-    told = manifest(folder)
+    reported = manifest(folder)
     if path is not None:
-        told["tables"][table]["files"][0]["path"] = path
+        reported["tables"][table]["files"][0]["path"] = path
     if state is not None:
-        told["state"] = state
-    return told
+        reported["state"] = state
+    return reported
 
 
 FOREIGN = [
@@ -66,8 +66,8 @@ FOREIGN = [
 
 @pytest.mark.parametrize("path", FOREIGN)
 def test_a_manifest_that_names_other_files(path: str, exported: Path, tmp_path: Path, victim: Path) -> None:
-    told = prepared(exported, tmp_path / "out", path=path)
-    (tmp_path / "out" / "manifest.json").write_text(json.dumps(told))
+    reported = prepared(exported, tmp_path / "out", path=path)
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(reported))
     before = files(tmp_path)
     with pytest.raises(UsageError, match="which is not a file of an export: name a new folder"):
         ExportFolder(tmp_path / "out")
@@ -80,10 +80,10 @@ def test_a_manifest_that_names_other_files(path: str, exported: Path, tmp_path: 
 def test_a_commit_with_targets_outside(where: str, path: str, exported: Path, tmp_path: Path, victim: Path) -> None:
     """The targets to which `.partial/manifest.json` renames files could be any of the user's files."""
     out = tmp_path / "out"
-    told = prepared(exported, out, path=path) if where == "table" else prepared(exported, out, state=path)
+    reported = prepared(exported, out, path=path) if where == "table" else prepared(exported, out, state=path)
     (out / "manifest.json").unlink()
     (out / ".partial" / "exchanges").mkdir(parents=True)
-    (out / ".partial" / "manifest.json").write_text(json.dumps(told))
+    (out / ".partial" / "manifest.json").write_text(json.dumps(reported))
     (tmp_path / "victim").write_text("theirs")
     with pytest.raises(UsageError, match=r"\.partial/manifest\.json names"):
         run([CAPTURE], out)
@@ -96,8 +96,8 @@ def test_a_commit_with_targets_outside(where: str, path: str, exported: Path, tm
     [{"runs": -1}, {"runs": 10**12}, {"runs": 1 << 70}, {"tables": {"exchanges": {"rows": -1, "files": []}}}],
 )
 def test_numbers_of_a_manifest_are_bounded(changes: dict[str, Any], exported: Path, tmp_path: Path) -> None:
-    told = prepared(exported, tmp_path)
-    (tmp_path / "manifest.json").write_text(json.dumps({**told, **changes}))
+    reported = prepared(exported, tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps({**reported, **changes}))
     with pytest.raises(UsageError, match="not a manifest of an export"):
         run([CAPTURE], tmp_path)
 

@@ -58,8 +58,8 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         process.kill()
         _, error = process.communicate()
         assert process.returncode in {0, -signal.SIGKILL}, error
-        told = manifest(tmp_path / "out")
-        if told["runs"] == 1:
+        reported = manifest(tmp_path / "out")
+        if reported["runs"] == 1:
             killed += 1
             assert tables(tmp_path / "out") == first
         else:

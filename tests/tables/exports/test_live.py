@@ -174,11 +174,11 @@ def test_another_capture_into_the_same_folder(tmp_path: Path) -> None:
     before = rows(tmp_path / "out", "exchanges")
     with LiveExport(tmp_path / "out", ExportOptions(), "eth8") as export:
         fed(export, second)
-    told = manifest(tmp_path / "out")
-    assert [(one["name"], one["size"]) for one in told["captures"]] == [("eth7", None), ("eth8", None)]
-    begun = [one["begun"] for one in told["captures"]]
+    reported = manifest(tmp_path / "out")
+    assert [(one["name"], one["size"]) for one in reported["captures"]] == [("eth7", None), ("eth8", None)]
+    begun = [one["begun"] for one in reported["captures"]]
     assert begun == sorted(begun)
-    assert told["runs"] == 2
+    assert reported["runs"] == 2
     found = rows(tmp_path / "out", "exchanges")
     added = [row for row in found if row["capture"] == "eth8"]
     assert [row for row in found if row["capture"] == "eth7"] == before

@@ -41,8 +41,8 @@ def test_rows_match_the_requests_in_the_clients_log(name: str) -> None:
     found, _ = exported(name)
     requests = logged(name)["request"]
     # Not every client logs all of these for every request; everything it logs must be in the rows.
-    told = [key for key in ("client_id", "correlation_id") if all(key in one for one in requests)]
-    columns = ("api", "api_version", *told)
+    reported = [key for key in ("client_id", "correlation_id") if all(key in one for one in requests)]
+    columns = ("api", "api_version", *reported)
     sent = Counter(tuple(one[column] for column in columns) for one in requests)
     seen = Counter(tuple(row[column] for column in columns) for row in found)
     assert seen == sent

@@ -72,7 +72,7 @@ def test_partitions_are_bounded_and_no_row_is_lost(capture: Path, whole: dict[st
                 assert {str(row["time"].date()) for row in part} == {date}
     problems = [row for row in rows(tmp_path / "out", "problems") if row["kind"] == DATE_BOUND]
     assert sorted(row["detail"] for row in problems) == sorted(result.notices)
-    (told,) = [detail for detail in result.notices if " rows of exchanges" in detail]
+    (reported,) = [detail for detail in result.notices if " rows of exchanges" in detail]
     moved = [
         row
         for name, part in by_partition(tmp_path / "out")["exchanges"].items()
@@ -80,7 +80,7 @@ def test_partitions_are_bounded_and_no_row_is_lost(capture: Path, whole: dict[st
         if name.startswith(undated)
     ]
     first, last = (date_of(pick(row["time_ns"] for row in moved)) for pick in (min, max))
-    assert told == (
+    assert reported == (
         f"{len(moved)} rows of exchanges, from {len(dates) - FEW} dates between {first} and {last}, are in the "
         f"partition {undated}: more than {FEW} dates have rows, and those with the most are partitioned"
     )

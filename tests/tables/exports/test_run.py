@@ -143,8 +143,8 @@ def test_records_match_the_clients_log(name: str, tmp_path: Path) -> None:
         return value.encode() if isinstance(value, str) else value
 
     def key(topic: str, key: Any, value: Any, headers: Any, moment: Any) -> tuple[Any, ...]:
-        told = tuple((name, data(content)) for name, content in headers or ())
-        return (topic, data(key), data(value), told, moment)
+        reported = tuple((name, data(content)) for name, content in headers or ())
+        return (topic, data(key), data(value), reported, moment)
 
     found = [row for row in rows(tmp_path, "records") if not row["topic"].startswith("__") and row["control"] is None]
     seen: dict[str, Counter[tuple[Any, ...]]] = {"request": Counter(), "response": Counter()}
@@ -244,14 +244,14 @@ def test_problems_match_the_json_lines(tmp_path: Path) -> None:
     capture = CAPTURES / "librdkafka-snaplen-128.pcap"
     run([capture], tmp_path)
     lines = kafkasniff("decode", "--format", "json", capture).objects
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for line in lines:
         if line["type"] == "problem":
-            told[line["kind"]] += 1
+            reported[line["kind"]] += 1
         else:
-            told.update(one["kind"] for one in line.get("problems", ()))
+            reported.update(one["kind"] for one in line.get("problems", ()))
     found = rows(tmp_path, "problems")
-    assert Counter(row["kind"] for row in found) == told
+    assert Counter(row["kind"] for row in found) == reported
     assert all(row["detail"] and row["time"] for row in found)
     keys = {(row["connection_id"], row["exchange_id"]) for row in rows(tmp_path, "exchanges")}
     assert {(row["connection_id"], row["exchange_id"]) for row in found if row["exchange_id"] is not None} <= keys
@@ -259,16 +259,20 @@ def test_problems_match_the_json_lines(tmp_path: Path) -> None:
 
 def test_the_files(tmp_path: Path) -> None:
     run([CAPTURES / "java-codecs.pcap", CAPTURES / "old-raw-sasl.pcap"], tmp_path)
-    told = manifest(tmp_path)
-    assert (told["format"], told["schema_version"], told["engine"]) == ("kafkasniff-export", SCHEMA_VERSION, "local")
-    assert told["version"] == __version__
-    assert [Path(one["name"]).name for one in told["captures"]] == ["java-codecs.pcap", "old-raw-sasl.pcap"]
+    reported = manifest(tmp_path)
+    assert (reported["format"], reported["schema_version"], reported["engine"]) == (
+        "kafkasniff-export",
+        SCHEMA_VERSION,
+        "local",
+    )
+    assert reported["version"] == __version__
+    assert [Path(one["name"]).name for one in reported["captures"]] == ["java-codecs.pcap", "old-raw-sasl.pcap"]
     assert files(tmp_path) == named_files(tmp_path)
     for name in files(tmp_path):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600, name
     for table, schema in TABLES.items():
-        assert told["tables"][table]["rows"] == len(rows(tmp_path, table))
-        for entry in told["tables"][table]["files"]:
+        assert reported["tables"][table]["rows"] == len(rows(tmp_path, table))
+        for entry in reported["tables"][table]["files"]:
             file = pq.ParquetFile(tmp_path / entry["path"])
             assert file.schema_arrow.equals(schema)
             assert file.metadata.metadata[b"kafkasniff.schema_version"] == str(SCHEMA_VERSION).encode()

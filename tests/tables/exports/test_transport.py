@@ -65,8 +65,8 @@ def test_the_same_connections(name: str) -> None:
 def test_connections_that_were_never_established() -> None:
     found = crafted([packet for talk in scenes.refused()[1:] for packet in talk.packets])
     assert found["connections"] == []
-    told = [(row["broker_ip"], row["opening"], row["syns"]) for row in found["transport"]]
-    assert told == [("10.0.0.10", "refused", 1)] * 3
+    reported = [(row["broker_ip"], row["opening"], row["syns"]) for row in found["transport"]]
+    assert reported == [("10.0.0.10", "refused", 1)] * 3
 
 
 def test_values_of_crafted_connections() -> None:
@@ -80,7 +80,7 @@ def test_values_of_crafted_connections() -> None:
     line.window = 100
     line.acked("client", 45)
     (row,) = crafted(line.packets)["transport"]
-    told = {
+    reported = {
         "opening": "answered",
         "syns": 1,
         "broker_round_trip_us": 4000,
@@ -94,4 +94,4 @@ def test_values_of_crafted_connections() -> None:
         "client_closed_us": 15_000,
         "broker_closed_us": 0,
     }
-    assert {name: row[name] for name in told} == told
+    assert {name: row[name] for name in reported} == reported

@@ -1,0 +1,115 @@
+"""What can be followed from an exchange, each as a filter expression: record, partition, producer, group and so on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from kafkasniff.filters import Candidate
+from kafkasniff.filters.places import generations, producer_ids, record_places, topic_partitions
+from kafkasniff.filters.record_paths import records_of
+from kafkasniff.kafka.apis.entities import text
+from kafkasniff.model import Exchange
+from kafkasniff.text.printable import clipped, printable
+
+__all__ = ["FollowKind", "Followed", "followed"]
+
+MAX_EACH: Final = 100
+"""Maximum number of partitions, producer ids and the like that are offered of one exchange."""
+MAX_TEXT: Final = 1000
+"""Longest key, group or other text that can be followed: a filter is one line."""
+TITLE_WIDTH: Final = 66
+
+FollowKind = Literal["record", "key", "trace", "partition", "producer id", "generation", "group", "transactional id"]
+
+_STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+"""An index or a name in the path of a field."""
+_ESCAPED: Final = re.compile(r'[\x00-\x1f\x7f"\\]')
+
+
+class Followed(NamedTuple):
+    """Something that several exchanges have in common."""
+
+    kind: FollowKind
+    title: str
+    """Escaped."""
+    expression: str
+
+
+def followed(exchange: Exchange, message: int = 0, path: str = "") -> Iterator[Followed]:
+    """Everything that can be followed, without repetition; candidates at or around a path of one message come first."""
+    seen: set[str] = set()
+    for one in _all(exchange, message, path):
+        if one.expression not in seen and len(one.expression) <= MAX_TEXT:
+            seen.add(one.expression)
+            yield one
+
+
+def _all(exchange: Exchange, message: int, path: str) -> Iterator[Followed]:
+    request, response = exchange.request, exchange.response
+    whole = near = Candidate(request=request, response=response, ended=exchange)
+    seen = [one for one in (request, response) if one is not None]
+    if path and message < len(seen):
+        chosen = msgspec.structs.replace(seen[message], body=_pruned(seen[message].body, _STEP.findall(path)))
+        # A response has the offsets of what its request produces.
+        near = Candidate(response=chosen) if chosen.type == "response" else Candidate(request=chosen, response=response)
+    for place in islice(record_places(near), 1):
+        yield _one("record", "record.place", place)
+    for record in islice(records_of(near), 1):
+        yield from _of_record(record, near)
+    for candidate in (near, whole):
+        for partition in islice(topic_partitions(candidate), MAX_EACH):
+            yield _one("partition", "topic_partition", partition)
+        for producer in islice(producer_ids(candidate), MAX_EACH):
+            yield Followed("producer id", str(producer), f"producer_id == {producer}")
+    for group in islice(whole.named.groups, MAX_EACH):
+        for generation in islice(generations(whole), 1):
+            of = _one("generation", "group_id", group)
+            yield Followed(
+                "generation", f"{generation} of {of.title}", f"{of.expression} and generation == {generation}"
+            )
+        yield _one("group", "group_id", group)
+    for transaction in islice(whole.named.transactions, MAX_EACH):
+        yield _one("transactional id", "transactional_id", transaction)
+
+
+def _of_record(record: dict[str, Any], near: Candidate) -> Iterator[Followed]:
+    key = text(record.get("key"))
+    if key is not None:
+        found = _one("key", "record.key", key)
+        topics = list(near.named.topics)
+        if len(topics) == 1:
+            of = _one("key", "topic", topics[0])
+            found = Followed("key", f"{found.title} of {of.title}", f"{of.expression} and {found.expression}")
+        yield found
+    for trace in islice(record.get("_trace_ids") or (), MAX_EACH):
+        yield _one("trace", "trace_id", trace)
+
+
+def _one(kind: FollowKind, field: str, value: str) -> Followed:
+    return Followed(kind, clipped(printable(value[:TITLE_WIDTH]), TITLE_WIDTH), f"{field} == {_literal(value)}")
+
+
+def _literal(value: str) -> str:
+    """A text as a constant of filter expressions."""
+
+    def escape(found: re.Match[str]) -> str:
+        return f"\\{found[0]}" if found[0] in '"\\' else f"\\x{ord(found[0]):02x}"
+
+    return f'"{_ESCAPED.sub(escape, value)}"'
+
+
+def _pruned(value: Any, steps: list[tuple[str, str]]) -> Any:
+    """A body in which each array on the way along a path has only the element that the path leads to."""
+    if not steps:
+        return value
+    (place, name), rest = steps[0], steps[1:]
+    if isinstance(value, dict) and name in value:
+        return {**value, name: _pruned(value[name], rest)}
+    if isinstance(value, list) and place and int(place) < len(value):
+        return [_pruned(value[int(place)], rest)]
+    return value

@@ -1,0 +1,94 @@
+"""How many of the listed exchanges fall into ranges of time and of latency."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.browse.index import ExchangeIndex
+from kafkasniff.browse.row_facts import UNKNOWN
+from kafkasniff.text.times import rfc3339
+
+__all__ = ["Bin", "Brush", "latency_bins", "time_bins"]
+
+FINEST: Final = 20
+"""Maximum number of bins of latencies for each power of ten."""
+
+
+class Bin(NamedTuple):
+    """Exchanges from `low` up to, but not including, `high`, in nanoseconds."""
+
+    low: int
+    high: int
+    exchanges: int
+
+
+class Brush(NamedTuple):
+    """What the bins count."""
+
+    title: str
+    field: str
+    bins: list[Bin]
+
+    def expression(self, first: int, last: int) -> str:
+        """The filter for the exchanges in some of the bins."""
+        low, high = self.bins[first].low, self.bins[last].high
+        if self.field == "time":
+            return f"time >= {rfc3339(low)} and time < {rfc3339(high)}"
+        return f"{self.field} >= {_milliseconds(low)} and {self.field} < {_milliseconds(high)}"
+
+
+def _milliseconds(nanoseconds: int) -> str:
+    whole, rest = divmod(abs(nanoseconds), 1_000_000)
+    return f"{'-' if nanoseconds < 0 else ''}{whole}.{rest:06d}"
+
+
+def time_bins(index: ExchangeIndex, most: int) -> Brush:
+    """At most so many ranges of the same length, by the times of requests."""
+    parts = _known(index, "time")
+    low, high = _limits(parts)
+    width = max(-(-(high - low + 1) // most), 1)
+    counts = np.zeros(most, np.int64)
+    for part in parts:
+        # Distances are unsigned, so times at both ends of the range that a capture may claim do not overflow.
+        far = part.view(np.uint64) - np.uint64(low % (1 << 64))
+        counts += np.bincount((far // np.uint64(width)).astype(np.int64), minlength=most)
+    return Brush("exchanges over time", "time", _bins([low + width * place for place in range(most + 1)], counts))
+
+
+def latency_bins(index: ExchangeIndex, most: int) -> Brush:
+    """At most so many ranges, each the same multiple of the one before it; the first begins at the smallest latency."""
+    parts = _known(index, "latency")
+    low, high = _limits(parts)
+    first, last = (math.log10(max(one, 1)) for one in (low, high + 1))
+    steps = max(min(FINEST, int((most - 1) / max(last - first, 1))), 1)
+    edges = {round(10 ** (place / steps)) for place in range(math.floor(first * steps), math.ceil(last * steps) + 1)}
+    limits = [low, *sorted(one for one in edges if low < one <= high), high + 1]
+    while len(limits) - 1 > most:
+        limits = [*limits[:-1:2], limits[-1]]
+    counts = np.zeros(len(limits) - 1, np.int64)
+    for part in parts:
+        places = np.searchsorted(np.array(limits[1:-1], np.int64), part, "right")
+        counts += np.bincount(places, minlength=len(counts))
+    return Brush("latencies", "latency_ms", _bins(limits, counts))
+
+
+def _known(index: ExchangeIndex, column: str) -> list[NDArray[np.int64]]:
+    parts = (part[part != UNKNOWN] for part in index.numbers(column))
+    return [part for part in parts if len(part)]
+
+
+def _limits(parts: list[NDArray[np.int64]]) -> tuple[int, int]:
+    if not parts:
+        return 0, 0
+    return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+
+
+def _bins(limits: list[int], counts: NDArray[np.int64]) -> list[Bin]:
+    """Without the empty ones at the end."""
+    filled = np.flatnonzero(counts)
+    count = int(filled[-1]) + 1 if len(filled) else 0
+    return [Bin(limits[place], limits[place + 1], int(counts[place])) for place in range(count)]

@@ -1,0 +1,104 @@
+"""What `check`, `stats` and `timing` say of the listed exchanges, in lines: the commands themselves are run."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, NamedTuple, get_args
+
+import msgspec
+
+from kafkasniff.analysis.detectors.finding import Severity
+from kafkasniff.browse.commands import Commands, run_command
+from kafkasniff.text.printable import printable
+
+__all__ = ["REPORTS", "ReportLine", "ReportName", "report"]
+
+ReportName = Literal["check", "stats", "timing"]
+REPORTS: Final[tuple[ReportName, ...]] = get_args(ReportName)
+MAX_LINES: Final = 20_000
+"""Maximum number of lines that are shown of a report."""
+_INDENT: Final = 9
+
+
+class ReportLine(NamedTuple):
+    """A line, and the filter expression for the exchanges that it is about."""
+
+    text: str
+    """Escaped."""
+    evidence: str = ""
+    severity: Severity | None = None
+    """That of the finding, in its first line; else None."""
+
+
+class _Evidence(msgspec.Struct):
+    connection: int | None
+    exchange: int | None
+
+
+class _Finding(msgspec.Struct):
+    detector: str
+    severity: Severity
+    title: str
+    meaning: str
+    advice: str
+    count: int
+    evidence: list[_Evidence]
+
+
+class _Check(msgspec.Struct):
+    findings: list[_Finding]
+    notes: list[str]
+
+
+def report(
+    name: ReportName, commands: Commands, expression: str, width: int, *, stopped: Callable[[], bool]
+) -> list[ReportLine]:
+    """Run a command for the exchanges that a filter selects, and return its lines. Raises UsageError."""
+    done = run_command(commands.report(name, expression), stopped=stopped, width=width)
+    if done.wrong is not None:
+        return [ReportLine(done.wrong)]
+    if name == "check":
+        lines = list(_check_lines(msgspec.json.decode(done.output, type=_Check), width))
+    else:
+        lines = [ReportLine(printable(one, backslashes=False)) for one in done.output.decode().splitlines()]
+    return lines[:MAX_LINES]
+
+
+def _check_lines(check: _Check, width: int) -> Iterator[ReportLine]:
+    if not check.findings:
+        yield ReportLine("no findings")
+    for one in check.findings:
+        evidence = _expression(one.evidence)
+        first, *rest = _wrapped(f"{one.severity:<{_INDENT}}{one.title}", width, 0)
+        yield ReportLine(first, evidence, one.severity)
+        for text in (*rest, *_wrapped(one.meaning, width), *_wrapped(f"Try: {one.advice}", width)):
+            yield ReportLine(text, evidence)
+        shown = f"Enter lists {len(one.evidence):,} of {one.count:,}" if evidence else f"{one.count:,}"
+        yield ReportLine(f"{'':{_INDENT}}{one.detector}: {shown}", evidence)
+        yield ReportLine("", evidence)
+    for note in check.notes:
+        yield from map(ReportLine, _wrapped(f"note: {note}", width, 0))
+
+
+def _wrapped(text: str, width: int, indent: int = _INDENT) -> list[str]:
+    blank = " " * indent
+    return textwrap.wrap(
+        printable(text, backslashes=False),
+        max(width, 2 * _INDENT),
+        initial_indent=blank,
+        subsequent_indent=" " * _INDENT,
+        drop_whitespace=True,
+    )
+
+
+def _expression(evidence: list[_Evidence]) -> str:
+    """The filter for the exchanges, or whole connections, that show a finding."""
+    exchanges = [str(one.exchange) for one in evidence if one.exchange is not None]
+    connections = [str(one.connection) for one in evidence if one.exchange is None and one.connection is not None]
+    parts = [
+        f"{field} in ({', '.join(numbers)})"
+        for field, numbers in (("exchange", exchanges), ("connection", connections))
+        if numbers
+    ]
+    return " or ".join(parts)

@@ -1,0 +1,50 @@
+"""Jumps along something that the list does not show, such as a partition: a reading of its own finds the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.browse.following import Followed, FollowKind
+from kafkasniff.browse.index import ExchangeIndex
+from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.filters import Predicate, all_of
+from kafkasniff.filters.expression import parse_filter
+
+__all__ = ["Trail", "find_trail"]
+
+
+class Trail(NamedTuple):
+    """Rows of an index that have something in common."""
+
+    of: Followed
+    listed: ExchangeIndex
+    rows: NDArray[np.bool_]
+    """By place in the index."""
+
+    def covers(self, kind: FollowKind, listed: ExchangeIndex, place: int) -> bool:
+        """Whether it can be followed on from a row: the list has not changed, and the row belongs to it."""
+        is_listed = self.listed is listed and len(self.rows) == len(listed)
+        return self.of.kind == kind and is_listed and bool(self.rows[place])
+
+    @property
+    def text(self) -> str:
+        """What it is, and how many rows it has."""
+        return f"{self.of.kind} {self.of.title}: {int(self.rows.sum()):,}"
+
+
+def find_trail(
+    of: Followed,
+    listed: ExchangeIndex,
+    reading: CaptureReading,
+    predicate: Predicate | None,
+    *,
+    stopped: Callable[[], bool],
+) -> Trail:
+    """The rows of an index, whose predicate is given, that share something. Raises CaptureError."""
+    found = ExchangeIndex()
+    reading.fill(found, all_of([predicate, parse_filter(of.expression)]), stopped=stopped, progress=lambda *_: None)
+    return Trail(of, listed, listed.shared(found))

@@ -1,0 +1,107 @@
+"""What can be followed from an exchange, as filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kafkasniff
+from kafkasniff.browse.following import MAX_EACH, MAX_TEXT, Followed, followed
+from kafkasniff.filters import Candidate, compiled
+from kafkasniff.filters.expression import parse_filter
+from kafkasniff.model import Exchange
+from tests.conftest import ROOT
+from tests.filters.expressions import exchange
+from tests.sinks.messages import message
+
+
+def exchanges(name: str) -> list[Exchange]:
+    return list(kafkasniff.read(ROOT / "captures" / f"{name}.pcap", records="full"))
+
+
+def selected(of: Followed, among: list[Exchange]) -> list[Exchange]:
+    holds = compiled(parse_filter(of.expression))
+    return [one for one in among if holds(Candidate(request=one.request, response=one.response, ended=one))]
+
+
+@pytest.mark.parametrize("name", ["java-transactions", "java-codecs", "java-group-classic", "java-group-consumer"])
+def test_an_exchange_is_among_those_that_it_leads_to(name: str) -> None:
+    among = exchanges(name)
+    found = [(one, of) for one in among for of in followed(one)]
+    assert {of.kind for _, of in found} >= {"partition", "record", "group", "generation"} - (
+        {"group", "generation"} if name == "java-codecs" else set()
+    )
+    for one, of in found:
+        assert one in selected(of, among), of
+
+
+def test_a_record_leads_from_its_producer_to_its_consumers() -> None:
+    among = exchanges("java-transactions")
+    produced = next(one for one in among if one.request is not None and one.request.api == "Produce")
+    [record] = [one for one in followed(produced) if one.kind == "record"]
+    assert record.title == "orders-0@0" or record.title.startswith("ledger-0@")
+    assert [one.request.api for one in selected(record, among) if one.request] == ["Produce", *["Fetch"] * 3]
+
+
+def test_what_is_under_the_cursor_comes_first() -> None:
+    fetched = next(
+        one for one in exchanges("java-codecs")
+        if one.response is not None and one.response.api == "Fetch" and len(list(followed(one))) > 4
+    )  # fmt: skip
+    assert fetched.response is not None
+    assert fetched.response.body is not None
+    topics = fetched.response.body["responses"]
+    for number, topic in enumerate(topics):
+        for place, partition in enumerate(topic["partitions"]):
+            path = f"responses[{number}].partitions[{place}].records.batches[0].records[0].value"
+            found = list(followed(fetched, 1, path))
+            wanted = f"{topic['_topic_name']}-{partition['partition_index']}"
+            assert next(one.title for one in found if one.kind == "partition") == wanted
+            record = next(iter(partition["records"]["batches"]))["records"][0]
+            assert found[0].title == f"{wanted}@{record['offset']}"
+            # The rest is offered as well.
+            assert {one.expression for one in followed(fetched) if one.kind == "partition"} <= {
+                one.expression for one in found
+            }
+    assert list(followed(fetched, 1, "no.such[7].field")) == list(followed(fetched))
+    assert list(followed(fetched, 5, "responses[0]")) == list(followed(fetched))
+
+
+def _produced(topic: Any, key: Any, *, base: int | None = 5) -> Exchange:
+    record = {"offset": 2, "key": key, "value": b"", "headers": [], "timestamp": 0, "_trace_ids": ["ab" * 16]}
+    batch = {"records": [record], "compression": "none", "batch_length": 9, "producer_id": -1}
+    partition = {"index": 3, "records": {"batches": [batch], "truncated_bytes": 0}}
+    request = message(body={"topic_data": [{"name": topic, "partition_data": [partition]}]})
+    answer = {"index": 3, "error_code": 0, "base_offset": base}
+    response = message("response", body={"responses": [{"name": topic, "partition_responses": [answer]}]})
+    return exchange(request, None if base is None else response)
+
+
+@pytest.mark.parametrize("text", ['a"b\\c', "a\x1b[31m\r\n\t\x7f", "…", "x" * 300])
+def test_any_text_can_be_followed(text: str) -> None:
+    of = _produced(text, text.encode())
+    for one in followed(of):
+        assert one.title.isprintable()
+        assert selected(one, [of]) == [of]
+    assert {one.kind for one in followed(of)} == {"record", "key", "trace", "partition"}
+
+
+def test_bytes_that_are_no_text() -> None:
+    of = _produced("t", b"\xff\x00")
+    key = next(one for one in followed(of) if one.kind == "key")
+    assert key.expression == 'topic == "t" and record.key == "\\\\xff\\x00"'
+    assert selected(key, [of]) == [of]
+
+
+def test_offsets_of_produced_records() -> None:
+    assert next(followed(_produced("t", None))).title == "t-3@7"
+    for unknown in (None, -1):
+        assert "record" not in {one.kind for one in followed(_produced("t", None, base=unknown))}
+
+
+def test_bounds() -> None:
+    assert "key" not in {one.kind for one in followed(_produced("t", b"x" * MAX_TEXT))}
+    topics = [{"name": f"t{number}", "partitions": [{"partition_index": 0}]} for number in range(3 * MAX_EACH)]
+    of = exchange(message(api_key=8, api="OffsetCommit", api_version=8, body={"topics": topics}), None)
+    assert len(list(followed(of))) == MAX_EACH

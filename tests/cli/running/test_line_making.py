@@ -1,0 +1,44 @@
+"""Lines that the kernel writes for a command: the same as those of Python, and as many as are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkasniff import native
+from kafkasniff.native import kernel
+from tests.choice import in_turn
+from tests.cli.console import kafkasniff
+from tests.conftest import shipped_captures
+
+pytestmark = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
+
+FORMS: dict[str, list[str]] = {
+    "text": [],
+    "json": ["--format", "json"],
+    "filtered": ["--filter", "size >= 40"],
+    "filtered by responses": ["--filter", "latency_ms > 1", "--format", "json"],
+    "filtered by bodies": ["--filter", "body.topics"],
+}
+
+
+def _shown(capture: Any, *options: object) -> tuple[bytes, str, int]:
+    done = kafkasniff("decode", capture, *options)
+    return done.out, done.err, done.code
+
+
+@pytest.mark.parametrize(("capture", "form"), in_turn(shipped_captures(), FORMS, 4))
+def test_a_count_stops_after_exactly_so_many_messages(capture: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = FORMS[form]
+    whole, _, _ = _shown(capture, *options)
+    counts = 1, 2, 5, 40, 10_000
+    found = [_shown(capture, *options, "-c", count) for count in counts]
+    # Only lines: the inspector still uses the kernel.
+    monkeypatch.setattr(native, "kernel", lambda: None)
+    for count, one in zip(counts, found, strict=True):
+        assert one == _shown(capture, *options, "-c", count)
+        assert whole.startswith(one[0])
+        if "json" in options:
+            shown = sum(line.startswith((b'{"type":"request"', b'{"type":"response"')) for line in one[0].splitlines())
+            assert shown == count or (shown < count and one[0] == whole)
