@@ -2,8 +2,8 @@
 
     python -m benchmarks.browse CAPTURE [--exchanges 10000000]
 
-The exchanges of the capture are repeated until there are so many, each time later than before. A key press is measured
-until the screen has been drawn again; a thread sorts, so the screen answers meanwhile.
+The exchanges of the capture are repeated until there are this many, each time later than before. A key press is
+measured until the screen has been drawn again; a thread sorts, so the screen answers meanwhile.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _counted(path: Path, port: int) -> Material:
 
 
 def large(folder: Path, megabytes: int, size: float, python: str) -> Material:
-    """Copies of form A of so many megabytes, with at least `size` bytes together; it can be cut between copies.
+    """Copies of form A of this many megabytes, with at least `size` bytes together; it can be cut between copies.
 
     Recorded from this network's loopback unless it is there; `python` has confluent-kafka. Raises MaterialError.
     """

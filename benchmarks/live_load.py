@@ -80,7 +80,7 @@ def _steps(text: str) -> list[Step]:
         except ValueError:
             number = 0.0
         if not 0 < number < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text}: {rate} is no rate")
+            raise argparse.ArgumentTypeError(f"{text}: {rate} is not a rate")
         found.append((form, number))
     return found
 

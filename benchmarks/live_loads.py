@@ -27,7 +27,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 READY_S: Final = 60.0
 """A mock cluster is there at once; a topic of a real broker may take some seconds."""
 LATE: Final = 3.0
-"""A load may take so many times what it should, and `SLACK_S`, until it is given up."""
+"""A load may take this many times what it should, and `SLACK_S`, until it is given up."""
 SLACK_S: Final = 30.0
 READ_BYTES: Final = 1 << 24
 

@@ -80,7 +80,7 @@ def listeners(interface: str) -> int:
 
 
 def program(name: str) -> str:
-    """Path of a program, also of those that only root's PATH has. Raises NetworkError."""
+    """Path of a program, including those that only root's PATH has. Raises NetworkError."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin")
     if found is None:
         raise NetworkError(f"{name} is not installed")

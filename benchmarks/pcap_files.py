@@ -114,7 +114,7 @@ def write_pcapng(source: Path, target: Path) -> None:
     with source.open("rb", buffering=1 << 20) as file, target.open("wb", buffering=1 << 20) as out:
         magic, _, _, _, _, snap, link = struct.unpack("<IHHiIII", file.read(FILE_HEADER))
         if magic not in {NANOSECONDS, 0xA1B2C3D4}:
-            raise ValueError(f"{source} is no little-endian pcap")
+            raise ValueError(f"{source} is not a little-endian pcap")
         digits = 9 if magic == NANOSECONDS else 6
         out.write(struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28))
         resolution = struct.pack("<HHB3xHH", 9, 1, digits, 0, 0)

@@ -173,7 +173,7 @@ class Sampler:
         )
 
     def family(self) -> list[Process]:
-        """The root and its current descendants, also those whose parent has ended."""
+        """The root and its current descendants, including those whose parent has ended."""
         every = processes()
         ours: dict[int, bool] = {self._root: True}
 

@@ -206,7 +206,7 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
     """Time of the last one."""
 
     def first(self, count: int) -> Self:
-        """The lines of the first messages, one for each; `count`: at most so many."""
+        """The lines of the first messages, one for each; `count`: at most this many."""
         if self.count <= count:
             return self
         lines = self.data.split(b"\n", count)[:count]
@@ -214,7 +214,7 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):
-    """A request and its response, if any; yielded when it is over."""
+    """A request and its response, if any; yielded once complete."""
 
     exchange: int
     """Running number, shared with its messages."""
@@ -263,7 +263,7 @@ class StreamBytes(msgspec.Struct, frozen=True, gc=False):
     pending: int = 0
     """Part of the skipped bytes: the beginning of a frame in which the stream ended."""
     repeated: int = 0
-    """In addition: retransmitted bytes, and those in packets that were captured twice; also those that arrived after
+    """In addition: retransmitted bytes, and those in packets that were captured twice, and those that arrived after
     the stream had continued without them, which are among the lost.
     """
     ignored: int = 0
@@ -298,7 +298,7 @@ class TlsHandshake(msgspec.Struct, frozen=True):
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """A TCP connection that carried data; yielded when it is over."""
+    """A TCP connection that carried data; yielded at its end."""
 
     connection: int
     """Number of the connection, in order of first packet."""
@@ -344,7 +344,7 @@ class Connection(msgspec.Struct, frozen=True):
     sasl_mechanism: str | None = None
     """The client's last choice in SaslHandshake, or the mechanism of its raw tokens."""
     forced: bool = False
-    """Its port was taken as Kafka's because the user said so."""
+    """Its port is Kafka's according to the user."""
     verdict_detail: str = ""
     """Why it is not Kafka."""
     verdict_time_ns: int | None = None

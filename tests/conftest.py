@@ -261,7 +261,7 @@ def require_kafka(require_java: Callable[[], str]) -> Callable[..., None]:
     skip.
 
     They come from the cache of `captures.record`. They are downloaded (250 MB) only where everything is required, since
-    running the tests is no request for a download.
+    running the tests does not ask for a download.
     """
 
     def require(*releases: str, environments: Sequence[Sequence[str]] = ()) -> None:

@@ -177,7 +177,7 @@ def values(side: str, *, tagged: bool) -> dict[str, Any]:
         "optional": {"records": records("optional"), "blob": payload("optional blob")},
         "parts": [
             {"name": "payments", "partitions": [partition(0), partition(1)]},
-            # In any message its records are hidden, except for fields known to be no secret.
+            # In any message its records are hidden, except for fields known not to be secret.
             {"name": "__cluster_metadata", "partitions": [{"records": _metadata_log(side)}]},
         ],
         "group": "billing",

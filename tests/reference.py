@@ -133,7 +133,7 @@ def bounds_page() -> str:
     lines = [
         "# Bounds",
         "",
-        "What input may take, by the module that keeps to it ([guarantees](../../SECURITY.md)).",
+        "What input may use, by the module that enforces the bound ([guarantees](../../SECURITY.md)).",
         "",
     ]
     lines += [*table_head("constant", "value", "what it bounds")]

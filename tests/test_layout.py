@@ -55,8 +55,6 @@ TOPICS = {
 """Modules of tests that mirror none, by what they are about."""
 
 WITHOUT_MIRROR = {
-    "engine": "paired paired_messages",
-    "sinks": "native_lines native_names native_text",
 }
 """Long modules that are tested through others, by folder. Nothing is added here: write tests of the module instead."""
 

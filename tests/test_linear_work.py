@@ -18,7 +18,7 @@ from tests.capture.files import pcap, pcap_header, pcap_record
 
 MORE = 8
 MOST = 24
-"""Times as long that so many times as much may take: well above what a busy machine makes of 8, and below the 64 of
+"""How much longer this many times the input may take: well above what a busy machine makes of 8, and below the 64 of
 quadratic work."""
 UNIT = 0.002
 """Seconds below which a time means nothing."""

@@ -287,7 +287,7 @@ def test_an_export_continues_after_a_truncated_file(tmp_path: Path) -> None:
 
 def test_a_failed_export_removes_nothing(tmp_path: Path) -> None:
     for name in ("kafka-20261121T000000.pcapng", "kafka-20261121T001000.pcapng"):
-        (tmp_path / name).write_bytes(b"this is no capture at all")
+        (tmp_path / name).write_bytes(b"this is not a capture")
         os.utime(tmp_path / name, (0, 0))
     done = run_export(tmp_path)
     assert done.returncode not in (0, 4)

@@ -35,6 +35,13 @@ WORDS = {re.compile(pattern): instead for pattern, instead in settings()["words"
             [(1, "nothing but"), (2, "takes the place of")],
         ),
         ("a.py", "# Valid up to there, as all that there are.\n", [(1, "all that there are"), (1, "up to there")]),
+        ("a.py", "# It is no pattern, also in a folder.\n", [(1, ", also in"), (1, "is no p")]),
+        ("a.py", "# There is no pattern. So many rows that it is no longer read.\n", []),
+        (
+            "a.py",
+            "# At most so many rows; each further one is called so.\n",
+            [(1, "called so"), (1, "each further"), (1, "so many")],
+        ),
         ("a.txt", "# It is\n# told.\ntold 4  # behind\n", [(2, "told"), (3, "behind")]),
         ("a.md", "# Reported\n\nIt is\n`told` and goes\non.\n\n```\ntold\n```\n", [(4, "goes on")]),
     ],

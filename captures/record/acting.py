@@ -15,7 +15,7 @@ from .journal import Entry, read_reports
 
 ACT_TIMEOUT_S = 90.0
 END_OF_ACT = "end_of_act"
-"""Kind of the report that ends an act; it is no part of the sidecar."""
+"""Kind of the report that ends an act; it is not part of the sidecar."""
 
 
 class ActingClient:

@@ -41,7 +41,7 @@ def cluster(
     later_voters: Sequence[int] = (),
     static_quorum: bool = False,
 ) -> list[RealBroker]:
-    """Nodes of one cluster by their ids, which log their requests; ``later_voters`` are no voters at first."""
+    """Nodes of one cluster by their ids, which log their requests; ``later_voters`` are not voters at first."""
     quorum: list[RealBroker] = []
     nodes = [
         RealBroker(

@@ -55,7 +55,7 @@ KAFKA_PYTHON_1_4 = ("kafka-python==1.4.7", *OLD_PYTHON[1:])
 CLIENTS_OF_OTHERS = [
     Scenario(
         "librdkafka-schemas.pcap",
-        "records with schema ids (Avro, JSON, Protobuf; in front and in headers), numbers that look so, trace headers",
+        "records with schema ids (Avro, JSON, Protobuf; in front and in headers), numbers like them, trace headers",
         python_program(SCHEMA_REGISTRY, "schema_records.py"),
         rdkafka_log,
     ),

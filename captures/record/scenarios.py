@@ -234,7 +234,7 @@ OLD = [
         "SaslHandshake v0 and raw SASL tokens: PLAIN, SCRAM, a wrong password",
         python_program(OLD_PYTHON, "old_kafka_python.py", "sasl"),
         old_kafka_python_log,
-        log_is_complete=False,  # raw tokens are no requests
+        log_is_complete=False,  # raw tokens are not requests
         broker=BrokerOptions(
             version=OLD_VERSION,
             listeners=[SASL],

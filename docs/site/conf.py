@@ -27,5 +27,5 @@ include_patterns = [
 exclude_patterns = [".venv", "build", "benchmarks/data", "kafkasniff"]
 # As on GitHub: every heading can be linked to.
 myst_heading_anchors = 4
-# What blocks are cut to (`…`) is no valid JSON.
+# What blocks are cut to (`…`) is not valid JSON.
 suppress_warnings = ["misc.highlighting_failure"]

@@ -40,7 +40,7 @@ _MADE: Final[dict[str, tuple[tuple[str, pa.DataType], ...]]] = {
 
 
 class Dimensions:
-    """Some dimensions, and spans of `every` nanoseconds (0: time is no dimension)."""
+    """Some dimensions, and spans of `every` nanoseconds (0: time is not a dimension)."""
 
     def __init__(self, by: Sequence[Dimension], every: int = 0) -> None:
         self.by = tuple(dict.fromkeys(by))

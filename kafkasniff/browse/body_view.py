@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.kafka.schema.layout import Struct
-from kafkasniff.model import Exchange
+from kafkasniff.model import Exchange, Problem
 from kafkasniff.sinks.names import field_at, layout_of
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.tree import VALUE_WIDTH, is_nested, scalar_text, value_note
@@ -18,7 +18,7 @@ from kafkasniff.text.paint import PLAIN
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import duration, rfc3339
 
-__all__ = ["MAX_CHILDREN", "BodyNode", "children", "facts", "roots"]
+__all__ = ["MAX_CHILDREN", "BodyNode", "are_decoded", "children", "facts", "roots"]
 
 MAX_CHILDREN: Final = 1000
 """Maximum number of children of a node in the tree; more are divided into parts."""
@@ -61,12 +61,23 @@ def facts(exchange: Exchange) -> list[str]:
         lines.append(f"client software: {printable(f'{exchange.software_name} {exchange.software_version or str()}')}")
     if exchange.latency_ns is not None:
         lines.append(f"latency {duration(exchange.latency_ns)}")
+    if not are_decoded(exchange):
+        lines.append("not all records are decoded: press m for more")
+    lines += [f"! {problem.kind}: {printable(problem.detail)}" for problem in _problems(exchange)]
+    return lines
+
+
+def are_decoded(exchange: Exchange) -> bool:
+    """Whether all records are decoded: there were no more than the bound."""
+    return all(problem.kind != "record-bound" for problem in _problems(exchange))
+
+
+def _problems(exchange: Exchange) -> list[Problem]:
     problems = [*exchange.problems]
-    for message in (request, response):
+    for message in (exchange.request, exchange.response):
         if message is not None:
             problems += message.problems
-    lines += [f"! {problem.kind}: {printable(problem.detail)}" for problem in problems]
-    return lines
+    return problems
 
 
 def roots(exchange: Exchange) -> Iterator[BodyNode]:

@@ -52,6 +52,7 @@ class ByteRows:
             self._places.append({})
             self.rows.append(HexRow(message.type))
             if message.frame is None:
+                self.rows.append(HexRow("no bytes: an export does not have them"))
                 continue
             rows = view.rows(message, message.frame)
             for row in islice(rows, MAX_ROWS):

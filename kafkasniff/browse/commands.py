@@ -1,4 +1,4 @@
-"""The commands that show or write without the explorer what it shows, and their run as a process."""
+"""Commands of kafkasniff that show or write what the explorer shows, run as a process."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ from kafkasniff.text.printable import printable
 __all__ = ["Commands", "Done", "run_command"]
 
 WAIT_SECONDS: Final = 0.1
-"""How often a command is asked whether it has ended, and whether it should."""
+"""Interval at which a command is checked: has it ended, or should it?"""
 FINDINGS, BROKEN = 1, 4
 """Exit codes of commands that have done what they were asked: with findings, or with a broken capture."""
 _OUTPUTS: Final = "name it .jsonl, .pcapng or .pcap, or for Parquet tables a folder: end it with /"
 
 
 class Commands(msgspec.Struct, frozen=True):
-    """Commands for the captures that are looked at."""
+    """Commands for the captures in the explorer."""
 
     captures: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
     """Options that decide how captures are read, as given by the user."""
     selection: tuple[str, ...] = ()
     """Options that select exchanges, as given by the user."""
+    lasting: bool = True
+    """The captures are not removed at the end."""
+    exports: tuple[str, ...] = ()
+    """Exports, instead of captures."""
 
     def decode(self, connection: int, correlation_id: int) -> list[str]:
         """Show one exchange with its bodies."""
@@ -37,7 +41,9 @@ class Commands(msgspec.Struct, frozen=True):
         return self._with_captures("decode", "-v", *self.reading, *chosen)
 
     def write(self, path: str, expression: str) -> list[str]:
-        """Write what the list shows; the name decides in which form. Raises UsageError."""
+        """Write what the list shows; the name determines the format. Raises UsageError."""
+        if not self.captures:
+            raise UsageError("only captures can be written, not an export")
         start = self._selected(expression)
         if not path or os.path.lexists(path):
             raise UsageError(f"{path} exists: give another name" if path else _OUTPUTS)
@@ -50,18 +56,16 @@ class Commands(msgspec.Struct, frozen=True):
         raise UsageError(f"{path}: {_OUTPUTS}")
 
     def report(self, name: str, expression: str) -> list[str]:
-        """Say something of what the list shows: `check`, as JSON, or another command, as text. Raises UsageError."""
+        """Say something of what the list shows: `check`, as JSON, or another command, as text."""
         form = "--format=json" if name == "check" else "--color=never"
         return self._with_captures(name, *self._selected(expression), form)
 
     def _selected(self, expression: str) -> list[str]:
-        """The options that select what the list shows. Raises UsageError."""
-        if not self.captures:
-            raise UsageError("there is no capture that can be read again")
+        """The options that select what the list shows."""
         return [*self.reading, *self.selection, *([f"--filter={expression}"] if expression else []), "-q"]
 
     def _with_captures(self, *words: str) -> list[str]:
-        names = [f"./{name}" if name.startswith("-") else name for name in self.captures]
+        names = [f"./{name}" if name.startswith("-") else name for name in (*self.captures, *self.exports)]
         return ["kafkasniff", *words, *names]
 
 

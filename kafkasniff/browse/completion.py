@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkasniff.filters.fields import FIELDS, OTHER_NAMES
+from kafkasniff.filters.literals import error_names
 
 __all__ = ["completed"]
 
@@ -40,6 +41,9 @@ def completed(expression: str, seen: Callable[[str], Iterable[str]]) -> str | No
         texts = {text for column in _COLUMNS.get(value[1], ()) for text in seen(column)}
         if value[1] == "api":
             texts = {_VERSION.sub("", text) for text in texts}
+        elif value[1] == "error":
+            # The column also has how exchanges ended without a response.
+            texts &= {*error_names().values()}
         begin = (value[2] or '"')[1:]
         fits = min((text for text in texts if _is_whole(text) and text.startswith(begin)), default=None)
         return None if fits is None else f'{expression}{"" if value[2] else chr(34)}{fits[len(begin) :]}"'

@@ -43,7 +43,7 @@ def copies(exchange: Exchange, row: Row, commands: Commands) -> Iterator[Copy]:
             if _fits_command(message):
                 yield Copy(f"{message.type} as a decode-bytes command", partial(_decode_bytes, message))
     number = messages[0].correlation_id
-    if commands.captures and number is not None:
+    if commands.captures and commands.lasting and number is not None:
         yield Copy("decode command", partial(shlex.join, commands.decode(row.connection, number)))
 
 

@@ -47,7 +47,7 @@ def _milliseconds(nanoseconds: int) -> str:
 
 
 def time_bins(index: ExchangeIndex, most: int) -> Brush:
-    """At most so many ranges of the same length, by the times of requests."""
+    """At most `most` ranges of the same length, by the times of requests."""
     parts = _known(index, "time")
     low, high = _limits(parts)
     width = max(-(-(high - low + 1) // most), 1)
@@ -60,7 +60,7 @@ def time_bins(index: ExchangeIndex, most: int) -> Brush:
 
 
 def latency_bins(index: ExchangeIndex, most: int) -> Brush:
-    """At most so many ranges, each the same multiple of the one before it; the first begins at the smallest latency."""
+    """At most `most` ranges, each the same multiple of the one before it; the first begins at the smallest latency."""
     parts = _known(index, "latency")
     low, high = _limits(parts)
     first, last = (math.log10(max(one, 1)) for one in (low, high + 1))

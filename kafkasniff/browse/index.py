@@ -5,7 +5,7 @@ One thread appends, another reads. A row is visible once `len` counts it, and ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,17 +23,17 @@ __all__ = ["COLUMNS", "MAX_EXCHANGES", "MAX_NUMBER", "MAX_WORDS", "ExchangeIndex
 MAX_EXCHANGES: Final = 10_000_000
 """Maximum number of exchanges in the list, about 25 bytes each; the rest of the captures is not read."""
 MAX_WORDS: Final = 200_000
-"""Maximum number of distinct texts (endpoints, names) in the index; each further one is shown as `…`."""
+"""Maximum number of distinct texts (endpoints, names) in the index; others are shown as `…`."""
 MAX_NUMBER: Final = (1 << 32) - 1
 """Largest number of a packet, of a connection and of an exchange in its connection; reading stops at a larger one."""
 CHUNK: Final = 1 << 16
-"""Rows that are packed together, once they are there."""
+"""Number of rows that are packed together."""
 MORE: Final = "…"
 
 ENDS: Final = ("client", "broker")
 NAMES: Final = (*NUMBERS, *TEXTS)
 COLUMNS: Final = (*(name for name in NUMBERS if name not in {"exchange_id", "others"}), *ENDS, *TEXTS)
-"""Names of the columns; those that one can sort by."""
+"""Names of the columns; the list can be sorted by each."""
 
 
 class Row(NamedTuple):
@@ -55,7 +55,7 @@ class Row(NamedTuple):
     subject: str
     """The first topic, or else the group or transactional id."""
     others: int
-    """How many others it names."""
+    """Number of other names."""
     error: str
     """The first error, or how the exchange ended without a response."""
     connection_id: int
@@ -92,19 +92,19 @@ class ExchangeIndex:
         self.start: int | None = None
         """The earliest time of a row."""
         self.is_complete = False
-        """No further rows will come; set by the thread that appends."""
+        """All rows were appended; set by the thread that appends."""
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def is_full(self) -> bool:
-        """No further exchange is taken."""
+        """The index is full: no more exchanges are added."""
         return self._is_full or self._count >= MAX_EXCHANGES
 
-    def add(self, exchange: Exchange) -> None:
-        """Append an exchange, from the next `publish` on."""
-        row = exchange_row(exchange, self._code)
+    def add(self, exchange: Exchange, subjects: Sequence[str] | None = None) -> None:
+        """Append an exchange, from the next `publish` on. `subjects`: what it names, if its bodies do not say it."""
+        row = exchange_row(exchange, self._code, subjects)
         if row is not None:
             self._rows.append(row)
             seen = exchange.request if exchange.request is not None else exchange.response
@@ -250,8 +250,27 @@ class ExchangeIndex:
             for connection, ordinal in zip(*columns, strict=True)
         ]
 
-    def same(self, column: str, like: int) -> NDArray[np.bool_]:
-        """Which of the rows so far have the same value in a column as the row at `like`."""
+    def same(self, column: str, like: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+        """Whether the rows at some places, of those so far, have the same value in a column as the row at `like`.
+
+        Chunks are compared when a place in them is asked for.
+        """
         parts = self._parts(column, self._count)
         value = parts[like // CHUNK].at(like % CHUNK)
-        return np.concatenate([part.equal_to(value) for part in parts])
+        compared: dict[int, NDArray[np.bool_]] = {}
+
+        def test(places: NDArray[np.int64]) -> NDArray[np.bool_]:
+            found = np.zeros(len(places), bool)
+            chunks = places // CHUNK
+            for chunk in np.unique(chunks).tolist():
+                if chunk >= len(parts):
+                    continue
+                if chunk not in compared:
+                    compared[chunk] = parts[chunk].equal_to(value)
+                mine = chunks == chunk
+                at = places[mine] % CHUNK
+                rows = compared[chunk]
+                found[mine] = (at < len(rows)) & rows[np.minimum(at, len(rows) - 1)]
+            return found
+
+        return test

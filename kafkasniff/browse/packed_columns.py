@@ -129,4 +129,11 @@ def order_of(keys: NDArray[np.uint64], top: int, *, descending: bool) -> NDArray
         part |= np.arange(first, first + len(part), dtype=np.uint64)
     keys.sort()
     keys &= np.uint64((1 << bits) - 1)
-    return keys.astype(np.int32)
+    # Into the first half of the same memory, which then shrinks.
+    count, places = len(keys), keys.view(np.int32)
+    for first in range(0, count, BLOCK):
+        part = keys[first : first + BLOCK].astype(np.int32)
+        places[first : first + len(part)] = part
+    del places
+    keys.resize((count + 1) // 2, refcheck=False)
+    return keys.view(np.int32)[:count]

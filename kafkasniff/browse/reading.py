@@ -10,8 +10,9 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from kafkasniff.browse.growing import GrowingCapture
 from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.in_step_messages import Messages
@@ -29,19 +30,51 @@ from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["SHARES", "CaptureReading"]
+__all__ = ["FIRST_RECORDS", "SHARES", "CaptureReading", "ExchangeReading"]
 
+FIRST_RECORDS: Final = 100_000
+"""Records of a message that are decoded at first: more take seconds."""
 SHARES: Final = 1 << 16
 """Parts into which connections are divided for the second reading; one of them is decoded."""
 
 
+class ExchangeReading(Protocol):
+    """What the explorer reads from."""
+
+    growing: GrowingCapture | None
+
+    def fill(
+        self,
+        index: ExchangeIndex,
+        predicate: Predicate | None,
+        *,
+        stopped: Callable[[], bool],
+        progress: Callable[[int, int | None], object],
+        follow: bool = False,
+    ) -> bool:
+        """See `CaptureReading`."""
+
+    def look(
+        self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool], most: int = FIRST_RECORDS
+    ) -> Exchange | None:
+        """See `CaptureReading`."""
+
+
 class CaptureReading:
-    """The captures of a run. `arguments` makes those of each `Inspector`: a key log is read once per reading."""
+    """The captures of a run. `arguments` makes those of each `Inspector`: a key log is read once per reading.
+
+    `growing`: the only capture, which is still being written.
+    """
 
     def __init__(
-        self, captures: tuple[str, ...], arguments: Callable[[], Mapping[str, Any]], catalog: Catalog | None = None
+        self,
+        captures: tuple[str, ...],
+        arguments: Callable[[], Mapping[str, Any]],
+        catalog: Catalog | None = None,
+        growing: GrowingCapture | None = None,
     ) -> None:
         self._captures = captures
+        self.growing = growing
         self._arguments = arguments
         self._given = Catalog() if catalog is None else catalog
         self._catalog = self._given
@@ -55,11 +88,12 @@ class CaptureReading:
         *,
         stopped: Callable[[], bool],
         progress: Callable[[int, int | None], object],
+        follow: bool = False,
     ) -> bool:
         """Append the exchanges that a predicate selects, until the end, the index's bound, or until `stopped`.
 
         `progress` receives after each batch the bytes read and in total, None if unknown. Returns whether a capture
-        is broken. Raises CaptureError.
+        is broken. `follow`: wait for what is still being written. Raises CaptureError.
         """
         with self._lock:
             catalog = self._catalog = copy.deepcopy(self._given)
@@ -86,7 +120,9 @@ class CaptureReading:
                         index.add_columns(found)
             index.publish()
 
-        with open_captures(self._captures) as source:
+        growing = self.growing if follow else None
+        pipe = None if growing is None else growing.follow(stopped)
+        with open_captures(self._captures if pipe is None else ("-",), stdin=pipe) as source:
             for batch in source:
                 if stopped() or index.is_full:
                     break
@@ -98,12 +134,15 @@ class CaptureReading:
             else:
                 take(zip(inspector.close_slices(), repeat([])))
             index.is_complete = True
-            return source.broken
+            return source.broken and (follow or self.growing is None)
 
-    def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool]) -> Exchange | None:
+    def look(
+        self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool], most: int = FIRST_RECORDS
+    ) -> Exchange | None:
         """The exchange of a row with its bodies, records and bytes; None if `stopped`, or if the captures changed.
 
-        Raises CaptureError.
+        `most`: records of a message that are decoded; the problem `record-bound` says that there are more. Raises
+        CaptureError.
         """
         ends = index.ends(row)
         if ends is None:
@@ -113,6 +152,7 @@ class CaptureReading:
         with self._lock:
             catalog = copy.deepcopy(self._catalog)
         inspector = Inspector(**self._arguments(), records="full", exchanges=True, show_secrets=False, frames=True)
+        inspector.limit_records(most)
         enricher = Enricher(catalog, summary=inspector.summary)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)

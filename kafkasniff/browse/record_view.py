@@ -38,7 +38,7 @@ class RecordRow(NamedTuple):
     """A record, and where it is."""
 
     message: int
-    """The message's place among those that were seen."""
+    """Index of the message."""
     path: str
     topic: str
     """Escaped; the topic's id if its name is unknown."""
@@ -47,7 +47,7 @@ class RecordRow(NamedTuple):
 
     @property
     def time(self) -> str:
-        """The timestamp as a date, or as the number that it is."""
+        """The timestamp as a date, or as a number if it is not a date."""
         timestamp = self.record["timestamp"]
         return "-" if timestamp is None else milliseconds_date(timestamp) or str(timestamp)
 
@@ -132,7 +132,7 @@ def _schema(record: Body, name: str) -> str:
 
 
 def _json(record: Body, name: str, indent: int) -> str | None:
-    """Key or value as JSON, or what is decoded of it; None if it is no JSON."""
+    """Key or value as JSON, or its decoded form; None if it is not JSON."""
     found, data = record.get(f"_{name}"), _bytes(record[name])
     if isinstance(found, dict) and not _schema(record, name):
         data = body_json(found).encode()
@@ -149,7 +149,7 @@ def _json(record: Body, name: str, indent: int) -> str | None:
 
 
 def whole_record(row: RecordRow, form: ValueForm) -> Iterator[str]:
-    """All of a record, in lines."""
+    """A whole record as lines."""
     record = row.record
     yield f"topic {row.topic or '-'} · partition {'-' if row.partition is None else row.partition}"
     yield f"offset {record['offset']} · time {row.time}"

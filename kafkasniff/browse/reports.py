@@ -54,7 +54,7 @@ class _Check(msgspec.Struct):
 def report(
     name: ReportName, commands: Commands, expression: str, width: int, *, stopped: Callable[[], bool]
 ) -> list[ReportLine]:
-    """Run a command for the exchanges that a filter selects, and return its lines. Raises UsageError."""
+    """Run a command for the exchanges that a filter selects, and return its lines."""
     done = run_command(commands.report(name, expression), stopped=stopped, width=width)
     if done.wrong is not None:
         return [ReportLine(done.wrong)]

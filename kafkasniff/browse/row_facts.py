@@ -5,7 +5,7 @@ Texts become codes, by a function that the index provides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -40,15 +40,18 @@ Block = dict[str, NDArray[np.int64]]
 _Code = Callable[[str], int]
 
 
-def exchange_row(exchange: Exchange, code: _Code) -> tuple[int, ...] | None:
-    """The values of an exchange, in the order of `NUMBERS` and `TEXTS`; None if neither message was seen."""
+def exchange_row(exchange: Exchange, code: _Code, subjects: Sequence[str] | None = None) -> tuple[int, ...] | None:
+    """The values of an exchange, in the order of `NUMBERS` and `TEXTS`; None if neither message was seen.
+
+    `subjects`: what it names; None: what its bodies name.
+    """
     request, response = exchange.request, exchange.response
     seen = request if request is not None else response
     if seen is None:
         return None
     problems = len(exchange.problems) + sum(len(one.problems) for one in (request, response) if one is not None)
     errors = () if response is None else response.errors
-    names = _subjects_of(exchange)
+    names = _subjects_of(exchange) if subjects is None else subjects
     ending = "" if exchange.status in {"answered", "no_response"} else exchange.status.replace("_", " ")
     return (
         seen.first_packet or 0,

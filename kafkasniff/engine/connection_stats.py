@@ -278,6 +278,12 @@ class Account:
         if client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
             self.client_ids[client_id] = None
 
+    def is_settled(self, client_id: str | bytes | None) -> bool:
+        """Whether complete exchanges with this client id change nothing but counts. Hot."""
+        return (client_id is None or client_id in self.client_ids) and (
+            self.before_software or self.software[0] is not None
+        )
+
     def over(self) -> None:
         """An exchange is over. Hot."""
         self.before_software = self.before_software or self.software[0] is None

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kafkasniff.engine.column_turns import ColumnTurns
 from kafkasniff.engine.connection_stats import ConnectionEnd, InspectedConnection, OpenExchange
 from kafkasniff.engine.event_problems import exchange_problem, stream_problem, verdict_problem
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import EVENT, Collected, Keyed, Output, Outputs
-from kafkasniff.engine.paired import ColumnTurns, Open, PairedEntry
+from kafkasniff.engine.paired import Open, PairedEntry
 from kafkasniff.engine.paired_messages import decoded_message, request_message, response_message
 from kafkasniff.kafka.apis.weight import BODY_RATIO, likely_bytes
 from kafkasniff.kafka.connection.events import (

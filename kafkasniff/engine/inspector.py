@@ -13,18 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
 from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.emitting import Emitter
 from kafkasniff.engine.feeding import Feeder
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.kernel_feeding import KernelFeeder
+from kafkasniff.engine.line_makers import MakeLines
 from kafkasniff.engine.line_output import LineOutput
-from kafkasniff.engine.line_runs import MakeLines, SelectsLines
 from kafkasniff.engine.line_windows import LineWindows
 from kafkasniff.engine.lines_ahead import LinesAhead
 from kafkasniff.engine.memory_budget import Beside, MemoryBudget, message_limits
 from kafkasniff.engine.ordered_events import Output, Shown
-from kafkasniff.engine.paired import AccountTurns, ColumnTurns, PairColumns, PairFinder
+from kafkasniff.engine.paired import PairColumns, PairFinder
+from kafkasniff.engine.selected_messages import SelectsLines
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.kafka.connection.recognition import ConnectionOptions
@@ -252,6 +254,11 @@ class Inspector:
     def limit_messages(self, memory: int) -> None:
         """Bound each message as in a run with a budget of `memory` bytes (`memory_budget`)."""
         self._state.detail.limit(*message_limits(memory))
+
+    def limit_records(self, most: int) -> None:
+        """Decode at most so many records of each message, from the next one on; `limit_memory` may allow fewer."""
+        full = self._state.detail.full
+        self._state.detail.limit(full.max_decompressed, min(full.max_records, most))
 
     def count_beside(self, beside: Beside) -> None:
         """Count this towards the budget, too, and report what its bounds dropped."""

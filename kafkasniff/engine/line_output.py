@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkasniff.engine.in_step_messages import Edges, Messages
-from kafkasniff.engine.line_runs import LineRun, MakeLines, RunWriter, SelectsLines
+from kafkasniff.engine.line_makers import MakeLines
+from kafkasniff.engine.line_runs import LineRun, RunWriter
 from kafkasniff.engine.lines_ahead import LinesAhead
 from kafkasniff.engine.outstanding import OutstandingRequests
+from kafkasniff.engine.selected_messages import SelectsLines
 from kafkasniff.kafka.connection.detail import Detail
 
 __all__ = ["LineOutput"]

@@ -5,107 +5,29 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import InspectedConnection, OpenExchange
 from kafkasniff.engine.in_step_messages import EVENTS, Edges, Messages
+from kafkasniff.engine.line_makers import Ends, LineMaker, MakeLines
 from kafkasniff.engine.outstanding import OutstandingRequests, keys_of
 from kafkasniff.engine.paired import Open, Paired, PairedEntry, until
+from kafkasniff.engine.selected_messages import SELECTED, SelectedMessages, SelectsLines
 from kafkasniff.engine.versions import ApiVersion, client_id_text, distinct, version_of
 from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.model import Endpoint, Lines, Problem
+from kafkasniff.model import Lines, Problem
 from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
-from kafkasniff.native.lines import EARLIER, LEFT, READ, WRITTEN, LineBatch
+from kafkasniff.native.lines import EARLIER, LineBatch
 from kafkasniff.tcp.segments import PACKET_NUMBER
 
 __all__ = [
-    "DEFERRED",
-    "REJECTED",
-    "SELECTED",
-    "UNDECIDED",
-    "Ends",
-    "FactsAhead",
-    "LineMaker",
     "LineRun",
-    "MakeLines",
     "RunWriter",
-    "SelectsLines",
 ]
-
-REJECTED, SELECTED, DEFERRED, UNDECIDED = range(4)
-"""The filter's decision on an exchange. Deferred: it is selected, and its request is shown with the response, which
-decided. Undecided: Python has to look at its messages."""
-
-
-class Facts(Protocol):
-    """The names that an enricher adds to bodies (`sinks.native_names.AddedNames`)."""
-
-    @property
-    def learned(self) -> int:
-        """Incremented for every topic learned."""
-
-    def session(self, index: int, first: int, second: int, /) -> object:
-        """Process a Fetch message; see `native.names.NameFacts`."""
-
-
-class FactsAhead(Facts, Protocol):
-    """The same for a separate thread; changes no shared state (`sinks.native_names.NamesAhead`)."""
-
-    requests: set[int]
-    """Messages that were skipped because they may belong to a session."""
-    responses: dict[int, tuple[int, int]]
-    """Error codes and sessions of responses, by message."""
-
-
-class LineMaker(Protocol):
-    """Writes lines (`sinks.native_lines.NativeLines`, `sinks.native_text.NativeText`).
-
-    The enricher and the sink must have everything that comes before lines when these are taken, unless they are made
-    ahead.
-    """
-
-    only_asked: bool
-    """No messages after the requested ones will be requested; may be set."""
-
-    @property
-    def facts(self) -> Facts:
-        """The names added to bodies; a `sinks.native_names.NamesAhead` if lines are written ahead."""
-
-    def use(self, detail: Detail) -> None:
-        """Use the current level of `detail` from now on."""
-
-    def takes(self, key: int, version: int, *, is_request: bool) -> bool:
-        """Whether regular messages of a version of an API have lines."""
-
-    def forget(self, connections: list[int]) -> None:
-        """These connection indices were reused."""
-
-    def bind(self, batch: LineBatch) -> None:
-        """Set the batch whose lines are requested from now on."""
-
-    def take(self, first: int, last: int) -> Iterator[Lines | int]:
-        """The lines of these messages, one or more at a time; the index of a message that Python has to process."""
-
-
-Ends = tuple[int, Endpoint | None, Endpoint | None]
-"""The number of a connection, its client and its broker."""
-
-
-class MakeLines(Protocol):
-    """Creates line writers."""
-
-    def __call__(
-        self, ends: Callable[[int], Ends], capture: Callable[[int], str | None], /, *, ahead: bool = False
-    ) -> LineMaker:
-        """Create a writer, given the ends of a connection and the name of a capture by their indices.
-
-        `ahead`: for a separate thread that runs before the lines are due (`LineMaker.facts`).
-        """
 
 
 class RunWriter:
@@ -136,56 +58,6 @@ class RunWriter:
         owner = self._run.owners[index]
         assert owner is not None
         return owner.number, owner.client, owner.broker
-
-
-class SelectsLines(Protocol):
-    """Decides which exchanges a filter selects (`selection.Selection`). Messages are indices into a batch."""
-
-    def requests(self, messages: Messages, capture: Callable[[int], str | None]) -> NDArray[np.uint8]:
-        """The decision on each message; all but requests that are answered later are `UNDECIDED`."""
-
-    def exchanges(
-        self,
-        messages: Messages,
-        answers: NDArray[np.intp],
-        numbers: NDArray[np.int64],
-        capture: Callable[[int], str | None],
-    ) -> NDArray[np.uint8]:
-        """The decisions on the exchanges of these responses; `numbers`: exchange numbers, by message."""
-
-    def can_move(self, code: int) -> bool:
-        """Whether lines of requests of a version of an API may be written later than in order."""
-
-    def pin(self, exchange: int, answer: bool) -> None:
-        """Store the decision on an exchange whose messages Python will process."""
-
-    def unpin(self, exchange: int) -> None:
-        """Drop the decision: the messages were processed."""
-
-
-class _Order(msgspec.Struct, frozen=True):
-    """The messages to write: those of the batch, with the requests of some responses repeated before them."""
-
-    source: NDArray[np.intp]
-    """The index in the batch of each."""
-    begin: NDArray[np.intp]
-    """For each message of the batch, and for their end, where its output begins."""
-    place: NDArray[np.intp]
-    """For each message of the batch, its own position."""
-
-    @classmethod
-    def of(cls, count: int, moved: NDArray[np.intp], answers: NDArray[np.intp]) -> _Order:
-        """The order for `count` messages; `moved`: requests that are also placed before their responses."""
-        source = np.insert(np.arange(count), answers, moved)
-        more = np.zeros(count + 1, np.intp)
-        more[answers] = 1
-        behind = np.cumsum(more)
-        begin = np.arange(count + 1) + behind - more
-        return cls(source, begin, (begin + more)[:count])
-
-
-_AGAIN: Final = -1
-"""`LineRun.write_selected` yields this minus the index of a request that was processed before."""
 
 
 class LineRun:
@@ -224,8 +96,7 @@ class LineRun:
         self._selects = selects
         self.pinned: set[int] = set()
         """Exchanges that began here, are decided, and end in Python."""
-        self._answers: NDArray[np.uint8] | None = None
-        """With a filter, the decisions on the exchanges."""
+        self._selected: SelectedMessages | None = None
         buffer, arena = (np.frombuffer(data, np.uint8) for data in (messages.buffer, messages.arena))
         self.bound = LineBatch(rows, self.numbers, buffer, arena, self._earlier())
         lines.use(detail)
@@ -237,46 +108,17 @@ class LineRun:
 
     def select(self, capture: Callable[[int], str | None]) -> None:
         """Decide which messages are shown; all exchanges must have their numbers."""
-        selects, edges, rows = self._selects, self._edges, self._messages.rows
-        assert selects is not None
-        known = np.full(len(rows), UNDECIDED, np.uint8)
-        known[edges.begun] = edges.selected
-        known[edges.answers] = edges.answered["selected"]
-        answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
-        found = selects.exchanges(self._messages, answers, self.numbers, capture)
-        asked = rows["pair"][answers].astype(np.intp)
-        native = np.ones(len(rows), bool)
+        assert self._selects is not None
+        native = np.ones(len(self), bool)
         native[self._pythons] = False
-        deferred = np.flatnonzero(found == DEFERRED)
-        codes = rows["code"][asked[deferred]].astype(np.int64)
-        can_move = np.zeros(KEYS * VERSIONS, bool)
-        for code in distinct(codes) if len(codes) else ():
-            can_move[code] = selects.can_move(code)
-        found[deferred[~(can_move[codes] & native[asked[deferred]])]] = UNDECIDED
-        known[answers] = known[asked] = found
-        self._answers = known
-        deferred = np.flatnonzero(found == DEFERRED)
-        order = self._order = _Order.of(len(rows), asked[deferred], answers[deferred])
-        is_selected = (known == SELECTED) | ((known == DEFERRED) & ~self._is_request)
-        state = np.where(known == UNDECIDED, LEFT, np.where(is_selected, WRITTEN, READ)).astype(np.uint8)
-        shown = self._shown = state[order.source]
-        self._is_copy = np.ones(len(shown), bool)
-        self._is_copy[order.place] = False
-        shown[self._is_copy] = WRITTEN
-        self._is_native: list[bool] = (native & (state != LEFT))[order.source].tolist()
-        moved = rows[order.source]
-        whole = moved["pair"] != NONE
-        moved["pair"][whole] = order.place[moved["pair"][whole]]
-        earlier = self.bound.earlier
-        assert earlier is not None
-        earlier["message"] = order.place[earlier["message"]]
-        self.bound = self.bound._replace(messages=moved, numbers=self.numbers[order.source], shown=shown)
+        selected = self._selected = SelectedMessages(
+            self._selects, self._messages, self._edges, self.numbers, native, capture
+        )
+        self.bound = selected.bind(self.bound)
 
     def answer(self, index: int) -> bool | None:
         """Whether a message is selected, if decided."""
-        if self._answers is None or self._answers[index] == UNDECIDED:
-            return None
-        return bool(self._answers[index] != REJECTED)
+        return None if self._selected is None else self._selected.answer(index)
 
     def _native(self, lines: LineMaker) -> NDArray[np.bool_]:
         """Which messages have a kind with lines."""
@@ -437,53 +279,10 @@ class LineRun:
             first = stop + 1
 
     def write_selected(self, first: int, last: int, writer: RunWriter) -> Iterator[Lines | int | list[int]]:
-        """`write` for messages that are selected by a filter.
-
-        Yields a list of indices for several undecided messages, and `-1 - index` for a request that was processed
-        before and is shown only now.
-        """
+        """`write` for messages that are selected by a filter; see `SelectedMessages.write`."""
+        assert self._selected is not None
         writer.begin(self)
-        order, native, shown = self._order, self._is_native, self._shown
-        assert self._answers is not None
-        at, last = int(order.begin[first]), int(order.begin[last])
-        while at < last:
-            stop = at + 1
-            while stop < last and native[stop] == native[at]:
-                stop += 1
-            if not native[at]:
-                others = order.source[at:stop][~self._is_copy[at:stop]]
-                if (self._answers[others] == UNDECIDED).all():
-                    yield others.tolist()
-                else:
-                    yield from others.tolist()
-                at = stop
-                continue
-            for piece in writer.lines.take(at, stop):
-                if isinstance(piece, Lines):
-                    begin, at = at, at + piece.count
-                    count = int(np.count_nonzero(shown[begin:at] == WRITTEN))
-                    if count:
-                        yield Lines(piece.data, count, self.time_of(int(order.source[at - 1])))
-                else:
-                    at = piece + 1
-                    index = int(order.source[piece])
-                    if self._is_copy[piece]:
-                        yield _AGAIN - index
-                    else:
-                        self._undecide(index)
-                        yield index
-                    # Fewer messages may be native now.
-                    break
-
-    def _undecide(self, index: int) -> None:
-        """Leave a request that is shown with its response, and the response, to Python."""
-        assert self._answers is not None
-        if self._answers[index] != DEFERRED or not self._is_request[index]:
-            return
-        answer = int(self._messages.rows["pair"][index])
-        self._answers[[index, answer]] = UNDECIDED
-        for place in range(int(self._order.begin[answer]), int(self._order.place[answer]) + 1):
-            self._is_native[place] = False
+        yield from self._selected.write(first, last, writer.lines.take)
 
     def entry(self, index: int) -> PairedEntry:
         """The entry of a message whose exchange has a number."""

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from kafkasniff.engine.connection_stats import OpenExchange
-from kafkasniff.engine.line_runs import FactsAhead, LineRun, MakeLines, RunWriter
+from kafkasniff.engine.line_makers import FactsAhead, MakeLines
+from kafkasniff.engine.line_runs import LineRun, RunWriter
 from kafkasniff.model import Lines
 from kafkasniff.runtime.threads import Task, Threads
 

@@ -35,7 +35,7 @@ ROW: Final = np.dtype(
     ]
 )
 """A request: the number of its exchange, the times of `feed.MESSAGE`, and `client_id`: an index (-1: null).
-`selected`: whether a filter selects it (`line_runs.SELECTED` or `REJECTED`)."""
+`selected`: whether a filter selects it (`selected_messages.SELECTED` or `REJECTED`)."""
 
 
 def keys_of(rows: NDArray[np.void]) -> NDArray[np.int64]:

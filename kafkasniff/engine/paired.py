@@ -6,28 +6,23 @@ These exchanges have both messages in one batch of packets; the others are event
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
-from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import Account, InspectedConnection
+from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.in_step_messages import EVENTS, Messages
 from kafkasniff.engine.versions import ApiVersion, distinct, version_of
-from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.messages.ahead import Ahead, BodyMaker
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Message
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from kafkasniff.tcp.segments import PACKET_NUMBER
 
 __all__ = [
-    "AccountTurns",
-    "ColumnTurns",
     "Open",
     "PairColumns",
     "PairFinder",
@@ -259,175 +254,6 @@ class PairFinder(Protocol):
 
         `capture`: the name of a capture by its index.
         """
-
-
-class ColumnTurns:
-    """The turns of requests (`connection.waits.Turns`) whose exchanges are columns, among those emitted one by one.
-
-    Fills `behind_ns` and `muted_ns` of the columns of `batch`. `emitted`: places of the connections with exchanges
-    that are emitted one by one; `accounts`: advanced together with this.
-    """
-
-    def __init__(
-        self, batch: Sequence[PairColumns], emitted: Container[int], accounts: AccountTurns | None = None
-    ) -> None:
-        self._accounts = accounts
-        self._columns = [found for found in batch if found.facts is not None]
-        self._turns: dict[int, Turns] = {}
-        """By place of the connection."""
-        self._waiting: dict[int, deque[int]] = {}
-        """Exchanges, by their index in the concatenated columns."""
-        self._rows: dict[int, tuple[int, ...]] = {}
-        """Rows of the waiting exchanges."""
-        if not self._columns:
-            return
-        connection = self._all(found.asked["connection"] for found in self._columns)
-        asked = self._all(found.asked["time"] for found in self._columns)
-        done = self._all(found.answered["time"] for found in self._columns)
-        throttle = self._all(found.throttle_ns for found in self._columns)
-        self._behind, self._muted = np.zeros_like(asked), np.zeros_like(asked)
-        order = self._all(found.answered["order"] for found in self._columns)
-        step = self._all(found.answered["step"] for found in self._columns)
-        by_connection = np.lexsort((step, order, connection))
-        connection = connection[by_connection]
-        starts = np.flatnonzero(np.append(True, connection[1:] != connection[:-1]))
-        owners = self._columns[0].owners
-        firsts = [_owner(owners, number) for number in connection[starts].tolist()]
-        before = np.append(0, done[by_connection][:-1])
-        before[starts] = [NO_TIME if (answered := owner.turns.answered) is None else answered for owner in firsts]
-        # A request that arrives when all before it are answered does not wait.
-        kept = (asked[by_connection] < before) | (done[by_connection] < before) | (throttle[by_connection] > 0)
-        odd = np.logical_or.reduceat(kept, starts).tolist()
-        stops = np.append(starts[1:], len(connection))
-        last = done[by_connection[stops - 1]].tolist()
-        for owner, start, stop, is_odd, at in zip(firsts, starts.tolist(), stops.tolist(), odd, last, strict=True):
-            if not is_odd and owner.turns.muted_until is None and owner.place not in emitted:
-                owner.turns.answered = at
-            else:
-                self._waiting[owner.place] = deque(by_connection[start:stop].tolist())
-                self._turns[owner.place] = owner.turns
-        if not self._waiting:
-            return
-        latency = self._all(found.answered["latency"] for found in self._columns)
-        at_once = self._all(found.at_once for found in self._columns)
-        columns = order, step * EVENTS, asked, done, latency, throttle, at_once
-        waits = [index for waiting in self._waiting.values() for index in waiting]
-        rows = zip(*(column[waits].tolist() for column in columns), strict=True)
-        self._rows = dict(zip(waits, rows, strict=True))
-
-    @staticmethod
-    def _all(parts: Iterable[NDArray[Any]]) -> Ints:
-        return np.concatenate([part.astype(np.int64) for part in parts])
-
-    def until(self, place: int, order: int, within: int) -> None:
-        """Process those of the connection at this place that precede what is emitted now."""
-        if self._accounts is not None:
-            self._accounts.until(place, order, within)
-        waiting = self._waiting.get(place)
-        while waiting and self._rows[waiting[0]][:2] < (order, within):
-            self._take(place, waiting.popleft())
-
-    def finish(self) -> None:
-        """Process the rest: nothing else is emitted."""
-        if self._accounts is not None:
-            self._accounts.finish()
-        for place, waiting in self._waiting.items():
-            for index in waiting:
-                self._take(place, index)
-        self._waiting.clear()
-        first = 0
-        for found in self._columns:
-            last = first + len(found.asked)
-            found.behind_ns[:], found.muted_ns[:] = self._behind[first:last], self._muted[first:last]
-            first = last
-
-    def _take(self, place: int, index: int) -> None:
-        _, _, asked, done, latency, throttle, at_once = self._rows[index]
-        behind, muted = self._turns[place].answer(asked, done, latency, throttle, at_once=bool(at_once))
-        if behind or muted:
-            self._behind[index], self._muted[index] = behind, muted
-
-
-class AccountTurns:
-    """Adds exchanges that are columns to the statistics of their connections, among what is emitted one by one.
-
-    Some facts depend on the order: which client id came first, and whether an exchange was complete before the client
-    sent its software. `emitted`: places of the connections with anything that is emitted one by one.
-    """
-
-    def __init__(self, batch: Sequence[PairColumns], emitted: Container[int]) -> None:
-        self._waiting: dict[int, tuple[Account, deque[tuple[int, int, str | None]]]] = {}
-        """By place of the connection, with order and place in the packet: client ids; None: an exchange is complete."""
-        if not batch:
-            return
-        asked = np.concatenate([found.asked for found in batch])
-        answered = np.concatenate([found.answered for found in batch])
-        client_ids, ids = _client_ids(batch)
-        connection = asked["connection"].astype(np.int64)
-        by_connection = np.lexsort((asked["step"], asked["order"], connection))
-        connection, ids = connection[by_connection], ids[by_connection]
-        starts = np.flatnonzero(np.append(True, connection[1:] != connection[:-1]))
-        stops = np.append(starts[1:], len(connection))
-        # Nearly all connections have a single client id.
-        varies = np.logical_or.reduceat(ids != np.repeat(ids[starts], stops - starts), starts)
-        owners = batch[0].owners
-        columns = connection[starts], starts, stops, ids[starts], varies
-        for number, start, stop, first, is_varied in zip(*(column.tolist() for column in columns), strict=True):
-            owner = owners[number]
-            assert owner is not None
-            account = owner.account
-            if account is None:
-                continue
-            account.requests += stop - start
-            account.responses += stop - start
-            if owner.place not in emitted:
-                if is_varied or client_ids[first] not in account.client_ids:
-                    for index in dict.fromkeys(ids[start:stop].tolist()):
-                        if (client_id := client_ids[index]) is not None:
-                            account.name(client_id)
-                if not account.before_software:
-                    account.over()
-                continue
-            own = by_connection[start:stop]
-            over = answered[own][np.lexsort((answered["step"][own], answered["order"][own]))[:1]]
-            names = [client_ids[index] for index in ids[start:stop].tolist()]
-            named = zip(asked["order"][own].tolist(), (asked["step"][own] * EVENTS).tolist(), names, strict=True)
-            turns = [turn for turn in named if turn[2] is not None]
-            turns += zip(over["order"].tolist(), (over["step"] * EVENTS).tolist(), (None,), strict=True)
-            self._waiting[owner.place] = account, deque(sorted(turns, key=itemgetter(0, 1)))
-
-    def until(self, place: int, order: int, within: int) -> None:
-        """Process those of the connection at this place that precede what is emitted now."""
-        found = self._waiting.get(place)
-        if found is None:
-            return
-        account, waiting = found
-        while waiting and waiting[0][:2] < (order, within):
-            _take_turn(account, waiting.popleft()[2])
-
-    def finish(self) -> None:
-        """Process the rest: nothing else is emitted."""
-        for account, waiting in self._waiting.values():
-            for _, _, client_id in waiting:
-                _take_turn(account, client_id)
-        self._waiting.clear()
-
-
-def _client_ids(batch: Sequence[PairColumns]) -> tuple[list[str | None], Ints]:
-    """Client ids, and their indices by exchange; the last id is that of exchanges without one."""
-    places: dict[str, int] = {}
-    parts: list[Ints] = []
-    for found in batch:
-        own = [places.setdefault(name, len(places)) for name in found.names]
-        parts.append(np.array([*own, -1], np.int64)[np.minimum(found.client_id, len(own))])
-    return [*places, None], np.concatenate(parts)
-
-
-def _take_turn(account: Account, client_id: str | None) -> None:
-    if client_id is None:
-        account.over()
-    else:
-        account.name(client_id)
 
 
 def _owner(owners: Sequence[InspectedConnection | None], number: int) -> InspectedConnection:

@@ -27,14 +27,15 @@ from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.connection.waits import WaitPlan, wait_plan
 from kafkasniff.kafka.messages.message_plan import client_software, request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import program_for
+from kafkasniff.kafka.schema.definition import EntityChoice
 from kafkasniff.kafka.schema.layout import Field, Struct
 from kafkasniff.model import Direction
 from kafkasniff.native.caller import Program
-from kafkasniff.native.exchanges import VALUES
-from kafkasniff.native.feed import KEYS, VERSIONS
+from kafkasniff.native.exchanges import HAS_GROUPS, HAS_TRANSACTIONS, VALUES
+from kafkasniff.native.feed import KEYS, NONE, VERSIONS
 from kafkasniff.native.library import Kernel
 
-__all__ = ["ANSWERS", "SESSION", "ExchangeKind", "ExchangeKinds", "exchange_kind"]
+__all__ = ["ANSWERS", "SESSION", "ExchangeKind", "ExchangeKinds", "exchange_kind", "settle_choices"]
 
 ROLES: Final = (
     *("none", "inside", "topic", "data_topic", "group", "transaction", "partition", "partitions", "offset"),
@@ -66,6 +67,8 @@ class ExchangeKind(NamedTuple):
     """The response may contain facts about topics and brokers, and not only in one array that has the role `facts`."""
     session: bool
     """The exchange may belong to a fetch session."""
+    choice: EntityChoice | None = None
+    """What the names are that the kernel reads as groups, if that depends on a number (`settle_choices`)."""
 
 
 class ExchangeKinds:
@@ -140,6 +143,9 @@ def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = F
     session = uses_sessions(key, version)
     wanted = ("acks",) if wait is None else ("acks", "min_bytes", wait.replica_id, *wait.limits)
     wanted += SESSION if session else ()
+    choice = _choice_of(key, top)
+    if choice is not None:
+        wanted += (choice.field,)
     asked_values = tuple(dict.fromkeys(name for name in wanted if name is not None and name in top))
     given = ANSWERS if session else {}
     values = (*asked_values, *given.values())
@@ -160,13 +166,27 @@ def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = F
     special = dict.fromkeys(rare, RARE)
     places = special | {name: FIRST_VALUE + number for number, name in enumerate(asked_values)}
     answers = special | {name: FIRST_VALUE + values.index(own) for name, own in given.items()}
-    answers |= {"throttle_time_ms": ROLES.index("throttle")} | dict.fromkeys(() if learns else facts, FACTS)
+    answers["throttle_time_ms"] = ROLES.index("throttle")
+    inner: dict[str, frozenset[str]] = {}
+    if learnt is not None and not learns:
+        structs = {field.name: field.struct for field in response_root.fields}
+        for name, child in learnt[0].children:
+            struct = structs[name] if name in facts else None
+            fields = frozenset() if struct is None else _some_fields(struct, child)
+            if fields:
+                inner[name] = fields
+            elif name in facts:
+                answers[name] = FACTS
     try:
         programs = [
             program_for(
-                plan, show_secrets=show_secrets, roles=_roles(key, direction, plan.schema.root, numbers, data=data)
+                plan,
+                show_secrets=show_secrets,
+                roles=_roles(key, direction, plan.schema.root, *special_roles, data=data),
             )
-            for direction, plan, numbers in zip(directions, (asked, answered), (places, answers), strict=True)
+            for direction, plan, special_roles in zip(
+                directions, (asked, answered), ((places, {}), (answers, inner)), strict=True
+            )
             if plan.schema is not None
         ]
     except _NotNativeError:
@@ -174,7 +194,33 @@ def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = F
     request, response = programs
     if request is None or response is None:
         return None
-    return ExchangeKind(request, response, values, wait, learns, session)
+    return ExchangeKind(request, response, values, wait, learns, session, choice)
+
+
+def settle_choices(rows: NDArray[np.void], codes: NDArray[np.int64], kinds: Mapping[int, ExchangeKind]) -> None:
+    """Correct names that the kernel has read as groups; `rows`: of `native.exchanges.ROW`, with these codes."""
+    for code in distinct(codes) if len(codes) else ():
+        kind = kinds[code]
+        if kind.choice is None:
+            continue
+        own = np.flatnonzero(codes == code)
+        names, has = rows["group"][own], rows["has"][own]
+        place = kind.values.index(kind.choice.field) if kind.choice.field in kind.values else None
+        number = np.zeros(len(own), np.int64) if place is None else rows["values"][own, place]
+        for column, entity, bit in (
+            ("group", "group_id", HAS_GROUPS),
+            ("transaction", "transactional_id", HAS_TRANSACTIONS),
+        ):
+            is_one = np.isin(number, [value for value, name in kind.choice.entities if name == entity])
+            rows[column][own] = np.where(is_one, names, NONE)
+            rows["has"][own] = rows["has"][own] & ~np.uint32(bit) | np.where(is_one & (has & HAS_GROUPS > 0), bit, 0)
+
+
+def _choice_of(key: int, top: set[str]) -> EntityChoice | None:
+    """On what the meaning of a name in requests depends; `top`: the fields of the request."""
+    plan = plan_of(key, "request")
+    found = [] if plan is None else [choice for name, choice in plan.choices if name in top]
+    return found[0] if found else None
 
 
 def _may_add(key: int, version: int, direction: Direction, *, names: bool) -> bool:
@@ -199,16 +245,44 @@ def _is_alone(plan: NamePlan) -> bool:
     return plan.host is not None and plan.node is not None and not plan.children
 
 
-def _roles(key: int, direction: Direction, root: Struct, special: Mapping[str, int], *, data: bool) -> list[int]:
-    """A role for each op of the layout's program; `special`: roles of fields of the body, where it has them."""
+def _some_fields(struct: Struct, plan: NamePlan) -> frozenset[str]:
+    """The fields with facts about brokers if they follow each other, and the struct has others; else none."""
+    wanted = {name for name in (plan.node, plan.host, plan.port, plan.rack) if name is not None}
+    places = [place for place, field in enumerate(struct.fields) if field.name in wanted]
+    if len(places) != len(wanted) or places[-1] - places[0] >= len(places) or len(places) == len(struct.fields):
+        return frozenset()
+    return frozenset(wanted)
+
+
+def _roles(
+    key: int,
+    direction: Direction,
+    root: Struct,
+    special: Mapping[str, int],
+    facts: Mapping[str, frozenset[str]],
+    *,
+    data: bool,
+) -> list[int]:
+    """A role for each op of the layout's program; `special`: roles of fields of the body, where it has them.
+
+    `facts`: fields with facts in structs of the body.
+    """
     plan = plan_of(key, direction)
     if plan is None or plan.nested is not None:
         raise _NotNativeError
     special = {"member_id": ROLES.index("member"), **special}
-    return [0, *_struct(root, plan, special, request=direction == "request", data=data)]
+    return [0, *_struct(root, plan, special, facts, request=direction == "request", data=data)]
 
 
-def _struct(struct: Struct, plan: EntityPlan, special: Mapping[str, int], *, request: bool, data: bool) -> list[int]:
+def _struct(
+    struct: Struct,
+    plan: EntityPlan,
+    special: Mapping[str, int],
+    facts: Mapping[str, frozenset[str]],
+    *,
+    request: bool,
+    data: bool,
+) -> list[int]:
     """The roles of the ops in a struct."""
     own = _own(struct, plan, request=request, data=data)
     children = dict(plan.children)
@@ -219,7 +293,11 @@ def _struct(struct: Struct, plan: EntityPlan, special: Mapping[str, int], *, req
         role = ROLES.index(own[field.name]) if field.name in own else special.get(field.name, 0)
         below: list[int] = []
         if field.struct is not None:
-            below = _struct(field.struct, children.get(field.name, _EMPTY), {}, request=request, data=data)
+            inner = children.get(field.name, _EMPTY)
+            if request and inner.choices:
+                raise _NotNativeError
+            own_facts = dict.fromkeys(facts.get(field.name, ()), FACTS)
+            below = _struct(field.struct, inner, own_facts, {}, request=request, data=data)
             if role not in whole:
                 role = ROLES.index("inside") if any(below) else 0
             if role and field.nullable and not field.array and field.tag is None:
@@ -245,7 +323,8 @@ def _own(struct: Struct, plan: EntityPlan, *, request: bool, data: bool) -> dict
     names = {field.name for field in struct.fields} | {field.name for field in struct.tagged}
     lists = [name for name in plan.topic_lists if name in names]
     indices = [name for name in plan.index_lists if name in names]
-    if request and any(name in names for name, _ in plan.choices):
+    choices = [name for name, _ in plan.choices if name in names] if request else []
+    if len(choices) > 1 or (choices and (plan.groups or plan.transactions)):
         raise _NotNativeError
     if (lists and (plan.topic in names or plan.topic_id in names)) or len(indices) > 1 or len(plan.records) > 1:
         raise _NotNativeError
@@ -256,7 +335,8 @@ def _own(struct: Struct, plan: EntityPlan, *, request: bool, data: bool) -> dict
     if plan.topic is not None:
         found[plan.topic] = topic
     if request:
-        found |= dict.fromkeys(plan.groups, "group") | dict.fromkeys(plan.transactions, "transaction")
+        # What they are depends on another field (`settle_choices`).
+        found |= dict.fromkeys((*plan.groups, *choices), "group") | dict.fromkeys(plan.transactions, "transaction")
     if plan.index is not None:
         found[plan.index] = "partition"
         found |= dict.fromkeys([name for name in plan.offsets if name in names][:1], "offset")

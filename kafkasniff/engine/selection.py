@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.in_step_messages import Messages
-from kafkasniff.engine.line_runs import DEFERRED, REJECTED, SELECTED, UNDECIDED
-from kafkasniff.engine.roles import ExchangeKind, ExchangeKinds
+from kafkasniff.engine.roles import ExchangeKind, ExchangeKinds, settle_choices
+from kafkasniff.engine.selected_messages import DEFERRED, REJECTED, SELECTED, UNDECIDED
 from kafkasniff.engine.versions import distinct
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.filters import Predicate, Selector, fields_of
@@ -181,6 +181,9 @@ class Selection:
         first = 0
         while first < len(pairs):
             facts, last = reader.read(messages.rows, messages.buffer, messages.arena, pairs, first)
+            codes = messages.rows["code"][pairs["request"][facts.rows["pair"]]].astype(np.int64)
+            if not headers:
+                settle_choices(facts.rows, codes, self._kinds.known)
             part = columns.take(np.arange(first, last))
             part.facts = _Facts(facts, self._kinds.known, first, last, headers)
             found[first:last] = self._ask(part)

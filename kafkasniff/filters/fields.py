@@ -270,7 +270,7 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
         FilterField(
             "topic",
             "text",
-            "every topic that request or response name, also by id or in the fetch session (of at most 100 topics)",
+            "every topic of request or response, by name or id, and of the fetch session if it has at most 100 topics",
             late=True,
         ),
         lambda candidate: candidate.named.topics,
@@ -320,7 +320,7 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
         lambda candidate: candidate.named.transactions,
     ),
     (
-        FilterField("producer_id", "number", "every producer id, also those of record batches", late=True),
+        FilterField("producer_id", "number", "every producer id, including those of record batches", late=True),
         producer_ids,
     ),
     (

@@ -47,7 +47,7 @@ KINDS: Final = {
     "number": "a number",
     "size": "a size (512, 10kB, 1MiB)",
     "status": "how an exchange ended",
-    "struct": "no single value",
+    "struct": "a structure",
     "text": "text",
     "time": "a time (2026-11-21T04:00:00Z)",
 }

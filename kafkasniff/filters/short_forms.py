@@ -15,7 +15,7 @@ __all__ = ["api_filter", "client_filter", "error_filter", "host_filter", "host_t
 
 
 def api_filter(names: Sequence[str]) -> Predicate | None:
-    """Exchanges of these APIs: names or keys, also as comma lists. Raises UsageError for an unknown name."""
+    """Exchanges of these APIs: names or keys, or comma lists of them. Raises UsageError for an unknown name."""
     keys = []
     for name in (part.strip() for text in names for part in text.split(",")):
         if re.fullmatch(r"\d{1,5}", name):

@@ -133,7 +133,7 @@ _HINTS: Final = {
 _WORDS: Final = frozenset({"and", "or", "not", "in", "has", "true", "false", "null"})
 _SIGNS: Final = {"&&": "and", "||": "or", "!": "not"}
 _WORD_OPERATORS: Final = {"matches": "=~", "contains": "contains", "startswith": "startswith", "endswith": "endswith"}
-"""They are no keywords: they come after a field, where no name can be."""
+"""They are not keywords: they follow a field, where no name can be."""
 _COMPARE: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "=~", "!~"})
 
 

@@ -71,7 +71,7 @@ pub const Wants = packed struct(u32) {
 };
 
 /// Bytes of a note before its path, in little-endian order: a uint16 that is 0 for an error code or the number of a
-/// problem (`walk.zig`), a uint16 length of the path, a uint64 position in the data, and three int64.
+/// problem (`walk_notes.zig`), a uint16 length of the path, a uint64 position in the data, and three int64.
 pub const NOTE = 36;
 
 pub const Call = extern struct {

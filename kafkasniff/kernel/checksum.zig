@@ -35,7 +35,7 @@ const PART = 512;
 /// The sum after `PART` further zero bytes, by the bytes of the sum.
 const BEHIND_PART = behind: {
     @setEvalBranchQuota(100_000);
-    // The contribution of each bit after one zero byte; each further step doubles the number of zero bytes.
+    // The contribution of each bit after one zero byte; each later step doubles the number of zero bytes.
     var bits: [32]u32 = undefined;
     for (&bits, 0..) |*bit, index| {
         const sum = @as(u32, 1) << index;

@@ -223,7 +223,8 @@ const Role = enum(u8) {
     topic_id = 14,
     /// An exchange in which this field is present, or is an array with elements, is left to Python.
     rare = 15,
-    /// Facts about brokers: the caller compares its bytes with those that it knows.
+    /// Facts about brokers: the caller compares their bytes with those that it knows. Exchanges with such fields in
+    /// several places are left to Python.
     facts = 16,
     /// Values from here on: numbers that are stored in `Row.values`.
     value = 32,
@@ -372,9 +373,9 @@ const Body = struct {
         }
         const after = try walk.run();
         if (call.topic_names) |names| if (names.isAsking()) return error.Odd;
-        if (walk.account.wanting or walk.problems > 0 or after != self.data.len) return error.Odd;
+        if (walk.account.wanting or walk.notes.problems > 0 or after != self.data.len) return error.Odd;
         if (call.bodies != 0) into.used = out.at;
-        return walk.noted;
+        return walk.notes.used;
     }
 };
 
@@ -485,11 +486,12 @@ const Facts = struct {
                     }
                 },
                 .facts => {
-                    if (self.row.facts_size > 0) return error.Odd;
+                    const row = self.row;
                     const start = self.fields.reader.at;
                     try self.fields.skip(child);
-                    self.row.facts = @intCast(start);
-                    self.row.facts_size = @intCast(self.fields.reader.at - start);
+                    if (row.facts_size == 0) row.facts = @intCast(start);
+                    if (row.facts + row.facts_size != start) return error.Odd;
+                    row.facts_size = @intCast(self.fields.reader.at - row.facts);
                 },
                 else => |role| try self.value(role, field, &own),
             }

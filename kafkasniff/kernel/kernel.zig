@@ -132,7 +132,7 @@ fn body(
     const after = try walk.run();
     return .{
         .written = out.at,
-        .notes = walk.noted,
+        .notes = walk.notes.used,
         .after = after,
         .wanting = walk.account.wanting,
         .used = walk.account.used,

@@ -362,8 +362,8 @@ const Writer = struct {
         walk.names = self.lines.names;
         const after = try walk.run();
         if (walk.account.wanting) return error.Compressed;
-        if (walk.problems > 0 or after != data.len or walk.account.used != call.batches_given) return error.Odd;
-        return walk.noted;
+        if (walk.notes.problems > 0 or after != data.len or walk.account.used != call.batches_given) return error.Odd;
+        return walk.notes.used;
     }
 
     /// Inserts error codes at this position; null: nowhere, because only responses report them.

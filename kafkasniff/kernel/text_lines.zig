@@ -112,7 +112,7 @@ pub fn run(lines: *TextLines) Outcome {
 
 noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
     if (lines.last > lines.source.found.size or lines.used > lines.output_size) return .misuse;
-    walk.names = lines.summaries.names;
+    walk.phrases.names = lines.summaries.names;
     var writer = Writer{
         .lines = lines,
         .bytes = lines.output[0..lines.output_size],

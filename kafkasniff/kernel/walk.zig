@@ -4,38 +4,25 @@
 //! the walk, the output complete up to it is kept. Any other problem that the walker reports is `Odd`.
 
 const calls = @import("call.zig");
+const notes_of = @import("walk_notes.zig");
 const Hiding = @import("payload.zig").Hiding;
 const Names = @import("names.zig").Names;
-const json = @import("json.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
 const std = @import("std");
+const walk_records = @import("walk_records.zig");
+const walk_tags = @import("walk_tags.zig");
 const isText = @import("text.zig").isText;
 
 const Error = reading.Error;
+const Facts = notes_of.Facts;
+const Failure = notes_of.Failure;
+const Notes = notes_of.Notes;
 const Op = programs.Op;
-
-/// `Ended`: a noted problem ended the walk; the output up to it is kept.
-const Failure = Error || error{Ended};
-
-/// The problems that are noted. `kafka/schema/body_problems.py` has their numbers, kinds and texts.
-const Problem = enum(u16) {
-    cut_number = 1,
-    cut_value = 2,
-    cut_tag = 3,
-    long_varint = 4,
-    negative_length = 5,
-    negative_count = 6,
-    long_array = 7,
-    long_tag_section = 8,
-    /// The walk continues after these.
-    null_value = 9,
-    odd_boolean = 10,
-    odd_mark = 11,
-    odd_tagged_mark = 12,
-    not_text = 13,
-};
+const Place = notes_of.Place;
+const Problem = notes_of.Problem;
+const signed = notes_of.signed;
 
 /// As `wire.MAX_ELEMENTS`, `wire.ZERO_SIZE_SLACK` and `wire.MAX_UNKNOWN_TAGS`.
 const MAX_ELEMENTS = 4_000_000;
@@ -43,23 +30,8 @@ const ZERO_SIZE_SLACK = 64;
 const MAX_UNKNOWN_TAGS = 100_000;
 /// Bytes of an unsigned varint (`Reader.varint`).
 const MAX_VARINT = 5;
-/// The largest `records` field that is written with its message; Python decodes the batches of larger ones one by one.
-const MAX_FIELD = 64 << 10;
-/// Bytes of the path of an error code or a problem; messages with longer ones are left to Python.
-const MAX_PATH = 1024;
 /// As `operations.NOT_ASKED_FOR`.
 const NO_SET = -0x8000_0000;
-/// The most problems of a body, as `context.MAX_PROBLEMS`; bodies with more are left to Python.
-const MAX_PROBLEMS = 100;
-
-/// A position in the body: the fields that lead to a value, innermost first.
-const Place = struct {
-    parent: ?*const Place,
-    /// Null: the tag section.
-    op: ?*const Op,
-    /// Index of an array's element; negative: none.
-    index: i64 = -1,
-};
 
 /// A walk whose output is `Out`, which is `json.Json` or `pack.Pack`.
 pub fn Walk(comptime Out: type) type {
@@ -70,12 +42,7 @@ pub fn Walk(comptime Out: type) type {
         reader: reading.Reader,
         out: *Out,
         account: record_fields.Account,
-        /// Error codes and problems so far, in bytes of `call.notes`.
-        noted: usize = 0,
-        problems: u32 = 0,
-        /// Position of the last problem in `call.notes`, and its kind.
-        last: usize = 0,
-        last_problem: Problem = .cut_number,
+        notes: Notes,
         /// The walk ended inside a value that is partly complete, so the value is kept.
         kept: bool = false,
         /// Secrets are withheld.
@@ -104,6 +71,7 @@ pub fn Walk(comptime Out: type) type {
                 .program = program,
                 .reader = .{ .bytes = data, .at = start },
                 .out = out,
+                .notes = .{ .call = call, .program = program },
                 .account = .{ .call = call, .left = call.max_records, .hiding = hiding },
                 .hide = program.traits.secrets and !call.wants.show_secrets,
                 .hides_tags = Out.is_final and hiding != null and program.traits.payload,
@@ -188,104 +156,10 @@ pub fn Walk(comptime Out: type) type {
             const count = self.reader.varint() catch {
                 return self.badVarint(start, &.{ .parent = parent, .op = null });
             };
-            if (count > 0) try self.tagSection(op, first, parent, start, count, members);
+            if (count > 0) try walk_tags.section(self, op, first, parent, start, count, members);
         }
 
-        fn tagSection(
-            self: *Self,
-            op: *const Op,
-            first: u32,
-            parent: ?*const Place,
-            start: usize,
-            count: u64,
-            members: *usize,
-        ) Failure!void {
-            const place = Place{ .parent = parent, .op = null };
-            const room = self.reader.left();
-            if (count > room / 2) return self.fail(.long_tag_section, &place, start, .{ signed(count), signed(room), 0 });
-            const outer = self.reader.bytes;
-            defer self.reader.bytes = outer;
-            var previous: i64 = -1;
-            var shown_unknown = false;
-            for (0..count) |number| {
-                const begin = self.reader.at;
-                const tag = self.reader.varint() catch return self.badVarint(begin, &place);
-                const size_at = self.reader.at;
-                const size = self.reader.varint() catch return self.badVarint(size_at, &place);
-                if (size > self.reader.left()) {
-                    return self.fail(.cut_tag, &place, begin, .{ signed(tag), signed(size), signed(self.reader.left()) });
-                }
-                if (signed(tag) <= previous) return error.Odd;
-                previous = signed(tag);
-                const stop = self.reader.at + @as(usize, @intCast(size));
-                if (self.known(op, first, tag)) |index| {
-                    const field_op = &self.program.ops[index];
-                    try self.out.key(self.program.key(field_op), members.* == 0);
-                    self.reader.bytes = outer[0..stop];
-                    self.field(index, parent) catch |reason| {
-                        // A tagged field that does not fit is written with the bytes of an unknown one.
-                        return if (reason == error.Ended) error.Odd else reason;
-                    };
-                    self.reader.bytes = outer;
-                    if (self.reader.at != stop) return error.Odd;
-                    members.* += 1;
-                } else if (!shown_unknown) {
-                    // All unknown tags are written at the position of the first one.
-                    shown_unknown = true;
-                    try self.out.key("\"_unknown_tags\":", members.* == 0);
-                    self.reader.at = begin;
-                    try self.unknownTags(op, first, count - number);
-                    self.reader.at = stop;
-                    members.* += 1;
-                } else {
-                    self.reader.at = stop;
-                }
-            }
-        }
-
-        /// The op of a tagged field.
-        fn known(self: *const Self, op: *const Op, first: u32, tag: u64) ?u32 {
-            var index = first;
-            for (0..op.tagged) |_| {
-                const field_op = &self.program.ops[index];
-                if (field_op.tag == tag) return index;
-                index = field_op.next;
-            }
-            return null;
-        }
-
-        /// Writes those of the next `count` tagged fields that have no definition, up to a truncated one.
-        fn unknownTags(self: *Self, op: *const Op, first: u32, count: u64) Error!void {
-            const mark = try self.out.openList();
-            var written: usize = 0;
-            for (0..count) |_| {
-                const tag = self.reader.varint() catch break;
-                const size = self.reader.varint() catch break;
-                const value = self.reader.take(size) catch break;
-                if (self.known(op, first, tag) != null) continue;
-                if (self.unknown == 0) return error.Odd;
-                self.unknown -= 1;
-                try self.out.element(written == 0);
-                written += 1;
-                const one = try self.out.openMap(2, 0);
-                try self.out.name("tag", true);
-                try self.out.integer(@intCast(tag));
-                if (self.hide) {
-                    try self.out.name("redacted", false);
-                    try self.out.integer(@intCast(size));
-                } else if (Out.is_final and self.hides_tags) {
-                    try self.out.put(",");
-                    try self.out.standIn(self.account.hiding.?, value);
-                } else {
-                    try self.out.name("base64", false);
-                    try self.out.encoded(value);
-                }
-                try self.out.closeMap(one, 2);
-            }
-            try self.out.closeList(mark, written);
-        }
-
-        fn field(self: *Self, index: u32, parent: ?*const Place) Failure!void {
+        pub fn field(self: *Self, index: u32, parent: ?*const Place) Failure!void {
             const op = &self.program.ops[index];
             if (op.flags.array) return self.array(index, parent);
             const place = Place{ .parent = parent, .op = op };
@@ -301,11 +175,11 @@ pub fn Walk(comptime Out: type) type {
             const start = self.reader.at;
             if (op.flags.tagged) {
                 const mark = try self.varint(place);
-                if (mark > 1) try self.note(.odd_tagged_mark, place, start, .{ signed(mark), 0, 0 });
+                if (mark > 1) try self.notes.note(.odd_tagged_mark, place, start, .{ signed(mark), 0, 0 });
                 return mark == 0;
             }
             const mark = try self.int(i8, place);
-            if (mark != 1 and mark != -1) try self.note(.odd_mark, place, start, .{ mark, 0, 0 });
+            if (mark != 1 and mark != -1) try self.notes.note(.odd_mark, place, start, .{ mark, 0, 0 });
             return mark < 0;
         }
 
@@ -313,7 +187,7 @@ pub fn Walk(comptime Out: type) type {
             switch (op.kind) {
                 .boolean => {
                     const value = try self.int(u8, place);
-                    if (value > 1) try self.note(.odd_boolean, place, self.reader.at - 1, .{ value, 0, 0 });
+                    if (value > 1) try self.notes.note(.odd_boolean, place, self.reader.at - 1, .{ value, 0, 0 });
                     try self.out.boolean(value != 0);
                 },
                 .int8 => try self.out.integer(try self.int(i8, place)),
@@ -335,7 +209,7 @@ pub fn Walk(comptime Out: type) type {
                     const code = try self.int(i16, place);
                     try self.out.integer(code);
                     if (Out.is_final and op.flags.session) try self.noteSession(code);
-                    if (code != 0) try self.put(0, place, 0, .{ code, 0, 0 });
+                    if (code != 0) try self.notes.put(0, place, 0, .{ code, 0, 0 });
                 },
                 .string, .bytes, .records => try self.variable(op, can_be_null, place),
                 .float64 => try self.out.float(try self.int(u64, place)),
@@ -371,7 +245,7 @@ pub fn Walk(comptime Out: type) type {
 
         /// Writes null, whether or not it is allowed.
         inline fn nothing(self: *Self, can_be_null: bool, place: *const Place, start: usize) Error!void {
-            if (!can_be_null) try self.note(.null_value, place, start, .{ 0, 0, 0 });
+            if (!can_be_null) try self.notes.note(.null_value, place, start, .{ 0, 0, 0 });
             return self.out.nothing();
         }
 
@@ -410,7 +284,7 @@ pub fn Walk(comptime Out: type) type {
                         self.out.string(value) catch |reason| {
                             if (reason != error.Odd) return reason;
                             self.out.at = mark;
-                            try self.note(.not_text, place, begin, .{ signed(size), 0, 0 });
+                            try self.notes.note(.not_text, place, begin, .{ signed(size), 0, 0 });
                             try self.out.binary(value);
                         };
                     }
@@ -431,72 +305,12 @@ pub fn Walk(comptime Out: type) type {
                     }
                     if (self.account.call.wants.records == .skip) return self.out.nothing();
                     if (Out.is_final) {
-                        try self.finalRecords(op, value, begin);
+                        try walk_records.whole(self, op, value, begin);
                     } else {
-                        try self.records(op, value, begin);
+                        try walk_records.parts(self, op, value, begin);
                     }
                 },
             }
-        }
-
-        /// Writes a `records` field that Python adds nothing to.
-        fn finalRecords(self: *Self, op: *const Op, value: []const u8, begin: usize) Error!void {
-            if (op.flags.secret or op.flags.unaligned) return error.Odd;
-            const call = self.account.call;
-            const before = call.truncated;
-            call.truncated = 0;
-            try record_fields.field(self.out, value, begin, &self.account);
-            if (call.truncated > 0 and self.program.traits.whole_records) return error.Odd;
-            if (call.truncated == 0) call.truncated = before;
-        }
-
-        /// Writes a `records` field that Python may add to. Large, compressed and odd ones are left to it.
-        fn records(self: *Self, op: *const Op, value: []const u8, begin: usize) Error!void {
-            if (op.flags.unaligned) return self.out.place(.unaligned, begin, value.len);
-            const call = self.account.call;
-            const mark = self.out.at;
-            const account = self.account;
-            const truncated = call.truncated;
-            const counted = call.records;
-            const looked_at = call.looked_at;
-            const wanted = call.batches_wanted;
-            if (value.len <= MAX_FIELD) {
-                const as_json = call.wants.json_records and !op.flags.secret and value.len > 0;
-                const done = if (as_json) self.rendered(value, begin) else self.plain(value, begin);
-                if (done) return else |reason| if (reason != error.Odd) return reason;
-            }
-            call.batches_wanted = wanted;
-            self.out.at = mark;
-            self.account = account;
-            call.truncated = truncated;
-            call.records = counted;
-            call.looked_at = looked_at;
-            try self.out.place(.records, begin, value.len);
-        }
-
-        fn plain(self: *Self, value: []const u8, begin: usize) Error!void {
-            try record_fields.field(self.out, value, begin, &self.account);
-        }
-
-        /// Writes the field as JSON within MessagePack.
-        fn rendered(self: *Self, value: []const u8, begin: usize) Error!void {
-            const call = self.account.call;
-            const before = call.truncated;
-            const mark = try self.out.openRendered(begin, value.len);
-            var inner = json.Json{
-                .bytes = self.out.bytes,
-                .at = self.out.at,
-                .form = call.wants.form,
-                .hiding = self.account.hiding,
-            };
-            call.truncated = 0;
-            try record_fields.field(&inner, value, begin, &self.account);
-            // Python decompresses.
-            if (self.account.wanting) return error.Odd;
-            if (self.account.framed[0] or self.account.framed[1]) self.wrote_schema_ids = true;
-            self.out.at = inner.at;
-            try self.out.closeRendered(mark, call.truncated);
-            if (call.truncated == 0) call.truncated = before;
         }
 
         fn array(self: *Self, index: u32, parent: ?*const Place) Failure!void {
@@ -542,15 +356,14 @@ pub fn Walk(comptime Out: type) type {
             if (!self.kept) self.out.at = before;
             const left = elements + @intFromBool(self.kept);
             self.out.endArray(mark, left) catch |other| return other;
-            const is_cut = switch (self.last_problem) {
+            const is_cut = switch (self.notes.last_problem) {
                 .cut_number, .cut_value, .cut_tag => true,
                 else => false,
             };
             if (is_cut and left <= 1 and facts[0] * facts[1] > facts[2]) {
                 // If there is at most one element, the count is to blame.
-                self.noted = self.last;
-                self.problems -= 1;
-                self.note(.long_array, place, start, facts) catch |other| return other;
+                self.notes.dropLast();
+                self.notes.note(.long_array, place, start, facts) catch |other| return other;
             }
             self.kept = left > 0;
             return reason;
@@ -565,80 +378,26 @@ pub fn Walk(comptime Out: type) type {
         }
 
         /// Notes a varint at `start` that does not end.
-        fn badVarint(self: *Self, start: usize, place: *const Place) Failure {
+        pub fn badVarint(self: *Self, start: usize, place: *const Place) Failure {
             @branchHint(.cold);
             if (self.reader.bytes.len - start >= MAX_VARINT) return self.fail(.long_varint, place, start, .{ 0, 0, 0 });
             return self.fail(.cut_number, place, self.reader.bytes.len, .{ 1, 0, 0 });
         }
 
         /// Ends the walk at `position`.
-        fn fail(self: *Self, problem: Problem, place: *const Place, position: usize, facts: Facts) Failure {
+        pub fn fail(self: *Self, problem: Problem, place: *const Place, position: usize, facts: Facts) Failure {
             @branchHint(.cold);
             // A field that decides whether to hide a value may come after the end of the bytes.
             if (self.hide) return error.Odd;
             self.reader.at = position;
             self.kept = false;
-            self.note(problem, place, position, facts) catch |reason| return reason;
+            self.notes.note(problem, place, position, facts) catch |reason| return reason;
             return error.Ended;
         }
 
-        /// Notes a problem.
-        fn note(self: *Self, problem: Problem, place: *const Place, position: usize, facts: Facts) Error!void {
-            @branchHint(.cold);
-            if (self.problems == MAX_PROBLEMS) return error.Odd;
-            self.last = self.noted;
-            self.last_problem = problem;
-            try self.put(@intFromEnum(problem), place, position, facts);
-            self.problems += 1;
-        }
-
-        /// Notes an error code (0) or a problem, and its position.
-        fn put(self: *Self, kind: u16, place: *const Place, position: usize, facts: Facts) Error!void {
-            const call = self.account.call;
-            var path: [MAX_PATH]u8 = undefined;
-            var first: usize = path.len;
-            var one: ?*const Place = place;
-            while (one) |step| : (one = step.parent) {
-                if (first < path.len) try prepend(&path, &first, ".");
-                if (step.index >= 0) {
-                    try prepend(&path, &first, "]");
-                    var rest: u64 = @intCast(step.index);
-                    while (true) {
-                        try prepend(&path, &first, &[_]u8{'0' + @as(u8, @intCast(rest % 10))});
-                        rest /= 10;
-                        if (rest == 0) break;
-                    }
-                    try prepend(&path, &first, "[");
-                }
-                try prepend(&path, &first, if (step.op) |op| self.program.name(op) else "_tags");
-            }
-            const text = path[first..];
-            if (call.notes_size - self.noted < calls.NOTE + text.len) return error.Odd;
-            const entry = call.notes[self.noted..call.notes_size];
-            std.mem.writeInt(u16, entry[0..2], kind, .little);
-            std.mem.writeInt(u16, entry[2..4], @intCast(text.len), .little);
-            std.mem.writeInt(u64, entry[4..12], position, .little);
-            inline for (facts, 0..) |fact, number| std.mem.writeInt(i64, entry[12 + 8 * number ..][0..8], fact, .little);
-            @memcpy(entry[calls.NOTE..][0..text.len], text);
-            self.noted += calls.NOTE + text.len;
-        }
     };
 }
 
-/// Numbers that a problem is reported with. The first number of an error code is the code.
-const Facts = [3]i64;
-
 fn tooLong(op: *const Op, count: usize, room: usize) Facts {
     return .{ signed(count), op.size, signed(room) };
-}
-
-/// Sizes and varints as signed numbers. All of them are far below 2^63.
-inline fn signed(value: u64) i64 {
-    return @intCast(value);
-}
-
-fn prepend(path: *[MAX_PATH]u8, first: *usize, text: []const u8) Error!void {
-    if (text.len > first.*) return error.Odd;
-    first.* -= text.len;
-    @memcpy(path[first.*..][0..text.len], text);
 }

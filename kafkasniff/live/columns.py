@@ -179,7 +179,10 @@ BROKERS: Final = TableOf(
     "brokers",
     lambda snapshot: snapshot.brokers,
     (
-        ViewColumn("broker", _name, lambda row: str(row.name), flexible=True),
+        # An address, not a name from the wire: brackets of IPv6 are no reason for quotation marks.
+        ViewColumn(
+            "broker", lambda row: "other" if _is_other(row) else row.name, lambda row: str(row.name), flexible=True
+        ),
         _REQUESTS,
         _ERRORS,
         _MEAN,

@@ -6,13 +6,13 @@ each, and their text is safe to print.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-__all__ = ["GAP", "Cell", "Head", "beside", "exactly", "one_line", "table_lines"]
+__all__ = ["GAP", "Cell", "Head", "beside", "exactly", "fitting", "one_line", "table_lines"]
 
 Cell = tuple[str, str]
 """Text and style."""
@@ -21,6 +21,8 @@ GAP: Final = 2
 """Spaces between two columns."""
 MIN_FLEXIBLE: Final = 6
 """Minimum width of a flexible column in terminal columns."""
+MIN_NAME: Final = 10
+"""Width that flexible columns need before others are shown: fewer characters of a name say little."""
 
 
 class Head(NamedTuple):
@@ -57,10 +59,7 @@ def table_lines(
     heads: Sequence[Head], rows: Sequence[Sequence[Cell]], width: int, *, marked: int | None = None
 ) -> list[Text]:
     """The heads and the rows, a line each; row `marked` is highlighted."""
-    widths = [
-        max(cell_len(head.title), max((cell_len(row[place][0]) for row in rows), default=0))
-        for place, head in enumerate(heads)
-    ]
+    widths = _natural(heads, rows)
     flexible = [place for place, head in enumerate(heads) if head.flexible]
     room = width - GAP * (len(heads) - 1) - sum(wide for place, wide in enumerate(widths) if place not in flexible)
     for left, place in zip(range(len(flexible), 0, -1), flexible, strict=True):
@@ -74,6 +73,28 @@ def table_lines(
             line.stylize("reverse")
         lines.append(line)
     return lines
+
+
+def fitting(heads: Sequence[Head], rows: Sequence[Sequence[Cell]], width: int, needed: Collection[int]) -> list[int]:
+    """Places of the columns to show: flexible and `needed` ones, and of the others those that fit, in their order."""
+    least = [
+        min(wide, MIN_NAME) if head.flexible else wide for head, wide in zip(heads, _natural(heads, rows), strict=True)
+    ]
+    chosen = {place for place, head in enumerate(heads) if head.flexible or place in needed}
+    room = width + GAP - sum(least[place] + GAP for place in chosen)
+    for place, wide in enumerate(least):
+        if place not in chosen and wide + GAP <= room:
+            chosen.add(place)
+            room -= wide + GAP
+    return sorted(chosen)
+
+
+def _natural(heads: Sequence[Head], rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """The width of each column's widest cell."""
+    return [
+        max(cell_len(head.title), max((cell_len(row[place][0]) for row in rows), default=0))
+        for place, head in enumerate(heads)
+    ]
 
 
 def _row(cells: Sequence[Cell], heads: Sequence[Head], widths: Sequence[int], width: int) -> Text:

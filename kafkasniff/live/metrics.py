@@ -59,7 +59,7 @@ _BOUNDS_NS: Final = tuple(round(bound * 1e9) for bound in LATENCY_BUCKETS)
 
 
 class _Labels:
-    """Values of a label, at most `bound`; further ones are `other`. Safe to show in a terminal."""
+    """Values of a label, at most `bound`; later ones are `other`. Safe to show in a terminal."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound

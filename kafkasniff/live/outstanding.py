@@ -11,7 +11,7 @@ from kafkasniff.model import Exchange, Message
 __all__ = ["MAX_OUTSTANDING", "OpenRequests"]
 
 MAX_OUTSTANDING: Final = 65_536
-"""Maximum number of requests that are kept; further ones are only counted. A client has five in flight by default."""
+"""Maximum number of requests that are kept; later ones are only counted. A client has five in flight by default."""
 
 
 class OpenRequests:

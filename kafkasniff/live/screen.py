@@ -14,7 +14,7 @@ from rich.text import Text
 
 from kafkasniff.live.columns import FINDINGS_TABLE, TABLES, ViewColumn, number, time_text
 from kafkasniff.live.found import chosen_lines, findings_line
-from kafkasniff.live.lines import GAP, Cell, Head, beside, exactly, one_line, table_lines
+from kafkasniff.live.lines import GAP, Cell, Head, beside, exactly, fitting, one_line, table_lines
 from kafkasniff.live.snapshot import ConnectionDetail, Findings, LiveRow, Recent, Snapshot, Waiting
 from kafkasniff.live.state import KEYS, ViewState
 from kafkasniff.sinks.summaries.phrases import amount
@@ -167,9 +167,12 @@ def _table(
     first = max(0, cursor - room + 1)
     shown = described.shown(width)
     arrow = "↑" if state.reverse[place] else "↓"
+    heads = [Head(one.title + (arrow if index == state.sort[place] else ""), one.flexible) for index, one in shown]
+    cells = [[_cell(one, row) for _, one in shown] for row in rows[first : first + room]]
+    fit = fitting(heads, cells, width, {0, *(at for at, (index, _) in enumerate(shown) if index == state.sort[place])})
     lines = table_lines(
-        [Head(one.title + (arrow if index == state.sort[place] else ""), one.flexible) for index, one in shown],
-        [[_cell(one, row) for _, one in shown] for row in rows[first : first + room]],
+        [heads[at] for at in fit],
+        [[row[at] for at in fit] for row in cells],
         width,
         # The first row is selected silently until a key moves the selection.
         marked=cursor - first if chosen and state.selected is not None else None,

@@ -94,7 +94,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Recent(msgspec.Struct, frozen=True):
-    """An exchange of a connection, when it is over."""
+    """A completed exchange of a connection."""
 
     exchange: int
     time_ns: int | None

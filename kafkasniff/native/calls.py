@@ -168,7 +168,7 @@ class Noted(NamedTuple):
     """A problem of a body."""
 
     number: int
-    """Its number: `kernel/walk.zig`, `Problem`."""
+    """Its number: `kernel/walk_notes.zig`, `Problem`."""
     path: str
     position: int
     """Position in the data."""

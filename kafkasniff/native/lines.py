@@ -36,7 +36,7 @@ __all__ = [
 CONNECTION_TEXT: Final = 128
 """Maximum size of a connection's text; lines of others are left to Python."""
 MAX_CAPTURES: Final = 1 << 20
-"""Maximum number of captures with kept names; messages of further ones are left to Python."""
+"""Maximum number of captures with kept names; messages of others are left to Python."""
 AT_ONCE: Final = 4096
 """Messages that are written ahead of the requested one, as far as the initial output memory holds their lines."""
 USUAL_RATIO: Final = 6

@@ -26,7 +26,7 @@ CHANGE: Final = 4
 MAX_SESSION: Final = 1 << 16
 """Bytes of a session's topics and partitions; the requests of larger ones are left to Python."""
 MAX_SESSIONS: Final = 1 << 23
-"""The same of all sessions: then all are dropped, and followed again from their next requests on."""
+"""Maximum size of all sessions. Beyond it, all are dropped and followed again from their next requests."""
 MAX_PARTITION: Final = 1 << 14
 """Partition numbers that the kernel knows; requests for higher ones are left to Python."""
 

@@ -40,7 +40,7 @@ _BESIDE: Final = ("_key", "_value")
 
 
 class _PayloadFields(msgspec.Struct, frozen=True):
-    """The fields of one struct that hold payload, and paths to further ones."""
+    """The fields of one struct that hold payload, and paths to other such structs."""
 
     records: tuple[str, ...]
     marked: tuple[str, ...]

@@ -331,7 +331,7 @@ class ConfinedPath:
                 os.rmdir(self._root.path)
 
     def remove_tree(self) -> None:
-        """Remove this folder with everything in it; a missing folder is no error.
+        """Remove this folder with everything in it; a missing folder is not an error.
 
         Symbolic links in it are removed, not followed. Raises UsageError if it is not a folder, or if folders are
         nested more deeply than in any run.

@@ -124,7 +124,7 @@ class Workers:
 class Background(Generic[_Result]):
     """`function(argument)` in a process of its own, both to be pickled.
 
-    The process ends when this one does, whichever way that goes. Raises OSError where there can be no further process.
+    The process ends when this one does, whichever way that goes. Raises OSError if no more processes can be started.
     """
 
     def __init__(self, function: Callable[[_Argument], _Result], argument: _Argument) -> None:

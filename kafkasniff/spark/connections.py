@@ -17,8 +17,9 @@ import pyarrow as pa
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.memory_limits import checked_memory
+from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark.keys import TaskKeys
-from kafkasniff.spark.pieces import in_capture_order, read_piece
+from kafkasniff.spark.pieces import in_capture_order, read_ahead
 from kafkasniff.spark.shard_rows import END, ShardRows
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.checkpoint import dump
@@ -102,8 +103,12 @@ class ReadConnections:
 
     def read(self, shard: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of a shard, from the row with its beginning and its pieces."""
+        with Threads(1, "kafkasniff-shard") as threads:
+            yield from self._read(shard, batches, threads)
+
+    def _read(self, shard: int, batches: Iterable[pa.RecordBatch], threads: Threads) -> Iterator[pa.RecordBatch]:
         order = self._order
-        out = ShardRows(shard)
+        out = ShardRows(shard, threads)
         rows = (data for batch in batches for data in batch.column("data"))
         begin = BEGIN_VALUES.load(next(rows).as_py())
         state = load_state(begin.state, self._options)
@@ -114,7 +119,7 @@ class ReadConnections:
         secrets = self._keys.begin(state.inspector, shard)
         stager = new_stager(state, self._options, None, out)
         stager.take(begin.problems)
-        for whole in in_capture_order(read_piece(data.as_buffer()) for data in rows):
+        for whole in in_capture_order(read_ahead((data.as_buffer() for data in rows), threads)):
             whole.captures = self._names
             whole.order += order
             whole.end_order += order

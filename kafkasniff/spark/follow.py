@@ -105,7 +105,7 @@ def begin(file: CaptureFile, read_at: ReadAt, index: int) -> tuple[int, ReadProg
 def whole(file: CaptureFile, read_at: ReadAt, index: int, *, complete: bool) -> tuple[int, ReadProgress] | None:
     """The time of the first packet of a compressed capture, and its end position, up to which it is read here.
 
-    None if it is truncated, unless it is known to be `complete`. Raises OSError, and CaptureError if it is no capture.
+    None if it is truncated, unless it is known to be `complete`. Raises OSError; CaptureError if it is not a capture.
     """
     reader = open_whole(read_at, file.name, index, file.size)
     packets = notes = 0

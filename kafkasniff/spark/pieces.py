@@ -6,7 +6,9 @@ thousands of them, as columns, and is compressed before Java copies it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
@@ -18,10 +20,11 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
+from kafkasniff.runtime.threads import Task, Threads
 from kafkasniff.spark.packet_rows import bytes_of, packet_batches, payloads
 from kafkasniff.tcp.packets import COLUMNS, PacketBatch
 
-__all__ = ["PIECES", "PacketCutter", "RowCutter", "in_capture_order", "read_piece", "rows_before"]
+__all__ = ["PIECES", "PacketCutter", "RowCutter", "in_capture_order", "read_ahead", "read_piece", "rows_before"]
 
 PIECES: Final = {"shard": "int", "clock_ns": "bigint", "capture_index": "int", "number": "bigint", "data": "binary"}
 """Rows, with their types in Spark: a piece (`data`), and the place of its first packet."""
@@ -42,6 +45,8 @@ CUT_BYTES: Final = 32 << 20
 """Bytes of packets that are collected before they are cut: few pieces are small then."""
 MERGE_BYTES: Final = 8 << 20
 """Bytes of pieces that are merged at once. Larger batches cost less for each packet."""
+AHEAD: Final = 2
+"""Pieces that are decompressed before they are needed."""
 PACKET_BYTES: Final = 128
 """Bytes that a packet takes besides its payload, about."""
 
@@ -130,7 +135,7 @@ def _column(name: str, values: NDArray[Any]) -> bytes:
     return (np.diff(values, prepend=0) if name in _DIFFERENCES else values).astype(COLUMNS[name]).tobytes()
 
 
-def read_piece(data: pa.Buffer) -> PacketBatch:
+def read_piece(data: pa.Buffer, _thread: int = 0) -> PacketBatch:
     """The packets of a piece."""
     *stored, lag, buffer = msgspec.msgpack.decode(zstandard.decompress(data), type=list[bytes])
     columns = {name: np.frombuffer(part, COLUMNS[name]) for name, part in zip(_STORED, stored, strict=True)}
@@ -139,6 +144,17 @@ def read_piece(data: pa.Buffer) -> PacketBatch:
     ends = np.cumsum(columns["length"], dtype=np.int64)
     columns["offset"] = ends - columns["length"]
     return _batch(columns, buffer, np.frombuffer(lag, np.int64) + columns["time_ns"])
+
+
+def read_ahead(pieces: Iterable[pa.Buffer], threads: Threads) -> Iterator[PacketBatch]:
+    """The packets of pieces; `threads` decompress the next ones."""
+    begun: deque[Task[PacketBatch]] = deque()
+    for data in pieces:
+        begun.append(threads.begin(partial(read_piece, data)))
+        if len(begun) > AHEAD:
+            yield begun.popleft().result()
+    while begun:
+        yield begun.popleft().result()
 
 
 def in_capture_order(pieces: Iterable[PacketBatch]) -> Iterator[PacketBatch]:

@@ -7,12 +7,14 @@ row has up to `BLOCK_BYTES` of a table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from kafkasniff.runtime.threads import Task, Threads
 from kafkasniff.tables.rows.staged import STAGED, StagedParts, place_name
 
 __all__ = ["BATCH_ROWS", "END", "SHARD_ROWS", "STEP", "ShardRows", "batch_of", "read_block"]
@@ -45,16 +47,22 @@ _SCHEMA: Final = pa.schema([pa.field(name, _TYPES[kind]) for name, kind in SHARD
 BLOCK_BYTES: Final = 8 << 20
 """Approximate bytes of staged rows in a block, before compression."""
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
+WAITING_BYTES: Final = 32 << 20
+"""Bytes of rows, of blocks before compression, that wait until they are handed to Spark."""
 BATCH_BYTES: Final = 8 << 20
 BATCH_ROWS: Final = 10_000
 """Maximum size of a batch handed to Spark."""
+_NO_STEP: Final = (None,) * 4
+"""What rows have in the columns of steps."""
 
 
 class ShardRows:
     """Takes the staged rows of a shard (`exports.stager.Staged`), and hands them on as rows for Spark."""
 
-    def __init__(self, shard: int) -> None:
+    def __init__(self, shard: int, threads: Threads) -> None:
+        """`threads` compress blocks: a connection that is most of the traffic is a single task, beside idle cores."""
         self._shard = shard
+        self._threads = threads
         self._rows: list[tuple[Any, ...]] = []
         self._waiting = 0
         self._number = 0
@@ -79,20 +87,26 @@ class ShardRows:
     def close(self) -> None:
         """After the last row; there is nothing left to do."""
 
-    def add(self, kind: str, data: bytes, *, in_session: bool = False, place: Sequence[Any] = (None,) * 4) -> None:
-        """Add a row; `place`: the columns that only steps have."""
-        self._rows.append((kind, self.open, self._shard, self._number, in_session, *place, data))
-        self._waiting += len(data)
+    def add(self, kind: str, data: bytes) -> None:
+        """Add a row that is no block."""
+        self._add(kind, data, len(data))
+
+    def _add(
+        self, kind: str, data: bytes | Task[bytes], size: int, *, session: bool = False, place: Sequence[Any] = _NO_STEP
+    ) -> None:
+        self._rows.append((kind, self.open, self._shard, self._number, session, *place, data))
+        self._waiting += size
 
     def full(self) -> Iterator[pa.RecordBatch]:
         """The rows, once there are enough."""
-        if len(self._rows) >= BATCH_ROWS or self._waiting >= BATCH_BYTES:
+        if len(self._rows) >= BATCH_ROWS or self._waiting >= WAITING_BYTES:
             yield from self.take()
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """All rows, in batches of bounded size."""
         first = size = 0
         rows, self._rows, self._waiting = self._rows, [], 0
+        rows = [(*row, data.result() if isinstance(data, Task) else data) for *row, data in rows]
         for number, row in enumerate(rows, 1):
             size += len(row[-1])
             if size >= BATCH_BYTES or number == len(rows):
@@ -107,9 +121,10 @@ class ShardRows:
             some = batch.slice(start, rows)
             self.bytes += some.nbytes
             self.bytes_in_session += some.nbytes if steps else 0
-            self.add(table, _block(table, some), in_session=bool(steps))
+            block = self._threads.begin(partial(_block, table, some))
+            self._add(table, block, some.nbytes, session=bool(steps))
             for *place, step in steps[start : start + rows]:
-                self.add(STEP, step, in_session=True, place=place)
+                self._add(STEP, step, len(step), session=True, place=place)
             self._number += 1
 
 
@@ -126,7 +141,7 @@ def _steps(batch: pa.RecordBatch) -> dict[int, tuple[Any, ...]]:
     return found
 
 
-def _block(table: str, batch: pa.RecordBatch) -> bytes:
+def _block(table: str, batch: pa.RecordBatch, _thread: int) -> bytes:
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, STAGED[table], options=_COMPRESSED) as writer:
         writer.write_batch(batch)

@@ -76,8 +76,8 @@ def ship(spark: SparkSession, *, wheels: Iterable[str | Path] = ()) -> Path:
 
 
 def ready_session(master: str | None = None, **conf: str) -> SparkSession:
-    """A session (see `get_session`) whose workers have kafkasniff: it is shipped if it may be missing."""
-    spark = get_session(master, **conf)
+    """A session of a command (see `get_session`) whose workers have kafkasniff: it is shipped if it may be missing."""
+    spark = get_session(master, quick_start=True, **conf)
     if runs_elsewhere(spark):
         ship(spark)
     return spark

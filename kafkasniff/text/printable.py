@@ -169,7 +169,7 @@ def display_width(text: str) -> int:
 
 
 def clipped(text: str, width: int) -> str:
-    """Escaped text that is at most so many columns wide; an ellipsis stands for the rest."""
+    """Escaped text of at most `width` columns; an ellipsis replaces the rest."""
     if display_width(text) <= width:
         return text
     text = text[: width - 1]

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 MAX_TROUBLE: Final = 65_536
-"""Maximum number of retransmissions, late segments and closed windows that each half of a connection remembers; further
+"""Maximum number of retransmissions, late segments and closed windows that each half of a connection remembers; later
 ones are only counted.
 """
 MAX_RECORDS: Final = 256

@@ -131,7 +131,7 @@ class Cbc12:
             return None
         decryptor = Cipher(self._key, CBC(data[:_BLOCK])).decryptor()
         clear = decryptor.update(data[_BLOCK:]) + decryptor.finalize()
-        # Padding: its length, repeated that often, and the length itself. Reading a capture is no padding oracle, so
+        # Padding: its length, repeated that often, and the length itself. Reading a capture is not a padding oracle, so
         # plain checks suffice.
         padding = clear[-1] + 1
         if padding > len(clear) or clear[-padding:] != bytes((padding - 1,)) * padding:

@@ -39,7 +39,7 @@ the oldest of a file are dropped, since it may grow forever; for captures the fi
 MAX_LINE: Final = 4096
 """Maximum size of a line in bytes; the longest useful ones have 200."""
 MAX_FLAWS: Final = 20
-"""Number of bad lines that are reported individually; further ones are counted."""
+"""Number of bad lines that are reported individually; later ones are counted."""
 
 _LINE: Final = re.compile(rb"([A-Z0-9_]+) ([0-9A-Fa-f]*) ([0-9A-Fa-f]*)")
 _SESSION: Final = re.compile(rb"RSA Session-ID: ?([0-9A-Fa-f]*) Master-Key: ?([0-9A-Fa-f]*)")

@@ -270,7 +270,7 @@ def test_loads_are_named_with_their_rates(capsys: pytest.CaptureFixture[str]) ->
     for wrong in ("C", "D=5", "C=max", "C=0", "A=x", "C=nan", "A=inf", "C=-1"):
         with pytest.raises(SystemExit):
             parser().parse_args(["--loads", wrong])
-    assert "is no rate" in capsys.readouterr().err
+    assert "is not a rate" in capsys.readouterr().err
 
 
 # All of it

@@ -24,7 +24,7 @@ BURN = "import time\nwhile time.process_time() < 0.4: pass\n"
 
 @pytest.fixture
 def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Python for a measured script, `sampled(count)`: waits until so many samples were begun and ended.
+    """Python for a measured script, `sampled(count)`: waits until this many samples were begun and ended.
 
     However busy the machine is: what is to be seen is there until it was seen.
     """

@@ -52,7 +52,7 @@ def test_names_that_are_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(UsageError, match=words):
             commands.write(path, "")
-    with pytest.raises(UsageError, match="no capture"):
+    with pytest.raises(UsageError, match="only captures"):
         Commands().write("out.jsonl", "")
 
 

@@ -10,6 +10,7 @@ SEEN = {
     "api": ["Fetch v4", "Fetch v18", "FindCoordinator v4"],
     "client": ["10.0.0.5:4000"],
     "broker": ["10.0.0.9:9092"],
+    "error": ["unanswered", "UNKNOWN_TOPIC_OR_PARTITION", "error 999"],
     "subject": ["", "orders", "orders-dlq", '"two words"', "long… +300"],
 }
 
@@ -34,6 +35,8 @@ SEEN = {
         ('host in ("10.0.0.5:4000", "10.0.0.9', 'host in ("10.0.0.5:4000", "10.0.0.9:9092"'),
         ('topic startswith "', 'topic startswith "orders"'),
         ('acks == "', None),
+        ('error == "', 'error == "UNKNOWN_TOPIC_OR_PARTITION"'),
+        ('error == "un', None),
     ],
 )
 def test_completed(expression: str, whole: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import kafkasniff
@@ -65,7 +66,7 @@ def test_same(filled: ExchangeIndex) -> None:
     for column in ("api", "connection", "client"):
         like = getattr(filled.row(3), column)
         same = [getattr(filled.row(place), column) == like for place in range(len(filled))]
-        assert filled.same(column, 3).tolist() == same
+        assert filled.same(column, 3)(np.arange(len(filled))).tolist() == same
 
 
 def test_chunks(filled: ExchangeIndex, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ FULL = "No space left on device"
 
 
 class Disk:
-    """A small file system. `path` leads into it, also from other namespaces."""
+    """A small file system. `path` leads into it, even from other namespaces."""
 
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""Messages on stderr: one line each, without anything that acts on a terminal, also when stderr is a pipe."""
+"""Messages on stderr: one line each, without anything that acts on a terminal, even if stderr is a pipe."""
 
 from __future__ import annotations
 

@@ -13,10 +13,17 @@ import pytest
 
 from kafkasniff.analysis import find_question, question_names
 from kafkasniff.cli.render.fitted import MIN_TEXT
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.live.columns import CLIENTS, TABLES
+from kafkasniff.live.state import ViewState
+from kafkasniff.live.top import TopModel
 from kafkasniff.text.printable import display_width, printable
 from tests.choice import in_turn, one_in
 from tests.cli.console import kafkasniff
+from tests.craft.batches import batch
+from tests.craft.packet import Packet
 from tests.craft.write import write_pcap
+from tests.live.scenes import drawn
 from tests.test_hostile_strings import talk
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
@@ -114,13 +121,16 @@ LONG = ("orders-of-the-north-european-warehouse." * 5, "no-blank-to-wrap-at" * 4
 ADDRESSES = {"10.0.0.5": "2001:db8:1234:5678:9abc:def0:1234:5678", "10.0.0.9": "2001:db8:aaaa:bbbb:cccc:dddd:eeee:9"}
 
 
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_names() -> list[Packet]:
     """Clients, topics, groups and everything else with long names, wide ones among them, at IPv6 addresses."""
     talks = (one for number, name in enumerate(LONG) for one in talk(number, name).packets)
     packets = sorted(talks, key=lambda packet: packet.time_ns)
-    named = [packet.but(src=ADDRESSES[packet.src], dst=ADDRESSES[packet.dst]) for packet in packets]
-    return write_pcap(tmp_path_factory.mktemp("long") / "long.pcap", named)
+    return [packet.but(src=ADDRESSES[packet.src], dst=ADDRESSES[packet.dst]) for packet in packets]
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pcap(tmp_path_factory.mktemp("long") / "long.pcap", long_names())
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -160,3 +170,15 @@ def test_answers_show_names_of_topics(answers: Callable[[str], list[dict[str, An
         if re.fullmatch("[A-Za-z0-9_-]{22}", row.get("topic") or "")
     }
     assert found == {("fetch-efficiency", "gRuNaPfSQPK7_PK8TFcBxA"), ("topic", "gRuNaPfSQPK7_PK8TFcBxA")}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_live_screen_with_long_names(width: int) -> None:
+    inspector, top = Inspector(exchanges=True, connections=True), TopModel()
+    for event in (*inspector.feed(batch(long_names())), *inspector.close()):
+        top.take(event)
+    screens = [drawn(top.snapshot(), ViewState(table=table), width, 24) for table in range(len(TABLES))]
+    screens.append(drawn(top.snapshot(focus=1), ViewState(focus=1), width, 24))
+    for text in screens:
+        assert max(map(display_width, text.splitlines())) <= width
+    assert "billing" in screens[TABLES.index(CLIENTS)]

@@ -27,8 +27,8 @@ def _ident(packet: Packet) -> int:
 
 
 def uneven(count: int) -> Iterator[int]:
-    """Where to cut so many packets into batches of 1, 2, 3 and 5 in turn: what a batch costs, it costs a third as often
-    as with one for each packet."""
+    """Where to cut this many packets into batches of 1, 2, 3 and 5 in turn: the cost of a batch arises a third as
+    often as with one for each packet."""
     ends = itertools.accumulate(itertools.cycle((1, 2, 3, 5)))
     return itertools.takewhile(lambda end: end < count, ends)
 

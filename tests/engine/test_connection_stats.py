@@ -37,7 +37,7 @@ DISTURBANCES: dict[str, Disturbance] = {
     **INTRUSIONS,
 }
 FAR = 1 << 29
-"""Bytes this far away from a stream's first are no part of it."""
+"""Bytes this far away from a stream's first are not part of it."""
 
 
 def pairs() -> list[tuple[str, str]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kafkasniff.engine.roles import ANSWERS, FIRST_VALUE, ROLES, SESSION, ExchangeKinds, exchange_kind
+from kafkasniff.engine.roles import ANSWERS, FIRST_VALUE, ROLES, SESSION, ExchangeKinds, exchange_kind, settle_choices
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.schema.program import ops_of
-from kafkasniff.native.exchanges import VALUES
-from kafkasniff.native.feed import VERSIONS
+from kafkasniff.native.exchanges import HAS_GROUPS, HAS_RECORDS, HAS_TRANSACTIONS, ROW, VALUES
+from kafkasniff.native.feed import NONE, VERSIONS
 from tests.native.kernel_and_walker import the_kernel
 
 PRODUCE, FETCH, METADATA, JOIN_GROUP, HEARTBEAT, SASL_HANDSHAKE, API_VERSIONS, ENVELOPE = 0, 1, 3, 11, 12, 17, 18, 58
+FIND_COORDINATOR = 10
 HEAD, OP = 20, 28
 
 
@@ -108,3 +109,32 @@ def test_kinds_are_made_once() -> None:
     assert kinds.are_known(np.array([code, unknown, code])).tolist() == [True, False, True]
     assert kinds.are_known(np.array([], np.int64)).tolist() == []
     assert set(kinds.known) == {code}
+
+
+def test_names_whose_meaning_depends_on_a_number() -> None:
+    for version in (0, 1, 3):
+        assert named_roles(FIND_COORDINATOR, version)["key"] == "group"
+    assert named_roles(FIND_COORDINATOR, 4) == {"key_type": "key_type", "coordinator_keys": "group"}
+    kinds = ExchangeKinds(the_kernel(), show_secrets=False, names=True)
+    without, with_type, heartbeat = (
+        key * VERSIONS + version for key, version in ((FIND_COORDINATOR, 0), (FIND_COORDINATOR, 4), (HEARTBEAT, 0))
+    )
+    codes = np.array([without, heartbeat, *[with_type] * 4])
+    assert kinds.are_known(codes).all()
+    kind = kinds.of(with_type)
+    assert kind is not None
+    rows = np.zeros(len(codes), ROW)
+    rows["group"], rows["transaction"] = [4, 5, 6, 7, 8, NONE], NONE
+    rows["values"][2:, kind.values.index("key_type")] = [0, 1, 2, 1]
+    rows["has"] = [0, HAS_GROUPS, 0, 0, HAS_GROUPS, HAS_GROUPS | HAS_RECORDS]
+    settle_choices(rows, codes, kinds.known)
+    assert rows["group"].tolist() == [4, 5, 6, NONE, NONE, NONE]
+    assert rows["transaction"].tolist() == [NONE, NONE, NONE, 7, NONE, NONE]
+    assert rows["has"].tolist() == [0, HAS_GROUPS, 0, 0, 0, HAS_TRANSACTIONS | HAS_RECORDS]
+
+
+def test_facts_about_brokers() -> None:
+    # In an array of brokers everything matters, beside a group only some fields.
+    assert named_roles(METADATA, 1, response=True)["brokers"] == "facts"
+    found = named_roles(FIND_COORDINATOR, 4, response=True)
+    assert [name for name, role in found.items() if role == "facts"] == ["node_id", "host", "port"]

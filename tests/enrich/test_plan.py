@@ -103,7 +103,7 @@ def test_some_plans_by_hand() -> None:
         (999, 0, "request"),
         (1, 99, "request"),
     ],
-    ids=["Heartbeat", "ApiVersions", "ListOffsets", "an ACL's host is no broker", "unknown API", "unknown version"],
+    ids=["Heartbeat", "ApiVersions", "ListOffsets", "an ACL's host is not a broker", "unknown API", "unknown version"],
 )
 def test_messages_without_a_plan(key: int, version: int, direction: Direction) -> None:
     assert message_plan(key, version, direction) is None

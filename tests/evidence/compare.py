@@ -169,7 +169,7 @@ def leaves(ours: Any) -> Iterator[Any]:
 def trace_differences(ours: Any, trace: list[Any]) -> Iterator[str]:
     """Values of a truncated body that the trace of Kafka's reader lacks, in order.
 
-    Null strings and arrays are no value of the trace but its length, which is -1 or, compact, 0; a boolean is a byte.
+    The trace has no value for null strings and arrays, only the length: -1 or, compact, 0. A boolean is a byte.
     """
     rest = iter(trace)
     for leaf in leaves(ours):

@@ -40,7 +40,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--executions", type=int, default=0, help="inputs of each family, at most")
     parser.add_argument(
-        "--until", type=int, help=f"as many as make it so many with those of earlier runs (default {UNTIL:,})"
+        "--until", type=int, help=f"as many as give this total with those of earlier runs (default {UNTIL:,})"
     )
     parser.add_argument("--seconds", type=int, default=0, help="seconds of each family, at most")
     parser.add_argument("--seed", type=int, default=1)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from kafkasniff.live.lines import GAP, Head, beside, exactly, table_lines
+from kafkasniff.live.lines import GAP, Head, beside, exactly, fitting, table_lines
 
 NAMES = st.text("ab日é …", max_size=30)
 
@@ -24,6 +24,17 @@ def test_columns_share_the_width_that_others_leave() -> None:
         "alpha          1  x         ",
         "a very lo…  1000  yy        ",
     ]
+
+
+@pytest.mark.parametrize(
+    ("width", "places"),
+    [(65, [0, 1, 2, 3]), (64, [0, 1, 3]), (62, [0, 1, 3]), (61, [0, 2, 3]), (21, [0, 2, 3]), (20, [0, 3]), (1, [0, 3])],
+)
+def test_columns_that_leave_room_for_names(width: int, places: list[int]) -> None:
+    """Ten columns for the name; a column that does not fit makes room for those after it."""
+    heads = [Head("name", flexible=True), Head("address"), Head("n"), Head("sorted")]
+    rows = [[("a name of many letters", ""), ("x" * 42, ""), ("1", ""), ("1", "")]]
+    assert fitting(heads, rows, width, {3}) == places
 
 
 @given(st.lists(st.tuples(NAMES, NAMES, NAMES), max_size=5), st.integers(1, 60))

@@ -76,7 +76,7 @@ def test_into_a_connection_and_back() -> None:
     assert after(["9", "enter"]).focus == 3
     assert after(["9", "down", "down", "down", "enter"]).focus == 1
     assert after(["9", "end", "enter"]).focus is None
-    assert after(["enter"]).focus is None, "an API is no connection"
+    assert after(["enter"]).focus is None, "an API is not a connection"
     assert after(["5", "down", "enter"], shot=Snapshot()).focus is None
 
 

@@ -15,7 +15,7 @@ from kafkasniff.tcp.connection import TcpConnection
 __all__ = ["OneByOne", "kept"]
 
 _ELSEWHERE = ("owner", "place", "unreported_ignored", "unreported_repeated")
-"""What of a connection is no state of its streams, and what is counted a batch later where nothing else happens."""
+"""What of a connection is not a state of its streams, and what is counted a batch later where nothing else happens."""
 
 
 class OneByOne(Inspector):

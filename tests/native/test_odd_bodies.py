@@ -35,7 +35,7 @@ from tests.native.test_captures import lines
 SHOW = DecodeOptions(show_secrets=True)
 HIDE = DecodeOptions()
 MOST_CUTS = 100_000 if DEEP else fewer(20, 60)
-"""Lengths that a body is cut at: all of them, up to so many."""
+"""Lengths that a body is cut at: all of them, up to this many."""
 
 
 asking = functools.cache(caller)
@@ -299,7 +299,7 @@ def test_unknown_tags_are_bounded() -> None:
 
 def test_numbers_of_problems_are_the_kernels() -> None:
     """By the names in the kernel's source."""
-    source = (Path(body_problems.__file__).parents[2] / "kernel" / "walk.zig").read_text()
+    source = (Path(body_problems.__file__).parents[2] / "kernel" / "walk_notes.zig").read_text()
     inside = source.split("const Problem = enum(u16) {")[1].split("};")[0]
     stated = [line.strip().rstrip(",").split(" = ") for line in inside.splitlines() if " = " in line]
     names = {id(value): name for name, value in vars(body_problems).items() if isinstance(value, Template)}

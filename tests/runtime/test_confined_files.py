@@ -227,7 +227,7 @@ def test_folders_of_root(own: ConfinedPath, monkeypatch: pytest.MonkeyPatch) -> 
         (open_own_folder(own.path) / "link").content()
     for mode in (0o1777, 0o775, 0o757):
         own.path.chmod(mode)
-        with pytest.raises(UsageError, match="is root's, and others may write to it"):
+        with pytest.raises(UsageError, match="belongs to root, and others may write to it"):
             open_own_folder(own.path)
 
 

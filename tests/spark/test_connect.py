@@ -65,7 +65,7 @@ def test_the_session_has_our_settings(found: dict[str, Any]) -> None:
 
 @only_with_all
 def test_an_active_session_is_used(found: dict[str, Any]) -> None:
-    """The same server under another name for itself, another one, and a master that is no server."""
+    """The same server under another name for itself, another one, and a master that is not a server."""
     other, local = found["again"]
     assert "is already active, with master sc://127.0.0.1:" in other
     assert other.endswith(", not sc://127.0.0.1:1")

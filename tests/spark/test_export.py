@@ -170,7 +170,7 @@ def test_what_cannot_be_done_is_said(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_a_bad_capture_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_bytes(b"")
-    with pytest.raises(CaptureError, match=r"a\.pcap: is empty.* \(--on-bad-capture skip leaves it out\)"):
+    with pytest.raises(CaptureError, match=r"a\.pcap: is empty.* \(--on-bad-capture skip skips it\)"):
         by_spark(spark, [CAPTURES / "sarama.pcap", tmp_path / "a.pcap"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -202,7 +202,7 @@ def test_a_capture_that_has_grown_is_refused(spark: SparkSession, tmp_path: Path
 
 
 def test_tables_of_a_catalog_read_an_export(spark: SparkSession, tmp_path: Path) -> None:
-    """With the session's setting they find the folders of days, also those of later runs; others are repaired."""
+    """With the session's setting they find the folders of days, including those of later runs; others are repaired."""
     first, second = cut(CAPTURES / "java-group-classic.pcap", (0.5,), tmp_path)
     folder = tmp_path / "export"
     run([first], folder)

@@ -58,7 +58,7 @@ def secret_count(found: dict[str, Rows]) -> tuple[int, int]:
 @pytest.mark.parametrize("behind", [0, 21, 38, 75, 100, None])
 @pytest.mark.parametrize("waits", [True, False])
 def test_secrets_count_from_their_place_on(tmp_path: Path, behind: int | None, waits: bool) -> None:
-    """Behind so many packets, or all; with a block in front of all, connections wait for another one."""
+    """After this many packets, or all; with a block in front of all, connections wait for another one."""
     packets, log = many()
     data = with_secrets(pcapng_bytes(packets), log, blocks=HEAD + (len(packets) if behind is None else behind))
     capture = tmp_path / "capture.pcapng"
@@ -200,7 +200,9 @@ def test_a_worker_that_cannot_decrypt(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = [pickle.dumps(one) for one in (*given, without)]
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda _: None)
     for one in sent[:2]:
-        with pytest.raises(MissingPartError, match="Spark's workers: their Python lacks the package cryptography"):
+        with pytest.raises(
+            MissingPartError, match="Spark's workers cannot decrypt TLS: their Python lacks the package cryptography"
+        ):
             pickle.loads(one).begin(Inspector(), 0)
     pickle.loads(sent[2]).begin(Inspector(), 0)
     with pytest.raises(MissingPartError, match="a key log needs the package cryptography"):

@@ -14,9 +14,10 @@ import pytest
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import plan_captures
 from kafkasniff.engine.shards import shard_of_rows
+from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark import pieces
 from kafkasniff.spark.packet_rows import packet_rows
-from kafkasniff.spark.pieces import PacketCutter, RowCutter, in_capture_order, read_piece
+from kafkasniff.spark.pieces import PacketCutter, RowCutter, in_capture_order, read_ahead
 from kafkasniff.spark.reading import packets_of, parts_of
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
@@ -81,8 +82,9 @@ def put_together(rows: list[dict[str, Any]]) -> dict[int, list[tuple[Any, ...]]]
     rows = sorted(rows, key=lambda row: (row["clock_ns"], row["capture_index"], row["number"]))
     found: dict[int, list[tuple[Any, ...]]] = {}
     for shard in {row["shard"] for row in rows}:
-        mine = (read_piece(pa.py_buffer(row["data"])) for row in rows if row["shard"] == shard)
-        found[shard] = [row for batch in in_capture_order(mine) for row in rows_of(batch)]
+        mine = (pa.py_buffer(row["data"]) for row in rows if row["shard"] == shard)
+        with Threads(1, "test") as threads:
+            found[shard] = [row for batch in in_capture_order(read_ahead(mine, threads)) for row in rows_of(batch)]
     return found
 
 

@@ -10,7 +10,8 @@ import pytest
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
 from kafkasniff.spark import run as module
-from kafkasniff.spark.run import MAX_SHARDS, SHARD_BYTES, SparkRun, _by_slot, _shards
+from kafkasniff.spark.run import MAX_SHARDS, SHARD_BYTES, SparkRun, _shards
+from kafkasniff.spark.table_rows import KINDS
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tcp.packets import NO_TIME
@@ -44,11 +45,6 @@ LITTLE = SHARD_BYTES // 100
 )
 def test_the_number_of_shards(size: int, parallel: int, before: int, shards: int) -> None:
     assert _shards(size, parallel, before) == shards
-
-
-def test_sizes_of_slots_are_added() -> None:
-    assert _by_slot([(7, 10, 1), (3, 5, 2), (7, 1, 4)]) == [(7, 11, 5), (3, 5, 2)]
-    assert _by_slot([]) == []
 
 
 def test_tasks_that_run_at_once(spark: SparkSession) -> None:
@@ -99,7 +95,8 @@ def test_packets_without_a_column(spark: SparkSession, paths: list[str]) -> None
 def made(packets: DataFrame, options: ExportOptions | None = None, **more: Any) -> SparkRun:
     found = module.survey(packets)
     return SparkRun(
-        found.packets,
+        packets.sparkSession,
+        module.of_rows(found.packets),
         ExportOptions() if options is None else options,
         names=found.names,
         end_clock=found.end_clock,
@@ -130,8 +127,8 @@ def test_a_run_and_the_next_one(spark: SparkSession, paths: list[str]) -> None:
         carried = run.carry()
         assert len(carried.shards) == 2
         assert carried.order == run._order == max(end.order for end in run.ends)
-        kinds = {row["kind"] for row in run.in_parts(module.KINDS["problems"]).select("kind").collect()}
-        assert "problem" in kinds
+        kinds = {row["kind"] for row in run.in_parts(KINDS["problems"]).select("kind").collect()}
+        assert "problems" in kinds
         assert "held" not in kinds
     assert kept(spark) == before
     with made(second, carried=carried) as run:

@@ -35,6 +35,15 @@ def test_settings(spark: SparkSession) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
+def test_java_options() -> None:
+    """Java uses the last one of several."""
+    from kafkasniff.spark.session import _java_options
+
+    logging = _java_options(None, quick_start=False)
+    assert logging.startswith("-Dlog4j2.configurationFile=file:")
+    assert _java_options("-Xmx3g -Da=b", quick_start=True) == f"-XX:TieredStopAtLevel=1 {logging} -Xmx3g -Da=b"
+
+
 @only_with_all
 def test_java_gets_the_memory_that_local_tasks_need() -> None:
     program = (

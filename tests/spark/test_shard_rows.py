@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.sessions import SessionStep
+from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark import shard_rows
 from kafkasniff.spark.shard_rows import STEP, ShardRows, read_block
 from kafkasniff.tables.exports.beginning import new_state
@@ -47,13 +49,19 @@ def staged() -> list[tuple[str, pa.RecordBatch]]:
     return kept.batches
 
 
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    with Threads(1, "test") as found:
+        yield found
+
+
 @pytest.mark.parametrize("size", [1, 2000, 1 << 20])
 def test_rows_are_the_same_in_blocks_of_any_size(
-    size: int, staged: list[tuple[str, pa.RecordBatch]], monkeypatch: pytest.MonkeyPatch
+    size: int, staged: list[tuple[str, pa.RecordBatch]], threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shard_rows, "BLOCK_BYTES", size)
     monkeypatch.setattr(shard_rows, "BATCH_BYTES", 10 * size)
-    out = ShardRows(3)
+    out = ShardRows(3, threads)
     for table, batch in staged:
         out.write(table, batch)
     rows = [row for batch in out.take() for row in batch.to_pylist()]
@@ -72,8 +80,10 @@ def test_rows_are_the_same_in_blocks_of_any_size(
         assert sorted(found, key=repr) == sorted(wanted, key=repr)
 
 
-def test_exchanges_in_sessions_have_blocks_of_their_own(staged: list[tuple[str, pa.RecordBatch]]) -> None:
-    out = ShardRows(0)
+def test_exchanges_in_sessions_have_blocks_of_their_own(
+    staged: list[tuple[str, pa.RecordBatch]], threads: Threads
+) -> None:
+    out = ShardRows(0, threads)
     for table, batch in staged:
         out.write(table, batch)
     rows = [row for batch in out.take() for row in batch.to_pylist()]
@@ -97,9 +107,10 @@ def test_exchanges_in_sessions_have_blocks_of_their_own(staged: list[tuple[str, 
     assert 0 < out.bytes_in_session < out.bytes
 
 
-def test_rows_are_handed_on_when_there_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_handed_on_when_there_are_enough(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_rows, "BATCH_BYTES", 100)
-    out = ShardRows(0)
+    monkeypatch.setattr(shard_rows, "WAITING_BYTES", 100)
+    out = ShardRows(0, threads)
     out.add(STEP, b"1" * 60)
     assert list(out.full()) == []
     out.add(STEP, b"2" * 60)

@@ -118,7 +118,7 @@ def test_a_folder_holds_other_things(tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_bytes(capture(0, 2))
     (tmp_path / "empty.pcap").write_bytes(b"")
     (tmp_path / "header.pcap").write_bytes(pcap_header())
-    (tmp_path / "README").write_text("something that is no capture, and not short either")
+    (tmp_path / "README").write_text("something that is not a capture, and not short either")
     (tmp_path / ".b.pcap").write_bytes(capture(2, 2))
     (tmp_path / "other").mkdir()
     assert Follower(tmp_path).numbers() == [0, 1]

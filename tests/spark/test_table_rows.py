@@ -19,10 +19,11 @@ from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark import table_rows as module
-from kafkasniff.spark.connections import END, END_VALUES, ReadConnections
+from kafkasniff.spark.connections import END_VALUES, ReadConnections, ShardBegin
 from kafkasniff.spark.fetch_sessions import HELD
+from kafkasniff.spark.shard_rows import END, STEP
 from kafkasniff.spark.shared_folder import share
-from kafkasniff.spark.table_rows import FILES, STAGED_FOR, Decided, MakeRows, WriteFiles, own_folder
+from kafkasniff.spark.table_rows import FILES, KINDS, Decided, MakeRows, WriteFiles, own_folder
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
@@ -32,7 +33,7 @@ from kafkasniff.tables.rows.staged import DAY_NS, date_of
 from tests.craft.samples import mixed
 from tests.craft.write import write_pcap
 from tests.enrich import talks
-from tests.spark.both_stages import in_shard, packets_of
+from tests.spark.both_stages import in_shard, pieces_of
 from tests.tables.exports.exported import Rows, run, tables
 
 OPTIONS = ExportOptions()
@@ -40,17 +41,23 @@ OPTIONS = ExportOptions()
 Stage = tuple[list[pa.RecordBatch], LearnedFacts]
 
 
+def of_kinds(batches: Sequence[pa.RecordBatch], *kinds: str) -> list[pa.RecordBatch]:
+    return [
+        rows.filter(pa.array([kind in kinds for kind in rows.column("kind").to_pylist()], pa.bool_()))
+        for rows in batches
+    ]
+
+
 def stage_1(capture: Path) -> Stage:
-    """The rows of a capture between the stages."""
+    """The rows of a capture between the stages, also steps of sessions, and what it says of names."""
     plan = plan_captures(find_captures([str(capture)]), open_capture)
     (state,) = first_states(Carried([], Sessions(), LearnedFacts()), 1, OPTIONS, {})
     read = ReadConnections(OPTIONS, dict(enumerate(plan.names)), end_clock=plan.splits[-1].clock_after)
     found, learned = [], LearnedFacts()
-    for rows in read.read(0, in_shard(packets_of(plan), 0, 1, state, 1000)):
-        ends = [kind == END for kind in rows.column("kind").to_pylist()]
-        for data in rows.filter(pa.array(ends)).column("data").to_pylist():
+    for rows in read.read(0, in_shard(pieces_of(plan, 1), 0, ShardBegin(state), 1000)):
+        for data in of_kinds([rows], END)[0].column("data").to_pylist():
             learned.merge(END_VALUES.load(data).learned_facts)
-        found.append(rows.filter(pa.array([not one for one in ends])))
+        found += of_kinds([rows], *TABLE_NAMES, STEP)
     return found, learned
 
 
@@ -81,7 +88,7 @@ def written(
     stage: Stage, folder: ConfinedPath, *, part: int = 0, attempt: int = 0, **more: Any
 ) -> list[dict[str, Any]]:
     task = WriteFiles(OPTIONS, stage[1], {}, share(folder), 3, **more)
-    batches = list(task.write(part, attempt, iter(stage[0])))
+    batches = list(task.write(part, attempt, iter(of_kinds(stage[0], *TABLE_NAMES))))
     assert all(batch.schema.names == list(FILES) for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -155,23 +162,16 @@ def test_attempts_do_not_interfere(stage: Stage, folder: ConfinedPath) -> None:
 
 @pytest.mark.parametrize("table", TABLE_NAMES)
 def test_rows_of_a_table(stage: Stage, whole: dict[str, Rows], table: str) -> None:
-    batches = list(MakeRows(OPTIONS, stage[1], {}, table)(iter(stage[0])))
+    batches = list(MakeRows(OPTIONS, stage[1], {}, table)(iter(of_kinds(stage[0], *KINDS[table]))))
     assert all(batch.schema.equals(TABLES[table]) for batch in batches)
     found = [row for batch in batches for row in batch.to_pylist()]
     assert without_capture(sorted(found, key=repr)) == without_capture(whole[table])
 
 
-def test_only_tables_that_are_needed_are_staged() -> None:
-    for table in TABLE_NAMES:
-        for options, staged in ((OPTIONS, STAGED_FOR[table]), (ExportOptions(tables=(table,)), (table,))):
-            assert MakeRows(options, LearnedFacts(), {}, table)._options.tables == tuple(
-                one for one in TABLE_NAMES if one in staged
-            )
-
-
 def test_rows_are_handed_over_in_small_batches(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OUTPUT_ROWS", 5)
-    sizes = [len(batch) for batch in MakeRows(OPTIONS, stage[1], {}, "exchanges")(iter(stage[0]))]
+    exchanges = of_kinds(stage[0], "exchanges")
+    sizes = [len(batch) for batch in MakeRows(OPTIONS, stage[1], {}, "exchanges")(iter(exchanges))]
     assert max(sizes) == 5
     assert sum(sizes) == 22
 
@@ -188,7 +188,8 @@ def test_names_of_the_run(tmp_path: Path, given: bool) -> None:
     batches, learned = stage_1(path)
     assert learned.topics == {}
     names = {talks.ORDERS[1]: "orders"} if given else {}
-    rows = [row for batch in MakeRows(OPTIONS, learned, names, "records")(iter(batches)) for row in batch.to_pylist()]
+    records = of_kinds(batches, "records")
+    rows = [row for batch in MakeRows(OPTIONS, learned, names, "records")(iter(records)) for row in batch.to_pylist()]
     named = {row["topic_id"]: row["topic"] for row in rows}
     assert named[talks.ORDERS[1]] == ("orders" if given else None)
     assert named[talks.OFFSETS[1]] is None
@@ -198,14 +199,14 @@ def test_sessions_that_were_walked_before(tmp_path: Path) -> None:
     """Their content is looked up by exchange."""
     path = write_pcap(tmp_path / "ids.pcap", talks.consumer().packets, nanoseconds=True)
     batches, learned = stage_1(path)
-    steps = [row for batch in batches for row in batch.to_pylist() if row["step"] is not None]
+    steps = [row for batch in of_kinds(batches, STEP) for row in batch.to_pylist()]
     content = encode_held(SessionContent(("payments",), False, 1, None))
-    held = [{**row, "kind": HELD, "data": content, "step": None} for row in steps[1:2]]
+    held = [{**row, "kind": HELD, "data": content} for row in steps[1:2]]
     assert held
 
     def given() -> Iterator[pa.RecordBatch]:
         # Whatever the order: rows wait until the end of the task.
-        yield from batches
+        yield from of_kinds(batches, "exchanges")
         yield pa.RecordBatch.from_pylist(held, schema=batches[0].schema)
 
     rows = [row for batch in MakeRows(OPTIONS, learned, {}, "exchanges")(given()) for row in batch.to_pylist()]

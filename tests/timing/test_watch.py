@@ -14,7 +14,7 @@ from tests.timing.timeline import MS, Timeline, at
 
 
 def test_ports_that_are_used_again() -> None:
-    """A connection is found by its ends and the time, also when the next one has begun within the same batch."""
+    """A connection is found by its ends and the time, even if the next one has begun within the same batch."""
     one, other = Timeline(), Timeline(isn=(5_000, 6_000))
     one.open(10, 1)
     one.data("client", 20, b"x" * 10)

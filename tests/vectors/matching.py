@@ -4,7 +4,7 @@ One set of rules for all messages:
 
 - Kafka's names become ours by `our_name`, and both have the same set of names: Kafka's converters, like its classes on
   the wire, omit tagged fields at their default and nothing else.
-- Values are equal and of the same type. Bytes are base64 in Kafka's JSON; float64 that is no number is a string there.
+- Values are equal and of the same type. Bytes are base64 in Kafka's JSON; a float64 NaN is a string there.
 - Kafka writes the size of records in place of the records: what they hold is in the vectors of kind `records`.
 - Names of ours that start with an underscore are additions to the wire's fields and are not compared; `_unknown_tags`
 are.
@@ -116,7 +116,7 @@ def _struct(expected: dict[str, Any], got: dict[str, Any], path: str) -> Iterato
     ours = {name: value for name, value in got.items() if not name.startswith("_") or name == "_unknown_tags"}
     for name_in_json, value in expected.items():
         name, wanted = our_name(name_in_json), value
-        # A field may be called so, too (segmentSizeInBytes): then we have it under that name.
+        # A field may have this name, too (segmentSizeInBytes): then we have it under that name.
         records = name not in ours and name_in_json.endswith(SIZE_OF_RECORDS)
         if records:
             name = our_name(name_in_json.removesuffix(SIZE_OF_RECORDS))

@@ -103,7 +103,7 @@ class Member(ConsumerRebalanceListener):
         report("assigned", client_id=self.client_id, group=GROUP, partitions=sorted(self.partitions))
 
     async def read(self, records: int) -> dict[TopicPartition, int]:
-        """Read so many records; the offsets to be committed."""
+        """Read this many records; the offsets to be committed."""
         positions = {}
         for _ in range(records):
             message = await asyncio.wait_for(self.consumer.getone(), SETTLED_S)

@@ -17,7 +17,7 @@ from reporting import report
 
 TICK_S = 0.02
 LARGE_EACH = 25
-"""After so many small records come as many larger ones."""
+"""After this many small records, as many larger ones follow."""
 
 topics, rate, seconds, bootstrap = sys.argv[1].split(","), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
 over = threading.Event()

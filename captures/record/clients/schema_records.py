@@ -1,4 +1,4 @@
-"""librdkafka with a schema registry in memory: records with schema ids, records that only look so, trace headers."""
+"""librdkafka with a schema registry in memory: records with schema ids, records that resemble these, trace headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of TLS handshakes that fail, without keys, and of some that only look so."""
+"""Recordings of TLS handshakes that fail, without keys, and of some that only look like these."""
 
 from __future__ import annotations
 

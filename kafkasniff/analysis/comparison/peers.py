@@ -15,7 +15,7 @@ Rows = Sequence[dict[str, Any]]
 
 
 def compare_clients(before: Rows, after: Rows, thresholds: Thresholds) -> list[ClientDiff]:
-    """A row for each client id, those that differ first. Unknown software is no difference."""
+    """A row for each client id, those that differ first. Unknown software is not a difference."""
     sides = [_clients(rows) for rows in (before, after)]
     found = []
     for client_id in sides[0].keys() | sides[1].keys():

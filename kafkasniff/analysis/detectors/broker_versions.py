@@ -154,7 +154,7 @@ class _Offer(NamedTuple):
 
 
 def _offer(text: str) -> str | None:
-    """The highest versions as text that is equal for equal ones; None if the answer is no broker's offer."""
+    """The highest versions as text that is equal for equal ones; None if the answer is not from a broker."""
     try:
         found = highest(msgspec.json.decode(text))
     except msgspec.DecodeError:

@@ -191,7 +191,7 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 MAX_TOPICS: Final = 20
-"""The topics in the values of a finding, at most as many as it may name."""
+"""Maximum number of topics in the values of a finding."""
 
 
 def _loops(seconds: Sequence[tuple[int, int, int]], pause: int) -> Iterator[tuple[int, int, int]]:

@@ -212,4 +212,4 @@ class AcksZero(Detector[AcksZeroThresholds]):
 
 
 MAX_TOPICS: Final = 20
-"""The topics in the values of a finding, at most as many as it may name."""
+"""Maximum number of topics in the values of a finding."""

@@ -62,7 +62,7 @@ class Groups(Section):
             pc.if_else(in_any(batch, "api", GENERATION_APIS), column(batch, "response_body"), pa.scalar(None, TEXT)),
         )
         number = pc.struct_field(pc.extract_regex(text, _FIELD), "number").cast(pa.int64())
-        # -1 is no generation: the sender is not a member, or no longer one.
+        # -1 is not a generation: the sender is not a member, or no longer one.
         number = pc.if_else(pc.greater_equal(number, 0), number, pa.scalar(None, pa.int64()))
         time = column(batch, "time_ns")
         # Endpoints of brokers, until their clusters are known.

@@ -14,7 +14,7 @@ from kafkasniff.model import Endpoint, Exchange
 __all__ = ["MAX_DENIALS", "Denial", "Denials"]
 
 MAX_DENIALS: Final = 1 << 14
-"""Different denials that are counted; further ones are only counted together."""
+"""Maximum number of different denials that are listed; others are only counted."""
 
 _KINDS: Final = {
     "TOPIC_AUTHORIZATION_FAILED": "topic",

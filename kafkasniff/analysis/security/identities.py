@@ -15,9 +15,9 @@ from kafkasniff.tls.descriptions import version_name
 __all__ = ["Authentication", "ClientIdentity", "Identities", "Transport"]
 
 MAX_IDENTITIES: Final = 1 << 14
-"""Different identities; connections of others are only counted."""
+"""Maximum number of different identities that are listed; connections of others are only counted."""
 MAX_CERTIFICATES: Final = 1 << 10
-"""Certificates that were parsed and are kept; then they are parsed again."""
+"""Maximum number of parsed certificates that are cached."""
 
 Authentication = Literal["none", "begun", "succeeded", "failed", "unserved", "hidden", "unknown"]
 """none: the broker serves it without SASL; begun: the end of SASL was not seen; unserved: no SASL, and no request was

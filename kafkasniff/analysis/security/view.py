@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_OPEN", "SecurityView"]
 
 MAX_OPEN: Final = 1 << 18
-"""Open connections whose authentication is kept; beyond that, that of the oldest is forgotten."""
+"""Maximum number of open connections whose authentication is kept; the oldest is forgotten first."""
 
 
 class SecurityView:

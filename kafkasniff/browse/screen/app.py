@@ -17,7 +17,7 @@ from kafkasniff.browse.copying import copies
 from kafkasniff.browse.following import FollowKind, followed
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex, Row
 from kafkasniff.browse.list_columns import CLOCKS
-from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.reading import FIRST_RECORDS, ExchangeReading
 from kafkasniff.browse.saved_filters import SavedFilters
 from kafkasniff.browse.screen.choices import FollowMenu
 from kafkasniff.browse.screen.detail_panes import DetailPanes
@@ -26,7 +26,7 @@ from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
 from kafkasniff.browse.screen.jumping import Trail, find_trail
 from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
-from kafkasniff.browse.screen.overview import Overview
+from kafkasniff.browse.screen.overview import OverviewScreen
 from kafkasniff.errors import KafkasniffError, UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
@@ -36,6 +36,8 @@ from kafkasniff.text.printable import printable
 __all__ = ["Explorer"]
 
 NO_COMMANDS: Final = Commands()
+MORE_RECORDS: Final = 10
+"""How many times as many records are decoded when more are wanted."""
 REFRESH_SECONDS: Final = 0.25
 """How often rows are shown while captures are read."""
 
@@ -66,6 +68,7 @@ class Explorer(App[None]):
         Binding("I", "jump('producer id', -1)", "Previous of this producer id"),
         Binding("f", "follow", "Follow this connection"),
         Binding("F", "follow_menu", "Follow a record, key, partition, producer, group …"),
+        Binding("z", "pause", "Show no new exchanges, or show them again"),
         Binding("backspace", "filter_before", "The filter before this one"),
         Binding("tab", "focus_next", "Next pane"),
         Binding("question_mark", "keys", "Show keys"),
@@ -73,7 +76,7 @@ class Explorer(App[None]):
 
     def __init__(
         self,
-        reading: CaptureReading,
+        reading: ExchangeReading,
         predicate: Predicate | None = None,
         *,
         title: str = "",
@@ -88,8 +91,11 @@ class Explorer(App[None]):
         self._sources = printable(title)
         self._expression = ""
         self._predicate = predicate
+        self._paused = False
         self._before: list[str] = []
         """Expressions before this one."""
+        self._most = FIRST_RECORDS
+        """Records of a message that are decoded."""
         self._trail: Trail | None = None
         self._read: tuple[Row, Exchange] | None = None
         """The exchange that was decoded last."""
@@ -137,16 +143,24 @@ class Explorer(App[None]):
         self._state = "reading"
         self._predicate = predicate
         self._list.show(index)
+        self._paused = False
 
         def progress(read: int, total: int | None) -> None:
-            if not stop.is_set():
+            if not stop.is_set() and self._reading.growing is None:
                 self._state = f"reading: {min(read * 100 // total, 100)}%" if total else "reading"
 
         def run() -> None:
-            broken = self._reading.fill(index, predicate, stopped=stop.is_set, progress=progress)
+            try:
+                broken = self._reading.fill(index, predicate, stopped=stop.is_set, progress=progress, follow=True)
+            except KafkasniffError:
+                # A reading that was stopped may have seen only the beginning of a growing capture.
+                if not stop.is_set():
+                    raise
+                return
             if not stop.is_set():
                 self.broken = broken
-                self._state = "a capture is broken" if broken else ""
+                growing = self._reading.growing
+                self._state = "a capture is broken" if broken else "" if growing is None else growing.state
                 if index.is_full:
                     self._state = f"only the first {MAX_EXCHANGES:,} exchanges"
 
@@ -164,8 +178,11 @@ class Explorer(App[None]):
         self.run_worker(guarded, thread=True, exit_on_error=True)
 
     def _refresh_rows(self) -> None:
-        if not self._list.is_settled:
+        if not self._list.is_settled and not self._paused:
             self._list.grow()
+        growing = self._reading.growing
+        if growing is not None and not self._list.index.is_complete:
+            self._state = f"{'paused, ' if self._paused else ''}{growing.state}"
         self._show_status()
 
     def _show_status(self) -> None:
@@ -178,7 +195,9 @@ class Explorer(App[None]):
             parts.append(f"filter: {printable(self._expression)}")
         sorting = "sorting" if found.is_sorting else ""
         parts += [part for part in (sorting, self._error or self._state, self._sources) if part]
-        self._status.update(Text(" · ".join(parts) + " · ? keys", no_wrap=True, overflow="ellipsis"))
+        line = Text(" · ".join(parts) + " · ? keys", no_wrap=True, overflow="ellipsis")
+        # Its size stays the same: laying out all panes again would cost more than all else that a key does.
+        self._status.update(line, layout=False)
 
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""
@@ -199,11 +218,18 @@ class Explorer(App[None]):
         else:
             self._away.set()
 
+    def on_detail_panes_more_wanted(self) -> None:
+        """Decode the exchange again, with more records."""
+        self._read = None
+        self._most *= MORE_RECORDS
+        self._say(f"decoding up to {self._most:,} records of each message")
+        self._decode(lambda exchange, _: self._detail.show(exchange))
+
     def _decode(self, use: Callable[[Exchange | None, Row], object]) -> None:
         """Decode the exchange under the cursor, in a thread, and use it, unless the cursor has moved meanwhile."""
         self._away.set()
         away = self._away = threading.Event()
-        index, row = self._list.index, self._list.row
+        index, row, most = self._list.index, self._list.row, self._most
         if row is None:
             return
         if self._read is not None and self._read[0] == row:
@@ -211,7 +237,7 @@ class Explorer(App[None]):
             return
 
         def run() -> None:
-            exchange = self._reading.look(index, row, stopped=away.is_set)
+            exchange = self._reading.look(index, row, stopped=away.is_set, most=most)
             if not away.is_set():
                 self.call_from_thread(done, exchange)
 
@@ -233,7 +259,7 @@ class Explorer(App[None]):
         if place is None:
             return
         if trail is not None and field is None and trail.covers(kind, index, place):
-            self._follow_trail(way)
+            self._follow_trail(way, again=True)
             return
 
         def use(exchange: Exchange | None, _row: Row) -> None:
@@ -253,21 +279,26 @@ class Explorer(App[None]):
 
             def done(found: Trail) -> None:
                 self._trail = found
-                self._follow_trail(way)
+                self._follow_trail(way, again=False)
 
             self._work(run)
 
         self._decode(use)
 
-    def _follow_trail(self, way: int) -> None:
+    def _follow_trail(self, way: int, *, again: bool) -> None:
+        trail = self._trail
         self._list.focus()
-        if self._trail is not None and not self._list.jump(self._trail.rows, way):
-            self._say(
-                f"no {'next' if way > 0 else 'previous'} exchange of {self._trail.of.kind} {self._trail.of.title}"
-            )
+        if trail is None or self._list.jump(trail.has, way):
+            return
+        if again and len(trail.rows) < len(self._list.index):
+            # More was read meanwhile.
+            self._trail = None
+            self.action_jump(trail.of.kind, way)
+        else:
+            self._say(f"no {'next' if way > 0 else 'previous'} exchange of {trail.of.kind} {trail.of.title}")
 
     def action_copy(self) -> None:
-        """Show the forms in which the exchange under the cursor can be copied."""
+        """Show the formats in which the exchange under the cursor can be copied."""
 
         def use(exchange: Exchange | None, row: Row) -> None:
             if exchange is not None:
@@ -296,7 +327,7 @@ class Explorer(App[None]):
             if expression:
                 self._filter(added(self._expression, expression))
 
-        self.push_screen(Overview(self._list.index, self._commands, self._expression), chosen)
+        self.push_screen(OverviewScreen(self._list.index, self._commands, self._expression), chosen)
 
     def action_write(self) -> None:
         """Ask for a name, and write the exchanges that are listed."""
@@ -336,7 +367,7 @@ class Explorer(App[None]):
         line.focus()
 
     def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
-        """Show what is wrong with the expression so far."""
+        """Show the error in the expression as typed so far."""
         self._say(event.note)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -391,6 +422,11 @@ class Explorer(App[None]):
             self._close_filter()
         elif self._detail.close() and not self._detail.is_open:
             self._list.focus()
+
+    def action_pause(self) -> None:
+        """Keep the list as it is while captures are read, or let it grow again."""
+        self._paused = not self._paused
+        self._refresh_rows()
 
     def action_keys(self) -> None:
         """Show all keys."""

@@ -10,8 +10,10 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.message import Message as Notice
 from textual.widgets import Input
 
+from kafkasniff.browse.body_view import are_decoded
 from kafkasniff.browse.byte_rows import ByteRows
 from kafkasniff.browse.screen.body_tree import BodyField, BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
@@ -35,8 +37,12 @@ class DetailPanes(Vertical):
         Binding("slash", "search", "Search in this pane"),
         Binding("n", "step(1)", "Next match"),
         Binding("N", "step(-1)", "Previous match"),
+        Binding("m", "more", "Decode more records of a large message"),
         Binding("r", "records", "Show records as a table, or the tree again"),
     ]
+
+    class MoreWanted(Notice):
+        """More records of the exchange are to be decoded."""
 
     def __init__(self) -> None:
         super().__init__(id="detail")
@@ -92,6 +98,11 @@ class DetailPanes(Vertical):
         self._arrange()
         self._focus()
         self._mark()
+
+    def action_more(self) -> None:
+        """Ask for more records, if there are."""
+        if self.exchange is not None and not are_decoded(self.exchange):
+            self.post_message(self.MoreWanted())
 
     def _focus(self) -> None:
         for pane in (self.record_table, self.tree_pane):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 import numpy as np
@@ -22,15 +23,16 @@ from kafkasniff.browse.list_columns import CLOCKS, LIST_COLUMNS, ListColumn, cel
 __all__ = ["ExchangeList"]
 
 SORTED_AT_ONCE: Final = 200_000
-"""Most rows that are sorted before the next key is read, which takes a few ms; a thread sorts more."""
+"""Maximum number of rows that are sorted before the next key is read: a few ms. A thread sorts longer lists."""
+FIRST_JUMP: Final = 1 << 8
 JUMP: Final = 1 << 16
-"""Lines that a jump looks at in one step."""
+"""Lines that a jump examines in its first step, and at most in one step: the next exchange is usually close."""
 _ERROR: Final = Style(color="red")
 _WARNING: Final = Style(color="yellow")
 _TITLE: Final = Style(bold=True)
 _CURSOR: Final = Style(reverse=True)
 _CELL: Final = Style(bold=True, underline=True)
-"""The cell under the cursor, also without colours."""
+"""The cell under the cursor, marked even without colours."""
 
 
 class ExchangeList(ScrollView, can_focus=True):
@@ -69,10 +71,10 @@ class ExchangeList(ScrollView, can_focus=True):
         """The cursor is on another exchange."""
 
     class Opened(Notice):
-        """The exchange under the cursor is to be shown."""
+        """Request to show the exchange under the cursor."""
 
     class Narrowed(Notice):
-        """The list is to be narrowed by the value under the cursor."""
+        """Request to filter by the value under the cursor."""
 
         def __init__(self, row: Row, column: str, sign: Sign) -> None:
             super().__init__()
@@ -88,13 +90,15 @@ class ExchangeList(ScrollView, can_focus=True):
         self.cursor = 0
         self.clock = 0
         self.column = "time"
-        """What it is sorted by."""
+        """The column by which it is sorted."""
         self.descending = False
         self._order: NDArray[np.int32] = np.zeros(0, np.int32)
         """The places of the first lines; while captures are read, each other line shows the row at its own place."""
         self._count = 0
+        self._tails = False
+        """The cursor stays at the end when rows are added."""
         self._wanted: tuple[ExchangeIndex, str, bool, int] | None = None
-        """What a thread is to sort, or sorts now."""
+        """The order that a thread sorts next, or now."""
 
     def on_unmount(self) -> None:
         """End the thread."""
@@ -107,18 +111,18 @@ class ExchangeList(ScrollView, can_focus=True):
 
     @property
     def is_sorting(self) -> bool:
-        """Whether a thread sorts; until then, rows are in the order before."""
+        """Whether a thread is sorting; until it is done, rows stay in the previous order."""
         return self._wanted is not None
 
     def show(self, index: ExchangeIndex) -> None:
         """Show another index, from its beginning."""
         self.index, self.cursor = index, 0
-        self._order, self._count = np.zeros(0, np.int32), 0
+        self._order, self._count, self._tails = np.zeros(0, np.int32), 0, False
         self._sort()
         self.scroll_to(0, 0, animate=False)
 
     def grow(self) -> None:
-        """Show the rows that the index has by now. The cursor stays on its exchange.
+        """Show the rows that were added to the index. The cursor stays on its exchange, or at the end after `G`.
 
         Sorting again for a few rows would take more time than reading them. So they are appended until the rows have
         doubled, or all are read.
@@ -127,9 +131,11 @@ class ExchangeList(ScrollView, can_focus=True):
             self._sort()
         self._count = len(self.index)
         self._resized()
+        if self._tails:
+            self.move_to(self._count - 1)
 
     def _sort(self) -> None:
-        """Sort all rows, at once or in a thread."""
+        """Sort all rows, immediately or in a thread."""
         index = self.index
         wanted = index, self.column, self.descending, len(index)
         if len(index) <= SORTED_AT_ONCE:
@@ -142,26 +148,36 @@ class ExchangeList(ScrollView, can_focus=True):
             self._wanted = wanted
 
     def _sort_wanted(self) -> None:
-        """Sort what is wanted, in a thread, until nothing else is."""
+        """Sort the requested orders, in a thread."""
         while (wanted := self._wanted) is not None:
             index, column, descending, _ = wanted
             order = index.order(column, descending=descending)
+            place = self.place
+            line = None if place is None else _line_of(place, order)
             if self._wanted == wanted:
-                self.app.call_from_thread(self._take_wanted, wanted, order)
+                self.app.call_from_thread(self._take_wanted, wanted, order, place, line)
 
-    def _take_wanted(self, wanted: tuple[ExchangeIndex, str, bool, int], order: NDArray[np.int32]) -> None:
+    def _take_wanted(
+        self,
+        wanted: tuple[ExchangeIndex, str, bool, int],
+        order: NDArray[np.int32],
+        place: int | None,
+        line: int | None,
+    ) -> None:
         if self._wanted == wanted:
             self._wanted = None
-            self._take(order)
+            # The cursor may have moved since.
+            self._take(order, line if place == self.place else None)
             self.move_to(self.cursor)
 
-    def _take(self, order: NDArray[np.int32]) -> None:
+    def _take(self, order: NDArray[np.int32], line: int | None = None) -> None:
+        """Show rows in an order, of which `line` has the exchange under the cursor; None: that is to be found."""
         place = self.place
         self._order = order
         self._count = max(self._count, len(order))
         self.cursor = 0
         if place is not None:
-            self.cursor = int(np.argmax(order == place)) if place < len(order) else place
+            self.cursor = _line_of(place, order) if line is None else line
         self._resized()
 
     def _resized(self) -> None:
@@ -182,11 +198,13 @@ class ExchangeList(ScrollView, can_focus=True):
         return int(self._order[line]) if line < len(self._order) else line
 
     def move_to(self, line: int) -> None:
-        """Put the cursor on a line of the list, or on the nearest there is."""
+        """Put the cursor on a line of the list, or on the nearest one."""
+        self._tails = self._tails and line >= self._count - 1
+        # The title covers the first line. Scrolling draws all lines, otherwise only two have changed.
+        self.refresh_line(self.cursor + 1)
         self.cursor = max(0, min(line, self._count - 1))
-        # The title covers the first line.
+        self.refresh_line(self.cursor + 1)
         self.scroll_to_region(Region(self.scroll_offset.x, self.cursor, 1, 2), animate=False, force=True)
-        self.refresh()
         self.post_message(self.Moved())
 
     def action_move(self, by: int) -> None:
@@ -202,8 +220,9 @@ class ExchangeList(ScrollView, can_focus=True):
         self.move_to(0)
 
     def action_last(self) -> None:
-        """To the last line."""
+        """To the last line, and to those that are added."""
         self.move_to(self._count - 1)
+        self._tails = True
 
     def _left(self, at: int) -> int:
         """Where a column begins."""
@@ -236,7 +255,7 @@ class ExchangeList(ScrollView, can_focus=True):
             self.action_side(by)
 
     def action_narrow(self, sign: Sign) -> None:
-        """List only what compares so with the value under the cursor."""
+        """List only what has this relation to the value under the cursor."""
         row = self.row
         if row is not None:
             self.post_message(self.Narrowed(row, self.columns[self.at].name, sign))
@@ -247,13 +266,16 @@ class ExchangeList(ScrollView, can_focus=True):
         self._reorder()
 
     def action_reverse(self) -> None:
-        """The other way round."""
+        """Reverse the order."""
         self.descending = not self.descending
         self._reorder()
 
     def _reorder(self) -> None:
         self._sort()
-        self.move_to(self.cursor)
+        if self.is_sorting:
+            self.post_message(self.Moved())
+        else:
+            self.move_to(self.cursor)
 
     def action_clock(self) -> None:
         """Show times in another way."""
@@ -267,15 +289,16 @@ class ExchangeList(ScrollView, can_focus=True):
             return
         self.jump(self.index.same(column, self.place), way)
 
-    def jump(self, wanted: NDArray[np.bool_], way: int) -> bool:
+    def jump(self, wanted: Callable[[NDArray[np.int64]], NDArray[np.bool_]], way: int) -> bool:
         """To the next or previous line with a row that is wanted, by its place; False if there is none."""
-        first, last = (self.cursor + 1, self._count) if way > 0 else (self.cursor - 1, -1)
-        for start in range(first, last, JUMP * way):
-            lines = np.arange(start, last, way)[:JUMP]
-            found = np.flatnonzero(wanted[self._places(lines)])
+        start, step = self.cursor + way, FIRST_JUMP
+        while 0 <= start < self._count:
+            lines = np.arange(start, max(start + step * way, -1) if way < 0 else min(start + step, self._count), way)
+            found = np.flatnonzero(wanted(self._places(lines)))
             if len(found):
                 self.move_to(start + int(found[0]) * way)
                 return True
+            start, step = start + step * way, min(2 * step, JUMP)
         return False
 
     def _places(self, lines: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -337,3 +360,8 @@ class ExchangeList(ScrollView, can_focus=True):
     def _title(self, column: ListColumn) -> str:
         mark = "" if column.name != self.column else "↓" if self.descending else "↑"
         return f"{column.title}{mark}"
+
+
+def _line_of(place: int, order: NDArray[np.int32]) -> int:
+    """The line of a row; rows that were added after sorting follow in order of reading."""
+    return int(np.argmax(order == place)) if place < len(order) else place

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.browse.following import Followed, FollowKind
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.reading import ExchangeReading
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
 
@@ -26,9 +26,14 @@ class Trail(NamedTuple):
     """By place in the index."""
 
     def covers(self, kind: FollowKind, listed: ExchangeIndex, place: int) -> bool:
-        """Whether it can be followed on from a row: the list has not changed, and the row belongs to it."""
-        is_listed = self.listed is listed and len(self.rows) == len(listed)
+        """Whether it can be followed on from a row: the list is the same, and the row belongs to it."""
+        is_listed = self.listed is listed and place < len(self.rows)
         return self.of.kind == kind and is_listed and bool(self.rows[place])
+
+    def has(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which places have such rows; of those that were added since, it is unknown."""
+        found: NDArray[np.bool_] = (places < len(self.rows)) & self.rows[np.minimum(places, len(self.rows) - 1)]
+        return found
 
     @property
     def text(self) -> str:
@@ -39,7 +44,7 @@ class Trail(NamedTuple):
 def find_trail(
     of: Followed,
     listed: ExchangeIndex,
-    reading: CaptureReading,
+    reading: ExchangeReading,
     predicate: Predicate | None,
     *,
     stopped: Callable[[], bool],

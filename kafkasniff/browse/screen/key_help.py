@@ -19,7 +19,7 @@ from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.browse.screen.filter_line import FilterLine
 from kafkasniff.browse.screen.out_screens import CopyMenu
-from kafkasniff.browse.screen.overview import Histogram, Overview, ReportPane
+from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportPane
 from kafkasniff.browse.screen.record_table import RecordTable
 from kafkasniff.browse.screen.row_pane import RowPane
 
@@ -63,7 +63,7 @@ class KeyHelp(ModalScreen[None]):
             ("In bytes", BytesPane.BINDINGS),
             ("In menus", Choices.BINDINGS),
             ("In the menu of copies", CopyMenu.BINDINGS),
-            ("In the overview", Overview.BINDINGS),
+            ("In the overview", OverviewScreen.BINDINGS),
             ("In its histograms", Histogram.BINDINGS),
             ("In its reports", ReportPane.BINDINGS),
             ("In the filter", FilterLine.BINDINGS),

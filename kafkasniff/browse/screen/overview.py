@@ -26,7 +26,7 @@ from kafkasniff.errors import KafkasniffError
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, duration
 
-__all__ = ["Histogram", "Overview", "ReportPane"]
+__all__ = ["Histogram", "OverviewScreen", "ReportPane"]
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _HEIGHT: Final = 4
@@ -170,10 +170,10 @@ class ReportPane(RowPane):
             self.action_evidence()
 
 
-class Overview(Screen[str]):
+class OverviewScreen(Screen[str]):
     """Returns a condition to add to the filter, or nothing. `expression`: the filter so far."""
 
-    CSS = "Overview ReportPane { height: 1fr; } Overview Static { height: 1; text-style: reverse; }"
+    CSS = "OverviewScreen ReportPane { height: 1fr; } OverviewScreen Static { height: 1; text-style: reverse; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,o", "give_up", "Close"),
         Binding("1", "report('check')", "Findings, as by check"),

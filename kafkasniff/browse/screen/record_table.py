@@ -95,7 +95,7 @@ class RecordTable(RowPane):
                 return
 
     def action_form(self) -> None:
-        """Show keys and values in another form."""
+        """Show keys and values in another format."""
         self.form = _after(self.form)
         self.refresh()
 
@@ -173,7 +173,7 @@ class _RecordLines(RowPane):
 
 
 class RecordScreen(ModalScreen[None]):
-    """All of a record."""
+    """A whole record."""
 
     CSS = "RecordScreen { align: center middle; } RecordScreen > * { width: 94%; height: 90%; border: solid; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -205,6 +205,6 @@ class RecordScreen(ModalScreen[None]):
         pane.reset(width)
 
     def action_form(self) -> None:
-        """Show key and value in another form."""
+        """Show key and value in another format."""
         self._form = _after(self._form)
         self._show()

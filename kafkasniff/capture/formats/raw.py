@@ -132,6 +132,6 @@ class Parsed(msgspec.Struct):
     consumed: int
     """Number of finished bytes; the rest must be given again, with more data after it."""
     need: int = 1
-    """Bytes needed, from `consumed` on, before parsing again makes sense."""
+    """Bytes needed, from `consumed` on, before parsing can succeed."""
     given_up: bool = False
     """The rest of the capture cannot be read."""

@@ -36,6 +36,6 @@ def nanoseconds(ticks: NDArray[np.uint64], interface: Interface) -> NDArray[np.i
     elif exponent < 29:
         value = ticks // np.uint64(10 ** (exponent - 9))
     else:
-        value = np.zeros_like(ticks)  # units so small that 64 bits of them are no nanosecond
+        value = np.zeros_like(ticks)  # units so small that 64 bits of them are less than a nanosecond
     offset = (interface.offset_seconds * GIGA + 2**63) % 2**64 - 2**63
     return value.astype(np.int64) + np.int64(offset)

@@ -43,7 +43,7 @@ __all__ = [
 _PATTERN: Final = re.compile(r"[*?\[]")
 
 READ_AT_ONCE: Final = 64
-"""Remote files that are looked at at the same time: each takes some ten milliseconds, mostly of waiting."""
+"""Number of remote files that are examined at the same time: each takes some ten milliseconds, mostly of waiting."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -60,7 +60,7 @@ class CaptureFile(msgspec.Struct, frozen=True):
     folder: str | None = None
     """Name of the folder that it was found in; None if it was named itself."""
     doubtful: bool = False
-    """It is ignored unless it begins like a capture, which was not looked at."""
+    """It counts only if it begins like a capture, which was not checked."""
 
 
 def is_pattern(path: str) -> bool:
@@ -86,7 +86,7 @@ def find_captures(paths: Sequence[str], *, by_name: bool = False) -> list[Captur
     """The captures that paths, folders and patterns (`*`, `?`, `[…]`) name: in their order, each sorted by name.
 
     In a folder, files count that begin like a capture (compressed ones too), except hidden ones (`.…`, `_…`) and
-    subfolders; `by_name`: also files that are named like one, whatever they hold. A path that exists is no pattern.
+    subfolders; `by_name`: also files that are named like one, whatever they hold. A path that exists is not a pattern.
     Raises CaptureError if there is no capture or it cannot be reached, and UsageError if no path is given.
     """
     files = list_captures(paths, by_name=by_name)

@@ -13,7 +13,7 @@ from kafkasniff.runtime.closing import ClosedAtExit
 __all__ = ["FILE_MODE", "PatchedFile"]
 
 FILE_MODE: Final = 0o600
-"""Mode of created files: they hold captured data, which is its owner's business."""
+"""Mode of created files: they hold captured data, which only their owner should read."""
 
 KEPT: Final = 8 << 20
 """Bytes at the end that are kept in memory: mostly recent data is overwritten."""

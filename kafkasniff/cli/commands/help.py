@@ -185,5 +185,9 @@ def _lines(context: click.Context, topic: str | None) -> Iterator[str]:
         return
     command = group.get_command(parent, topic)
     if command is None:
-        raise UsageError(f"no such command or topic: {topic}; the topics are {', '.join(TOPICS)}")
+        import difflib
+
+        near = difflib.get_close_matches(topic, (*TOPICS, *_commands(context)), 1)
+        hint = f"did you mean {near[0]}?" if near else f"the topics are {', '.join(TOPICS)}"
+        raise UsageError(f"no such command or topic: {topic}; {hint}")
     yield command.get_help(click.Context(command, info_name=topic, parent=parent))

@@ -84,6 +84,7 @@ MIN_EVERY_SECONDS: Final = 1.0
 @filter_options
 @topic_ids_option
 @hosts_option
+@click.option("--browse", is_flag=True, help="Look around in what is captured, as `browse` does.")
 @click.option("--duration", metavar="S", help="Stop after this time (seconds, or 500ms, 5m).")
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
 @click.option(
@@ -110,6 +111,11 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     if options.pop("list_interfaces"):
         environment.stdout.write(interface_table().encode())
         return Exit.OK
+    if options["browse"]:
+        from kafkasniff.cli.running.browsing import browse_live
+
+        return browse_live(environment, options, bpf)
+    del options["browse"]
     interfaces, capturing = take_interfaces(options), take_capturing(options)
     rights = take_rights(options, environment)
     writing, expression = take_writing(options, _seconds), " ".join(bpf) or None

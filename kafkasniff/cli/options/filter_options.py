@@ -35,7 +35,7 @@ class FilterOptions(NamedTuple):
 
 
 def _numbers(name: str, text: str) -> Callable[[Command], Command]:
-    """An option for a comma list of numbers, also in the notation of text output: `9,12`, `#9`."""
+    """An option for a comma list of numbers, as such or in the notation of text output: `9,12`, `#9`."""
 
     def parsed(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[int, ...]:
         words = [word.strip().removeprefix("#") for one in given for word in one.split(",")]

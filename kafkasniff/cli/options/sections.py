@@ -25,7 +25,18 @@ SECTIONS: Final = {
     ),
     "Output": (
         *("--format", "--output", "--records", "--no-records", "--bytes", "--hex", "--color", "--verbose", "--quiet"),
-        *("--top", "--wide", "--by", "--each", "--slowest", "--write-matching", "--fail-on", "--program", "--coverage"),
+        *(
+            "--top",
+            "--browse",
+            "--wide",
+            "--by",
+            "--each",
+            "--slowest",
+            "--write-matching",
+            "--fail-on",
+            "--program",
+            "--coverage",
+        ),
     ),
     "Tables": (
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),

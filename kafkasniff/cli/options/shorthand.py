@@ -22,7 +22,7 @@ _READS: Final = re.compile(r"-[a-z]*r.*")
 def with_command(arguments: Sequence[str], commands: Iterable[str], options: Iterable[str] = ()) -> list[str]:
     """The arguments, with the implied command inserted if they have none. `options`: those that need no command.
 
-    `FILE…`, `DIR…`, `-` and `-r FILE` imply decode, `-i INTERFACE` and `-D` imply live, also after other options.
+    `FILE…`, `DIR…`, `-` and `-r FILE` imply decode, `-i INTERFACE` and `-D` imply live, even after other options.
     """
     found, commands = list(arguments), set(commands)
     if not found or found[0] in commands or found[0] in options:

@@ -15,7 +15,7 @@ from kafkasniff.report.cells import ReportColumn
 __all__ = ["FittedTable"]
 
 MIN_TEXT: Final = 20
-"""Columns of text are no narrower while others can be hidden: names must not wrap into slivers."""
+"""Columns of text are at least this wide while others can be hidden: names must not wrap into slivers."""
 GAP: Final = 2
 """Spaces between two columns."""
 

@@ -84,7 +84,7 @@ def _between(timed: Timed) -> dict[str, int]:
 
 
 def largest(timed: Timed) -> str:
-    """The longest part, except for a wait that was asked for."""
+    """The longest part, except for a requested wait."""
     parts = {name: value for name, value in _between(timed).items() if name != "wait"}
     if not parts:
         return ""

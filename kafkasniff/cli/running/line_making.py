@@ -10,7 +10,7 @@ from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector
-    from kafkasniff.engine.line_runs import Ends, LineMaker, MakeLines
+    from kafkasniff.engine.line_makers import Ends, LineMaker, MakeLines
     from kafkasniff.engine.lines_ahead import LinesAhead
     from kafkasniff.enrich import Enricher
     from kafkasniff.filters import Predicate, Selector

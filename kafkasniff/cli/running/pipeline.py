@@ -23,8 +23,8 @@ Event = Message | SaslToken | Exchange | Problem
 FIRST_ROWS: Final = 512
 MAX_ROWS: Final = 65_536
 MAX_BYTES: Final = 8 << 20
-"""A batch is processed in parts. The first is small, so that the first lines appear at once. All are bounded in packets
-and payload bytes, since the events of a part are held until they are written, and signals are deferred meanwhile."""
+"""A batch is processed in parts. The first is small, so that the first lines appear immediately. All are bounded in
+packets and payload bytes, since the events of a part are held until they are written, with signals deferred."""
 
 
 class Sink(Protocol):

@@ -68,6 +68,11 @@ class Rights:
         """` as NAME`, to be appended to a message; empty without a change of user."""
         return "" if self._identity is None else f" as {self._identity.name}"
 
+    @property
+    def name(self) -> str | None:
+        """The user that the run continues as; None without a change of user."""
+        return None if self._identity is None else self._identity.name
+
     def settle(self, environment: Environment, folders: Iterable[str], ports: Iterable[int] = ()) -> None:
         """Find out which capabilities a run that stays root needs, and warn that it stays root.
 
@@ -117,13 +122,19 @@ class Rights:
         with contextlib.nullcontext() if self._opens else self.acting():
             yield
 
-    def give_up(self) -> None:
-        """Become that user irrevocably, able to change only the run's files. Raises MissingPartError."""
+    def become(self) -> None:
+        """Become that user irrevocably. Raises MissingPartError."""
         if self._drops:
             from kafkasniff.capture.live.dropping import become
-            from kafkasniff.capture.live.landlock import confine
 
             become(self._identity, keep=self._keep)
+
+    def give_up(self) -> None:
+        """Become that user irrevocably, able to change only the run's files. Raises MissingPartError."""
+        self.become()
+        if self._drops:
+            from kafkasniff.capture.live.landlock import confine
+
             confine(self._folders, self._ports)
 
     @contextlib.contextmanager

@@ -21,7 +21,7 @@ from kafkasniff.live.metrics import Metrics
 __all__ = ["LOOPBACK", "MetricsServer", "listening", "parse_address", "serving"]
 
 LOOPBACK: Final = "127.0.0.1"
-"""Default host: topics, client ids and their traffic are not for everybody."""
+"""Default host: topics, client ids and their traffic are not public."""
 MAX_SCRAPES: Final = 16
 """Concurrent connections; beyond that the oldest is closed."""
 REQUEST_SECONDS: Final = 10.0

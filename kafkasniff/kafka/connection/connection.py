@@ -308,7 +308,7 @@ class KafkaConnection(InStepConnection):
         if self.verdict == "undecided" and self._log.client is not None:
             searcher = self._boundaries.searcher(self._log.client)
             if searcher.began:
-                # The connection ended after a request that is only plausible: there will be no better evidence.
+                # The connection ended after a request that is only plausible: better evidence will not follow.
                 self._enter(self._log.client, 0)
         if self.verdict != "kafka":
             return
@@ -317,7 +317,7 @@ class KafkaConnection(InStepConnection):
         broker = 1 - self._log.client
         responses = self._streams[broker]
         if responses.framer is None and responses.trial is None and self._dialogue.ids_rise:
-            # There will be no better evidence: the id is that of a request, and the length ends with the stream.
+            # Better evidence will not follow: the id is that of a request, and the length ends with the stream.
             start = self._boundaries.searcher(broker).find_last_response()
             if start is not None:
                 self._enter(broker, start)

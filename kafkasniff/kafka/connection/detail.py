@@ -44,8 +44,8 @@ class LeftOut(msgspec.Struct):
 _WHOLE: Final = ("full", "columns")
 """Values of the option `records` that decode all of them."""
 AHEAD_BYTES: Final = 32 << 20
-"""Memory of bodies that are decoded ahead of their turn, which pairing needs after a gap, per batch of packets; further
-ones are not kept, but decoded again."""
+"""Memory of bodies that are decoded ahead of their turn, which pairing needs after a gap, per batch of packets; others
+are decoded again."""
 _NO_RECORDS: Final = (Problem("records-skipped", "its records were not decoded: kafkasniff could not keep up"),)
 _NO_BODY: Final = (Problem("body-skipped", "its body was not decoded: kafkasniff could not keep up"),)
 

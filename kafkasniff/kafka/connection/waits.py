@@ -1,4 +1,4 @@
-"""Waits that are nobody's fault: those that a request asks the broker for, and those due to quotas.
+"""Waits that do not show a slow broker: those that a request asks for, and those due to quotas.
 
 The definitions (`waits`, `mutes`, `enum replica_id`) say which requests ask for a wait, which field limits it, when a
 throttled response is sent immediately, and which field identifies the sender. Whether the broker did wait follows in

@@ -43,7 +43,7 @@ _SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True, inside=F
 def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal["exact", "plausible", "no"]:
     """How likely these bytes are a request.
 
-    exact: of a known version, consumed to the last byte by its body; plausible: a header that makes sense, and a body
+    exact: of a known version, consumed to the last byte by its body; plausible: a valid header, and a body
     that decodes except for an oddity, such as the surplus bytes that some clients send. `strict`: for bytes of unknown
     kind, so a client id must be printable and the version known.
     """
@@ -89,7 +89,7 @@ def has_request_form(data: bytes, start: int, end: int, size: int) -> bool:
 
 
 def is_likely_request(data: bytes, start: int, end: int) -> bool:
-    """Whether these bytes have a header that makes sense, whatever is odd about their body, even if truncated.
+    """Whether these bytes have a plausible header, even if their body is odd or truncated.
 
     A header without a client id says little: then the body has to decode, except for trailing bytes, and must neither
     be all zeros, as a token may be, nor a Produce without data.

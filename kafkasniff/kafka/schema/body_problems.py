@@ -1,7 +1,7 @@
 """Problems of bodies that the walker and the native kernel both report: their kinds and texts, defined once.
 
-The kernel reports a problem as its number, its place and up to three numbers; `kernel/walk.zig` (`Problem`) has the
-same numbers.
+The kernel reports a problem as its number, its place and up to three numbers; `kernel/walk_notes.zig` (`Problem`) has
+the same numbers.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ __all__ = [
 ]
 
 MAX_RUNS: Final = 1_000_000_000
-"""The most runs into one export."""
+"""Maximum number of runs of one export."""
 MAX_COUNT: Final = 1 << 62
-"""The most rows, bytes or packets, of a file or in total."""
+"""Maximum number of rows, bytes or packets, of a file or in total."""
 
 Engine = Literal["local", "spark"]
 

@@ -70,7 +70,7 @@ MANY: Final = 1024
 """Exchanges made as columns in a part of the usual size, from which on larger parts pay."""
 
 MAX_SHARDS: Final = 128
-"""The most shards of a resumed run: each is a process, and their number comes from a file."""
+"""Maximum number of shards of a resumed run: each is a process, and their number comes from a file."""
 MAX_SEGMENTS: Final = 1 << 15
 """Checkpoints of one run, each with a folder of staged rows: enough for 45 hours. All files of a table are mapped at
 once, and Linux allows a process 65,530 mappings."""

@@ -56,9 +56,9 @@ TRANSPORT: Final = pa.schema(
 """`opening`: answered, refused, unanswered; null where the beginning is not in the capture, and then the client is the
 end with the higher port. `syns`: how often the client asked. `ended_by` (client, broker), `ended_with` (fin, rst) and
 `ended_ns`: who closed or reset the connection first, how and when; null where the capture does not have it; `quiet_ns`:
-how long the client had sent nothing then. Round trips from the capture point, the least. `data`: bytes of payload, also
-of segments sent again. `again`, `late`, `closed`: as `timing.Trouble`, by the sender; `closed_us`: how long its windows
-were closed in all."""
+how long the client had sent nothing then. Round trips from the capture point, the least. `data`: bytes of payload,
+including retransmitted segments. `again`, `late`, `closed`: as `timing.Trouble`, by the sender; `closed_us`: total time
+for which its windows were closed."""
 
 _END: Final = 1 << 63
 

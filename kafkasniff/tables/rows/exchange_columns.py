@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.in_step_messages import Messages
-from kafkasniff.engine.line_runs import REJECTED, UNDECIDED
 from kafkasniff.engine.paired import PairColumns
-from kafkasniff.engine.roles import ExchangeKinds
+from kafkasniff.engine.roles import ExchangeKinds, settle_choices
+from kafkasniff.engine.selected_messages import REJECTED, UNDECIDED
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.connection.waits import answers_at_once
 from kafkasniff.kafka.schema.context import DecodeOptions
@@ -162,6 +162,9 @@ class ExchangeFinder:
         while first < len(pairs):
             columns, first = reader.read(messages.rows, messages.buffer, messages.arena, pairs, first)
             own = pairs[columns.rows["pair"].astype(np.int64)]
+            if not self._headers:
+                codes = messages.rows["code"][own["request"]].astype(np.int64)
+                settle_choices(columns.rows, codes, self._kinds.known)
             right = self._are_learnt(messages, own, columns)
             inflated: list[bytes] = []
             if native is not None:

@@ -87,24 +87,31 @@ class NativeRecords:
         kept: list[bytes] = []
         total = 0
         produced: dict[int, int] = {}
-        for index in np.flatnonzero(shared["codec"]).tolist():
-            row, size = int(shared["row"][index]), int(batches["size"][index])
+        packed = np.flatnonzero(shared["codec"])
+        values = (shared["codec"], shared["row"], shared["place"], batches["records"], batches["size"])
+        uncompressed = columns.partitions["uncompressed"]
+        # Hot: lists, since reading a number of an array costs as much as reading a record.
+        addresses: list[int] = []
+        sizes: list[int] = []
+        for codec, row, place, address, size in zip(*(column[packed].tolist() for column in values), strict=True):
+            addresses.append(address)
+            sizes.append(size)
             if not size:
                 right[row] = False  # compaction can leave a header without records
             if not right[row]:
                 continue
-            data = memoryview((ctypes.c_uint8 * size).from_address(int(batches["records"][index]))).cast("B")
             limit = min(self._most_decompressed - produced.get(row, 0), MAX_INFLATED - total)
-            result = decompress(int(shared["codec"][index]), data, limit)
+            result = decompress(codec, ctypes.string_at(address, size), limit)
             if result.failure is not None or result.detail:
                 right[row] = False
                 continue
-            grown = len(result.data)
-            total += grown
-            produced[row] = produced.get(row, 0) + grown
+            after = len(result.data)
+            total += after
+            produced[row] = produced.get(row, 0) + after
             kept.append(result.data)
-            batches["records"][index], batches["size"][index] = address_of(result.data), grown
-            columns.partitions["uncompressed"][int(shared["place"][index])] += grown - size
+            addresses[-1], sizes[-1] = address_of(result.data), after
+            uncompressed[place] += after - size
+        batches["records"][packed], batches["size"][packed] = addresses, sizes
         return kept, right
 
     def read_batches(self, batches: NDArray[np.void], shared: NDArray[np.void], count: int) -> tuple[Batches, Bools]:

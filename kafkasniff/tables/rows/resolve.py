@@ -281,7 +281,7 @@ class Resolver:
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=CONNECTIONS)
 
     def worth_reporting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Staged rows of `problems` without those that are no problems in view of the whole run."""
+        """Staged rows of `problems` without those that turn out not to be problems of the whole run."""
         endpoints = batch.column("_endpoints")
         if endpoints.null_count < len(batch):
             pairs = zip(endpoints.to_pylist(), batch.column("time_ns").to_pylist(), strict=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from textual.pilot import Pilot
 
+from kafkasniff.browse.body_view import facts
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.body_tree import BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from tests.browse.screen.driving import drive, listed, settled
+from tests.conftest import ROOT
 
 
 def test_bytes_without_bodies() -> None:
@@ -47,3 +49,28 @@ def test_panes_close_in_turn() -> None:
         assert app.focused is listed(app)
 
     drive(steps)
+
+
+def test_more_records_of_a_large_message() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        app._most = 2
+        rows = listed(app)
+        found = [rows.index.row(line) for line in range(len(rows.index))]
+        rows.move_to(next(line for line, row in enumerate(found) if row.api.startswith("Fetch") and row.others > 2))
+        await pilot.press("enter", "r")
+        await settled(app, pilot)
+        table = app._detail.record_table
+        assert len(table.rows) == 2
+        assert "not all records are decoded: press m for more" in facts(app._detail.exchange)
+        await pilot.press("m")
+        await settled(app, pilot)
+        assert len(table.rows) == 20
+        await pilot.press("m")
+        await settled(app, pilot)
+        count = len(table.rows)
+        assert count > 20
+        assert "not all records are decoded: press m for more" not in facts(app._detail.exchange)
+        await pilot.press("m")
+        assert app._most == 200
+
+    drive(steps, ROOT / "captures" / "java-codecs.pcap")

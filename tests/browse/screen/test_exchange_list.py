@@ -78,7 +78,7 @@ def test_rows_that_are_not_sorted_yet() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
         index = rows.index
-        await pilot.press("l", "s", "G")
+        await pilot.press("l", "s", "G", "k")
         before = rows.row
         index.is_complete = False
         for exchange in list(kafkasniff.read(ERRORS))[:20]:
@@ -97,6 +97,23 @@ def test_rows_that_are_not_sorted_yet() -> None:
         rows.grow()
         assert rows.is_settled
         assert rows._order.tolist() == index.order("latency").tolist()
+
+    drive(steps)
+
+
+def test_the_end_is_followed() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        index = rows.index
+        index.is_complete = False
+        exchanges = list(kafkasniff.read(ERRORS))
+        for keys, cursor in [(("G",), 49), (("z",), 49), (("z",), 51), (("k",), 50)]:
+            await pilot.press(*keys)
+            index.add(exchanges[-1])
+            index.publish()
+            app._refresh_rows()
+            assert rows.cursor == cursor, keys
+            assert ("paused" in status(app)) is False  # only of a growing capture
 
     drive(steps)
 

@@ -7,16 +7,16 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.overview import Histogram, Overview, ReportPane
+from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportPane
 from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
 from tests.cli.console import kafkasniff as command
 
 
-async def opened(app: Explorer, pilot: Pilot[None]) -> Overview:
+async def opened(app: Explorer, pilot: Pilot[None]) -> OverviewScreen:
     await pilot.press("o")
     await settled(app, pilot)
     await settled(app, pilot)
-    assert isinstance(app.screen, Overview)
+    assert isinstance(app.screen, OverviewScreen)
     return app.screen
 
 

@@ -82,7 +82,7 @@ def test_tree() -> None:
         assert str(tree.cursor_node.label) == "log_start_offset: -1"
         await find(app, pilot, "no such text")
         assert tree.border_title == "not found"
-        # The list is as it was: this was no filter.
+        # The list is as it was: this was not a filter.
         assert len(listed(app).index) == 49
         await pilot.press("slash", "x", "escape")
         assert app.focused is tree

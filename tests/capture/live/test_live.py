@@ -195,7 +195,7 @@ def test_a_reader_that_pauses_loses_nothing() -> None:
         for _ in range(50):
             send(bytes(100))
             time.sleep(0.02)
-        # A third of the blocks wait, which is no cause for load shedding.
+        # A third of the blocks wait, which does not cause load shedding.
         assert source.backlog == 0.0
         source.stop()
         result = collect(source)

@@ -58,7 +58,7 @@ def test_addresses_and_patterns(folder: Path, tmp_path: Path) -> None:
         f"{folder}/a.pcap12",
         f"{folder}/b.pcap",
     ]
-    # A file of that name is no pattern.
+    # A file of that name is not a pattern.
     odd = tmp_path / "[1].pcap"
     odd.write_bytes(NOTHING)
     assert with_folders([str(odd)]) == [str(odd)]

@@ -269,7 +269,7 @@ def test_a_capture_that_is_cut(capture: Path, tmp_path: Path) -> None:
     cut.write_bytes(whole[:-5])
     assert kafkasniff("audit", cut, "--target", "4.0").code == Exit.FINDINGS
     assert kafkasniff("audit", cut, "--target", "3.9").code == Exit.BROKEN
-    # Cut anywhere, also with bytes changed: either an answer, or the report that there is no answer.
+    # Cut anywhere, or with bytes changed: either an answer, or the report that there is no answer.
     for place in range(24, len(whole), 97):
         cut.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 : -3])
         assert kafkasniff("audit", cut, "--target", "4.0").code in (

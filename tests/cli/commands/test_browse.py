@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from kafkasniff.browse.commands import Commands
@@ -19,7 +22,7 @@ def test_without_a_terminal() -> None:
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.cli.commands.browse.find_spec", lambda _name: None)
+    monkeypatch.setattr("kafkasniff.cli.running.browsing.find_spec", lambda _name: None)
     done = kafkasniff("browse", CAPTURE, stdout_tty=True)
     assert done.code == 2
     assert "pip install 'kafkasniff[browse]'" in done.err
@@ -27,9 +30,17 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_stdin() -> None:
-    done = kafkasniff("browse", "-", stdout_tty=True)
+    for arguments, words in [(("-",), "stdin is a terminal"), (("-", CAPTURE), "alone")]:
+        done = kafkasniff("browse", *arguments, stdout_tty=True, stdin_tty=True)
+        assert done.code == 2
+        assert words in done.err
+
+
+def test_a_named_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = kafkasniff("browse", tmp_path / "pipe", stdout_tty=True)
     assert done.code == 2
-    assert "stdin" in done.err
+    assert "named pipe" in done.err
 
 
 def test_a_filter_that_is_wrong() -> None:
@@ -65,3 +76,10 @@ def test_options_are_passed_on_to_commands(monkeypatch: pytest.MonkeyPatch) -> N
             ("--filter=latency_ms > 1", "--errors", "--connection=1", "--connection=2"),
         )
     ]
+
+
+def test_an_export_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    assert kafkasniff("export", "-q", CAPTURE, "-o", folder).code == 0
+    done = kafkasniff("browse", folder, CAPTURE, stdout_tty=True)
+    assert (done.code, "an export alone" in done.err) == (2, True)

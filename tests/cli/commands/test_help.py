@@ -60,6 +60,7 @@ def test_completion() -> None:
 
 
 def test_what_is_neither() -> None:
+    assert command("help", "filter").err == "kafkasniff: no such command or topic: filter; did you mean filters?\n"
     done = command("help", "nope")
     assert done.code == 2
     topics = "filters, json, problems, tables, tls, exit-codes"

@@ -295,7 +295,7 @@ def test_options_of_tables(wire: Wire, capture: Path, tmp_path: Path) -> None:
 def test_options_of_tables_without_tables(wire: Wire, option: list[str]) -> None:
     result = kafkasniff("live", "-i", "eth0", *option)
     assert result.code == Exit.USAGE
-    assert f"{option[0]} is for tables" in result.err
+    assert f"{option[0]} needs --export" in result.err
     assert not wire.asked
 
 

@@ -29,6 +29,8 @@ MUSCLE_MEMORY: Final = {
     "-x": "--hex",
 }
 """All short options, as in tcpdump and tshark, each with the long one that it is in every command."""
+OF_A_CAPTURE: Final = {("-w", "--write-matching")}
+"""`decode` writes packets of what it reads, without secrets; `live` writes them as they are."""
 DIFFERENT: Final = {
     ("live", "--top"): "the view that is named after top(1), not a number of rows",
     ("decode-bytes", "--api"): "the API of the bytes, not a filter",
@@ -62,7 +64,7 @@ def meaning(option: click.Option) -> tuple[Any, ...]:
 
 def test_short_options_mean_the_same_everywhere() -> None:
     found = {(short, long) for _, one in options() for short in one.opts if len(short) == 2 for long in one.opts}
-    assert {(short, long) for short, long in found if long.startswith("--")} == set(MUSCLE_MEMORY.items())
+    assert {(short, long) for short, long in found if long.startswith("--")} == {*MUSCLE_MEMORY.items(), *OF_A_CAPTURE}
 
 
 @pytest.mark.parametrize("name", sorted({long for _, one in options() for long in one.opts if long.startswith("--")}))

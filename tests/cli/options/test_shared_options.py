@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -79,7 +81,7 @@ def test_every_command_has_it_or_a_reason(option: str) -> None:
 
 @pytest.mark.parametrize("option", [one for one in LACKS if one not in ("--format", "--output")])
 def test_it_means_the_same_everywhere(option: str) -> None:
-    """The topic of the question `topic`, the API of bytes and times of rows are no filters."""
+    """The topic of the question `topic`, the API of bytes and times of rows are not filters."""
     meanings = {
         has[option].help
         for name, has in OPTIONS.items()
@@ -137,3 +139,41 @@ def test_filters_on_topics_and_records(command: tuple[str, ...]) -> None:
         assert done.code in (Exit.OK, Exit.FINDINGS), done.err
         assert done.text, expression
     assert kafkasniff(*command, "-q", "-Y", 'topic == "none"', SASL).text.count("secured") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "expression", "apis"),
+    [
+        ("java-codecs", 'record.key startswith "key-"', {"Produce": 5, "Fetch": 1}),
+        ("java-codecs", 'exists(record.header["trace"]) and partition == 0', {"Produce": 5, "Fetch": 1}),
+        ("java-codecs", 'topic endswith "lz4" and api in ("Produce", "Fetch")', {"Produce": 1, "Fetch": 2}),
+        ("java-connect", 'record.value.$.state == "UNASSIGNED"', {"Produce": 6, "Fetch": 10}),
+        ("librdkafka-schemas", 'record.header["origin"] matches "^sh.p$"', {"Produce": 2, "Fetch": 1}),
+        (
+            "java-group-classic",
+            'group contains "vents" and api matches "^Offset"',
+            {"OffsetCommit": 2, "OffsetFetch": 4, "OffsetDelete": 1},
+        ),
+    ],
+)
+def test_every_command_selects_the_same_exchanges(
+    name: str, expression: str, apis: dict[str, int], tmp_path: Path
+) -> None:
+    """Topics that requests name by id, records that were produced and those that were fetched."""
+    capture = ROOT / "captures" / f"{name}.pcap"
+
+    def objects(*command: object) -> list[dict[str, Any]]:
+        return kafkasniff(*command, "-q", "--json", "-Y", expression, capture).objects
+
+    requests = [one["api"] for one in objects("decode") if one["type"] == "request"]
+    assert Counter(requests) == apis
+    (overview,) = objects("stats")
+    assert {one["api"]: one["exchanges"] for one in overview["apis"]} == apis
+    (timing,) = objects("timing", "--by", "api")
+    assert {one["keys"]["api"]: one["exchanges"] for one in timing["groups"]} == apis
+    talkers = objects("analyze", "talkers")
+    assert sum(one["requests"] for one in talkers) == sum(apis.values())
+    folder = tmp_path / "tables"
+    assert kafkasniff("export", "-q", "--records", "-Y", expression, capture, "-o", folder).code == Exit.OK
+    (exported,) = kafkasniff("stats", "-q", "--json", folder).objects
+    assert {one["api"]: one["exchanges"] for one in exported["apis"]} == apis

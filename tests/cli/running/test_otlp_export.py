@@ -141,7 +141,7 @@ def test_a_receiver_that_refuses() -> None:
 def test_options_of_tables(option: str) -> None:
     done = kafkasniff("export", "--format", "otlp", "-o", "http://localhost:4318", *option.split(), "x.pcap")
     assert done.code == Exit.USAGE
-    assert f"{option.partition(' ')[0]} is for tables" in done.err
+    assert f"{option.partition(' ')[0]} applies to tables" in done.err
 
 
 def test_without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:

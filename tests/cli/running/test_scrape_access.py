@@ -106,7 +106,7 @@ def test_a_token_in_a_file(content: bytes, tmp_path: Path) -> None:
 def test_an_invalid_token_is_not_shown(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="has to hold one word of ASCII") as error:
+    with pytest.raises(UsageError, match="must contain one word of ASCII") as error:
         read_token(str(path))
     assert not content.strip() or content.strip().decode() not in str(error.value)
 

@@ -334,12 +334,12 @@ def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--metrics-labels", "5"], "--metrics-labels is for metrics"),
+        (["--metrics-labels", "5"], "--metrics-labels needs --metrics"),
         (["--metrics", "nowhere"], "is not an address"),
-        (["--metrics-token-file", "x"], "--metrics-token-file is for metrics"),
-        (["--metrics-cert", "x", "--metrics-key", "x"], "--metrics-cert is for metrics"),
-        (["--metrics", ":1", "--metrics-cert", "x"], "need each other"),
-        (["--metrics", ":1", "--metrics-key", "x"], "need each other"),
+        (["--metrics-token-file", "x"], "--metrics-token-file needs --metrics"),
+        (["--metrics-cert", "x", "--metrics-key", "x"], "--metrics-cert needs --metrics"),
+        (["--metrics", ":1", "--metrics-cert", "x"], "must be given together"),
+        (["--metrics", ":1", "--metrics-key", "x"], "must be given together"),
         (["--metrics", ":1", "--metrics-token-file", "/nowhere"], "cannot read /nowhere"),
         (["--metrics", ":1", "--metrics-cert", "/nowhere", "--metrics-key", "/nowhere"], "cannot use /nowhere"),
         (["--metrics", ":1", "--metrics-labels", "0"], "0 is not in the range"),

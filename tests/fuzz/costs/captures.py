@@ -25,7 +25,7 @@ def _ethernet(packet: bytes) -> bytes:
 
 
 def records_connections(size: int, length: int, records: int) -> bytes:
-    """A ClientHello, then so many records of so many bytes that nobody has a key for."""
+    """A ClientHello, then `count` records of `size` bytes that nobody has a key for."""
     wire = Wire(size)
     record = b"\x17\x03\x03" + struct.pack(">H", length) + bytes(length)
     together = max(1, 1448 // len(record))
@@ -40,7 +40,7 @@ def records_connections(size: int, length: int, records: int) -> bytes:
 
 
 def fragments_datagrams(size: int, fragments: int, length: int, overlap: int) -> bytes:
-    """Datagrams of so many fragments of 8 bytes times `length`, of which the first lacks."""
+    """Datagrams of this many fragments of 8 bytes times `length`, of which the first lacks."""
     frames, total, ident = [], 0, 0
     while total < size:
         for number in range(1, 1 + fragments):
@@ -55,7 +55,7 @@ def fragments_datagrams(size: int, fragments: int, length: int, overlap: int) ->
 
 
 def interfaces_options(size: int, interfaces: int, option: int) -> bytes:
-    """Sections of so many interfaces, each with a name of so many bytes, and a packet of each."""
+    """Sections of this many interfaces, each with a name of this many bytes, and a packet of each."""
     out: list[bytes] = []
     total = 0
     packet = _ethernet(_ip(6, struct.pack(">HHIIBBHHH", 1024, 9092, 1, 1, 0x50, 0x10, 1, 0, 0) + heartbeat(1)))
@@ -74,7 +74,7 @@ def interfaces_options(size: int, interfaces: int, option: int) -> bytes:
 
 
 def tunnels_packets(size: int, depth: int, length: int) -> bytes:
-    """IP in IP, so deep, with so many bytes within."""
+    """IP in IP, so deep, with this many bytes within."""
     inner = _ip(6, struct.pack(">HHIIBBHHH", 1024, 9092, 1, 1, 0x50, 0x10, 1, 0, 0) + bytes(length))
     for _ in range(depth):
         inner = _ip(4, inner)

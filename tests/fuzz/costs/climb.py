@@ -35,7 +35,7 @@ MAX_MEMORY: Final = 1024.0
 Far below the budget of `--memory` for a megabyte."""
 
 LEAST_SIZE: Final = 1 << 20
-"""Shorter inputs may take what one of so many bytes may."""
+"""Shorter inputs may take what one of this many bytes may."""
 
 LEAST_EXPANDING: Final = 1 << 18
 """The same for the time of inputs that a codec makes far more of: they may take a quarter of what a megabyte may."""

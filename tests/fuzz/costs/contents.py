@@ -49,7 +49,7 @@ def _repeated(size: int, data: bytes) -> bytes:
 
 
 def _fitting(size: int, parts: Sequence[bytes]) -> bytes:
-    """As many of the parts, all of one length, as fit into so many bytes; one at least."""
+    """As many of the parts, all of one length, as fit into this many bytes; one at least."""
     return b"".join(parts[: max(1, size // len(parts[0]))])
 
 
@@ -71,7 +71,7 @@ def ratio_messages(size: int, records: int, value: int, codec: int, batches: int
 
 
 def nested_records(size: int, depth: int, records: int, codec: int) -> bytes:
-    """Message sets in message sets; in the innermost one so many messages."""
+    """Message sets in message sets; in the innermost one this many messages."""
     inner = message(0, None, None) * max(1, min(records, MOST_BYTES // 34))
     for _ in range(depth):
         inner = wrapper(0, [inner], codec)
@@ -79,7 +79,7 @@ def nested_records(size: int, depth: int, records: int, codec: int) -> bytes:
 
 
 def headers_records(size: int, headers: int, records: int, codec: int) -> bytes:
-    """Records with so many headers of two bytes each."""
+    """Records with this many headers of two bytes each."""
     each = min(headers, size if codec == 0 else MOST_BYTES // 2)
     one = record(Record(0, 0, None, None, (("", None),) * each))
     count = max(1, min(records, (size if codec == 0 else MOST_BYTES) // len(one)))
@@ -103,7 +103,7 @@ def elements_messages(size: int, topics: int, partitions: int) -> bytes:
 
 
 def tags_messages(size: int, tags: int, value: int) -> bytes:
-    """Requests with so many tagged fields that nobody knows, of so many bytes each."""
+    """Requests with this many tagged fields that nobody knows, of this many bytes each."""
     count = min(tags, size // (value + 4))
     one = kafka.unsigned_varint(value) + bytes(value)
     fields = b"".join(kafka.unsigned_varint(1_000 + tag) + one for tag in range(count))
@@ -125,7 +125,7 @@ def problems_exchanges(size: int, batches: int, kind: int) -> bytes:
 
 
 def topics_fetches(size: int, topics: int, together: int, changed: int) -> bytes:
-    """A fetch session of so many topics, then fetches that name `changed` of them, several in each segment."""
+    """A fetch session of this many topics, then fetches that name `changed` of them, several in each segment."""
     wire, talk = _begun(size)
     topics = min(topics, size // 64)
 
@@ -159,7 +159,7 @@ def topics_fetches(size: int, topics: int, together: int, changed: int) -> bytes
 
 
 def sessions_partitions(size: int, partitions: int, fetches: int) -> bytes:
-    """A session for each connection, of one topic with so many partitions, and so many fetches of it."""
+    """A session for each connection, of one topic with this many partitions, and this many fetches of it."""
     wire = Wire(size)
     for number, talk in enumerate(wire.talks()):
         session = 1 + number
@@ -176,7 +176,7 @@ def sessions_partitions(size: int, partitions: int, fetches: int) -> bytes:
 
 
 def names_requests(size: int, length: int, requests: int) -> bytes:
-    """Each request has a client id of its own, of so many characters."""
+    """Each request has a client id of its own, of this many characters."""
     wire = Wire(size)
     name = 0
     for talk in wire.talks():
@@ -192,7 +192,7 @@ def names_requests(size: int, length: int, requests: int) -> bytes:
 
 
 def topics_names(size: int, length: int, topics: int) -> bytes:
-    """Each request names so many topics that no other names, of so many characters."""
+    """Each request names this many topics that no other names, of this many characters."""
     wire, talk = _begun(size)
     name, number = 0, 1
     while not wire.full:

@@ -26,7 +26,7 @@ class Pair(NamedTuple):
     """`make(size, *values)`: a capture file of about `size` bytes; the same arguments give the same bytes."""
     quantities: tuple[Quantity, ...]
     expands: int = 1
-    """Above 1: a codec makes far more of its bytes, and all of that is shown. Inputs are so many times shorter."""
+    """Above 1: a codec makes far more of its bytes, and all of that is shown. Inputs are this many times shorter."""
 
 
 def _pair(name: str, make: Callable[..., bytes], expands: int = 1, **bounds: tuple[int, int]) -> Pair:

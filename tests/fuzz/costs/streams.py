@@ -88,7 +88,7 @@ def segments_candidates(size: int, segment: int, spacing: int, stated: int) -> b
 
 
 def early_requests(size: int, early: int, reverse: int, hole: int) -> bytes:
-    """So many responses are captured in front of their requests, in their order or against it."""
+    """This many responses are captured in front of their requests, in their order or against it."""
     wire = Wire(size)
     early = min(early, size // 64)
     for talk in wire.talks():
@@ -135,7 +135,7 @@ def unfinished_connections(size: int, stated: int, segment: int) -> bytes:
 
 
 def repeats_segments(size: int, repeats: int, segment: int) -> bytes:
-    """Each segment so many times."""
+    """Each segment this many times."""
     wire = Wire(size)
     for talk in wire.talks():
         talk.open()
@@ -155,7 +155,7 @@ def repeats_segments(size: int, repeats: int, segment: int) -> bytes:
 
 
 def dates_rows(size: int, seconds: int, exchanges: int) -> bytes:
-    """So many exchanges, then so many seconds of silence, again and again; the clock begins anew after 75 years."""
+    """This many exchanges, then this many seconds of silence, again and again; the clock begins anew after 75 years."""
     wire = Wire(size)
     started, silent = wire.time_ns, 0
     for talk in wire.talks():

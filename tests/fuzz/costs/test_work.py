@@ -21,7 +21,7 @@ from tests.fuzz.costs.pairs import PAIRS
 SMALL: Final = 1 << 14
 MORE: Final = 4
 MOST: Final = 7
-"""Times as many lines that so many times as much input may take; with the square of it they would be 16."""
+"""Times as many lines that this many times as much input may take; with the square of it they would be 16."""
 MOST_BYTES: Final = 32 << 20
 """Memory that is asked for at once over the larger input; what is kept of each of its bytes is some hundreds."""
 

@@ -81,7 +81,7 @@ class Talk:
         self.packet("broker", b"", 0, SYN | ACK)
 
     def send(self, side: Side, data: bytes, segment: int = SEGMENT) -> None:
-        """`data` in order, in segments of so many bytes."""
+        """`data` in order, in segments of this many bytes."""
         for first in range(0, len(data), segment):
             piece = data[first : first + segment]
             self.packet(side, piece, self.next[side])

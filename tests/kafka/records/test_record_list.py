@@ -91,7 +91,7 @@ def test_malformed_record(name, codec, after):
 
 
 def test_varints_longer_than_they_need_be():
-    """Java reads them, so they are no flaw: lengths of 1 in two bytes, null as 0x81 0x00."""
+    """Java reads them, so they are not flaws: lengths of 1 in two bytes, null as 0x81 0x00."""
     body = b"\0" + b"\x80\0" + b"\x80\x80\0" + b"\x81\0" + b"\x82\x80\0v" + b"\x82\0" + b"\x82\0h" + b"\x81\x80\0"
     out, where = decode(batch(varint(len(body)) + body, 1))
     assert where.problems == []

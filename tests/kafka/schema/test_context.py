@@ -86,7 +86,7 @@ def test_positions_are_relative_to_the_message() -> None:
 
 
 def test_secrets_are_revealed_to_decoders_only() -> None:
-    """By the identity of the replacement: equal lengths are no equal secrets."""
+    """By the identity of the replacement: equal lengths do not mean equal secrets."""
     context = DecodeContext(DecodeOptions(), withheld=[])
     first, second = context.withhold(b"abc"), context.withhold(b"xyz")
     assert first == second == {"redacted": 3}

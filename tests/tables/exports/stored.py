@@ -40,7 +40,7 @@ def fetched(bucket: str, folder: str, into: Path) -> Path:
 
 
 class KilledError(BaseException):
-    """The process ends here. Code that catches it has no effect, since each further request fails, too."""
+    """The process ends here. Code that catches it has no effect, since all later requests fail, too."""
 
 
 @contextmanager

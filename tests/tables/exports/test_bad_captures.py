@@ -1,4 +1,4 @@
-"""Empty files and files that are no captures: what a run does about them, and the next one."""
+"""Empty files and files that are not captures: what a run does about them, and the next one."""
 
 from __future__ import annotations
 

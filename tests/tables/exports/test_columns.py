@@ -231,7 +231,7 @@ def records_of_all_sorts(path: Path) -> Path:
             batch = b""
         elif sort in {5, 6}:
             batch = kafka.record_batch(plain, base_offset=number, compressed=True)
-            # After the first part, bytes that are no gzip.
+            # After the first part, bytes that are not gzip.
             batch += kafka.record_batch([b"none"], base_offset=number + 3, packed=b"none") if sort == 6 else b""
         topic = "__consumer_offsets" if sort == 3 else rng.choice(["orders", "payments"])
         error = 6 if sort == 4 else 0

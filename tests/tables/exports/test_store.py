@@ -28,7 +28,7 @@ CAPTURE = CAPTURES / "java-codecs.pcap"
 
 
 def test_the_rows_are_those_of_a_folder(bucket: str, tmp_path: Path) -> None:
-    """Run by run, also for connections that are open between runs."""
+    """Run by run, including connections that are open between runs."""
     parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.3, 0.6), tmp_path)
     address = bucket.format("equal")
     for number in range(1, len(parts) + 1):
@@ -293,7 +293,7 @@ def test_without_the_package(bucket: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(MissingPartError, match=r"pip install 'kafkasniff\[object-store\]'"):
         run([CAPTURE], bucket.format("missing"))
-    # Captures are read without it, also from what may be an export.
+    # Captures are read without it, even from what may be an export.
     assert kafkasniff("decode", "-c", "1", bucket.format("day-1")).code == Exit.OK
 
 

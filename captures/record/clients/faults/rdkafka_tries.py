@@ -1,4 +1,4 @@
-"""librdkafka that sends a record every 200 ms: SECONDS BOOTSTRAP TOPIC [NAME=VALUE…]. Failures are no reason to end."""
+"""librdkafka that sends a record every 200 ms: SECONDS BOOTSTRAP TOPIC [NAME=VALUE…]. Failures do not end it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,176 @@
+"""Runs the explorer of captures: of files, of what comes from a pipe, and of an interface."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+from click.core import ParameterSource
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.capture_options import take_interfaces
+from kafkasniff.cli.options.filter_options import FilterOptions, take_predicate
+from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog
+from kafkasniff.cli.running.privileges import take_rights
+from kafkasniff.cli.running.sources import open_export
+from kafkasniff.errors import MissingPartError, UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.browse.growing import GrowingCapture
+
+__all__ = ["browse_live", "check_screen", "explore", "piped_capture"]
+
+READING: Final = frozenset({"ports", "max_frame", "keylog", "memory", "topic_ids"})
+"""Options that decide how captures are read."""
+CAPTURING: Final = frozenset(
+    {"interfaces", "snaplen", "buffer_size", "promiscuous", "user", "keep_root", "duration", "write_all"}
+)
+"""Options of `live` that are passed on to the process that captures."""
+TERMINAL: Final = "/dev/tty"
+
+
+def check_screen(environment: Environment) -> None:
+    """Raise UsageError if the explorer cannot be shown."""
+    if find_spec("textual") is None:
+        raise UsageError("browse needs the package textual: pip install 'kafkasniff[browse]'")
+    if not environment.stdout_tty:
+        raise UsageError("browse needs a terminal; `kafkasniff decode` writes to files and pipes")
+
+
+def explore(
+    environment: Environment,
+    captures: tuple[str, ...],
+    options: dict[str, Any],
+    *,
+    title: str,
+    growing: GrowingCapture | None = None,
+    lasting: bool = True,
+    export: str | None = None,
+) -> int:
+    """Show captures, or an export, until the user quits.
+
+    `growing`: the only capture, which is still written; `lasting`: it is kept.
+    """
+    again = {"reading": _words(options, READING), "selection": _words(options, frozenset(FilterOptions._fields))}
+    predicate = take_predicate(options)
+    catalog = make_catalog(options)
+
+    def arguments() -> dict[str, Any]:
+        return {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
+
+    arguments()  # an invalid key log is reported before the screen opens
+
+    from kafkasniff.browse.commands import Commands
+    from kafkasniff.browse.export_reading import ExportReading
+    from kafkasniff.browse.reading import CaptureReading, ExchangeReading
+    from kafkasniff.browse.saved_filters import SavedFilters, filters_file
+    from kafkasniff.browse.screen.app import Explorer
+
+    saved = SavedFilters(filters_file(environment.environ))
+    reading: ExchangeReading
+    if export is None:
+        reading = CaptureReading(captures, arguments, catalog, growing)
+        commands = Commands(captures, **again, lasting=lasting)
+    else:
+        reading = ExportReading(open_export(export, "browse needs"))
+        commands = Commands(exports=(export,), selection=again["selection"])
+    app = Explorer(reading, predicate, title=title, commands=commands, saved=saved)
+    with environment.interrupts.stopping(app.exit):
+        app.run()
+    if app.return_code:
+        return Exit.INTERNAL
+    return Exit.BROKEN if app.broken else Exit.OK
+
+
+def _words(options: Mapping[str, Any], names: Container[str]) -> tuple[str, ...]:
+    """The given options with these names, as words of a command line."""
+    words: list[str] = []
+    for parameter in click.get_current_context().command.params:
+        value = options.get(parameter.name or "") if parameter.name in names else None
+        if not value:
+            continue
+        option = parameter.opts[-1]
+        words += (
+            [option] if value is True else [f"{option}={one}" for one in (value if parameter.multiple else [value])]
+        )
+    return tuple(words)
+
+
+@contextlib.contextmanager
+def piped_capture(environment: Environment) -> Iterator[GrowingCapture]:
+    """What comes from stdin, as a file. The terminal becomes stdin, for the keys. Raises UsageError."""
+    from kafkasniff.browse.growing import CopiedPipe
+
+    if environment.stdin_tty:
+        raise UsageError("stdin is a terminal: pipe a capture into it")
+    pipe: BinaryIO = environment.stdin
+    if environment.owns_process:
+        pipe = os.fdopen(os.dup(0), "rb", buffering=0)
+        try:
+            terminal = os.open(TERMINAL, os.O_RDWR)
+        except OSError as error:
+            raise UsageError(f"browse needs a terminal for the keys: {TERMINAL}: {error.strerror}") from error
+        os.dup2(terminal, 0)
+        os.close(terminal)
+    capture = CopiedPipe(pipe)
+    try:
+        yield capture
+    finally:
+        capture.close()
+
+
+def browse_live(environment: Environment, options: dict[str, Any], bpf: Sequence[str]) -> int:
+    """Show what a process of its own captures and writes to a file, with the options of `live`.
+
+    Raises UsageError, MissingPartError, OutputError.
+    """
+    check_screen(environment)
+    _refuse_others(CAPTURING | READING | {*FilterOptions._fields, "write", "browse", "verbose"})
+    words, interfaces = _words(options, CAPTURING), take_interfaces(options)
+    named: str | None = options["write"]
+    if named is not None and os.path.lexists(named):
+        raise UsageError(f"--write {named}: it exists; give another name")
+    rights = take_rights(options, environment)
+
+    from kafkasniff.browse.growing import LiveCapture
+
+    with contextlib.ExitStack() as around:
+        folder: Path | None = None
+        if named is None:
+            with rights.acting():
+                folder = Path(tempfile.mkdtemp(prefix="kafkasniff-"))
+        path = Path(named or "") if folder is None else folder / "live.pcapng"
+        if rights.name is not None:
+            words = (*(word for word in words if not word.startswith("--user=")), f"--user={rights.name}")
+        command = ["kafkasniff", "live", "-q", *words, *_words(options, READING), f"--write={path}", "--", *bpf]
+        capture = LiveCapture(command, path, folder)
+        around.callback(capture.close)
+        if not capture.begin():
+            reason = capture.said.removeprefix("kafkasniff: ") or "the capture has not begun"
+            raise UsageError(reason) if capture.exit_code == Exit.USAGE else MissingPartError(reason)
+        rights.become()
+        capture.watch()
+        return explore(
+            environment,
+            (str(path),),
+            options,
+            title=", ".join(interfaces),
+            growing=capture,
+            lasting=folder is None,
+        )
+
+
+def _refuse_others(known: Collection[str]) -> None:
+    """Raise UsageError if the user gave an option that the explorer ignores."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}
+        if given and name not in known and name != "bpf":
+            raise UsageError(f"{parameter.opts[-1]} cannot be combined with --browse")

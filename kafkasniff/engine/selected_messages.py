@@ -1,0 +1,177 @@
+"""Messages of a run that a filter selects, in the order of their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.engine.in_step_messages import Edges, Messages
+from kafkasniff.engine.versions import distinct
+from kafkasniff.model import Lines
+from kafkasniff.native.feed import KEYS, NONE, REQUEST, VERSIONS
+from kafkasniff.native.lines import LEFT, READ, WRITTEN, LineBatch
+
+__all__ = ["DEFERRED", "REJECTED", "SELECTED", "UNDECIDED", "SelectedMessages", "SelectsLines"]
+
+REJECTED, SELECTED, DEFERRED, UNDECIDED = range(4)
+"""The filter's decision on an exchange. Deferred: it is selected, and its request is shown with the response, which
+decided. Undecided: Python has to look at its messages."""
+
+
+class SelectsLines(Protocol):
+    """Decides which exchanges a filter selects (`selection.Selection`). Messages are indices into a batch."""
+
+    def requests(self, messages: Messages, capture: Callable[[int], str | None]) -> NDArray[np.uint8]:
+        """The decision on each message; all but requests that are answered later are `UNDECIDED`."""
+
+    def exchanges(
+        self,
+        messages: Messages,
+        answers: NDArray[np.intp],
+        numbers: NDArray[np.int64],
+        capture: Callable[[int], str | None],
+    ) -> NDArray[np.uint8]:
+        """The decisions on the exchanges of these responses; `numbers`: exchange numbers, by message."""
+
+    def can_move(self, code: int) -> bool:
+        """Whether lines of requests of a version of an API may be written later than in order."""
+
+    def pin(self, exchange: int, answer: bool) -> None:
+        """Store the decision on an exchange whose messages Python will process."""
+
+    def unpin(self, exchange: int) -> None:
+        """Drop the decision: the messages were processed."""
+
+
+class _Order(msgspec.Struct, frozen=True):
+    """The messages to write: those of the batch, with the requests of some responses repeated before them."""
+
+    source: NDArray[np.intp]
+    """The index in the batch of each."""
+    begin: NDArray[np.intp]
+    """For each message of the batch, and for their end, where its output begins."""
+    place: NDArray[np.intp]
+    """For each message of the batch, its own position."""
+
+    @classmethod
+    def of(cls, count: int, moved: NDArray[np.intp], answers: NDArray[np.intp]) -> _Order:
+        """The order for `count` messages; `moved`: requests that are also placed before their responses."""
+        source = np.insert(np.arange(count), answers, moved)
+        more = np.zeros(count + 1, np.intp)
+        more[answers] = 1
+        behind = np.cumsum(more)
+        begin = np.arange(count + 1) + behind - more
+        return cls(source, begin, (begin + more)[:count])
+
+
+_AGAIN: Final = -1
+"""`SelectedMessages.write` yields this minus the index of a request that was processed before."""
+
+
+class SelectedMessages:
+    """Decides which messages of a batch are shown, and has the lines of these written.
+
+    - `numbers`: exchange numbers, by message
+    - `native`: which messages have lines if they are selected
+    - `capture`: the name of a capture by its index
+    """
+
+    def __init__(  # noqa: PLR0917 - once for each batch
+        self,
+        selects: SelectsLines,
+        messages: Messages,
+        edges: Edges,
+        numbers: NDArray[np.int64],
+        native: NDArray[np.bool_],
+        capture: Callable[[int], str | None],
+    ) -> None:
+        rows = self._rows = messages.rows
+        is_request = self._is_request = (rows["flags"] & REQUEST) > 0
+        known = self._answers = np.full(len(rows), UNDECIDED, np.uint8)
+        known[edges.begun] = edges.selected
+        known[edges.answers] = edges.answered["selected"]
+        answers = np.flatnonzero(~is_request & (rows["pair"] != NONE))
+        found = selects.exchanges(messages, answers, numbers, capture)
+        asked = rows["pair"][answers].astype(np.intp)
+        deferred = np.flatnonzero(found == DEFERRED)
+        codes = rows["code"][asked[deferred]].astype(np.int64)
+        can_move = np.zeros(KEYS * VERSIONS, bool)
+        for code in distinct(codes) if len(codes) else ():
+            can_move[code] = selects.can_move(code)
+        found[deferred[~(can_move[codes] & native[asked[deferred]])]] = UNDECIDED
+        known[answers] = known[asked] = found
+        deferred = np.flatnonzero(found == DEFERRED)
+        order = self._order = _Order.of(len(rows), asked[deferred], answers[deferred])
+        is_selected = (known == SELECTED) | ((known == DEFERRED) & ~is_request)
+        state = np.where(known == UNDECIDED, LEFT, np.where(is_selected, WRITTEN, READ)).astype(np.uint8)
+        shown = self._shown = state[order.source]
+        self._is_copy = np.ones(len(shown), bool)
+        self._is_copy[order.place] = False
+        shown[self._is_copy] = WRITTEN
+        self._is_native: list[bool] = (native & (state != LEFT))[order.source].tolist()
+
+    def bind(self, batch: LineBatch) -> LineBatch:
+        """All messages of the batch in the order of their lines."""
+        order, rows, earlier = self._order, self._rows, batch.earlier
+        moved = rows[order.source]
+        whole = moved["pair"] != NONE
+        moved["pair"][whole] = order.place[moved["pair"][whole]]
+        assert earlier is not None
+        earlier["message"] = order.place[earlier["message"]]
+        return batch._replace(messages=moved, numbers=batch.numbers[order.source], shown=self._shown)
+
+    def answer(self, index: int) -> bool | None:
+        """Whether a message is selected, if decided."""
+        return None if self._answers[index] == UNDECIDED else bool(self._answers[index] != REJECTED)
+
+    def write(
+        self, first: int, last: int, take: Callable[[int, int], Iterator[Lines | int]]
+    ) -> Iterator[Lines | int | list[int]]:
+        """The lines of these messages; the index of a message that Python has to process.
+
+        Yields a list of indices for several undecided messages, and `-1 - index` for a request that was processed
+        before and is shown only now. `take`: that of the line maker.
+        """
+        order, native, shown = self._order, self._is_native, self._shown
+        at, last = int(order.begin[first]), int(order.begin[last])
+        while at < last:
+            stop = at + 1
+            while stop < last and native[stop] == native[at]:
+                stop += 1
+            if not native[at]:
+                others = order.source[at:stop][~self._is_copy[at:stop]]
+                if (self._answers[others] == UNDECIDED).all():
+                    yield others.tolist()
+                else:
+                    yield from others.tolist()
+                at = stop
+                continue
+            for piece in take(at, stop):
+                if isinstance(piece, Lines):
+                    begin, at = at, at + piece.count
+                    count = int(np.count_nonzero(shown[begin:at] == WRITTEN))
+                    if count:
+                        yield Lines(piece.data, count, int(self._rows["time"][order.source[at - 1]]))
+                else:
+                    at = piece + 1
+                    index = int(order.source[piece])
+                    if self._is_copy[piece]:
+                        yield _AGAIN - index
+                    else:
+                        self._undecide(index)
+                        yield index
+                    # Fewer messages may be native now.
+                    break
+
+    def _undecide(self, index: int) -> None:
+        """Leave a request that is shown with its response, and the response, to Python."""
+        if self._answers[index] != DEFERRED or not self._is_request[index]:
+            return
+        answer = int(self._rows["pair"][index])
+        self._answers[[index, answer]] = UNDECIDED
+        for place in range(int(self._order.begin[answer]), int(self._order.place[answer]) + 1):
+            self._is_native[place] = False

@@ -1,0 +1,92 @@
+"""The explorer in a terminal of its own: of a pipe, and of an interface."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkasniff import read
+from tests.cli.console import kafkasniff
+from tests.cli.real_live import STAYS
+from tests.cli.terminal import terminal
+from tests.conftest import ROOT
+from tests.craft import kafka_bytes as kafka
+
+CAPTURE = ROOT / "captures" / "java-errors.pcap"
+KAFKASNIFF = f"{shlex.quote(sys.executable)} -m kafkasniff"
+
+
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "TERM": "xterm-256color", "XDG_CONFIG_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+
+
+def test_a_pipe_is_browsed_and_keys_come_from_the_terminal(tmp_path: Path) -> None:
+    command = f"(cat {shlex.quote(str(CAPTURE))}; sleep 30) | {KAFKASNIFF} browse -"
+    with terminal("sh", "-c", command, environ=environ(tmp_path)) as screen:
+        screen.until(b"/49")
+        screen.press(b"G\r")
+        screen.until(b"isolation_level")
+        [folder] = tmp_path.glob("kafkasniff-*")
+        screen.press(b"q")
+        screen.until(b"\x1b[?1049l")
+        assert screen.exit_code() == 0
+        assert not folder.exists()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_interface_is_browsed(kept: bool, require_root: Callable[[], None], tmp_path: Path) -> None:
+    batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        written = tmp_path / "kept.pcapng"
+        options = [*STAYS, "-i", "lo", *(["-w", str(written)] if kept else [])]
+        command = shlex.join([sys.executable, "-m", "kafkasniff", "live", "--browse", *options, f"tcp port {port}"])
+        with terminal("sh", "-c", command, environ=environ(tmp_path)) as screen:
+            screen.until(b"live, ")
+            with socket.create_connection(server.getsockname()) as client, server.accept()[0] as broker:
+                for number in range(3):
+                    client.sendall(kafka.produce_request(number, "orders", batch, version=9))
+                    broker.recv(4096)
+                    broker.sendall(kafka.produce_response(number, "orders", 7, version=9))
+                    client.recv(4096)
+                screen.until(b"1/3")
+                screen.press(b"G")
+                screen.until(b"3/3")
+                # The list stays as it is while it is paused.
+                screen.press(b"z")
+                screen.until(b"paused")
+                client.sendall(kafka.produce_request(4, "orders", batch, version=9))
+                broker.recv(4096)
+                broker.sendall(kafka.produce_response(4, "orders", 7, version=9))
+                client.recv(4096)
+                screen.press(b"\r")
+                screen.until(b"topic_data")
+                screen.press(b"z")
+                # At its end, the list is followed.
+                screen.until(b"4/4")
+                screen.press(b"q")
+                screen.until(b"\x1b[?1049l")
+                assert screen.exit_code() == 0
+        assert not [*tmp_path.glob("kafkasniff-*")]
+        if kept:
+            assert [one.request.correlation_id for one in read(written) if one.request] == [0, 1, 2, 4]
+
+
+def test_what_live_cannot_browse(tmp_path: Path) -> None:
+    for options, words in [
+        (("--top",), "--top cannot be combined with --browse"),
+        (("-o", "x"), "--output cannot be combined with --browse"),
+        (("--export", "x"), "--export cannot be combined with --browse"),
+        (("-w", str(CAPTURE)), "it exists"),
+        (("--filter", "api =="), "--filter"),
+    ]:
+        done = kafkasniff("live", "--browse", "-i", "lo", *options, stdout_tty=True)
+        assert (done.code, words in done.err) == (2, True), (options, done.err)
+    assert "needs a terminal" in kafkasniff("live", "--browse", "-i", "lo").err
