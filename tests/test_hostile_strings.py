@@ -163,14 +163,25 @@ def test_the_explorer(evil: str, tmp_path: Path) -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
         assert len(rows.index) > 0
-        for _ in range(len(rows.index)):
-            await pilot.press("enter")
-            await settled(app, pilot)
+
+        def shown() -> None:
             strips = app.screen._compositor.render_strips()
             assert len(strips) == app.size.height
             for strip in strips:
                 harmless("".join(segment.text for segment in strip))
+
+        for number in range(len(rows.index)):
+            # One exchange is enough for the menu, and the filter made from it.
+            menu = (("F",), ("down", "enter"), ("backspace",)) if number == 2 else ()
+            for keys in (("enter",), *menu):
+                await pilot.press(*keys)
+                await settled(app, pilot)
+                shown()
+            assert not app._error
             await pilot.press("escape", "j")
+        await pilot.press("o")
+        await settled(app, pilot)
+        shown()
 
     drive(steps, write_pcap(tmp_path / "evil.pcap", packets(evil)), size=(200, 40))
 

@@ -242,13 +242,22 @@ class ExchangeIndex:
         parts = [np.isin(keys, wanted) for keys in self._keys(self._count)]
         return np.concatenate([np.zeros(0, bool), *parts])
 
-    def _keys(self, count: int) -> list[NDArray[np.uint64]]:
-        """A number for each of the first rows that identifies its exchange."""
+    def place_of(self, row: Row) -> int | None:
+        """The place of an exchange among the rows so far; `row` may be of another index of the same captures."""
+        wanted = np.uint64((row.connection << 32) | row.exchange_id)
+        for number, keys in enumerate(self._keys(self._count)):
+            found = np.flatnonzero(keys == wanted)
+            if len(found):
+                return number * CHUNK + int(found[0])
+        return None
+
+    def _keys(self, count: int) -> Iterator[NDArray[np.uint64]]:
+        """A number for each of the first rows that identifies its exchange, in parts."""
         columns = [self._parts(name, count) for name in ("connection", "exchange_id")]
-        return [
+        return (
             (connection.numbers().astype(np.uint64) << np.uint64(32)) | ordinal.numbers().astype(np.uint64)
             for connection, ordinal in zip(*columns, strict=True)
-        ]
+        )
 
     def same(self, column: str, like: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
         """Whether the rows at some places, of those so far, have the same value in a column as the row at `like`.

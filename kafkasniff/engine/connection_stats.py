@@ -279,7 +279,7 @@ class Account:
             self.client_ids[client_id] = None
 
     def is_settled(self, client_id: str | bytes | None) -> bool:
-        """Whether complete exchanges with this client id change nothing but counts. Hot."""
+        """Whether complete exchanges with this client id change only counts. Hot."""
         return (client_id is None or client_id in self.client_ids) and (
             self.before_software or self.software[0] is not None
         )

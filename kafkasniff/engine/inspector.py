@@ -256,7 +256,7 @@ class Inspector:
         self._state.detail.limit(*message_limits(memory))
 
     def limit_records(self, most: int) -> None:
-        """Decode at most so many records of each message, from the next one on; `limit_memory` may allow fewer."""
+        """Decode at most this many records of each message, from the next one on; `limit_memory` may allow fewer."""
         full = self._state.detail.full
         self._state.detail.limit(full.max_decompressed, min(full.max_records, most))
 

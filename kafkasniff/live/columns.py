@@ -179,7 +179,7 @@ BROKERS: Final = TableOf(
     "brokers",
     lambda snapshot: snapshot.brokers,
     (
-        # An address, not a name from the wire: brackets of IPv6 are no reason for quotation marks.
+        # An address, not a name from the wire: the brackets of IPv6 need no quotation marks.
         ViewColumn(
             "broker", lambda row: "other" if _is_other(row) else row.name, lambda row: str(row.name), flexible=True
         ),

@@ -88,7 +88,7 @@ class ShardRows:
         """After the last row; there is nothing left to do."""
 
     def add(self, kind: str, data: bytes) -> None:
-        """Add a row that is no block."""
+        """Add a row that is not a block."""
         self._add(kind, data, len(data))
 
     def _add(

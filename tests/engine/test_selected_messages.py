@@ -21,7 +21,7 @@ DECISIONS = SELECTED, REJECTED, DEFERRED, UNDECIDED
 
 
 class _Selects:
-    """Decides as it is told, by the index of a response."""
+    """Decides as given, by the index of a response."""
 
     def __init__(self, decisions: dict[int, int]) -> None:
         self._decisions = decisions
@@ -68,7 +68,7 @@ def _made(
 
 
 def _written(made: SelectedMessages, batch: LineBatch, left: tuple[int, ...] = ()) -> list[Any]:
-    """What is yielded for the whole batch, if the maker has a line for all but the messages at the places `left`."""
+    """All that is yielded for the batch, if the maker has a line for all but the messages at the places `left`."""
 
     def take(first: int, last: int) -> Iterator[Lines | int]:
         while first < last:

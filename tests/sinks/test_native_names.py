@@ -1,4 +1,4 @@
-"""What an enricher tells the kernel of topic ids and fetch sessions. `tests/test_line_names.py` has it in lines."""
+"""The kernel's questions to an enricher about topic ids and fetch sessions. `tests/test_line_names.py` has it in lines."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ REFRESH_SECONDS: Final = 0.25
 class Explorer(App[None]):
     """`reading`: the captures; `predicate`: which exchanges are listed at first; `title`: names them.
 
-    `commands`: those that show the same.
+    `commands`: those that show the same. `few_colours`: use only the terminal's own 16 colours.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -82,8 +82,11 @@ class Explorer(App[None]):
         title: str = "",
         commands: Commands = NO_COMMANDS,
         saved: SavedFilters | None = None,
+        few_colours: bool = False,
     ) -> None:
         super().__init__()
+        if few_colours:
+            self.theme = "ansi-dark"
         self._commands = commands
         self._saved = saved or SavedFilters()
         self._reading = reading

@@ -30,7 +30,10 @@ class Choices(OptionList):
 class FollowMenu(ModalScreen[str]):
     """What an exchange has in common with others; returns the filter expression of the choice, or nothing."""
 
-    CSS = "FollowMenu { align: center middle; } Choices { width: 90%; height: auto; max-height: 90%; border: solid; }"
+    CSS = """
+    FollowMenu { align: center middle; }
+    Choices { width: 90%; height: auto; max-height: 90%; border: solid $foreground; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "give_up", "Close")]
 
     def __init__(self, found: Sequence[Followed]) -> None:

@@ -30,7 +30,7 @@ class DetailPanes(Vertical):
 
     DEFAULT_CSS = """
     DetailPanes { display: none; }
-    DetailPanes > * { height: 1fr; border-top: solid; display: none; }
+    DetailPanes > * { height: 1fr; border-top: solid $foreground; display: none; }
     DetailPanes > Input { height: 1; border: none; padding: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -95,6 +95,8 @@ class ExchangeList(ScrollView, can_focus=True):
         self._order: NDArray[np.int32] = np.zeros(0, np.int32)
         """The places of the first lines; while captures are read, each other line shows the row at its own place."""
         self._count = 0
+        self._sought: Row | None = None
+        """The exchange to go to, unless the cursor has been moved before."""
         self._tails = False
         """The cursor stays at the end when rows are added."""
         self._wanted: tuple[ExchangeIndex, str, bool, int] | None = None
@@ -115,7 +117,8 @@ class ExchangeList(ScrollView, can_focus=True):
         return self._wanted is not None
 
     def show(self, index: ExchangeIndex) -> None:
-        """Show another index, from its beginning."""
+        """Show another index from its beginning, and once it is complete, the exchange under the cursor until now."""
+        self._sought = self.row
         self.index, self.cursor = index, 0
         self._order, self._count, self._tails = np.zeros(0, np.int32), 0, False
         self._sort()
@@ -131,8 +134,14 @@ class ExchangeList(ScrollView, can_focus=True):
             self._sort()
         self._count = len(self.index)
         self._resized()
+        sought = self._sought
         if self._tails:
             self.move_to(self._count - 1)
+        elif self.index.is_complete and sought is not None:
+            self._sought = None
+            place = None if self.cursor else self.index.place_of(sought)
+            if place is not None:
+                self.move_to(_line_of(place, self._order))
 
     def _sort(self) -> None:
         """Sort all rows, immediately or in a thread."""
@@ -204,8 +213,15 @@ class ExchangeList(ScrollView, can_focus=True):
         self.refresh_line(self.cursor + 1)
         self.cursor = max(0, min(line, self._count - 1))
         self.refresh_line(self.cursor + 1)
-        self.scroll_to_region(Region(self.scroll_offset.x, self.cursor, 1, 2), animate=False, force=True)
+        self._show_cursor()
         self.post_message(self.Moved())
+
+    def _show_cursor(self) -> None:
+        self.scroll_to_region(Region(self.scroll_offset.x, self.cursor, 1, 2), animate=False, force=True)
+
+    def on_resize(self) -> None:
+        """Keep the cursor visible when panes open."""
+        self._show_cursor()
 
     def action_move(self, by: int) -> None:
         """One line up or down."""

@@ -43,7 +43,10 @@ _KEYS: Final = {
 class KeyHelp(ModalScreen[None]):
     """All keys; any of its own closes it. `everywhere`: those of the explorer itself."""
 
-    CSS = "KeyHelp { align: center middle; } KeyHelp VerticalScroll { width: 70; height: 90%; border: solid; }"
+    CSS = """
+    KeyHelp { align: center middle; }
+    KeyHelp VerticalScroll { width: 70; height: 90%; border: solid $foreground; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "Close")]
 
     def __init__(self, everywhere: Sequence[BindingType]) -> None:

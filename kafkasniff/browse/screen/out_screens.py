@@ -46,7 +46,10 @@ class PathPrompt(ModalScreen[str]):
 class CopyMenu(ModalScreen[None]):
     """The forms of an exchange: to the clipboard, or to a file."""
 
-    CSS = "CopyMenu { align: center middle; } CopyMenu OptionList { width: 60; height: auto; border: solid; }"
+    CSS = """
+    CopyMenu { align: center middle; }
+    CopyMenu OptionList { width: 60; height: auto; border: solid $foreground; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "Close"),
         Binding("s", "save", "Save to a file"),

@@ -175,7 +175,10 @@ class _RecordLines(RowPane):
 class RecordScreen(ModalScreen[None]):
     """A whole record."""
 
-    CSS = "RecordScreen { align: center middle; } RecordScreen > * { width: 94%; height: 90%; border: solid; }"
+    CSS = """
+    RecordScreen { align: center middle; }
+    RecordScreen > * { width: 94%; height: 90%; border: solid $foreground; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Close"),
         Binding("v", "form", "As text, as JSON, in hex"),

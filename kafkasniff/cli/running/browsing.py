@@ -80,12 +80,18 @@ def explore(
     else:
         reading = ExportReading(open_export(export, "browse needs"))
         commands = Commands(exports=(export,), selection=again["selection"])
-    app = Explorer(reading, predicate, title=title, commands=commands, saved=saved)
+    few = _has_few_colours(environment.environ)
+    app = Explorer(reading, predicate, title=title, commands=commands, saved=saved, few_colours=few)
     with environment.interrupts.stopping(app.exit):
         app.run()
     if app.return_code:
         return Exit.INTERNAL
     return Exit.BROKEN if app.broken else Exit.OK
+
+
+def _has_few_colours(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal has 16 colours, as far as it says."""
+    return "256color" not in environ.get("TERM", "") and environ.get("COLORTERM") not in {"truecolor", "24bit"}
 
 
 def _words(options: Mapping[str, Any], names: Container[str]) -> tuple[str, ...]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import os
+import re
 from pathlib import Path
 
 import pytest
+from rich.color import ColorType
 from textual.pilot import Pilot
 from textual.widgets import Input, Tree
 
 from kafkasniff.browse.commands import Commands
+from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.bytes_pane import BytesPane
 from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.overview import OverviewScreen, ReportPane
-from tests.browse.screen.driving import drive, listed, settled, status
+from tests.browse.screen.driving import ERRORS, drive, listed, open_error, settled, status
 from tests.browse.test_export_reading import exported
 from tests.cli.console import kafkasniff as command
+from tests.conftest import ROOT
 
 
 def labels(app: Explorer) -> str:
@@ -89,6 +95,49 @@ def test_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {max(shade) - min(shade) for shade in shades} == {0}
 
     drive(steps, size=(80, 70))
+
+
+def words_of(svg: str) -> list[str]:
+    return html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))).replace("\xa0", " ").split()
+
+
+def test_the_picture_in_the_documents() -> None:
+    """Its words; its form is up to rich."""
+    path = ROOT / "docs" / "browse.svg"
+    pictures = []
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        await open_error(app, pilot, "MESSAGE_TOO_LARGE")
+        await pilot.press("x", *"jjjj")
+        await settled(app, pilot)
+        pictures.append(re.sub(r"@font-face \{.*?\}", "", app.export_screenshot(title="kafkasniff browse"), flags=re.S))
+
+    drive(steps, size=(110, 40))
+    if os.environ.get("KAFKASNIFF_SCREENS") == "write":
+        path.write_text(pictures[0])
+    assert words_of(path.read_text()) == words_of(pictures[0])
+    assert "Produce" in words_of(pictures[0])
+    assert "url(http" not in path.read_text()
+
+
+def test_a_terminal_with_16_colours() -> None:
+    app = Explorer(CaptureReading((str(ERRORS),), dict), few_colours=True)
+
+    async def run() -> None:
+        async with app.run_test() as pilot:
+            await settled(app, pilot)
+            await pilot.press("enter", "x")
+            await settled(app, pilot)
+            strips = [strip for line in app.screen._compositor.render_strips() for strip in line]
+            colours = {
+                colour
+                for segment in strips if segment.style is not None
+                for colour in (segment.style.color, segment.style.bgcolor) if colour is not None
+            }  # fmt: skip
+            assert colours
+            assert {colour.type for colour in colours} <= {ColorType.DEFAULT, ColorType.STANDARD}
+
+    asyncio.run(run())
 
 
 def test_an_export(tmp_path: Path) -> None:

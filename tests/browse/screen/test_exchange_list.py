@@ -101,6 +101,21 @@ def test_rows_that_are_not_sorted_yet() -> None:
     drive(steps)
 
 
+def test_a_filter_keeps_the_exchange() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        await pilot.press(*"jjjjj")
+        before = rows.row
+        for key, count in (("f", 26), ("backspace", 49)):
+            await pilot.press(key)
+            await settled(app, pilot)
+            assert len(rows.index) <= count
+            assert rows.row == before
+            assert rows.cursor > 0
+
+    drive(steps)
+
+
 def test_the_end_is_followed() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)

@@ -109,6 +109,6 @@ def test_without_captures() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         app._commands = Commands()
         await write(app, pilot, "out.jsonl")
-        assert "no capture" in said(app)
+        assert "only captures" in said(app)
 
     drive(steps)
