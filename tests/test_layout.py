@@ -54,9 +54,6 @@ TOPICS = {
 }
 """Modules of tests that mirror none, by what they are about."""
 
-WITHOUT_MIRROR: dict[str, str] = {}
-"""Long modules that are tested through others, by folder. Nothing is added here: write tests of the module instead."""
-
 TESTS = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py"))
 
 
@@ -105,13 +102,7 @@ def test_modules_have_tests_of_their_own() -> None:
     have = {mirrored(PurePosixPath(test)) for test in TESTS}
     # Tests of a package cover its modules.
     without = {module for module in long_modules() if module not in have and module.parent not in have}
-    known = {
-        PurePosixPath("kafkasniff", folder, name)
-        for folder in WITHOUT_MIRROR
-        for name in WITHOUT_MIRROR[folder].split()
-    }
-    assert without - known == set(), "write tests that mirror these modules"
-    assert known - without == set(), "these need no exception any more"
+    assert without == set(), "write tests that mirror these modules"
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
 from kafkasniff.engine.connection_stats import Account
 from kafkasniff.engine.in_step_messages import EVENTS, HEADER, Messages
-from kafkasniff.engine.paired import AccountTurns, ColumnTurns, PairColumns, PairedRun, until
+from kafkasniff.engine.paired import PairColumns, PairedRun, until
 from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.feed import ARENA, MESSAGE, NONE, REQUEST, VERSIONS

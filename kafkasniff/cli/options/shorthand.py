@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from glob import has_magic
 from typing import Final
 
 import click
@@ -40,7 +39,7 @@ def with_command(arguments: Sequence[str], commands: Iterable[str], options: Ite
 
 
 def _is_capture(word: str) -> bool:
-    return word == "-" or os.path.exists(word) or "://" in word or has_magic(word)
+    return word == "-" or os.path.exists(word) or "://" in word or "*" in word or "?" in word
 
 
 def with_options(command: click.Command | None, arguments: Sequence[str]) -> list[str]:

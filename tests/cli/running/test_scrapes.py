@@ -281,7 +281,7 @@ def test_a_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", " \n", "two words", "ümlaut", "x" * 5000, "nul\0"])
 def test_invalid_tokens(text: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(text)
-    with pytest.raises(UsageError, match=r"--metrics-token-file: .* has to hold one word"):
+    with pytest.raises(UsageError, match=r"--metrics-token-file: .* must contain one word"):
         read_token(str(tmp_path / "token"))
     with pytest.raises(UsageError, match=r"cannot read .*: No such file"):
         read_token(str(tmp_path / "none"))
