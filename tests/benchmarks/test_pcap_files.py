@@ -132,5 +132,5 @@ def test_tshark_reads_the_pcapng(path: Path, require_tool: Callable[[str], str],
 def test_other_files_than_pcap_are_refused(tmp_path: Path) -> None:
     source = tmp_path / "garbage"
     source.write_bytes(struct.pack("<I", 0x0A0D0D0A) + bytes(60))
-    with pytest.raises(ValueError, match="no little-endian pcap"):
+    with pytest.raises(ValueError, match="is not a little-endian pcap"):
         write_pcapng(source, tmp_path / "target")

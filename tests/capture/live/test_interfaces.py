@@ -52,7 +52,7 @@ def test_interfaces_by_number() -> None:
     for name in ("eth0", "any", "lo", "", "१", "-1", "1x"):
         assert interface_name(name) == name
     for number in ("0", str(len(names) + 1), "9" * 40):
-        with pytest.raises(CaptureError, match=f"there are {len(names)}"):
+        with pytest.raises(CaptureError, match=f"lists all {len(names)}"):
             interface_name(number)
 
 
