@@ -56,7 +56,7 @@ class Commands(msgspec.Struct, frozen=True):
         raise UsageError(f"{path}: {_OUTPUTS}")
 
     def report(self, name: str, expression: str) -> list[str]:
-        """Say something of what the list shows: `check`, as JSON, or another command, as text."""
+        """Report on the listed exchanges: by `check`, as JSON, or by another command, as text."""
         form = "--format=json" if name == "check" else "--color=never"
         return self._with_captures(name, *self._selected(expression), form)
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -17,17 +18,17 @@ from kafkasniff.text.printable import printable
 __all__ = ["MAX_GROWN", "CopiedPipe", "GrowingCapture", "LiveCapture"]
 
 MAX_GROWN: Final = 2 << 30
-"""Maximum size in bytes of a file that a pipe or a live capture is written to; then nothing further is written."""
+"""Maximum size in bytes of the file; the rest of the pipe, or of live traffic, is not written."""
 LOOK_SECONDS: Final = 0.05
 """How often to look for new bytes."""
 START_SECONDS: Final = 30.0
 """How long a live capture may take to open its file."""
-COPIED: Final = 1 << 20
-"""Bytes that are copied at a time."""
+COPY_BYTES: Final = 1 << 20
+"""Maximum number of bytes that are copied at a time."""
 
 
-class GrowingCapture:
-    """A file that somebody else appends to. A subclass says until when."""
+class GrowingCapture(ABC):
+    """A file that another thread or process appends to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,13 +36,13 @@ class GrowingCapture:
         """It has reached its maximum size."""
 
     @property
+    @abstractmethod
     def is_over(self) -> bool:
-        """Nothing further will be appended."""
-        raise NotImplementedError
+        """Whether nothing further will be appended."""
 
     @property
     def state(self) -> str:
-        """What the status line says."""
+        """Text for the status line."""
         size = f"{self.path.stat().st_size / 1e6:,.1f} MB"
         if self.is_full:
             return f"{size}: that is the maximum, nothing further is read"
@@ -52,6 +53,7 @@ class GrowingCapture:
         # It has what `open_captures` uses of a pipe.
         return cast(BinaryIO, _Following(self, stopped))
 
+    @abstractmethod
     def close(self) -> None:
         """End the capture."""
 
@@ -77,7 +79,7 @@ class _Following:
 
 
 class CopiedPipe(GrowingCapture):
-    """What comes from a pipe, in a temporary file of its own folder."""
+    """A copy of a pipe in a temporary file. A thread copies until the pipe ends or the file is full."""
 
     def __init__(self, pipe: BinaryIO) -> None:
         self._folder = tempfile.mkdtemp(prefix="kafkasniff-")
@@ -95,7 +97,7 @@ class CopiedPipe(GrowingCapture):
     def _copy(self) -> None:
         read = getattr(self._pipe, "read1", self._pipe.read)
         while not self.is_full:
-            data = read(min(COPIED, MAX_GROWN - self._file.tell()))
+            data = read(min(COPY_BYTES, MAX_GROWN - self._file.tell()))
             if not data:
                 return
             self._file.write(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -11,6 +10,7 @@ import msgspec
 from kafkasniff.analysis.detectors.finding import Severity
 from kafkasniff.browse.commands import Commands, run_command
 from kafkasniff.text.printable import printable
+from kafkasniff.text.wrapping import wrapped
 
 __all__ = ["REPORTS", "ReportLine", "ReportName", "report"]
 
@@ -81,15 +81,9 @@ def _check_lines(check: _Check, width: int) -> Iterator[ReportLine]:
         yield from map(ReportLine, _wrapped(f"note: {note}", width, 0))
 
 
-def _wrapped(text: str, width: int, indent: int = _INDENT) -> list[str]:
-    blank = " " * indent
-    return textwrap.wrap(
-        printable(text, backslashes=False),
-        max(width, 2 * _INDENT),
-        initial_indent=blank,
-        subsequent_indent=" " * _INDENT,
-        drop_whitespace=True,
-    )
+def _wrapped(text: str, width: int, indent: int = _INDENT) -> Iterator[str]:
+    """Lines of a text; the first one is indented by `indent`, the others by `_INDENT`."""
+    return wrapped(" " * indent + printable(text, backslashes=False), max(width, 2 * _INDENT), _INDENT - indent)
 
 
 def _expression(evidence: list[_Evidence]) -> str:

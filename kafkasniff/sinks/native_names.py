@@ -134,14 +134,8 @@ class NamesAhead(AddedNames):
     Names may change until then: `learned` shows whether they did. Fetch sessions are updated in the messages' turn.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        enricher: Enricher,
-        broker: Callable[[int], Endpoint | None],
-        known: KnownSessions | None = None,
-    ) -> None:
-        super().__init__(kernel, enricher, broker, known)
+    def __init__(self, kernel: Kernel, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
+        super().__init__(kernel, enricher, broker)
         self.requests: set[int] = set()
         """Messages that were left because they may belong to a session."""
         self.responses: dict[int, tuple[int, int]] = {}

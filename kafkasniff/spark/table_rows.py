@@ -39,8 +39,8 @@ FILES: Final = {
     "part": "int",
     "days": "binary",
 }
-"""Result of writing files: `path` is as `TaskOutput` has it; `open`: rows of
-connections that were still open when the captures ended.
+"""Result of writing files. `path`: as `TaskOutput` has it; `open`: rows of connections that were still open when the
+captures ended.
 
 A row without a path has the `days` of a table in a `part`: rows by day (`exports.partitions`), as MessagePack.
 """

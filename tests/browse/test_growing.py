@@ -26,6 +26,9 @@ class _Appended(GrowingCapture):
     def is_over(self) -> bool:
         return self.ended
 
+    def close(self) -> None:
+        self.ended = True
+
 
 def test_a_file_is_followed_to_its_end(tmp_path: Path) -> None:
     data, path = CAPTURE.read_bytes(), tmp_path / "grown.pcap"

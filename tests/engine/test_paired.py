@@ -1,4 +1,4 @@
-"""Messages of whole exchanges as entries, and what exchanges that are columns do to their connection in between."""
+"""Messages of whole exchanges as entries."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
-from kafkasniff.engine.connection_stats import Account
 from kafkasniff.engine.in_step_messages import EVENTS, HEADER, Messages
-from kafkasniff.engine.paired import PairColumns, PairedRun, until
-from kafkasniff.kafka.connection.waits import Turns
+from kafkasniff.engine.paired import PairedRun, until
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.feed import ARENA, MESSAGE, NONE, REQUEST, VERSIONS
 
@@ -93,78 +89,3 @@ def test_until_is_the_first_that_does_not_precede(
     first = min(first, len(rows))
     expected = next((index for index in range(first, len(keys)) if keys[index] >= event), len(keys))
     assert until(rows, rows["order"].tolist(), OWNERS, event, first) == expected
-
-
-_TIMES = st.lists(
-    st.tuples(
-        st.integers(0, 1), st.integers(0, 300), st.integers(1, 300), st.sampled_from([0, 0, 0, 100, 500]), st.booleans()
-    ),
-    min_size=1,
-    max_size=12,
-)
-
-
-@given(exchanges=_TIMES, parts=st.integers(1, 3), emitted=st.sampled_from([(), (5,), (5, 9)]))
-def test_waits_of_columns_are_those_of_exchanges_one_by_one(
-    exchanges: list[tuple[int, int, int, int, bool]], parts: int, emitted: tuple[int, ...]
-) -> None:
-    owners: list[Any] = [SimpleNamespace(place=place, turns=Turns()) for place in (5, 9)]
-    expected = [Turns(), Turns()]
-    asked, answered = np.zeros(len(exchanges), MESSAGE), np.zeros(len(exchanges), MESSAGE)
-    waits: list[tuple[int, int]] = []
-    clock = [0, 0]
-    for index, (connection, begin, latency, throttle, at_once) in enumerate(exchanges):
-        # Requests of a connection are answered in turn.
-        clock[connection] = done = max(clock[connection] + 1, begin + latency)
-        asked["connection"][index] = answered["connection"][index] = connection
-        asked["time"][index], answered["time"][index] = begin, done
-        answered["latency"][index], answered["order"][index] = done - begin, index
-        waits.append(expected[connection].answer(begin, done, done - begin, throttle, at_once=at_once))
-    facts = {
-        "throttle_ns": np.array([one[3] for one in exchanges], np.int64),
-        "at_once": np.array([one[4] for one in exchanges]),
-    }
-    columns = []
-    for part in np.array_split(np.arange(len(exchanges)), parts):
-        empty = np.zeros(len(part), np.int64)
-        own = {name: column[part] for name, column in facts.items()}
-        columns.append(
-            PairColumns(
-                *(owners, asked[part], answered[part], [], [], empty, ()),
-                **own,
-                behind_ns=empty.copy(),
-                muted_ns=empty.copy(),
-            )
-        )
-    turns = ColumnTurns(columns, emitted)
-    turns.until(5, len(exchanges) // 2, 0)
-    turns.finish()
-    found = [pair for one in columns for pair in zip(one.behind_ns.tolist(), one.muted_ns.tolist(), strict=True)]
-    assert found == [(behind or 0, muted or 0) for behind, muted in waits]
-    used = {one[0] for one in exchanges}
-    assert [owners[index].turns.answered for index in used] == [expected[index].answered for index in used]
-
-
-@pytest.mark.parametrize("emitted", [(), (5,)])
-def test_accounts_count_columns_in_their_turn(emitted: tuple[int, ...]) -> None:
-    account = Account()
-    owners: list[Any] = [SimpleNamespace(place=5, account=account)]
-    asked, answered = np.zeros(3, MESSAGE), np.zeros(3, MESSAGE)
-    asked["order"], answered["order"] = [10, 30, 50], [20, 40, 60]
-    names = ["first", "second"]
-    client_id = np.array([1, NONE, 0], np.int64)
-    turns = AccountTurns([PairColumns(owners, asked, answered, [], names, client_id)], emitted)
-    assert (account.requests, account.responses) == (3, 3)
-    if emitted:
-        assert not account.client_ids
-        turns.until(5, 10, 0)
-        assert not account.client_ids
-        turns.until(5, 15, 0)
-        assert list(account.client_ids) == ["second"]
-        assert not account.before_software
-        turns.until(5, 21, 0)
-        turns.until(9, 99, 0)
-        assert list(account.client_ids) == ["second"]
-    turns.finish()
-    assert list(account.client_ids) == ["second", "first"]
-    assert account.before_software

@@ -72,7 +72,7 @@ _OPTIONS: Final = (
 
 def _writable(reported: Any) -> None:
     """Every result has a form in JSON."""
-    orjson.loads(body_json({"told": reported}))
+    orjson.loads(body_json({"reported": reported}))
 
 
 def _sasl(way: int, intake: Intake) -> None:

@@ -53,7 +53,7 @@ def sort_out(looks: Iterable[Look], policy: OnBadCapture, manifest: Manifest | N
             continue
         seen.add(look.path)
         if policy == "fail":
-            raise CaptureError(f"{look.flaw} (--on-bad-capture skip skips it)")
+            raise CaptureError(f"{look.flaw} (--on-bad-capture skip reads the others)")
         found.bad.append(look.capture)
         found.problems.append(Problem("capture-skipped", f"skipped: {look.flaw}", capture=look.capture.name))
     if not found.good and found.bad and manifest is None:

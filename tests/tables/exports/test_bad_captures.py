@@ -44,7 +44,7 @@ def test_they_end_the_run_by_default(folder: Path, tmp_path: Path) -> None:
     assert code == 3
     assert err == [
         f"kafkasniff: {folder / 'a.pcap'}: is empty; was the capture stopped before its first packet was written? "
-        "(--on-bad-capture skip skips it)"
+        "(--on-bad-capture skip reads the others)"
     ]
     assert not (tmp_path / "out").exists()
 
