@@ -319,7 +319,7 @@ class TextSink:
     def write_lines(self, lines: Lines) -> None:
         """Add finished lines."""
         if lines.data:
-            self._lines.add_encoded(lines.data)
+            self._lines.add_encoded(bytes(lines.data))
 
     def resume(self, state: TextState, lines: bytes) -> None:
         """Add lines written by the kernel, and continue after them."""
