@@ -45,7 +45,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # Deadlines are off: the test machines are shared, and a slow example is not a wrong one.
-EXAMPLES = 40 if os.environ.get("KAFKASNIFF_ALL") else 20
+EXAMPLES = 40 if os.environ.get("KAFKASNIFF_ALL") else 13
 settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("deep", settings.get_profile("default"), max_examples=3000)
