@@ -13,6 +13,7 @@ from kafkasniff.cli.options.answer_options import output_option, presentation_op
 from kafkasniff.cli.options.filter_options import FilterOptions, make_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.options.stacked import stacked
 from kafkasniff.cli.running.asked_captures import exported
 from kafkasniff.cli.running.sources import divide_sources
@@ -158,7 +159,7 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
     return command
 
 
-class _Question(click.Command):
+class _Question(SectionedCommand):
     """A question, whose help ends with the columns of the answer."""
 
     question: type[Accumulator[Any]]
