@@ -151,7 +151,7 @@ def build(folder: Path) -> tuple[Stage, Steps]:
         current = made[name] = Stage(root)
         certificates = os.environ.get("PIP_CERT")
         if name and certificates:
-            # Of a proxy, if this machine has one.
+            # For a proxy that this machine may need.
             shutil.copy(certificates, root / "etc" / "certificates.pem")
             current.variables["PIP_CERT"] = "/etc/certificates.pem"
         for instruction, rest in stage:
