@@ -114,9 +114,16 @@ def _list(environment: Environment, form: str) -> None:
             line = {"question": question.name, "summary": question.summary, "parameters": parameters}
             environment.stdout.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         return
-    width = max(len(question.name) for question in questions())
-    lines = [f"{question.name:<{width}}  {question.summary}\n" for question in questions()]
-    environment.stdout.write("".join(lines).encode(environment.encoding, "replace"))
+    from kafkasniff.cli.output import UNLIMITED
+    from kafkasniff.text.wrapping import wrapped
+
+    names = max(len(question.name) for question in questions()) + 2
+    # Where the output is not a terminal, a question stays on one line.
+    width = environment.width if environment.stdout_tty else UNLIMITED
+    lines = (wrapped(f"{question.name:<{names}}{question.summary}", width, names) for question in questions())
+    environment.stdout.write(
+        "".join(f"{line}\n" for those in lines for line in those).encode(environment.encoding, "replace")
+    )
 
 
 def _command(question: type[Accumulator[Any]]) -> click.Command:
