@@ -191,7 +191,7 @@ def list_text(detectors: Detectors, *, width: int, coloured: bool) -> str:
     paint = COLOUR if coloured else PLAIN
     lines = []
     for detector in detectors.detectors:
-        lines.append(f"{paint.api}{detector.name}{paint.reset}  {detector.summary}")
+        lines += wrapped(f"{paint.api}{detector.name}{paint.reset}  {detector.summary}", width, 8)
         for one in parameters_of(type(detector)):
             setting = f"{one.name}={_value(detector.parameters, one)}"
             first, *rest = wrapped(one.help, max(width - 26, 20))
