@@ -28,6 +28,8 @@ SECTIONS: Final = {
         *(
             "--top",
             "--browse",
+            "--serve",
+            "--serve-port",
             "--wide",
             "--by",
             "--each",
