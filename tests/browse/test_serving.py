@@ -67,8 +67,8 @@ def shown(screen: websocket.WebSocket, wanted: bytes) -> bytes:
     return data
 
 
-def explorers(server: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(server)], capture_output=True, check=False, text=True)
+def children(parent: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, check=False, text=True)
     return [int(one) for one in found.stdout.split()]
 
 
@@ -104,7 +104,7 @@ def test_only_with_the_token(tmp_path: Path) -> None:
         with pytest.raises(websocket.WebSocketBadStatusException) as refused:
             page(f"{base}/{token[::-1]}/")
         assert refused.value.status_code == 403
-        assert explorers(process.pid) == []
+        assert children(process.pid) == []
         found = answer(address)
         assert found.status == 200
         assert b"-a b.pcap" in found.read()
@@ -118,7 +118,7 @@ def test_only_with_the_token(tmp_path: Path) -> None:
         shown(screen, b"writes no files")
         screen.send(json.dumps(["stdin", "y"]))
         assert b"save to a file" not in shown(screen, b"copy to the clipboard")
-        [explorer] = explorers(process.pid)
+        [explorer] = children(process.pid)
         screen.close()
         soon(lambda: is_gone(explorer))
 
@@ -128,7 +128,7 @@ def test_explorers_end_with_the_server(tmp_path: Path, signum: signal.Signals) -
     with served(tmp_path) as (process, address):
         screen = page(address)
         shown(screen, b"1/49")
-        [explorer] = explorers(process.pid)
+        [explorer] = children(process.pid)
         process.send_signal(signum)
         code = process.wait(SECONDS)
         assert code == (-signum if signum == signal.SIGKILL else 0)
@@ -145,7 +145,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
         browser.get(address)
         has = "return document.body.classList.contains(arguments[0])"
         soon(lambda: browser.execute_script(has, "-first-byte"))
-        [explorer] = explorers(process.pid)
+        [explorer] = children(process.pid)
         browser.find_element("css selector", ".xterm-helper-textarea").send_keys("q")
         soon(lambda: browser.execute_script(has, "-closed"))
         soon(lambda: is_gone(explorer))
@@ -171,7 +171,7 @@ def test_pages_are_bounded(tmp_path: Path) -> None:
         assert refused.value.status_code == 503
         for screen in screens:
             screen.close()
-        soon(lambda: not explorers(process.pid))
+        soon(lambda: not children(process.pid))
         shown(page(address), b"1/49")
 
 
