@@ -161,7 +161,7 @@ def _places(evidence: Sequence[Evidence], title: str, *, captures: bool) -> list
     if len(noted) == 1 and next(iter(noted)) in title:
         noted = dict(zip([""], noted.values(), strict=True))
     room = max(SHOWN - len(noted), 0)
-    lines = []
+    lines: list[str] = []
     for note, places in list(noted.items())[:SHOWN]:
         kept = list(places.items())[: 1 + room]
         room -= len(kept) - 1
@@ -189,7 +189,7 @@ def _place(evidence: Evidence, *, captures: bool) -> str:
 def list_text(detectors: Detectors, *, width: int, coloured: bool) -> str:
     """The detectors, with their current thresholds."""
     paint = COLOUR if coloured else PLAIN
-    lines = []
+    lines: list[str] = []
     for detector in detectors.detectors:
         lines += wrapped(f"{paint.api}{detector.name}{paint.reset}  {detector.summary}", width, 8)
         for one in parameters_of(type(detector)):
