@@ -28,7 +28,7 @@ from tests.test_hostile_strings import talk
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
 WIDTHS = (60, 80, 120, 200)
-TURNS = in_turn(one_in(3, CAPTURES), WIDTHS, 4)
+TURNS = in_turn(one_in(6, CAPTURES), WIDTHS, 4)
 ids = lambda value: value.name if isinstance(value, Path) else None  # noqa: E731
 
 
@@ -64,7 +64,7 @@ def test_timing(capture: Path, width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_diff(width: int) -> None:
-    for before, after in itertools.pairwise(one_in(3, CAPTURES[WIDTHS.index(width) :: 8])):
+    for before, after in itertools.pairwise(one_in(4, CAPTURES[WIDTHS.index(width) :: 8])):
         text = screen(width, "diff", "-q", "--top", "20", before, after)
         (answer,) = kafkasniff("diff", "-q", "--top", "20", "--format", "json", before, after).objects
         keeps(text, (row["client_id"] for row in answer["clients"] if row.get("differs", True)))
