@@ -29,7 +29,7 @@ SECTIONS: Final = {
     ),
     "Output": (
         *("--format", "--output", "--records", "--no-records", "--bytes", "--hex", "--color", "--verbose", "--quiet"),
-        *("--top", "--browse", "--wide", "--write-matching", "--fail-on"),
+        *("--top", "--browse", "--serve", "--serve-port", "--wide", "--write-matching", "--fail-on"),
     ),
     "Tables": (
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
