@@ -34,7 +34,7 @@ ids = lambda value: value.name if isinstance(value, Path) else None  # noqa: E73
 
 def screen(width: int, *arguments: object) -> str:
     """What a command shows on a terminal, which it must fit."""
-    result = kafkasniff(*arguments, "--color", "never", width=width, stdout_tty=True)
+    result = kafkasniff(*arguments, width=width, stdout_tty=True, environ={"NO_COLOR": "1"})
     assert max(map(display_width, result.lines), default=0) <= width, result.text
     return result.text
 
@@ -97,6 +97,16 @@ def test_analyze(question: str, width: int, export: Path, answers: Callable[[str
 )
 def test_api(arguments: tuple[str, ...], width: int) -> None:
     screen(width, "api", *arguments)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("command", ["check", "analyze"])
+def test_lists(command: str, width: int) -> None:
+    """Wrapped on a terminal; in a pipe, each question or detector starts a line of its own at any width."""
+    shown = screen(width, command, "--list")
+    names = [line.split()[0] for line in kafkasniff(command, "--list").lines if not line.startswith(" ")]
+    assert [line.split()[0] for line in shown.splitlines() if not line.startswith(" ")] == names
+    assert len(names) >= 17
 
 
 SENTENCES = ("check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0", "timing --exchange 3")
