@@ -189,7 +189,7 @@ def _place(evidence: Evidence, *, captures: bool) -> str:
 def list_text(detectors: Detectors, *, width: int, coloured: bool) -> str:
     """The detectors, with their current thresholds."""
     paint = COLOUR if coloured else PLAIN
-    lines = []
+    lines: list[str] = []
     for detector in detectors.detectors:
         lines += wrapped(f"{paint.api}{detector.name}{paint.reset}  {detector.summary}", width, 8)
         for one in parameters_of(type(detector)):
