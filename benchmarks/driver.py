@@ -62,7 +62,7 @@ def measure(paths: Sequence[str], size: int, shards: int, executors: int) -> Dri
 
 
 def task_ms(found: Sequence[DriverWork]) -> float:
-    """CPU milliseconds of the driver for each further task."""
+    """CPU milliseconds of the driver for each additional task."""
     few, *_, many = sorted(found)
     return (many.cpu_s - few.cpu_s) / (many.tasks - few.tasks) * 1000
 

@@ -161,7 +161,7 @@ def _places(evidence: Sequence[Evidence], title: str, *, captures: bool) -> list
     if len(noted) == 1 and next(iter(noted)) in title:
         noted = dict(zip([""], noted.values(), strict=True))
     room = max(SHOWN - len(noted), 0)
-    lines = []
+    lines: list[str] = []
     for note, places in list(noted.items())[:SHOWN]:
         kept = list(places.items())[: 1 + room]
         room -= len(kept) - 1
