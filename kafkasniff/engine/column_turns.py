@@ -1,4 +1,4 @@
-"""What exchanges that are columns do to the state of their connections, among exchanges that are emitted one by one."""
+"""Effects of exchanges in columns on the state of their connections, in turn with exchanges emitted one by one."""
 
 from __future__ import annotations
 
