@@ -594,6 +594,8 @@ fn wholeText(bytes: []const u8, is_cut: bool) ?usize {
         if (first < 0x80) return null;
         if (first < 0xC0) continue;
         if (!text_of.isText(bytes[0..size])) return null;
+        // Python's decoder takes the first two bytes of a surrogate for those of a character, too.
+        if (missing == 2 and first == 0xED and bytes[size + 1] & 0xE0 == 0xA0) return size;
         // With some continuation it would be a character: the only limits are those of its second byte.
         for ([_]u8{ 0x80, 0x90, 0xA0 }) |second| {
             var whole = [_]u8{ first, second, 0x80, 0x80 };
