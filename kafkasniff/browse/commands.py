@@ -13,7 +13,7 @@ import msgspec
 from kafkasniff.errors import UsageError
 from kafkasniff.text.printable import printable
 
-__all__ = ["Commands", "Done", "run_command"]
+__all__ = ["Commands", "Done", "program", "run_command"]
 
 WAIT_SECONDS: Final = 0.1
 """Interval at which a command is checked: has it ended, or should it?"""
@@ -34,6 +34,10 @@ class Commands(msgspec.Struct, frozen=True):
     """The captures are not removed at the end."""
     exports: tuple[str, ...] = ()
     """Exports, instead of captures."""
+
+    def browse(self) -> list[str]:
+        """Show the same list."""
+        return self._with_captures("browse", *self.reading, *self.selection)
 
     def decode(self, connection: int, correlation_id: int) -> list[str]:
         """Show one exchange with its bodies."""
@@ -79,15 +83,21 @@ class Done(NamedTuple):
     """A capture is broken: all that can be read of it was read."""
 
 
+def program(command: list[str]) -> list[str]:
+    """A command of kafkasniff as a process. `-P`: it imports no modules from the current folder."""
+    return [sys.executable, "-P", "-m", *command]
+
+
 def run_command(command: list[str], *, stopped: Callable[[], bool], width: int | None = None) -> Done:
     """Run a command of kafkasniff until its end, or until `stopped`. `width`: columns of what it prints.
 
     A process, since it may take as long as reading the captures, and would slow the screen down.
     """
-    arguments = [sys.executable, "-m", *command]
     environment = None if width is None else {**os.environ, "COLUMNS": str(width)}
     pipe = subprocess.PIPE
-    with subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment) as process:
+    with subprocess.Popen(
+        program(command), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment
+    ) as process:
         while True:
             try:
                 output, said = process.communicate(timeout=WAIT_SECONDS)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
+from kafkasniff.browse.commands import program
+from kafkasniff.runtime.stop_signals import ENDS_WITH_STDIN
 from kafkasniff.text.printable import printable
 
 __all__ = ["MAX_GROWN", "CopiedPipe", "GrowingCapture", "LiveCapture"]
@@ -115,9 +117,10 @@ class LiveCapture(GrowingCapture):
         super().__init__(path)
         self._folder = folder
         self._last_line = b""
-        arguments = [sys.executable, "-m", *command]
-        null = subprocess.DEVNULL
-        self._process = subprocess.Popen(arguments, stdin=null, stdout=null, stderr=subprocess.PIPE)
+        pipe, environment = subprocess.PIPE, {**os.environ, ENDS_WITH_STDIN: "1"}
+        self._process = subprocess.Popen(
+            program(command), stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, env=environment
+        )
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._listen, self._watch)]
 
     @property

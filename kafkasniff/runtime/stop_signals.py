@@ -12,8 +12,10 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["HANGUP", "STOP_SIGNALS", "honoured_signals", "ignored_hangup", "left_to_parent"]
+__all__ = ["ENDS_WITH_STDIN", "HANGUP", "STOP_SIGNALS", "honoured_signals", "ignored_hangup", "left_to_parent"]
 
+ENDS_WITH_STDIN: Final = "KAFKASNIFF_ENDS_WITH_STDIN"
+"""The environment variable that has a process that captures end when its stdin, a pipe, closes: its parent is gone."""
 HANGUP: Final = getattr(signal, "SIGHUP", None)
 """None on Windows."""
 STOP_SIGNALS: Final = tuple(one for one in (signal.SIGINT, signal.SIGTERM, HANGUP) if one is not None)

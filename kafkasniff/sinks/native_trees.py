@@ -88,7 +88,7 @@ class NativeTrees:
             elif field.struct is None:
                 yield self._role(field)
             else:
-                # An array of this name is left out with records.
+                # An array of this name is omitted with records.
                 if field.name == _RECORDS:
                     yield None
                 yield from self._roles(field.struct)

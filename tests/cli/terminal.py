@@ -42,6 +42,14 @@ class Terminal:
                 found += data
                 self.shown += data
 
+    def drain(self, seconds: float) -> bytes:
+        """What is written in some seconds."""
+        found, deadline = b"", time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([self._descriptor], [], [], left)[0]:
+                found += os.read(self._descriptor, 1 << 16)
+        return found
+
     def exit_code(self) -> int:
         """Wait for the end."""
         deadline = time.monotonic() + WAIT_SECONDS

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.chromium import chromium
 from tests.cli.console import kafkasniff
-from tests.conftest import missing
 from tests.craft.write import write_pcap
 from tests.test_hostile_strings import packets
 
@@ -26,25 +24,8 @@ EVIL = "</script><script>document.title='owned'</script><img src=x onerror=docum
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Chromium without a window; what it asks the network for, and what it complains of, is kept."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        missing("chromium and chromedriver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    profile = tmp_path_factory.mktemp("profile")
-    for argument in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                     "--disable-background-networking", "--disable-component-update", "--disable-extensions",
-                     f"--user-data-dir={profile}", "--window-size=1280,900"):  # fmt: skip
-        options.add_argument(argument)
-    if os.geteuid() == 0:
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    # Named, so that nothing is looked up or fetched.
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield found
-    found.quit()
+    with chromium(tmp_path_factory.mktemp("profile")) as found:
+        yield found
 
 
 def opened(browser: Any, path: Path, anchor: str = "") -> None:

@@ -45,7 +45,8 @@ REFRESH_SECONDS: Final = 0.25
 class Explorer(App[None]):
     """`reading`: the captures; `predicate`: which exchanges are listed at first; `title`: names them.
 
-    `commands`: those that show the same. `few_colours`: use only the terminal's own 16 colours.
+    `commands`: those that show the same. `few_colours`: use only the terminal's own 16 colours. `looks_only`: the user
+    may write no files.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -83,8 +84,10 @@ class Explorer(App[None]):
         commands: Commands = NO_COMMANDS,
         saved: SavedFilters | None = None,
         few_colours: bool = False,
+        looks_only: bool = False,
     ) -> None:
         super().__init__()
+        self._looks_only = looks_only
         if few_colours:
             self.theme = "ansi-dark"
         self._commands = commands
@@ -305,7 +308,7 @@ class Explorer(App[None]):
 
         def use(exchange: Exchange | None, row: Row) -> None:
             if exchange is not None:
-                self.push_screen(CopyMenu(list(copies(exchange, row, self._commands))))
+                self.push_screen(CopyMenu(list(copies(exchange, row, self._commands)), looks_only=self._looks_only))
 
         self._decode(use)
 
@@ -334,6 +337,9 @@ class Explorer(App[None]):
 
     def action_write(self) -> None:
         """Ask for a name, and write the exchanges that are listed."""
+        if self._looks_only:
+            self._say("an explorer in a browser writes no files")
+            return
         self.push_screen(
             PathPrompt("Write what is listed: FILE.pcapng, FILE.jsonl, or FOLDER/ for Parquet"), self._write
         )

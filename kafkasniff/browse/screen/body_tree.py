@@ -50,19 +50,22 @@ class BodyTree(Tree[BodyNode]):
     class FieldMoved(Notice):
         """The cursor is on another field."""
 
-    def __init__(self) -> None:
-        super().__init__("", id="body")
+    def __init__(self, name: str) -> None:
+        super().__init__("", id=name)
         self.show_root = False
+        self._first = 0
+        """The first of the messages that it shows."""
 
-    def show(self, exchange: Exchange | None) -> None:
-        """Show an exchange; None: it was not found."""
+    def show(self, exchange: Exchange | None, first: int = 0, last: int | None = None) -> None:
+        """Show an exchange, or some of its messages; None: it was not found."""
         self.clear()
+        self._first = first
         if exchange is None:
             self.root.add_leaf(Text("the exchange was not found again: have the captures changed?"))
         else:
-            for line in facts(exchange):
+            for line in () if first else facts(exchange):
                 self.root.add_leaf(Text(line))
-            for node in roots(exchange):
+            for node in islice(roots(exchange), first, last):
                 added = self._add(self.root, node)
                 self._fill(added)
                 added.expand()
@@ -116,11 +119,17 @@ class BodyTree(Tree[BodyNode]):
         path = node.data.path
         while node.parent is not None and not node.parent.is_root:
             node = node.parent
-        return BodyField(self._messages.index(node), path)
+        return BodyField(self._first + self._messages.index(node), path)
+
+    def has(self, message: int) -> bool:
+        """Whether it shows a message."""
+        return self._first <= message < self._first + len(self._messages)
 
     def select(self, field: BodyField) -> None:
-        """Put the cursor on a field, or on the closest one around it."""
-        node = self._messages[field.message]
+        """Put the cursor on a field, or on the closest one around it, if its message is shown."""
+        if not self.has(field.message):
+            return
+        node = self._messages[field.message - self._first]
         found: _Node | None = node
         while found is not None:
             node = found
@@ -133,7 +142,11 @@ class BodyTree(Tree[BodyNode]):
     def texts(self) -> Iterator[tuple[BodyField, str]]:
         """All fields of the messages, whether they are open or not, with their texts."""
         messages = [node.data for node in self._messages if node.data is not None]
-        return ((BodyField(number, one.path), one.text) for number, node in enumerate(messages) for one in _below(node))
+        return (
+            (BodyField(number, one.path), one.text)
+            for number, node in enumerate(messages, self._first)
+            for one in _below(node)
+        )
 
     def here(self) -> BodyField | None:
         """The field under the cursor."""

@@ -68,6 +68,10 @@ class BytesPane(RowPane):
             return None
         return BodyField(self.rows.message_of(self.cursor), body_path(self._row.path))
 
+    def go_to_message(self, message: int) -> None:
+        """Put the cursor on the first row of a message."""
+        self.move_to(self.rows.find(message, "").start)
+
     @property
     def _row(self) -> HexRow:
         return self.rows.rows[self.cursor]

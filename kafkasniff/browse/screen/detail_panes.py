@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.message import Message as Notice
+from textual.widget import Widget
 from textual.widgets import Input
 
 from kafkasniff.browse.body_view import are_decoded
@@ -30,7 +31,9 @@ class DetailPanes(Vertical):
 
     DEFAULT_CSS = """
     DetailPanes { display: none; }
-    DetailPanes > * { height: 1fr; border-top: solid $foreground; display: none; }
+    DetailPanes > * { height: 1fr; display: none; }
+    DetailPanes > RowPane, DetailPanes BodyTree { border-top: solid $foreground; }
+    DetailPanes BodyTree { width: 1fr; }
     DetailPanes > Input { height: 1; border: none; padding: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,6 +42,8 @@ class DetailPanes(Vertical):
         Binding("N", "step(-1)", "Previous match"),
         Binding("m", "more", "Decode more records of a large message"),
         Binding("r", "records", "Show records as a table, or the tree again"),
+        Binding("percent_sign", "other", "Go from the request to the response, and back"),
+        Binding("vertical_line", "beside", "Show request and response side by side, or in one tree"),
     ]
 
     class MoreWanted(Notice):
@@ -47,7 +52,11 @@ class DetailPanes(Vertical):
     def __init__(self) -> None:
         super().__init__(id="detail")
         self.exchange: Exchange | None = None
-        self.tree_pane = BodyTree()
+        self.tree_pane = BodyTree("body")
+        self.response_pane = BodyTree("response")
+        """Beside the other tree, if the user wants it."""
+        self._trees = Horizontal(self.tree_pane, self.response_pane)
+        self._wants_two = False
         self.record_table = RecordTable()
         self.bytes_pane = BytesPane()
         self._input = Input(placeholder="search in this pane", id="search", compact=True)
@@ -59,28 +68,43 @@ class DetailPanes(Vertical):
 
     def compose(self) -> ComposeResult:
         """The panes from top to bottom."""
-        yield self.tree_pane
+        yield self._trees
         yield self.record_table
         yield self.bytes_pane
         yield self._input
 
     @property
-    def _panes(self) -> tuple[BodyTree, RecordTable, BytesPane]:
-        return self.tree_pane, self.record_table, self.bytes_pane
+    def _panes(self) -> tuple[BodyTree, BodyTree, RecordTable, BytesPane]:
+        return self.tree_pane, self.response_pane, self.record_table, self.bytes_pane
 
     @property
     def is_open(self) -> bool:
         """Whether a pane is open."""
-        return any(pane.display for pane in self._panes)
+        return any(pane.display for pane in self._shown_in_turn)
+
+    @property
+    def _shown_in_turn(self) -> tuple[Widget, ...]:
+        """What is shown one above the other."""
+        return self._trees, self.record_table, self.bytes_pane
+
+    @property
+    def _has_two(self) -> bool:
+        """Whether request and response are side by side."""
+        seen = self.exchange
+        return self._wants_two and seen is not None and None not in (seen.request, seen.response)
+
+    def _show_trees(self, shown: bool) -> None:
+        self._trees.display = self.tree_pane.display = shown
+        self.response_pane.display = shown and self._has_two
 
     def _arrange(self) -> None:
-        count = sum(pane.display for pane in self._panes)
+        count = sum(pane.display for pane in self._shown_in_turn)
         self.display = count > 0
         self.styles.height = f"{max(count, 1)}fr"
 
     def open(self) -> None:
         """Open the tree, unless records are shown."""
-        self.tree_pane.display = not self.record_table.display
+        self._show_trees(not self.record_table.display)
         self._arrange()
         self._focus()
 
@@ -92,7 +116,8 @@ class DetailPanes(Vertical):
     def action_records(self) -> None:
         """Show the records instead of the tree, or the tree again."""
         shown = not self.record_table.display
-        self.record_table.display, self.tree_pane.display = shown, not shown
+        self.record_table.display = shown
+        self._show_trees(not shown)
         if shown:
             self.record_table.show(self.exchange)
         self._arrange()
@@ -117,8 +142,8 @@ class DetailPanes(Vertical):
             self.bytes_pane.display = False
         elif self.record_table.display:
             self.action_records()
-        elif self.tree_pane.display:
-            self.tree_pane.display = False
+        elif self._trees.display:
+            self._show_trees(False)
         else:
             return False
         self._arrange()
@@ -130,10 +155,46 @@ class DetailPanes(Vertical):
         if exchange is None or exchange is not self.exchange:
             self.exchange, self._wanted_rows = exchange, None
             self._forget_search()
-            self.tree_pane.show(exchange)
+            self._fill_trees()
             if self.record_table.display:
                 self.record_table.show(exchange)
         self._show_bytes()
+
+    def _fill_trees(self) -> None:
+        self.response_pane.clear()
+        self.tree_pane.show(self.exchange, 0, 1 if self._has_two else None)
+        if self._has_two:
+            self.response_pane.show(self.exchange, 1)
+        self._show_trees(self._trees.display)
+
+    def action_beside(self) -> None:
+        """Show request and response in two trees, or in one."""
+        field = self.field
+        self._wants_two = not self._wants_two
+        self._forget_search()
+        self._fill_trees()
+        self._focus()
+        if field is not None:
+            self._select(field)
+            if self._has_two and field.message:
+                self.response_pane.focus()
+
+    def action_other(self) -> None:
+        """To the response from the request, or back."""
+        seen, field = self.exchange, self.field
+        if seen is None or None in (seen.request, seen.response):
+            return
+        other = 1 if field is None or field.message == 0 else 0
+        if self.bytes_pane.has_focus:
+            self.bytes_pane.go_to_message(other)
+        elif self._trees.display:
+            tree = self.response_pane if self._has_two and other else self.tree_pane
+            tree.focus()
+            tree.select(BodyField(other, ""))
+
+    def _select(self, field: BodyField) -> None:
+        for tree in (self.tree_pane, self.response_pane):
+            tree.select(field)
 
     def _show_bytes(self) -> None:
         pane, exchange = self.bytes_pane, self.exchange
@@ -167,7 +228,8 @@ class DetailPanes(Vertical):
         return pane.field if self.is_open and pane.has_focus else None
 
     def _mark(self) -> None:
-        field = (self.record_table if self.record_table.display else self.tree_pane).field
+        tree = self.response_pane if self.response_pane.has_focus else self.tree_pane
+        field = (self.record_table if self.record_table.display else tree).field
         if field is not None:
             self.bytes_pane.mark(field)
 
@@ -182,7 +244,7 @@ class DetailPanes(Vertical):
             self._mark()
         field = self.bytes_pane.field
         if event.pane is self.bytes_pane and field is not None:
-            self.tree_pane.select(field)
+            self._select(field)
             self.record_table.select(field)
 
     def action_search(self) -> None:

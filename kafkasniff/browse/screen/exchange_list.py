@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import ClassVar, Final
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ SORTED_AT_ONCE: Final = 200_000
 FIRST_JUMP: Final = 1 << 8
 JUMP: Final = 1 << 16
 """Lines that a jump examines in its first step, and at most in one step: the next exchange is usually close."""
+_APIS: Final = tuple(Style(color=one) for one in ("magenta", "bright_blue", "bright_magenta", "green", "cyan"))
+"""Colours of APIs, by their names: errors and problems have the others."""
 _ERROR: Final = Style(color="red")
 _WARNING: Final = Style(color="yellow")
 _TITLE: Final = Style(bold=True)
@@ -357,12 +360,15 @@ class ExchangeList(ScrollView, can_focus=True):
             style += _CURSOR
         since = self._since(line)
         cells = [fitted(cell(row, column, since, self.clock), column) for column in self.columns]
-        return self._strip(cells, style, marked=line == self.cursor)
+        return self._strip(cells, style, marked=line == self.cursor, api=row.api)
 
-    def _strip(self, cells: list[str], style: Style, *, marked: bool = False) -> Strip:
+    def _strip(self, cells: list[str], style: Style, *, marked: bool = False, api: str = "") -> Strip:
         """Cells as a line of the screen, as far as it is visible."""
         x, width = self.scroll_offset.x, self.size.width
         segments = [Segment(f"{one} ", style) for one in cells]
+        if api and style.color is None:
+            at = next((at for at, column in enumerate(self.columns) if column.name == "api"), len(cells))
+            segments[at : at + 1] = [Segment(f"{one} ", style + _api_style(api)) for one in cells[at : at + 1]]
         if marked:
             segments[self.at : self.at + 1] = [Segment(cells[self.at], style + _CELL), Segment(" ", style)]
         return Strip(segments).crop_extend(x, x + width, style)
@@ -376,6 +382,11 @@ class ExchangeList(ScrollView, can_focus=True):
     def _title(self, column: ListColumn) -> str:
         mark = "" if column.name != self.column else "↓" if self.descending else "↑"
         return f"{column.title}{mark}"
+
+
+def _api_style(api: str) -> Style:
+    """The colour of an API, the same for all its versions."""
+    return _APIS[crc32(api.partition(" ")[0].encode()) % len(_APIS)]
 
 
 def _line_of(place: int, order: NDArray[np.int32]) -> int:

@@ -26,7 +26,9 @@ from kafkasniff.browse.screen.row_pane import RowPane
 __all__ = ["KeyHelp"]
 
 _KEYS: Final = {
+    "percent_sign": "%",
     "plus": "+",
+    "vertical_line": "|",
     "equals_sign": "=",
     "exclamation_mark": "!",
     "greater_than_sign": ">",

@@ -55,14 +55,15 @@ class CopyMenu(ModalScreen[None]):
         Binding("s", "save", "Save to a file"),
     ]
 
-    def __init__(self, forms: list[Copy]) -> None:
+    def __init__(self, forms: list[Copy], *, looks_only: bool = False) -> None:
         super().__init__()
         self._forms = forms
+        self._looks_only = looks_only
         self._list = Choices([form.title for form in forms])
 
     def compose(self) -> ComposeResult:
         """The forms."""
-        self._list.border_title = "Enter: copy to the clipboard · s: save to a file"
+        self._list.border_title = f"Enter: copy to the clipboard{'' if self._looks_only else ' · s: save to a file'}"
         yield self._list
 
     @property
@@ -81,6 +82,9 @@ class CopyMenu(ModalScreen[None]):
 
     def action_save(self) -> None:
         """Ask for a name, and write the form to this file."""
+        if self._looks_only:
+            self._say("an explorer in a browser writes no files")
+            return
         self.app.push_screen(PathPrompt("Save to the file"), self._save)
 
     def _save(self, path: str | None) -> None:

@@ -94,7 +94,9 @@ class LiveSource(ClosedAtExit):
 
     bytes_total: Final = None
 
-    def __init__(self, sockets: Sequence[CapturedInterface], *, idle_seconds: float | None = None) -> None:
+    def __init__(
+        self, sockets: Sequence[CapturedInterface], *, idle_seconds: float | None = None, parent: int | None = None
+    ) -> None:
         self.captures: tuple[str, ...] = tuple(one.name for one in sockets)
         self.interfaces: tuple[Interface, ...] = tuple(one.written for one in sockets)
         """The interface descriptions for a file with `frames`."""
@@ -108,6 +110,7 @@ class LiveSource(ClosedAtExit):
         """A capture ended by itself: the interface disappeared."""
         self._sockets = tuple(sockets)
         self._idle = idle_seconds
+        self._parent = parent
         self._stopped = False
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -181,6 +184,9 @@ class LiveSource(ClosedAtExit):
         for one in self._sockets:
             waiting.register(one.fileno(), select.POLLIN | select.POLLERR)
         waiting.register(self._wake_read, select.POLLIN)
+        if self._parent is not None:
+            # Only its end.
+            waiting.register(self._parent, 0)
         live = dict(enumerate(self._sockets))
         quiet_since = time.monotonic()
         deadline: float | None = None
@@ -207,6 +213,8 @@ class LiveSource(ClosedAtExit):
             if self._stopped and deadline is None:
                 deadline = time.monotonic() + LAST_BLOCKS_S
                 waiting.unregister(self._wake_read)
+                if self._parent is not None:
+                    waiting.unregister(self._parent)
             if not live:
                 break
             if deadline is not None and time.monotonic() >= deadline:
@@ -228,6 +236,9 @@ class LiveSource(ClosedAtExit):
                 # A signal that does not stop this source.
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
+            if self._parent in events:
+                self._stopped = True
+                continue
             if not events and idle_until is not None and time.monotonic() >= idle_until:
                 quiet_since = time.monotonic()
                 yield Frames.plain(_no_packets())
@@ -272,14 +283,16 @@ def open_live(
     promiscuous: bool = False,
     idle_seconds: float | None = None,
     on_ready: Callable[[], None] | None = None,
+    parent: int | None = None,
 ) -> LiveSource:
     """Capture from an interface, from several, or from all with `any`; `on_ready` is called once they are open.
 
     An interface may be given by its number in `interfaces.list_interfaces`, too. `bpf` is a filter expression of
     tcpdump, `snaplen` the most bytes kept of a packet, `buffer` the MiB that the kernel keeps for each interface until
     they are read. With `idle_seconds` an empty batch is yielded after each such time without packets, for callers with
-    other work. Raises CaptureError if an interface cannot be opened, UsageError for an invalid filter or number,
-    MissingPartError without privileges, or libpcap (on Linux only for a filter), or (elsewhere) scapy.
+    other work. The capture ends when `parent`, the descriptor of a pipe, is closed at its other end. Raises
+    CaptureError if an interface cannot be opened, UsageError for an invalid filter or number, MissingPartError without
+    privileges, or libpcap (on Linux only for a filter), or (elsewhere) scapy.
     """
     given = [interface] if isinstance(interface, str) else list(interface)
     if snaplen < 1:
@@ -294,7 +307,7 @@ def open_live(
     try:
         for capture, name in enumerate(names):
             sockets.append(open_one(name, capture, bpf=bpf, snaplen=snaplen, buffer=buffer, promiscuous=promiscuous))
-        source = LiveSource(sockets, idle_seconds=idle_seconds)
+        source = LiveSource(sockets, idle_seconds=idle_seconds, parent=parent)
     except BaseException:
         for one in sockets:
             one.close()

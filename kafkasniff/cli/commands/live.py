@@ -51,6 +51,7 @@ from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import is_remote, name_of
+from kafkasniff.runtime.stop_signals import ENDS_WITH_STDIN
 from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 bpf=expression,
                 idle_seconds=idle,
                 on_ready=ready,
+                parent=0 if environment.environ.get(ENDS_WITH_STDIN) else None,
                 **capturing,
             ) as source,
             watching.listening(),

@@ -31,7 +31,7 @@ EXAMPLES: Final = {
     "browse": (
         Example("Look around in a capture; ? shows the keys:", "browse capture.pcap"),
         Example("Only slow requests:", "browse --filter 'latency_ms > 100' capture.pcap"),
-        Example("Only exchanges of a topic:", "browse --topic orders capture.pcap"),
+        Example("In a browser on this machine:", "browse --serve capture.pcap"),
     ),
     "live": (
         Example("Everything on one port, until Ctrl-C:", "live -i eth0 tcp port 9092"),

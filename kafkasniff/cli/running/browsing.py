@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
+import signal
 import tempfile
+import threading
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +25,7 @@ from kafkasniff.cli.running.sources import open_export
 from kafkasniff.errors import MissingPartError, UsageError
 
 if TYPE_CHECKING:
+    from kafkasniff.browse.commands import Commands
     from kafkasniff.browse.growing import GrowingCapture
 
 __all__ = ["browse_live", "check_screen", "explore", "piped_capture"]
@@ -33,14 +37,20 @@ CAPTURING: Final = frozenset(
 )
 """Options of `live` that are passed on to the process that captures."""
 TERMINAL: Final = "/dev/tty"
+SERVED: Final = "TEXTUAL_DRIVER"
+"""The environment variable by which `--serve` has an explorer speak with a browser instead of a terminal."""
 
 
 def check_screen(environment: Environment) -> None:
     """Raise UsageError if the explorer cannot be shown."""
-    if find_spec("textual") is None:
-        raise UsageError("browse needs the package textual: pip install 'kafkasniff[browse]'")
-    if not environment.stdout_tty:
+    _check_package("textual")
+    if not (environment.stdout_tty or environment.environ.get(SERVED)):
         raise UsageError("browse needs a terminal; `kafkasniff decode` writes to files and pipes")
+
+
+def _check_package(name: str) -> None:
+    if find_spec(name) is None:
+        raise UsageError(f"browse needs the package {name.replace('_', '-')}: pip install 'kafkasniff[browse]'")
 
 
 def explore(
@@ -52,10 +62,11 @@ def explore(
     growing: GrowingCapture | None = None,
     lasting: bool = True,
     export: str | None = None,
+    port: int | None = None,
 ) -> int:
     """Show captures, or an export, until the user quits.
 
-    `growing`: the only capture, which is still written; `lasting`: it is kept.
+    `growing`: the only capture, which is still written; `lasting`: it is kept. `port`: show it to browsers instead.
     """
     again = {"reading": _words(options, READING), "selection": _words(options, frozenset(FilterOptions._fields))}
     predicate = take_predicate(options)
@@ -72,7 +83,9 @@ def explore(
     from kafkasniff.browse.saved_filters import SavedFilters, filters_file
     from kafkasniff.browse.screen.app import Explorer
 
-    saved = SavedFilters(filters_file(environment.environ))
+    # A browser's user may look, but not write.
+    is_served = bool(environment.environ.get(SERVED))
+    saved = SavedFilters(None if is_served else filters_file(environment.environ))
     reading: ExchangeReading
     if export is None:
         reading = CaptureReading(captures, arguments, catalog, growing)
@@ -80,13 +93,42 @@ def explore(
     else:
         reading = ExportReading(open_export(export, "browse needs"))
         commands = Commands(exports=(export,), selection=again["selection"])
-    few = _has_few_colours(environment.environ)
-    app = Explorer(reading, predicate, title=title, commands=commands, saved=saved, few_colours=few)
+    if port is not None:
+        return _serve(environment, commands, title, port)
+    few = not is_served and _has_few_colours(environment.environ)
+    if is_served:
+        threading.Thread(target=_end_with_server, daemon=True).start()
+    app = Explorer(
+        reading, predicate, title=title, commands=commands, saved=saved, few_colours=few, looks_only=is_served
+    )
     with environment.interrupts.stopping(app.exit):
         app.run()
     if app.return_code:
         return Exit.INTERNAL
     return Exit.BROKEN if app.broken else Exit.OK
+
+
+def _serve(environment: Environment, commands: Commands, title: str, port: int) -> int:
+    """Show the explorer to browsers on this machine until a signal. Raises UsageError, OutputError."""
+    _check_package("textual_serve")
+
+    from kafkasniff.browse.serving import ExplorerServer
+
+    server = ExplorerServer(commands.browse(), title=title, port=port)
+    environment.stdout.write(f"{server.address}\n".encode())
+    environment.stdout.flush()
+    environment.say("serving browsers on this machine, Ctrl-C to stop")
+    with environment.interrupts.stopping(server.stop):
+        server.run()
+    return Exit.OK
+
+
+def _end_with_server() -> None:
+    """End this process, an explorer for a browser, when the server has ended, however it did: its pipe closes."""
+    pipe = select.poll()
+    pipe.register(0, 0)
+    pipe.poll()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _has_few_colours(environ: Mapping[str, str]) -> bool:

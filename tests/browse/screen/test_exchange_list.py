@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 import kafkasniff
-from kafkasniff.browse.list_columns import LIST_COLUMNS, cell
+from kafkasniff.browse.list_columns import LIST_COLUMNS, cell, fitted
 from kafkasniff.browse.screen import exchange_list as module
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
@@ -192,3 +192,25 @@ def test_jumps(there: str, back: str, field: str, jump: int, monkeypatch: pytest
         assert rows.row == start
 
     drive(steps)
+
+
+def test_apis_have_colours() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        seen: dict[str, set[object]] = {}
+        await pilot.press("G")  # the cursor's line is reversed
+        for line in range(len(rows.index) - 1):
+            rows.scroll_to(0, max(line - 1, 0), animate=False)
+            row = rows.index.row(rows._place(line))
+            strip = rows.render_line(line + 1 - rows.scroll_offset.y)
+            colours = {one.text.strip(): one.style.color for one in strip if one.style is not None}
+            api, client_id = (fitted(text, column).strip() for text, column in
+                              [(row.api, LIST_COLUMNS[3]), (row.client_id, LIST_COLUMNS[6])])  # fmt: skip
+            assert (colours[api] == colours[client_id]) == bool(row.error)
+            if not row.error:
+                seen.setdefault(row.api.split(" ")[0], set()).add(colours[api])
+        assert len(seen) > 3
+        assert {len(one) for one in seen.values()} == {1}
+        assert seen["Metadata"] != seen["Fetch"]
+
+    drive(steps, size=(200, 24))

@@ -18,7 +18,7 @@ from tests.conftest import ROOT, missing
 STRANGER = Identity(54_321, 7, (7,), "stranger")
 ELSEWHERE = {"spark", "report"}
 """Packages that `live` does not import."""
-NOT_OF_LIVE = {"grpc", "jinja2", "markupsafe", "py4j", "pyspark", "textual", "vl_convert"}
+NOT_OF_LIVE = {"grpc", "jinja2", "markupsafe", "py4j", "pyspark", "textual", "textual_serve", "aiohttp", "vl_convert"}
 
 
 def root() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff import read
+from tests.browse.test_serving import children, is_gone, soon
 from tests.cli.console import kafkasniff
 from tests.cli.real_live import STAYS
 from tests.cli.terminal import terminal
@@ -90,3 +92,17 @@ def test_what_live_cannot_browse(tmp_path: Path) -> None:
         done = kafkasniff("live", "--browse", "-i", "lo", *options, stdout_tty=True)
         assert (done.code, words in done.err) == (2, True), (options, done.err)
     assert "needs a terminal" in kafkasniff("live", "--browse", "-i", "lo").err
+
+
+@pytest.mark.root
+def test_capturing_ends_with_an_explorer_that_is_killed(require_root: Callable[[], None], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kafkasniff", "live", "--browse", *STAYS, "-i", "lo", "tcp port 1"]
+    with terminal(*command, environ=environ(tmp_path)) as screen:
+        screen.until(b"live, ")
+        [capturing] = children(screen.pid)
+        assert b"kafkasniff\0live\0-q" in Path(f"/proc/{capturing}/cmdline").read_bytes()
+        os.kill(screen.pid, signal.SIGKILL)
+        # No packets arrive.
+        soon(lambda: is_gone(capturing))
+        [folder] = tmp_path.glob("kafkasniff-*")
+        assert [one.name for one in folder.iterdir()] == ["live.pcapng"]
