@@ -1,4 +1,4 @@
-"""Trees that the kernel writes below lines of text: those of the sink. `tests/native/test_text_lines.py` has captures."""
+"""Trees that the kernel writes below lines of text; `tests/native/test_text_lines.py` has those of captures."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ TEXTS = [
     *("漢".encode() * 133 + b"ab", "漢".encode() * 500, b"y" * 399 + b"\xc0z", b"y" * 15 + b"\x80" + b"y" * 400),
 ]
 """Values and names: visible and not, wide, too long, cut in a character, not UTF-8."""
+BYTES = st.binary(max_size=500) | st.text(max_size=450).map(str.encode)
 
 
 class _WildEncoder(TameEncoder):
@@ -96,7 +97,9 @@ def test_the_same_as_the_sink(seed: int) -> None:
 
 
 @given(
-    texts=st.lists(st.binary(max_size=500) | st.text(max_size=450).map(str.encode) | st.sampled_from(TEXTS), min_size=1),
+    texts=st.lists(
+        st.binary(max_size=500) | st.text(max_size=450).map(str.encode) | st.sampled_from(TEXTS), min_size=1
+    ),
     way=st.sampled_from(WAYS),
 )
 def test_keys_and_values(texts: list[bytes], way: dict[str, Any]) -> None:
