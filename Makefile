@@ -20,7 +20,7 @@ DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
 help:
 	@echo "make demo    decode a capture of a real Apache Kafka broker"
 	@echo "make test    run the tests (ARGS='-k name' for some of them)"
-	@echo "make lint    ruff, the import rules and the vocabulary"
+	@echo "make lint    ruff, the import rules, the vocabulary and the files for GitHub"
 	@echo "make types   mypy --strict"
 	@echo "make check   lint, types and test"
 	@echo "make docs    the documentation as a site with search, in build/site; every link is checked"
@@ -84,6 +84,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.vocabulary
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy

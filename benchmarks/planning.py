@@ -61,15 +61,15 @@ class Planned(msgspec.Struct):
     steps: list[Step] = []
 
 
-class _Clock:
-    """Measures steps that follow each other."""
+class DriverClock:
+    """Measures steps of the driver that follow each other."""
 
-    def __init__(self, java: int) -> None:
-        self._java = java
+    def __init__(self, spark: SparkSession) -> None:
+        self.java: int = spark.sparkContext._jvm.ProcessHandle.current().pid()  # type: ignore[union-attr]
         self._last = self._now()
 
     def _now(self) -> tuple[float, float, float]:
-        fields = Path(f"/proc/{self._java}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.java}/stat").read_text().rpartition(")")[2].split()
         return time.monotonic(), time.process_time(), (int(fields[11]) + int(fields[12])) * TICK_S
 
     def step(self, name: str) -> Step:
@@ -80,10 +80,9 @@ class _Clock:
 
 def plan(spark: SparkSession, address: str) -> Planned:
     """Plan as an export does, and measure it."""
-    java: int = spark.sparkContext._jvm.ProcessHandle.current().pid()  # type: ignore[union-attr]
     # The executors start before, as they have in a session that runs other queries, too.
     spark.range(0, 64, 1, 4).mapInArrow(lambda batches: batches, "id bigint").collect()
-    clock = _Clock(java)
+    clock = DriverClock(spark)
     files = list_captures([address], by_name=True)
     steps = [clock.step("listing")]
     looked_at = look_at_captures(spark, files, SPLIT_BYTES, Exported())
@@ -99,7 +98,7 @@ def plan(spark: SparkSession, address: str) -> Planned:
     captures.packets().schema  # noqa: B018 - the tasks' input is handed to Java
     steps.append(clock.step("parts to tasks"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    status = Path(f"/proc/{java}/status").read_text()
+    status = Path(f"/proc/{clock.java}/status").read_text()
     java_peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     return Planned(len(files), len(parts), peak, java_peak, steps)
 

@@ -53,7 +53,7 @@ def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float | None:
 
 
 def measured(runs: Sequence[Measurement]) -> Measured:
-    """What an estimate starts from: the largest of `runs`, all of Spark, and for the driver's time all of them."""
+    """What an estimate starts from: the largest of `runs`, all of Spark, and for the start all of them."""
     largest = max(runs, key=lambda run: run.captures_bytes)
     assert largest.log is not None
     stages = [stage for stage in largest.log.stages if stage.run_ms]
@@ -68,11 +68,9 @@ def measured(runs: Sequence[Measurement]) -> Measured:
         )
         for stage in stages
     ]
-    idle = [run.usage.wall_s - run.log.busy_ms / 1000 for run in runs if run.log is not None]
-    start, slope = min(idle), 0.0
-    if len({run.captures_bytes for run in runs}) > 1:
-        slope, start = (max(0.0, float(value)) for value in np.polyfit([run.gb for run in runs], idle, 1))
-    return Measured(costs, largest.tables_bytes / largest.captures_bytes, driver_s=slope, start_s=max(0.0, start))
+    start = min(run.usage.wall_s - run.log.busy_ms / 1000 for run in runs if run.log is not None)
+    tasks = largest.log.total("tasks") / largest.gb
+    return Measured(costs, largest.tables_bytes / largest.captures_bytes, tasks=tasks, start_s=max(0.0, start))
 
 
 def page(

@@ -198,8 +198,9 @@ class SaslToken(msgspec.Struct, frozen=True, gc=False):
 class Lines(msgspec.Struct, frozen=True, gc=False):
     """Rendered lines of messages, as written by a sink."""
 
-    data: bytes
-    """Whole lines, each with its line feed; empty if the sink already has them."""
+    data: bytes | memoryview
+    """Whole lines, each with its line feed; empty if the sink already has them. A view is only valid until the next
+    lines are requested."""
     count: int
     """Number of messages."""
     time_ns: int | None = None
@@ -209,7 +210,7 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
         """The lines of the first messages, one for each; `count`: at most this many."""
         if self.count <= count:
             return self
-        lines = self.data.split(b"\n", count)[:count]
+        lines = bytes(self.data).split(b"\n", count)[:count]
         return type(self)(b"".join(line + b"\n" for line in lines), count, self.time_ns)
 
 

@@ -18,7 +18,7 @@ Variant = TypeVar("Variant")
 DEEP = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
 """Everything with everything, as long as that takes."""
 ALL = DEEP or bool(os.environ.get("KAFKASNIFF_ALL"))
-"""Every member of the families that the default run thins, and twice its examples (two steps of `.ci/run`)."""
+"""Every member of the families that the default run thins, and three times its examples (two steps of `.ci/run`)."""
 
 
 only_with_all = pytest.mark.skipif(not ALL, reason="runs with KAFKASNIFF_ALL=1, as in .ci/run")
@@ -55,5 +55,5 @@ def fewer(count: int, whole: int) -> int:
 
 
 def examples(count: int) -> settings:
-    """Half as many examples, for properties whose examples are slow; with `ALL`, the number of the profile `deep`."""
-    return settings() if DEEP else settings(max_examples=fewer(count // 2, count) or 1)
+    """A third of `count` examples, with `ALL` all of them, with `DEEP` as many as that profile has."""
+    return settings() if DEEP else settings(max_examples=fewer(count // 3, count) or 1)

@@ -45,7 +45,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # Deadlines are off: the test machines are shared, and a slow example is not a wrong one.
-EXAMPLES = 40 if os.environ.get("KAFKASNIFF_ALL") else 20
+EXAMPLES = 40 if os.environ.get("KAFKASNIFF_ALL") else 13
 settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("deep", settings.get_profile("default"), max_examples=3000)
@@ -151,6 +151,12 @@ SPREAD = ("fuzz/costs/test_costs.py", "fuzz/costs/test_work.py", "test_linear_wo
 """Modules whose tests take seconds and share nothing: any worker runs any of them."""
 
 
+@functools.cache
+def module_of(path: Path) -> str:
+    """A module's path below `tests`; cached, since thousands of tests ask for a few hundred of them."""
+    return path.relative_to(ROOT / "tests").as_posix() if path.is_relative_to(ROOT / "tests") else ""
+
+
 def group_of(item: pytest.Item) -> str | None:
     """Group of tests that one worker runs consecutively when the run is distributed with `--dist loadgroup`.
 
@@ -163,7 +169,7 @@ def group_of(item: pytest.Item) -> str | None:
         return str(marker.args[0])
     if "spark" in getattr(item, "fixturenames", ()):
         return "spark"
-    module = item.path.relative_to(ROOT / "tests").as_posix() if item.path.is_relative_to(ROOT / "tests") else ""
+    module = module_of(item.path)
     for value in item.callspec.params.values() if hasattr(item, "callspec") else ():
         name = value.get("file") if isinstance(value, dict) else getattr(value, "name", value)
         if isinstance(name, str) and name in capture_names():

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -126,7 +127,8 @@ RESULTS = {
 """By command."""
 
 
-def pages() -> dict[str, str]:
+@functools.cache
+def pages() -> Mapping[str, str]:
     """The pages by the names of their files."""
     results = {f"json-{command}.md": _lines(_result(command)) for command in RESULTS}
     return {

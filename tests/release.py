@@ -41,9 +41,11 @@ ROOT = Path(__file__).resolve().parent.parent
 LICENSES = ("LICENSE", "licenses/zig.txt")
 """The texts for what a wheel contains: kafkasniff, and parts of Zig's standard library in the kernel."""
 
+STABLE = "Development Status :: 5 - Production/Stable"
 
-def version_problems(version: str, changelog: str, release: str | None) -> Iterator[str]:
-    """Disagreements of the version, the changelog and the version that is to be released, if there is one."""
+
+def version_problems(version: str, changelog: str, release: str | None, citation: str = "") -> Iterator[str]:
+    """Disagreements of version, changelog, CITATION.cff and the version that is to be released, if there is one."""
     if release is not None and version != release:
         yield f"kafkasniff/__init__.py has version {version}, not {release}"
     sections = re.findall(r"^## \[([^\]]+)\]([^\n]*)\n(.*?)(?=^## |\Z)", changelog, re.M | re.S)
@@ -63,6 +65,13 @@ def version_problems(version: str, changelog: str, release: str | None) -> Itera
         yield f"the section [{version}] of CHANGELOG.md lacks its date: ## [{version}] - YYYY-MM-DD"
     if not body.strip():
         yield f"the section [{version}] of CHANGELOG.md is empty"
+    if sections[0][2].strip():
+        yield f"CHANGELOG.md has changes under [Unreleased], which are in {version}"
+    if "no release yet" in changelog:
+        yield f"CHANGELOG.md says that there is no release yet, but {version} is one"
+    for line in (f"version: {version}", f"date-released: {date.removeprefix(' - ')}"):
+        if line not in citation.splitlines():
+            yield f"CITATION.cff lacks the line {line}"
 
 
 def artifact_names(version: str) -> set[str]:
@@ -127,6 +136,8 @@ def _metadata_problems(text: bytes, version: str) -> Iterator[str]:
         yield f"metadata of {metadata.name} {metadata.version}"
     if metadata.license_expression != "MIT" or set(metadata.license_files or ()) != set(LICENSES):
         yield f"metadata: licence {metadata.license_expression} with the texts {metadata.license_files}"
+    if not metadata.version.is_prerelease and STABLE not in (metadata.classifiers or ()):
+        yield f"metadata: the classifier {STABLE} is missing"
     if metadata.description_content_type != "text/markdown" or not metadata.description:
         yield "metadata: README.md is not the description"
 
@@ -242,7 +253,11 @@ def check_release(output: Path, release: str | None = None) -> Iterator[str]:
     if any(output.iterdir()):
         raise SystemExit(f"release-check: {output} is not empty")
     version, commit = kafkasniff.__version__, _last_commit()
-    yield from version_problems(version, (ROOT / "CHANGELOG.md").read_text(), release)
+    texts = ((ROOT / name).read_text() for name in ("CHANGELOG.md", "CITATION.cff"))
+    yield from version_problems(version, next(texts), release, next(texts))
+    tag = ("git", "-C", ROOT, "tag", "--list", f"v{version}")
+    if _run(*tag) and not _run(*tag, "--points-at", "HEAD"):
+        yield f"the tag v{version} exists, at another commit"
     with tempfile.TemporaryDirectory(prefix="kafkasniff-release-") as name:
         again = Path(name, "artifacts")
         # Neither the folder's name nor permissions may matter.

@@ -73,7 +73,7 @@ def test_fewer_examples_unless_many_are_requested(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(choice, "ALL", True)
     assert examples(7).max_examples == 7
     monkeypatch.setattr(choice, "ALL", False)
-    assert (examples(7).max_examples, examples(1).max_examples) == (3, 1)
+    assert (examples(7).max_examples, examples(1).max_examples) == (2, 1)
     monkeypatch.setattr(choice, "DEEP", True)
     assert examples(7).max_examples != 7
 

@@ -1,47 +1,20 @@
-"""`Containerfile`: its steps, as far as they run without a container engine and without downloads."""
+"""`Containerfile`: its steps, as far as they need neither root nor downloads; `python -m tests.image` runs all."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
-
-
-def stages() -> list[list[tuple[str, str]]]:
-    """(instruction, argument) of each stage."""
-    text = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", (ROOT / "Containerfile").read_text(), flags=re.M))
-    steps = [(name, rest) for name, _, rest in (line.partition(" ") for line in text.splitlines() if line)]
-    begins = [at for at, (name, _) in enumerate(steps) if name == "FROM"]
-    return [steps[at:end] for at, end in zip(begins, [*begins[1:], len(steps)], strict=True)]
-
-
-def arguments(stage: list[tuple[str, str]], instruction: str) -> list[str]:
-    return [rest for name, rest in stage if name == instruction]
-
-
-def ignored(path: str) -> bool:
-    """Whether `.dockerignore` excludes a path: the last rule that matches it, or a folder that it is in, decides."""
-    found = False
-    for line in (ROOT / ".dockerignore").read_text().splitlines():
-        rule = line.removeprefix("!")
-        if not line or line.startswith("#"):
-            continue
-        parts = path.split("/")
-        prefixes = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-        if any(fnmatch(prefix, rule) or (rule.startswith("**/") and rule[3:] in parts) for prefix in prefixes):
-            found = not line.startswith("!")
-    return found
+from tests.image import arguments, copy_context, stages
 
 
 def test_it_runs_as_an_ordinary_user_with_one_permitted_capability() -> None:
@@ -74,17 +47,7 @@ def test_extras_exist() -> None:
 
 @pytest.fixture
 def context(tmp_path: Path) -> Path:
-    """What an engine would send as the context of the build, of the files in the repository."""
-    files = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    for name in files:
-        if not ignored(name) and (ROOT / name).is_file():
-            (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tmp_path / "src" / name)
+    copy_context(tmp_path / "src")
     return tmp_path / "src"
 
 

@@ -23,7 +23,7 @@ from kafkasniff.live.top import TopModel
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.text.printable import printable
 from tests.browse.screen.driving import drive, listed, settled
-from tests.choice import in_turn
+from tests.choice import in_turn, one_in
 from tests.cli.console import kafkasniff
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
@@ -159,6 +159,7 @@ def test_the_security_view(evil: str, tmp_path: Path) -> None:
     harmless(result.err)
 
 
+@pytest.mark.parametrize("evil", one_in(4, list(EVIL), 1), indirect=True)
 def test_the_explorer(evil: str, tmp_path: Path) -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)

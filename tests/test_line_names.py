@@ -120,7 +120,7 @@ def _lines_and_sessions(
 @given(
     said=st.lists(st.lists(st.sampled_from(sorted(WORDS)), max_size=16), min_size=1, max_size=4),
     cuts=st.lists(st.integers(0, 100), max_size=4),
-    form=st.sampled_from(["text", "json"]),
+    form=st.sampled_from(["text", "tree", "json"]),
     small=st.booleans(),
     places=st.sampled_from([(1024, 1 << 18), (8, 16), (8, 256)]),
     threads=st.sampled_from([None, 1, 2]),
@@ -169,7 +169,7 @@ _OF_SESSIONS = [
     cuts=st.lists(st.integers(0, 100), max_size=4),
     small=st.booleans(),
     most=st.sampled_from([0, 200, 1 << 20]),
-    form=st.sampled_from(["text", "json"]),
+    form=st.sampled_from(["text", "tree", "json"]),
 )
 @example(
     said=[["opens 7", *["repeats in 7", "continues 7"] * 9, "is refused"] * 2] * 3,
@@ -209,7 +209,7 @@ def test_sessions_that_the_kernel_follows(
     assert sessions == theirs
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["text", "tree", "json"])
 def test_most_requests_of_a_session_need_no_answer(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     session = AddedNames.session
@@ -226,7 +226,9 @@ def test_most_requests_of_a_session_need_no_answer(form: str, monkeypatch: pytes
         assert found.native > 100
         # Those that Python reads before it is known that this is Kafka, and the first of the session.
         assert len(asked) < 20
-        shown = "2 partitions" if form == "text" else '"_session":{"partitions":2}'
+        shown = {"text": "2 partitions", "tree": "    _session:\n      partitions: 2\n"}.get(
+            form, '"_session":{"partitions":2}'
+        )
         assert (found.out.getvalue().decode().count(shown) > 80) == (partitions is not None)
 
 
@@ -234,7 +236,7 @@ def test_most_requests_of_a_session_need_no_answer(form: str, monkeypatch: pytes
     said=st.lists(st.lists(st.sampled_from(sorted(WORDS)), max_size=16), min_size=1, max_size=4),
     cuts=st.lists(st.integers(0, 100), max_size=6),
     levels=st.lists(st.sampled_from(list(Level)), min_size=1, max_size=6),
-    form=st.sampled_from(["text", "json"]),
+    form=st.sampled_from(["text", "tree", "json"]),
 )
 @example(said=[list(WORDS)] * 3, cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(2), Level(1)], form="json")
 @example(said=[list(WORDS)] * 3, cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(3), Level(1)], form="text")

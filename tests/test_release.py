@@ -40,8 +40,11 @@ CHANGELOG = """# Changelog
 RELEASED = CHANGELOG.replace("### Added\n\n- Something.\n\n", "")
 
 
-def problems(version: str, changelog: str = RELEASED, asked: str | None = None) -> list[str]:
-    return list(release.version_problems(version, changelog, asked))
+CITATION = "cff-version: 1.2.0\nversion: 1.1.0\ndate-released: 2026-12-01\n"
+
+
+def problems(version: str, changelog: str = RELEASED, asked: str | None = None, citation: str = CITATION) -> list[str]:
+    return list(release.version_problems(version, changelog, asked, citation))
 
 
 def test_versions_that_agree() -> None:
@@ -57,7 +60,13 @@ def test_versions_that_agree() -> None:
         ("1.2.0.dev0", CHANGELOG, "1.2.0", "has version 1.2.0.dev0, not 1.2.0"),
         ("1.2.0", RELEASED, None, "lacks the section [1.2.0] after [Unreleased]"),
         ("1.0.0", RELEASED, None, "lacks the section [1.0.0] after [Unreleased]"),
-        ("1.1.0", RELEASED.replace(" - 2026-12-01", ""), None, "lacks its date"),
+        ("1.1.0", CHANGELOG, None, "has changes under [Unreleased], which are in 1.1.0"),
+        (
+            "1.1.0",
+            RELEASED.replace("Something else", "There has been no release yet"),
+            None,
+            "no release yet, but 1.1.0",
+        ),
         ("1.1.0", RELEASED.replace("### Fixed\n\n- Something else.\n", ""), None, "[1.1.0] of CHANGELOG.md is empty"),
         ("1.1.0", RELEASED.replace("## [Unreleased]\n", ""), None, "does not begin with the section [Unreleased]"),
         ("1.2.0.dev0", RELEASED, None, "no changes under [Unreleased]"),
@@ -68,15 +77,29 @@ def test_versions_that_disagree(version: str, changelog: str, asked: str | None,
     assert expected in problem
 
 
+def test_a_release_has_a_date() -> None:
+    missing, differs = problems("1.1.0", RELEASED.replace(" - 2026-12-01", ""))
+    assert "the section [1.1.0] of CHANGELOG.md lacks its date" in missing
+    assert differs.startswith("CITATION.cff lacks the line date-released: ")
+
+
+def test_the_citation_of_an_earlier_release() -> None:
+    assert problems("1.1.0", citation=CITATION.replace("1.1.0", "1.0.0").replace("12-01", "11-27")) == [
+        "CITATION.cff lacks the line version: 1.1.0",
+        "CITATION.cff lacks the line date-released: 2026-12-01",
+    ]
+    assert problems("1.2.0.dev0", CHANGELOG) == [], "it may stay until the next one"
+
+
 def test_this_checkout_agrees() -> None:
-    assert (
-        list(release.version_problems(release.kafkasniff.__version__, (ROOT / "CHANGELOG.md").read_text(), None)) == []
-    )
+    changelog, citation = ((ROOT / name).read_text() for name in ("CHANGELOG.md", "CITATION.cff"))
+    assert list(release.version_problems(release.kafkasniff.__version__, changelog, None, citation)) == []
 
 
 METADATA = """Metadata-Version: 2.4
 Name: kafkasniff
 Version: 1.1.0
+Classifier: Development Status :: 5 - Production/Stable
 License-Expression: MIT
 License-File: LICENSE
 License-File: licenses/zig.txt
@@ -134,6 +157,7 @@ def test_a_good_wheel(tmp_path: Path) -> None:
         (_metadata("License-File: licenses/zig.txt\n", ""), "with the texts ['LICENSE']"),
         (_metadata("Version: 1.1.0", "Version: 1.1.0+x y"), "metadata: '1.1.0+x y' is invalid for 'version'"),
         (_metadata("text/markdown", "text/html"), "text/html"),
+        (_metadata("5 - Production/Stable", "3 - Alpha"), "the classifier Development Status :: 5"),
         (lambda files: files.pop(f"{HOME}/licenses/licenses/zig.txt") and None, "licence text licenses/zig.txt"),
         (lambda files: files.update({f"{HOME}/licenses/LICENSE": b"All rights reserved"}), "licence text LICENSE"),
         (lambda files: files.pop(KERNEL) and None, "0 native kernels"),
@@ -257,6 +281,23 @@ def test_the_sbom(tmp_path: Path) -> None:
         "compiled:zig": [],
     }
     assert "example.org" not in text, "an SBOM names packages, not the index that this machine uses"
+
+
+@pytest.mark.parametrize("points_at", ["", "v0.0.0"])
+def test_a_tag_of_this_version(points_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the day of the release it is made after the check, and points to what was checked."""
+    commits = iter(["before", "after"])
+    answers = {"--points-at": points_at, "tag": "v0.0.0"}
+
+    def run(*command: str, **_: object) -> str:
+        return (
+            next(commits) if "rev-parse" in command else next((answers[one] for one in answers if one in command), "")
+        )
+
+    monkeypatch.setattr(release, "_run", run)
+    monkeypatch.setattr(release, "_build", lambda *_: None)
+    tag = f"the tag v{release.kafkasniff.__version__} exists, at another commit"
+    assert (tag in release.check_release(tmp_path / "out")) == (not points_at)
 
 
 def test_a_commit_during_the_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,12 +103,12 @@ def order_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     return {name: column(batch, name) for name in ORDER}
 
 
-def exploded(batch: pa.RecordBatch, name: str, kept: Sequence[str]) -> pa.RecordBatch:
-    """One row for each element of a list column of structs: the struct's fields, and the columns `kept` of its row.
+def exploded(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
+    """One row for each partition of an exchange: the partition's fields, and the columns `kept` of its exchange.
 
-    A field of the struct hides a kept column of the same name.
+    A field of the partition hides a kept column of the same name.
     """
-    lists = column(batch, name)
+    lists = column(batch, "partitions")
     parents = pc.list_parent_indices(lists)
     structs = pc.list_flatten(lists)
     fields = [structs.type.field(place).name for place in range(structs.type.num_fields)]
@@ -246,7 +246,7 @@ def per_topic(batch: pa.RecordBatch) -> pa.Table:
     lists = column(batch, "topics")
     listed = pa.table({"row": pc.list_parent_indices(lists), "topic": pc.list_flatten(lists).cast(pa.string())})
     rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
-    brought = named(exploded(rows, "partitions", ["row"]))
+    brought = named(exploded(rows, ["row"]))
     data = pa.table({name: column(brought, name) for name in ("row", "topic", "bytes", "record_count")})
     sums = [("bytes", "sum"), ("record_count", "sum")]
     folded = pa.concat_tables([data, listed], promote_options="default").group_by(["row", "topic"]).aggregate(sums)

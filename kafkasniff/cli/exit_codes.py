@@ -1,4 +1,4 @@
-"""What exit codes mean, for people."""
+"""Meanings of the exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What exchanges that are columns do to the state of their connections, among exchanges that are emitted one by one."""
+"""Effects of exchanges in columns on the state of their connections, in turn with exchanges emitted one by one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kafkasniff.engine.connection_stats import Account
 from kafkasniff.engine.in_step_messages import EVENTS
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.kafka.connection.waits import Turns
+from kafkasniff.native.rows import joined
 
 __all__ = ["AccountTurns", "ColumnTurns"]
 
@@ -208,4 +209,4 @@ def _take_turn(account: Account, client_id: str | None) -> None:
 def _joined(batch: Iterable[PairColumns]) -> tuple[NDArray[np.void], NDArray[np.void]]:
     """The requests and the responses of all columns."""
     asked, answered = zip(*((found.asked, found.answered) for found in batch), strict=True)
-    return (asked[0], answered[0]) if len(asked) == 1 else (np.concatenate(asked), np.concatenate(answered))
+    return joined(asked), joined(answered)

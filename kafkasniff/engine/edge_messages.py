@@ -25,6 +25,7 @@ from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native.feed import ARENA, ENDED, KEYS, NONE, REQUEST, SILENT, VERSIONS
+from kafkasniff.native.rows import joined
 
 __all__ = ["EdgeMessages"]
 
@@ -72,7 +73,7 @@ class EdgeMessages:
             plain &= (~is_request | (selected <= 1)) & ((rows["flags"] & (SILENT | ENDED)) == 0)
         hidden = ~alone if hides else np.zeros(len(rows), bool)
         answers = np.flatnonzero(plain & ~is_request)
-        found, answered = self._kernel.outstanding.take(keys_of(rows[answers]))
+        found, answered = self._kernel.outstanding.take(keys_of(rows.take(answers)))
         hidden[answers[found][answered["number"] == HIDDEN]] = True
         others: list[tuple[int, Pending]] = []
         if selected is not None:
@@ -98,7 +99,7 @@ class EdgeMessages:
             answered, answers = answered[shown[answers]], place[answers[shown[answers]]]
             others = [(int(place[index]), pending) for index, pending in others if shown[index]]
             own, begun = own[shown[begun]], place[begun[shown[begun]]]
-            plain, rows = plain[shown], rows[shown]
+            plain, rows = plain[shown], rows.compress(shown)
             whole = rows["pair"] != NONE
             rows["pair"][whole] = place[rows["pair"][whole]]
         return messages._replace(rows=rows), Edges(plain, begun, own, answers, answered, others)
@@ -124,7 +125,7 @@ class EdgeMessages:
         if not is_ended.any():
             return messages, rows[:0]
         place = np.cumsum(~is_ended) - 1
-        ended, rows = rows[is_ended], rows[~is_ended]
+        ended, rows = rows.compress(is_ended), rows.compress(~is_ended)
         whole = rows["pair"] != NONE
         rows["pair"][whole] = place[rows["pair"][whole]]
         return messages._replace(rows=rows), ended
@@ -135,7 +136,7 @@ class EdgeMessages:
             return begun
         keys = keys_of(ended)
         found = self._kernel.outstanding.drop(keys)
-        asked = keys_of(messages.rows[begun])
+        asked = keys_of(messages.rows.take(begun))
         for row in ended[~found & ~np.isin(keys, asked)]:
             place, ordinal = int(row["connection"]), int(row["ordinal"])
             if not self._kernel.waiting.pop((place, ordinal)).hidden:
@@ -154,7 +155,7 @@ class EdgeMessages:
         # Requests that expect no response are events, and so are their ends.
         alone &= (rows["flags"] & (SILENT | ENDED)) == 0
         answers = np.flatnonzero(alone & ~is_request)
-        found, asked = self._kernel.begun.take(keys_of(rows[answers]))
+        found, asked = self._kernel.begun.take(keys_of(rows.take(answers)))
         begun = alone & is_request & (rows["size"] <= MAX_BEGUN)
         begun = _of_codes(rows, begun, lambda code: _answers_alone(code) and takes(code))
         begun &= (
@@ -162,7 +163,7 @@ class EdgeMessages:
             <= MAX_BEGUN_BYTES
         )
         before = self._kernel.begun.data
-        self._kernel.begun.add(rows[begun], messages.buffer, messages.arena)
+        self._kernel.begun.add(rows.compress(begun), messages.buffer, messages.arena)
         if not len(asked):
             return messages, begun
         answers = answers[found]
@@ -170,13 +171,13 @@ class EdgeMessages:
         asked["pair"] = answers
         rows["pair"][answers] = len(rows) + np.arange(len(asked))
         begun = np.append(begun, np.zeros(len(asked), np.bool_))
-        return messages._replace(rows=np.concatenate((rows, asked)), arena=self._kernel.feed.arena), begun
+        return messages._replace(rows=joined((rows, asked)), arena=self._kernel.feed.arena), begun
 
     def _begin(self, messages: Messages, begun: NDArray[np.intp], selected: NDArray[np.uint8]) -> None:
         """Store these requests until their responses arrive."""
         if not len(begun):
             return
-        rows = messages.rows[begun]
+        rows = messages.rows.take(begun)
         buffer, arena = messages.buffer, messages.arena
         starts = (rows["start"] + np.uint64(HEADER)).tolist()
         columns = (starts, rows["client_id"].tolist(), (rows["flags"] & ARENA).tolist())

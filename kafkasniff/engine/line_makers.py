@@ -1,4 +1,4 @@
-"""What writes the lines of messages, and what it knows besides their bytes."""
+"""Writers of the lines of messages, and the facts that they need besides the bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What feeding hands to emitting: the events of a batch of packets, in an order that no batch boundary changes."""
+"""The events of a batch of packets, from feeding to emitting, in an order that no batch boundary changes."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kafkasniff.engine.versions import client_id_text
 from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, MESSAGE
+from kafkasniff.native.rows import joined
 
 __all__ = ["HIDDEN", "ROW", "BegunRequests", "OutstandingRequests", "keys_of"]
 
@@ -59,20 +60,20 @@ class _ByKey:
         here = ~self._gone
         keys = np.concatenate((self._keys[here], keys))
         order = np.argsort(keys, kind="stable")
-        self._keys, self._rows = keys[order], np.concatenate((self._rows[here], rows))[order]
+        self._keys, self._rows = keys[order], joined((self._rows.compress(here), rows)).take(order)
         self._gone = np.zeros(len(keys), np.bool_)
 
     def take(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.void]]:
         """Which of these keys are known, and their rows, which are removed."""
         places, found = self._find(keys)
         self._gone[places] = True
-        return found, self._rows[places]
+        return found, self._rows.take(places)
 
     def take_connection(self, index: int) -> NDArray[np.void]:
         """The requests of a connection, which are removed."""
         bounds = np.searchsorted(self._keys, (index << ORDINAL_BITS, index + 1 << ORDINAL_BITS))
         place = slice(int(bounds[0]), int(bounds[1]))
-        rows = self._rows[place][~self._gone[place]]
+        rows = self._rows[place].compress(~self._gone[place])
         self._gone[place] = True
         return rows
 
@@ -99,7 +100,7 @@ class BegunRequests(_ByKey):
 
     def add(self, rows: NDArray[np.void], buffer: bytes, arena: bytes) -> None:
         """Add requests, whose bytes are in the buffer or in the arena as their flags say."""
-        here = self._rows[~self._gone]
+        here = self._rows.compress(~self._gone)
         if not len(rows) and not len(here):
             self.__init__()  # type: ignore[misc]
             return
@@ -107,7 +108,7 @@ class BegunRequests(_ByKey):
         for (start, stop), flags in zip(_bounds(rows), rows["flags"].tolist(), strict=True):
             kept.append((arena if flags & ARENA else buffer)[start:stop])
         self.data = b"".join(kept)
-        rows = np.concatenate((here, rows))
+        rows = joined((here, rows))
         ends = np.cumsum(rows["size"], dtype=np.int64)
         rows["start"] = ends - rows["size"]
         rows["flags"] |= ARENA

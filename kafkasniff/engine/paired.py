@@ -138,7 +138,7 @@ class PairedRun:
             # Requests of earlier batches are last (`InStep.whole`).
             index = index[np.lexsort((messages.rows["step"][index], order))]
         self._index = index
-        self._rows = rows = messages.rows[index]
+        self._rows = rows = messages.rows.take(index)
         self._owners = messages.owners
         self._places = [0 if owner is None else owner.place for owner in messages.owners]
         self._orders: list[int] = rows["order"].tolist()

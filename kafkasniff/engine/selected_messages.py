@@ -117,7 +117,7 @@ class SelectedMessages:
     def bind(self, batch: LineBatch) -> LineBatch:
         """All messages of the batch in the order of their lines."""
         order, rows, earlier = self._order, self._rows, batch.earlier
-        moved = rows[order.source]
+        moved = rows.take(order.source)
         whole = moved["pair"] != NONE
         moved["pair"][whole] = order.place[moved["pair"][whole]]
         assert earlier is not None

@@ -1,4 +1,4 @@
-"""Adds the names that are known by then to messages."""
+"""Adds names to messages: those that the traffic has contained so far."""
 
 from __future__ import annotations
 
@@ -93,7 +93,6 @@ class Enricher:
         self._misses = False
         self._lost = False
         """Set once dropped sessions were reported."""
-        self._second_pass = False
         self._begun: tuple[int, FetchSession | None] = 0, None
         """The exchange of the last Fetch request, and its session."""
 
@@ -219,15 +218,6 @@ class Enricher:
             force_setattr(message, "problems", (*message.problems, *self._problems))
             self._problems.clear()
 
-    def name_missed(self, message: Message) -> None:
-        """Add names to a message that was emitted before some of them were known (`missed`)."""
-        if message.api_key is None or message.body is None:
-            return
-        self._second_pass = True
-        self._inner(message.api_key, message.api_version, message.type, message.body)
-        self._second_pass = False
-        self._add_problems(message)
-
     def _inner(self, key: int, version: int | None, direction: Direction, body: Body) -> None:
         """Process a message, or one inside an Envelope."""
         found = None if version is None else message_plan(key, version, direction)
@@ -260,8 +250,6 @@ class Enricher:
     def _struct(self, plan: NamePlan, body: Body, *, teaches: bool, node: object = None, rack: object = None) -> None:
         """Learn from a struct and add to it. `node`, `rack`: values of the enclosing struct. Hot."""
         name: Any = None if plan.topic is None else body.get(plan.topic)
-        # A name that was known before means that the records were read then, too.
-        named_before = self._second_pass and (name is not None or "_topic_name" in body)
         if plan.topic_id is not None:
             topic_id = body.get(plan.topic_id)
             if name is not None:
@@ -271,8 +259,6 @@ class Enricher:
                 name = self.catalog.topic(topic_id)
                 if not self._adds:
                     self._note(topic_id, name)
-                elif named_before:
-                    pass
                 elif name is not None:
                     _beside(body, plan.topic_id, "_topic_name", name)
                 else:
@@ -280,7 +266,7 @@ class Enricher:
         if plan.records and isinstance(name, str) and name.startswith(INTERNAL):
             for path in plan.records:
                 for records in _at(body, path):
-                    self._records(name, records, read=not named_before)
+                    self._records(name, records)
         if plan.node is not None:
             node = body.get(plan.node)
         if plan.rack is not None:
@@ -300,15 +286,15 @@ class Enricher:
         if name is None and len(self._unknown) < MAX_UNKNOWN:
             self._unknown.add(topic_id)
 
-    def _records(self, topic: str, records: object, *, read: bool) -> None:
-        """Read a `records` field of a topic that may be one of the brokers' own; `read`: interpret keys and values."""
+    def _records(self, topic: str, records: object) -> None:
+        """Read a `records` field of a topic that may be one of the brokers' own."""
         if topic == cluster_metadata.TOPIC_NAME:
             self._metadata_log = True
         elif topic not in internal_topics().INTERNAL_TOPICS:
             return
         if not isinstance(records, dict):
             return
-        if self._adds and read:
+        if self._adds:
             internal_topics().interpret_topic(topic, records, self._problems)
         for batch in records["batches"]:
             for record in batch.get("records", ()):

@@ -18,14 +18,14 @@ class RenderedBodies(Enricher):
     def __init__(self, topics: Mapping[str, str]) -> None:
         super().__init__(Catalog(topics), sessions=False)
 
-    def _records(self, topic: str, records: object, *, read: bool) -> None:
+    def _records(self, topic: str, records: object) -> None:
         if isinstance(records, dict):
             for batch in records["batches"]:
                 for record in batch.get("records", ()):
                     # The interpretation needs the bytes.
                     for field in ("key", "value"):
                         record[field] = _bytes(record.get(field))
-        super()._records(topic, records, read=read)
+        super()._records(topic, records)
 
 
 def _bytes(value: Any) -> Any:

@@ -19,7 +19,7 @@ pub const Batch = extern struct {
 
 /// A type of control records at one version of its value.
 pub const Control = extern struct {
-    /// Its name, as JSON.
+    /// Its name, which needs no escapes.
     name: [*]const u8,
     name_size: u64,
     /// The program that decodes the value.

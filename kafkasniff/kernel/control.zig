@@ -4,7 +4,6 @@
 //! (`calls.Control`).
 
 const calls = @import("call.zig");
-const Json = @import("json.zig").Json;
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const Walk = @import("walk.zig").Walk;
@@ -12,7 +11,7 @@ const Walk = @import("walk.zig").Walk;
 const Error = reading.Error;
 
 /// Writes the member `_control` of a record. Unknown types, and records with a problem to report, are `Odd`.
-pub fn member(out: *Json, key: ?[]const u8, value: ?[]const u8, call: *calls.Call) Error!void {
+pub fn member(out: anytype, key: ?[]const u8, value: ?[]const u8, call: *calls.Call) Error!void {
     const known = call.controls orelse {
         call.controls_wanted = 1;
         return error.Odd;
@@ -26,34 +25,40 @@ pub fn member(out: *Json, key: ?[]const u8, value: ?[]const u8, call: *calls.Cal
     const of_value = try inside.int(i16);
     for (known[0..call.controls_size]) |*one| {
         if (one.type != kind or (one.fronted == 0 and one.version != of_value)) continue;
-        try out.put(",\"_control\":{\"version\":");
+        try out.name("_control", false);
+        const map = try out.openMap(4, 0);
+        try out.name("version", true);
         try out.integer(version);
-        try out.put(",\"type\":");
+        try out.name("type", false);
         try out.integer(kind);
-        try out.put(",\"name\":");
-        try out.put(one.name[0..one.name_size]);
-        try out.put(",\"value\":");
-        return fields(out, one, data, of_value, call);
+        try out.name("name", false);
+        try out.string(one.name[0..one.name_size]);
+        try out.name("value", false);
+        try fields(out, one, data, of_value, call);
+        return out.closeMap(map, 4);
     }
     return error.Odd;
 }
 
-fn fields(out: *Json, control: *const calls.Control, data: []const u8, version: i16, call: *calls.Call) Error!void {
+fn fields(out: anytype, control: *const calls.Control, data: []const u8, version: i16, call: *calls.Call) Error!void {
+    const is_tree = @TypeOf(out.*).is_tree;
     const program = programs.Program.at(control.program);
     const is_fronted = control.fronted != 0;
+    const map = if (is_fronted) try out.openMap(2, 0) else 0;
     if (is_fronted) {
         if (program.ops[0].fields == 0) return error.Odd;
-        try out.put("{\"version\":");
+        try out.name("version", true);
         try out.integer(version);
+        if (is_tree) out.join();
     }
     const begin = out.at;
     // There is no room for notes, so that anything to be noted is `Odd`. Notes of the enclosing message are kept.
     const notes_size = call.notes_size;
     call.notes_size = 0;
     defer call.notes_size = notes_size;
-    var walk = Walk(Json).init(call, program, data, if (is_fronted) 2 else 0, out, null);
+    var walk = Walk(@TypeOf(out.*)).init(call, program, data, if (is_fronted) 2 else 0, out, null);
     if (try walk.run() != data.len) return error.Odd;
+    if (!is_fronted) return;
     // The fields are members of the same object.
-    if (is_fronted) out.bytes[begin] = ',';
-    try out.byte('}');
+    if (is_tree) try out.closeMap(map, 2) else out.bytes[begin] = ',';
 }

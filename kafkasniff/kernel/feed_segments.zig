@@ -15,6 +15,7 @@ const Recent = state.Recent;
 const Stop = state.Stop;
 const Stream = state.Stream;
 const FIRST_ROOM = state.FIRST_ROOM;
+const WHOLE_RATIO = state.WHOLE_RATIO;
 const MAX_AHEAD = state.MAX_AHEAD;
 const MAX_HELD_BYTES = state.MAX_HELD_BYTES;
 const MAX_HELD_SEGMENTS = state.MAX_HELD_SEGMENTS;
@@ -296,12 +297,13 @@ inline fn segment(
     }
 }
 
-/// Makes room for this many more bytes. The room doubles, so that a frame is moved only a few times.
+/// Makes room for this many more bytes: for the whole frame once enough of it has been received that its stated size is
+/// worth the room, else for twice as many, so that a frame is moved only a few times.
 inline fn makeRoom(feed: *Feed, piece: *Piece, part: u32) Stop!void {
     const least = piece.have + part;
     if (least <= piece.room) return;
     var room = @max(2 * least, FIRST_ROOM);
-    if (piece.sized != 0) room = @min(room, piece.need);
+    if (piece.sized != 0 and (room > piece.need or piece.need <= WHOLE_RATIO * least)) room = piece.need;
     if (room > feed.arena_size - feed.arena_used) return error.NoArena;
     const at = feed.arena_used;
     @memcpy(feed.arena[at..][0..piece.have], feed.arena[piece.at..][0..piece.have]);

@@ -33,6 +33,8 @@ pub const MAX_OUTSTANDING = 65_536;
 pub const MAX_SILENT = 64;
 /// Initial room for a frame in pieces.
 pub const FIRST_ROOM = 256;
+/// A frame gets room for all its bytes once it has this part of them.
+pub const WHOLE_RATIO = 8;
 /// Bytes and segments of a stream held back after a hole, or early responses. With more, the connection is left to
 /// Python.
 pub const MAX_HELD_BYTES = 1 << 20;

@@ -1,12 +1,13 @@
 //! JSON text into a buffer of the caller, identical to orjson's output for the same values.
 //!
-//! `Json` and `pack.Pack` have the same functions, so that one walk serves both.
+//! `Json`, `pack.Pack` and `tree.Tree` have the same functions, so that one walk serves them all.
 
 const std = @import("std");
 const encoding = @import("base64.zig");
 const Error = @import("reader.zig").Error;
 const Hiding = @import("payload.zig").Hiding;
 const text_of = @import("text.zig");
+const times = @import("times.zig");
 
 /// How byte strings are shown.
 pub const Form = enum(u2) {
@@ -23,13 +24,6 @@ const FAR = 4 * WIDTH;
 
 const HEX = "0123456789abcdef";
 
-/// Numbers below 100 in two digits.
-const PAIRS: [100][2]u8 = pairs: {
-    var found: [100][2]u8 = undefined;
-    for (0..100) |value| found[value] = .{ '0' + value / 10, '0' + value % 10 };
-    break :pairs found;
-};
-
 pub const Json = struct {
     bytes: []u8,
     at: usize = 0,
@@ -40,6 +34,16 @@ pub const Json = struct {
     const Self = @This();
     /// The output is final: Python cannot add anything to a body later.
     pub const is_final = true;
+    pub const is_tree = false;
+
+    /// The state that `restore` returns to.
+    pub inline fn save(self: *const Self) usize {
+        return self.at;
+    }
+
+    pub inline fn restore(self: *Self, mark: usize) void {
+        self.at = mark;
+    }
 
     /// Ensures that `size` bytes fit.
     pub inline fn room(self: *Self, size: usize) Error!void {
@@ -93,6 +97,12 @@ pub const Json = struct {
         return 0;
     }
 
+    /// The member of a fetch session, whose value is given as JSON.
+    pub fn session(self: *Self, text: []const u8) Error!void {
+        try self.put(",\"_session\":");
+        try self.put(text);
+    }
+
     /// Called before each element.
     pub inline fn element(self: *Self, is_first: bool) Error!void {
         if (!is_first) try self.byte(',');
@@ -143,23 +153,7 @@ pub const Json = struct {
 
     pub fn integer(self: *Self, value: i64) Error!void {
         var digits: [20]u8 = undefined;
-        var first: usize = digits.len;
-        var rest: u64 = @abs(value);
-        while (rest >= 100) : (rest /= 100) {
-            first -= 2;
-            digits[first..][0..2].* = PAIRS[@intCast(rest % 100)];
-        }
-        if (rest >= 10) {
-            first -= 2;
-            digits[first..][0..2].* = PAIRS[@intCast(rest)];
-        } else {
-            first -= 1;
-            digits[first] = '0' + @as(u8, @intCast(rest));
-        }
-        if (value < 0) {
-            first -= 1;
-            digits[first] = '-';
-        }
+        const first = times.decimal(&digits, value);
         try self.put(digits[first..]);
     }
 

@@ -23,6 +23,7 @@ const std = @import("std");
 pub const summaries = @import("summary.zig");
 const summary_tables = @import("summary_table.zig");
 pub const text_lines = @import("text_lines.zig");
+pub const tree = @import("tree.zig");
 const walking = @import("walk.zig");
 
 pub const crc32 = @import("checksum.zig").crc32;

@@ -20,7 +20,7 @@ const Message = feed.Message;
 
 /// The number of the capture is stored above the packet number (`segments.PACKET_SHIFT`).
 pub const PACKET_SHIFT = 40;
-const PACKET_NUMBER = (1 << PACKET_SHIFT) - 1;
+pub const PACKET_NUMBER = (1 << PACKET_SHIFT) - 1;
 
 pub const Outcome = enum(i32) {
     /// All messages of the range were processed; or `next` is the first one that was not:

@@ -188,8 +188,10 @@ fn record(
     if (timestamp) |known| try out.integer(known) else try out.nothing();
     try out.name("key", false);
     try record_fields.optional(out, one.key);
+    const is_tree = @TypeOf(out.*).is_tree;
+    if (is_tree) try record_fields.schemaIds(out, one.key, null, account);
     try out.name("value", false);
     try record_fields.optional(out, one.value);
-    try record_fields.schemaIds(out, one.key, one.value, account);
+    try record_fields.schemaIds(out, if (is_tree) null else one.key, one.value, account);
     try out.closeMap(map, 4);
 }

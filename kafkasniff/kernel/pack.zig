@@ -41,6 +41,7 @@ pub const Pack = struct {
     const Self = @This();
     /// Python decodes the output and adds to it.
     pub const is_final = false;
+    pub const is_tree = false;
 
     inline fn room(self: *Self, size: usize) Error!void {
         if (size > self.bytes.len - self.at) return error.NoRoom;

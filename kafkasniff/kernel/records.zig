@@ -83,7 +83,7 @@ pub const Account = struct {
 /// Writes the field `bytes`, which begins at `base` of the caller's data.
 pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Error!void {
     if (!@TypeOf(out.*).is_final) return content(out, bytes, base, account);
-    const mark = out.at;
+    const mark = out.save();
     const call = account.call;
     if (call.batches_given == 0 and call.wants.records == .full) try want(bytes, base, account);
     if (account.wanting) return;
@@ -96,7 +96,7 @@ pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Er
     if (!framed[0] and !framed[1]) return;
     if (account.may_be_internal) return error.Odd;
     // Whether all values are framed is known only at the end, so the field is written a second time.
-    out.at = mark;
+    out.restore(mark);
     account.* = before;
     account.framed = framed;
     call.records = counted;
@@ -337,8 +337,11 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, is_control: bo
         try number(out, "timestamp", timestamp);
         try out.name("key", false);
         try optional(out, key);
+        // Trees show what was decoded beside its field, JSON lines at the end.
+        if (Out.is_tree and !is_control) try schemaIds(out, key, null, account);
         try out.name("value", false);
         try optional(out, value);
+        if (Out.is_tree and !is_control) try schemaIds(out, null, value, account);
         try out.name("headers", false);
         const of_record = try record.zigzag32();
         if (of_record < 0 or of_record > record.left() / 2) return error.Odd;
@@ -350,7 +353,7 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, is_control: bo
         if (Out.is_final and out.hiding == null) {
             if (listed) return error.Odd;
             if (traces.count > 0) try traceIds(out, &traces);
-            if (!is_control) try schemaIds(out, key, value, account);
+            if (!Out.is_tree and !is_control) try schemaIds(out, key, value, account);
         }
         if (Out.is_final and is_control) try control_of.member(out, key, value, call);
         try out.closeMap(map, 5);

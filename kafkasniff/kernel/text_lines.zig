@@ -1,19 +1,26 @@
-//! Messages of `feed.zig` as lines of text, without the lines that `-v` adds below them.
+//! Messages of `feed.zig` as lines of text, with `-v` and their bodies below them.
 //!
-//! The specification is `kafkasniff/sinks/text.py`. A line shows the summary of the body (`summary.zig`). Lines depend
-//! on those before them, because columns grow: that state is passed in and out (`State`), and a call ends at the first
+//! The specification is `kafkasniff/sinks/text.py`. A line shows the summary of the body (`summary.zig`), a tree all of it
+//! (`tree.zig`). Lines depend on those before them, because columns grow: that state is passed in and out (`State`), and a call ends at the first
 //! message that is left to Python. `kafkasniff/native/text_lines.py` has the same structures.
 
+const calls = @import("call.zig");
+const Duration = @import("durations.zig").Duration;
 const feed = @import("feed_state.zig");
 const lines_of = @import("lines.zig");
+const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const std = @import("std");
 const summary_of = @import("summary.zig");
 const times = @import("times.zig");
+const tree = @import("tree.zig");
+const Walk = @import("walk.zig").Walk;
 
 const Error = reading.Error;
 const Message = feed.Message;
+const Style = tree.Style;
 const Text = lines_of.Text;
+const Tree = tree.Tree;
 
 /// As `text.CLIENT_WIDTH`.
 const CLIENT_WIDTH = 24;
@@ -37,11 +44,21 @@ pub const Outcome = enum(i32) {
     new_table = 6,
     /// The caller has to answer first (`names.Asks`).
     asks = 7,
-    misuse = 8,
+    /// Its records have to be decompressed (`Call.batches`) and given in the next call.
+    compressed = 8,
+    /// How to decode control records (`Call.controls`), or how to show a page of characters, is not known yet.
+    new_controls = 9,
+    new_page = 10,
+    misuse = 11,
 };
 
 /// Both ends of a connection with the arrow of a request or a response between them, padded.
-pub const Ends = extern struct { request: Text, response: Text };
+pub const Ends = extern struct {
+    request: Text,
+    response: Text,
+    /// The number of the connection.
+    number: i64,
+};
 
 pub const Capture = extern struct {
     /// Equal names have the same number here.
@@ -61,6 +78,8 @@ pub const Table = extern struct {
     teaches: u64,
     /// Lines below that of each message.
     below: Text,
+    /// The program of bodies that are shown as trees. Its roles are `tree.Note`.
+    program: ?[*]const u8,
 };
 
 /// The state of earlier lines that the next ones depend on.
@@ -89,36 +108,49 @@ pub const TextLines = extern struct {
     tables: [*]const Table,
     /// Names of topic ids, and fetch sessions of the messages; its output is not used.
     summaries: summary_of.Call,
+    /// How bodies are shown; null: they are not.
+    style: ?*const Style,
+    /// How the bodies that are shown are decoded. Its output is used instead of `output`.
+    call: ?*calls.Call,
+    /// The largest message whose body is written here, in bytes.
+    most: u64,
     output: [*]u8,
     output_size: u64,
     /// The range. `next` is a result, too.
     next: u64,
     last: u64,
-    /// The missing item for `next`: index of the connection, code, number of the capture or place of the table.
+    /// The missing item for `next`: index of the connection, code, number of the capture or of the page, or place of the
+    /// table.
     wanted: u64,
+    /// The bytes of the message whose records have to be decompressed.
+    data: ?[*]const u8,
+    data_size: u64,
     /// Bytes of lines so far.
     used: u64,
     state: State,
 };
 
-const Stop = error{ Odd, NoRoom, NewConnection, NewLabel, NewCapture, NewTable, Asks };
+const Stop = Error || error{ NewConnection, NewLabel, NewCapture, NewTable, NewPage, NewControls, Asks, Compressed };
 
 pub fn run(lines: *TextLines) Outcome {
     // Otherwise its memory would be filled first, which takes longer than a line.
     @setRuntimeSafety(false);
     var walk: summary_of.Walk = undefined;
-    return write(lines, &walk);
+    var frames: tree.Frames = undefined;
+    return write(lines, &walk, &frames);
 }
 
-noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
-    if (lines.last > lines.source.found.size or lines.used > lines.output_size) return .misuse;
+noinline fn write(lines: *TextLines, walk: *summary_of.Walk, frames: *tree.Frames) Outcome {
+    const bytes = if (lines.call) |call| call.output[0..call.output_size] else lines.output[0..lines.output_size];
+    if (lines.last > lines.source.found.size or lines.used > bytes.len) return .misuse;
     walk.phrases.names = lines.summaries.names;
     var writer = Writer{
         .lines = lines,
-        .bytes = lines.output[0..lines.output_size],
+        .bytes = bytes,
         .at = lines.used,
         .state = lines.state,
         .walk = walk,
+        .frames = frames,
     };
     while (lines.next < lines.last) : (lines.next += 1) {
         const shown = lines.source.shownOf(lines.next);
@@ -128,6 +160,17 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
                 error.NoRoom => return .no_room,
                 error.Odd => return .left,
                 error.Asks => return .asks,
+                error.NewControls => return .new_controls,
+                error.Compressed => {
+                    const found = &lines.source.found;
+                    lines.data = (if (message.flags.arena) found.arena else found.buffer) + message.start;
+                    lines.data_size = message.size;
+                    return .compressed;
+                },
+                error.NewPage => {
+                    lines.wanted = writer.page;
+                    return .new_page;
+                },
                 error.NewConnection => {
                     lines.wanted = message.connection;
                     return .new_connection;
@@ -146,6 +189,7 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk) Outcome {
                 },
             }
         };
+        if (lines.call) |call| call.batches_given = 0;
         if (shown == .read) {
             writer.at = lines.used;
             continue;
@@ -162,7 +206,11 @@ const Writer = struct {
     at: usize,
     state: State,
     walk: *summary_of.Walk,
+    frames: *tree.Frames,
     moment: times.Moment = .{},
+    dates: times.Moment = .{},
+    /// The page of characters that has to be added.
+    page: u32 = 0,
     /// Entries of `Source.earlier` before this index belong to earlier messages.
     earlier: u64 = 0,
 
@@ -178,6 +226,7 @@ const Writer = struct {
             if (one.flags.request) try lines.source.checkClientId(one);
             if (table.address != null) {
                 try self.summary(table, one, index);
+                if (lines.style) |style| try self.body(style, table, one, index);
                 self.finish(index);
             }
             return;
@@ -228,6 +277,7 @@ const Writer = struct {
         }
         try self.put("\n");
         try self.put(table.below.get() orelse "");
+        if (lines.style) |style| try self.content(style, table, one, index, ends.number);
         if (table.address != null) self.finish(index);
     }
 
@@ -296,16 +346,7 @@ const Writer = struct {
 
     fn integer(self: *Self, value: i64) Error!void {
         var digits: [20]u8 = undefined;
-        var first: usize = digits.len;
-        var rest: u64 = @abs(value);
-        while (true) {
-            first -= 1;
-            digits[first] = '0' + @as(u8, @intCast(rest % 10));
-            rest /= 10;
-            if (rest == 0) break;
-        }
-        if (value < 0) try self.put("-");
-        try self.put(digits[first..]);
+        try self.put(digits[times.decimal(&digits, value)..]);
     }
 
     /// A client id as `printable.word` shows it, for printable ASCII; others are `Odd`.
@@ -347,60 +388,64 @@ const Writer = struct {
         try self.pad(width, &self.state.client_width);
     }
 
-    /// A duration in three digits and a unit, right-aligned; 1000 s and more are `Odd`.
+    /// A duration, right-aligned.
     fn latency(self: *Self, nanoseconds: i64) Error!void {
-        const unit: Unit = switch (@abs(nanoseconds)) {
-            0...999 => .{ .text = " ns", .width = 3, .divisor = 0 },
-            1_000...999_499 => .{ .text = " µs", .width = 3, .divisor = 1e3 },
-            999_500...999_499_999 => .{ .text = " ms", .width = 3, .divisor = 1e6 },
-            999_500_000...999_499_999_999 => .{ .text = " s", .width = 2, .divisor = 1e9 },
-            else => return error.Odd,
-        };
-        var room: [8]u8 = undefined;
-        const digits = unit.digits(&room, @abs(nanoseconds));
-        const width = digits.len + unit.width + @intFromBool(nanoseconds < 0);
-        if (width < LATENCY_WIDTH) try self.spaces(LATENCY_WIDTH - width);
-        if (nanoseconds < 0) try self.put("-");
-        try self.put(digits);
-        try self.put(unit.text);
-    }
-};
-
-const Unit = struct {
-    text: []const u8,
-    width: usize,
-    divisor: f64,
-
-    fn digits(self: *const Unit, room: *[8]u8, nanoseconds: u64) []const u8 {
-        if (self.divisor == 0) return whole(room, nanoseconds, 0);
-        const value = @as(f64, @floatFromInt(nanoseconds)) / self.divisor;
-        const decimals: usize = if (value < 9.995) 2 else if (value < 99.95) 1 else 0;
-        // Rounded as Python rounds: by the exact value, half to even.
-        const bits: u64 = @bitCast(value);
-        const shift: u7 = @intCast(1075 - (bits >> 52));
-        const fraction = (bits & ((1 << 52) - 1)) | 1 << 52;
-        const product = @as(u128, fraction) * ([_]u128{ 1, 10, 100 })[decimals];
-        var result: u64 = @intCast(product >> shift);
-        const rest = product & ((@as(u128, 1) << shift) - 1);
-        const half = @as(u128, 1) << (shift - 1);
-        if (rest > half or (rest == half and result % 2 == 1)) result += 1;
-        return whole(room, result, decimals);
+        const found = try Duration.of(nanoseconds);
+        if (found.width < LATENCY_WIDTH) try self.spaces(LATENCY_WIDTH - found.width);
+        try self.put(found.bytes[0..found.size]);
     }
 
-    /// A number whose last digits follow the decimal point.
-    fn whole(room: *[8]u8, value: u64, decimals: usize) []const u8 {
-        var first: usize = room.len;
-        var rest = value;
-        var place: usize = 0;
-        while (rest > 0 or place <= decimals) : (place += 1) {
-            if (place == decimals and decimals > 0) {
-                first -= 1;
-                room[first] = '.';
-            }
-            first -= 1;
-            room[first] = '0' + @as(u8, @intCast(rest % 10));
-            rest /= 10;
+    /// Writes the place of a message, and its body as a tree.
+    fn content(self: *Self, style: *const Style, table: *const Table, one: *const Message, index: u64, number_of: i64) Stop!void {
+        const first = one.first_packet & lines_of.PACKET_NUMBER;
+        const last = one.last_packet & lines_of.PACKET_NUMBER;
+        try self.spaces(tree.MARGIN);
+        try self.put(style.dim.get() orelse "");
+        try self.put("conn ");
+        try self.integer(number_of);
+        try self.put(if (first == last) ", packet " else ", packets ");
+        try self.integer(first);
+        if (first != last) {
+            try self.put("-");
+            try self.integer(last);
         }
-        return room[first..];
+        try self.put(", ");
+        try self.integer(one.size);
+        try self.put(" bytes");
+        if (!one.flags.request) {
+            const found = try Duration.of(one.duration);
+            try self.put(", took ");
+            try self.put(found.bytes[0..found.size]);
+        }
+        try self.put(style.reset.get() orelse "");
+        try self.put("\n");
+        if (table.address != null) try self.body(style, table, one, index);
+    }
+
+    fn body(self: *Self, style: *const Style, table: *const Table, one: *const Message, index: u64) Stop!void {
+        const lines = self.lines;
+        const call = lines.call orelse return error.Odd;
+        const program = table.program orelse return error.Odd;
+        if (one.size > lines.most) return error.Odd;
+        const data = try lines.source.found.bytes(one);
+        const names = lines.summaries.names;
+        if (names) |some| some.enter(index, one, table.teaches != 0, data);
+        call.batches_wanted = 0;
+        call.records = 0;
+        call.truncated = 0;
+        call.looked_at = 0;
+        var out = Tree{ .bytes = self.bytes, .at = self.at, .style = style, .frames = self.frames, .dates = &self.dates };
+        var walk = Walk(Tree).init(call, programs.Program.at(program), data, one.body, &out, null);
+        walk.names = names;
+        const ended = walk.run();
+        if (names) |some| if (some.isAsking()) return error.Asks;
+        if (out.page) |page| {
+            self.page = page;
+            return error.NewPage;
+        }
+        const after = ended catch |reason| return if (call.controls_wanted != 0) error.NewControls else reason;
+        if (walk.account.wanting) return error.Compressed;
+        if (walk.notes.problems > 0 or after != data.len or walk.account.used != call.batches_given) return error.Odd;
+        self.at = out.at;
     }
 };

@@ -17,6 +17,28 @@ pub inline fn write(comptime count: usize, to: *[count]u8, value: u32) void {
     if (at == 1) to[0] = '0' + @as(u8, @intCast(rest % 10));
 }
 
+/// Writes a number to the end of `to`; returns where it begins.
+pub fn decimal(to: *[20]u8, value: i64) usize {
+    var first: usize = to.len;
+    var rest: u64 = @abs(value);
+    while (rest >= 100) : (rest /= 100) {
+        first -= 2;
+        to[first..][0..2].* = pair(@intCast(rest % 100));
+    }
+    if (rest >= 10) {
+        first -= 2;
+        to[first..][0..2].* = pair(@intCast(rest));
+    } else {
+        first -= 1;
+        to[first] = '0' + @as(u8, @intCast(rest));
+    }
+    if (value < 0) {
+        first -= 1;
+        to[first] = '-';
+    }
+    return first;
+}
+
 const PAIRS = pairs: {
     var found: [100][2]u8 = undefined;
     for (&found, 0..) |*one, value| one.* = .{ '0' + value / 10, '0' + value % 10 };
@@ -34,9 +56,14 @@ pub const Moment = struct {
 
     /// Nanoseconds since 1970 as `2026-11-21T04:00:00.123456789Z`; valid until the next one is asked for.
     pub fn rfc3339(self: *Moment, time: i64) *const [30]u8 {
-        const second = @divFloor(time, SECOND);
-        if (second != self.second) self.set(second);
+        _ = self.ofSecond(@divFloor(time, SECOND));
         write(9, self.text[20..29], @intCast(@mod(time, SECOND)));
+        return &self.text;
+    }
+
+    /// The same for a second of the years 1600 to 9999; its fraction is undefined.
+    pub fn ofSecond(self: *Moment, second: i64) *const [30]u8 {
+        if (second != self.second) self.set(second);
         return &self.text;
     }
 

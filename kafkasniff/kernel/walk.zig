@@ -33,7 +33,7 @@ const MAX_VARINT = 5;
 /// As `operations.NOT_ASKED_FOR`.
 const NO_SET = -0x8000_0000;
 
-/// A walk whose output is `Out`, which is `json.Json` or `pack.Pack`.
+/// A walk whose output is `Out`, which is `json.Json`, `pack.Pack` or `tree.Tree`.
 pub fn Walk(comptime Out: type) type {
     return struct {
         const Self = @This();
@@ -94,7 +94,7 @@ pub fn Walk(comptime Out: type) type {
             for (0..op.fields) |number| {
                 const field_op = &self.program.ops[child];
                 const before = self.out.at;
-                try self.out.key(self.program.key(field_op), number == 0);
+                try self.key(field_op, number == 0);
                 self.field(child, parent) catch |reason| return self.endMap(reason, mark, number, before);
                 if (Out.is_final and field_op.flags.topic_id) try self.nameTopic(field_op);
                 child = field_op.next;
@@ -106,6 +106,11 @@ pub fn Walk(comptime Out: type) type {
                 };
             }
             try self.out.closeMap(mark, members);
+        }
+
+        pub inline fn key(self: *Self, op: *const Op, is_first: bool) Error!void {
+            try self.out.key(self.program.key(op), is_first);
+            if (Out.is_tree) self.out.note = @enumFromInt(op.role);
         }
 
         /// Writes the name of the last topic id as the next member.
@@ -135,8 +140,7 @@ pub fn Walk(comptime Out: type) type {
         inline fn noteSession(self: *Self, value: i64) Error!void {
             const names = self.names orelse return;
             const shown = try names.fact(value) orelse return;
-            try self.out.put(",\"_session\":");
-            try self.out.put(shown);
+            try self.out.session(shown);
         }
 
         /// Closes a map in which the walk ended: in its member after the first `members`, which begins at `before`.
@@ -273,6 +277,7 @@ pub fn Walk(comptime Out: type) type {
                     }
                     if (op.flags.secret and self.hide) {
                         if (!isText(value)) return error.Odd;
+                        if (Out.is_final) return self.out.withheld(begin, size);
                         const one = try self.out.openMap(1, 0);
                         try self.out.name("redacted", true);
                         try self.out.integer(@intCast(size));
@@ -388,7 +393,7 @@ pub fn Walk(comptime Out: type) type {
         pub fn fail(self: *Self, problem: Problem, place: *const Place, position: usize, facts: Facts) Failure {
             @branchHint(.cold);
             // A field that decides whether to hide a value may come after the end of the bytes.
-            if (self.hide) return error.Odd;
+            if (self.hide or Out.is_tree) return error.Odd;
             self.reader.at = position;
             self.kept = false;
             self.notes.note(problem, place, position, facts) catch |reason| return reason;

@@ -39,7 +39,7 @@ pub fn section(
         const stop = walk.reader.at + @as(usize, @intCast(size));
         if (known(walk.program, op, first, tag)) |index| {
             const field_op = &walk.program.ops[index];
-            try walk.out.key(walk.program.key(field_op), members.* == 0);
+            try walk.key(field_op, members.* == 0);
             walk.reader.bytes = outer[0..stop];
             walk.field(index, parent) catch |reason| {
                 // A tagged field that does not fit is written with the bytes of an unknown one.
@@ -48,6 +48,8 @@ pub fn section(
             walk.reader.bytes = outer;
             if (walk.reader.at != stop) return error.Odd;
             members.* += 1;
+        } else if (@TypeOf(walk.out.*).is_tree) {
+            return error.Odd;
         } else if (!shown_unknown) {
             // All unknown tags are written at the position of the first one.
             shown_unknown = true;

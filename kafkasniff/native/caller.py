@@ -124,7 +124,6 @@ class ControlType(msgspec.Struct, frozen=True):
     fronted: bool
     """An int16 version is in front of the fields, whatever it is; else it is the first of them."""
     name: bytes
-    """As JSON."""
     program: Program
 
 

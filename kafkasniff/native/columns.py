@@ -163,7 +163,7 @@ class ColumnReader:
         `batches` are those of the last `measure`, which refer to the same bytes.
         """
         batches["status"][~wanted] = ODD
-        some = batches[wanted]
+        some = batches.compress(wanted)
         if any(int(some[name].sum()) > MAX_COLUMN for name in _COUNTS):
             return None
         rows, headers = int(some["rows"].sum()), int(some["headers"].sum())

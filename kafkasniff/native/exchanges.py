@@ -13,6 +13,7 @@ from kafkasniff.native.calls import ASKS, DONE, FORMS, NO_ROOM, RECORDS, SHOW_SE
 from kafkasniff.native.columns import BATCH
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import LineNames, NameFacts
+from kafkasniff.native.rows import copied
 
 __all__ = ["CODECS", "PAIR", "ROW", "VALUES", "ExchangeColumns", "ExchangeReader", "Strings"]
 
@@ -248,14 +249,14 @@ class ExchangeReader:
             raise RuntimeError(f"the kernel refuses to read exchanges: {outcome}")
         count = call.rows_used
         found = ExchangeColumns(
-            self._rows[:count].copy(),
+            copied(self._rows[:count]),
             self._requests.take(count),
             self._responses.take(count),
             self._names.take(call.names.count),
             self._topics[: call.topics_used].copy(),
-            self._partitions[: call.partitions_used].copy(),
-            self._batches[: call.batches_used].copy(),
-            self._shared[: call.batches_used].copy(),
+            copied(self._partitions[: call.partitions_used]),
+            copied(self._batches[: call.batches_used]),
+            copied(self._shared[: call.batches_used]),
             self._codes[: call.codes_used].copy(),
         )
         # An exchange that does not fit into the empty output is left to Python.

@@ -30,6 +30,7 @@ from kafkasniff.native.feed import (
     FeedCall,
 )
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.rows import copied
 from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["Fed", "Feed"]
@@ -281,7 +282,7 @@ class Feed:
                     judged.append((call.asked_connection, row))
             else:
                 self._kinds[call.asked] = self._kind(call.asked)
-        messages = self._messages[: call.messages_used].copy()
+        messages = copied(self._messages[: call.messages_used])
         in_arena = bool((messages["flags"] & ARENA).any())
         return Fed(
             messages,

@@ -235,11 +235,11 @@ class JsonLines:
         self._base = self._end = 0
         self._caller.shrink()
 
-    def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[bytes, int] | int]:
+    def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[memoryview, int] | int]:
         """The lines of the messages from `first` up to `last`, in groups with their number. Hot.
 
-        For a message that is left to Python its index; the caller has processed it before it continues. `only`: later
-        ones will not be requested.
+        A group is only valid until the next one is requested. For a message that is left to Python its index; the
+        caller has processed it before it continues. `only`: later ones will not be requested.
         """
         while first < last:
             names = self._names
@@ -255,7 +255,7 @@ class JsonLines:
                 names.settle(first, stop)
             if stop > first:
                 begin = int(self._ends[first - base - 1]) if first > base else 0
-                yield bytes(self._caller.view[begin : int(self._ends[stop - base - 1])]), stop - first
+                yield self._caller.view[begin : int(self._ends[stop - base - 1])], stop - first
             if left >= 0:
                 yield stop
                 stop += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 from kafkasniff.native.calls import SummaryCall, address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.lines import MAX_CAPTURES, LineBatch, LineSource
+from kafkasniff.native.caller import WantedBatch
+from kafkasniff.native.lines import MAX_CAPTURES, USUAL_RATIO, LineBatch, LineSource
 from kafkasniff.native.names import LineNames
+from kafkasniff.native.trees import TreeStyle
 
 __all__ = ["NO_DAY", "TABLE", "State", "TextFacts", "TextLines", "TextTable"]
 
@@ -22,12 +25,20 @@ MAX_KEPT: Final = 64 << 10
 NO_DAY: Final = -(1 << 63)
 """`State.day` if no line had a time so far."""
 
-_, _, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE, _ASKS = range(8)
+_, _NO_ROOM, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE, _ASKS = range(8)
+_COMPRESSED, _NEW_CONTROLS, _NEW_PAGE = range(8, 11)
 
 _TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
-_ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT)])
+_ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT), ("number", np.int64)])
 TABLE: Final = np.dtype(
-    [("address", np.uint64), ("known", np.uint32), ("bare", np.uint32), ("teaches", np.uint64), ("below", _TEXT)]
+    [
+        ("address", np.uint64),
+        ("known", np.uint32),
+        ("bare", np.uint32),
+        ("teaches", np.uint64),
+        ("below", _TEXT),
+        ("program", np.uint64),
+    ]
 )
 _CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
 
@@ -58,11 +69,16 @@ class _TextLines(ctypes.Structure):
         ("day_after_size", ctypes.c_uint64),
         ("tables", ctypes.c_void_p),
         ("summaries", SummaryCall),
+        ("style", ctypes.c_void_p),
+        ("call", ctypes.c_void_p),
+        ("most", ctypes.c_uint64),
         ("output", ctypes.c_void_p),
         ("output_size", ctypes.c_uint64),
         ("next", ctypes.c_uint64),
         ("last", ctypes.c_uint64),
         ("wanted", ctypes.c_uint64),
+        ("data", ctypes.c_void_p),
+        ("data_size", ctypes.c_uint64),
         ("used", ctypes.c_uint64),
         ("state", State),
     )
@@ -79,13 +95,18 @@ class TextTable(NamedTuple):
     """They have names of topics."""
     below: bytes = b""
     """Lines below each message's own."""
+    program: int = 0
+    """Address of the program of bodies that are shown as trees."""
 
 
 class TextFacts(Protocol):
     """Facts for lines besides the messages' own bytes. Each is requested once, until it is forgotten."""
 
-    def ends(self, index: int) -> tuple[bytes, bytes]:
-        """The columns of both ends of a connection, on a request and on a response. It may call `forget`."""
+    def ends(self, index: int) -> tuple[int, bytes, bytes]:
+        """The number of a connection, and the columns of its ends on a request and on a response.
+
+        It may call `forget`.
+        """
 
     def label(self, key: int, version: int) -> bytes:
         """The column of an API's version; likewise."""
@@ -96,15 +117,25 @@ class TextFacts(Protocol):
     def capture(self, index: int) -> tuple[int, bytes]:
         """A number shared by captures of the same name, and the line for its beginning."""
 
+    def inflate(self, data: memoryview, /) -> Callable[[WantedBatch], bytes | None]:
+        """Decompresses batches of the message `data`; None for one that Python has to decode."""
+
 
 class TextLines:
     """Lines of consecutive batches (`bind`).
 
-    `day`: text before and after the date in its line; `names`: fields added to bodies.
+    `day`: text before and after the date in its line; `names`: fields added to bodies; `style`: how bodies are shown
+    below their lines; `most`: the largest messages with those, in bytes.
     """
 
-    def __init__(
-        self, kernel: Kernel, facts: TextFacts, day: tuple[bytes, bytes], names: LineNames | None = None
+    def __init__(  # noqa: PLR0917 - once for each run
+        self,
+        kernel: Kernel,
+        facts: TextFacts,
+        day: tuple[bytes, bytes],
+        names: LineNames | None = None,
+        style: TreeStyle | None = None,
+        most: int = 0,
     ) -> None:
         self._function = kernel.text_lines
         self._facts = facts
@@ -117,14 +148,18 @@ class TextLines:
         self._kept_captures: list[bytes] = []
         self._kept_below: list[bytes] = []
         self._bound: LineBatch | None = None
-        output = bytearray(OUTPUT)
-        self._output = memoryview(output)
         lines = self._lines = _TextLines()
+        self._style = style
+        if style is None:
+            output = bytearray(OUTPUT)
+            self._output = memoryview(output)
+            lines.output, lines.output_size = ctypes.addressof(ctypes.c_char.from_buffer(output)), OUTPUT
+        else:
+            lines.style, lines.most = style.address, most
         self._pointer = ctypes.pointer(lines)
         self._tables = np.zeros(2 * KEYS * VERSIONS, TABLE)
         lines.tables = self._tables.ctypes.data
         lines.labels = self._labels.ctypes.data
-        lines.output, lines.output_size = ctypes.addressof(ctypes.c_char.from_buffer(output)), OUTPUT
         lines.day_before, lines.day_before_size = day[0], len(day[0])
         lines.day_after, lines.day_after_size = day[1], len(day[1])
         lines.summaries.names = None if names is None else names.address
@@ -151,6 +186,8 @@ class TextLines:
     def bind(self, batch: LineBatch) -> None:
         """From here on write these messages."""
         self._bound = self._lines.source.bind(batch)
+        if self._style is not None:
+            self._style.caller.shrink()
         if self._names is not None:
             self._names.bind(len(batch.messages))
 
@@ -161,6 +198,9 @@ class TextLines:
         """
         lines = self._lines
         lines.next, lines.last, lines.used = first, last, 0
+        if self._style is not None:
+            lines.call = self._style.caller.address
+            self._style.caller.begin()
         if self._names is None:
             return self._write()
         self._names.changed()
@@ -170,38 +210,81 @@ class TextLines:
 
     def _write(self) -> tuple[bytes, int, bool]:
         lines = self._lines
+        given: list[bytes] = []
         while True:
             outcome = self._function(self._pointer)
             if outcome <= _LEFT:
-                found = bytes(self._output[: lines.used])
+                if outcome == _NO_ROOM and not lines.used and self._has_more_room():
+                    continue
                 # A line that does not fit into the empty memory is left to Python, too.
-                return found, lines.next, outcome == _LEFT or not found
+                return self._made(is_pythons=outcome == _LEFT or not lines.used)
             if outcome == _NEW_CONNECTION:
                 self._new_connection(lines.wanted)
             elif outcome == _NEW_LABEL:
                 text = self._facts.label(*divmod(lines.wanted, VERSIONS))
                 self._labels[lines.wanted] = (address_of(text, self._kept), len(text))
             elif outcome == _NEW_TABLE:
-                direction, code = divmod(lines.wanted, KEYS * VERSIONS)
-                key, version = divmod(code, VERSIONS)
-                table = self._facts.table(key, version, not direction)
-                lines_below = address_of(table.below, self._kept_below), len(table.below)
-                self._tables[lines.wanted] = (table.address, 1, table.bare, table.teaches, lines_below)
+                self._new_table(lines.wanted)
             elif outcome == _ASKS:
                 assert self._names is not None
                 if not self._names.answer():
-                    return bytes(self._output[: lines.used]), lines.next, True
+                    return self._made(is_pythons=True)
             elif outcome == _NEW_CAPTURE and lines.wanted < MAX_CAPTURES:
                 self._new_capture(lines.wanted)
             elif outcome == _NEW_CAPTURE:
-                return bytes(self._output[: lines.used]), lines.next, True
+                return self._made(is_pythons=True)
+            elif outcome == _COMPRESSED:
+                given = []
+                if (is_pythons := self._inflate(given)) is not None:
+                    return self._made(is_pythons=is_pythons)
+            elif outcome == _NEW_CONTROLS and self._style is not None:
+                self._style.caller.learns_controls()
+            elif outcome == _NEW_PAGE and self._style is not None:
+                self._style.add_page(lines.wanted)
             else:
                 raise RuntimeError(f"the kernel refuses to write lines: {outcome}")
+
+    def _made(self, *, is_pythons: bool) -> tuple[bytes, int, bool]:
+        lines = self._lines
+        output = self._output if self._style is None else self._style.caller.view
+        return bytes(output[: lines.used]), lines.next, is_pythons
+
+    def _has_more_room(self) -> bool:
+        return self._style is not None and self._style.caller.more()
+
+    def _inflate(self, given: list[bytes]) -> bool | None:
+        """Decompress the records of the next message into `given`, which the next call uses.
+
+        If its lines cannot be written now, returns whether they are left to Python.
+        """
+        lines = self._lines
+        assert self._style is not None
+        assert self._bound is not None
+        caller = self._style.caller
+        if lines.used and lines.used + USUAL_RATIO * lines.data_size > caller.size:
+            # They would hardly fit after those before.
+            return False
+        for source in (self._bound.buffer, self._bound.arena):
+            begin = (lines.data or 0) - source.ctypes.data
+            if 0 <= begin <= len(source) - lines.data_size:
+                inflate = self._facts.inflate(source.data[begin : begin + lines.data_size])
+                if not caller.give(inflate, given):
+                    return True
+                if not lines.used:
+                    caller.reserve(sum(map(len, given)))
+                return None
+        raise RuntimeError("the kernel requests records without a message")
+
+    def _new_table(self, place: int) -> None:
+        direction, code = divmod(place, KEYS * VERSIONS)
+        table = self._facts.table(*divmod(code, VERSIONS), not direction)
+        below = address_of(table.below, self._kept_below), len(table.below)
+        self._tables[place] = (table.address, 1, table.bare, table.teaches, below, table.program)
 
     def _new_connection(self, index: int) -> None:
         if len(self._kept) >= MAX_KEPT:
             self.forget()
-        request, response = self._facts.ends(index)
+        number, request, response = self._facts.ends(index)
         if index >= len(self._connections):
             more = np.zeros(max(2 * index, 64), _ENDS)
             more[: len(self._connections)] = self._connections
@@ -210,6 +293,7 @@ class TextLines:
         self._connections[index] = (
             (address_of(request, self._kept), len(request)),
             (address_of(response, self._kept), len(response)),
+            number,
         )
 
     def _new_capture(self, index: int) -> None:

@@ -1,1 +1,1 @@
-"""What a process runs with: threads, worker processes, signals, memory bounds, files in a folder that is confined."""
+"""Services of a process: threads, worker processes, signals, memory bounds, files in a folder that is confined."""

@@ -43,7 +43,7 @@ class CsvSink:
 
     def write_lines(self, lines: Lines) -> None:
         """Write finished rows."""
-        self._lines.add_encoded(lines.data)
+        self._lines.add_encoded(bytes(lines.data))
 
     def flush(self) -> None:
         """Flush all rows so far."""

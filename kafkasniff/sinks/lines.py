@@ -14,7 +14,7 @@ BLOCK_BYTES: Final = 64 << 10
 class ByteOutput(Protocol):
     """Output for lines: a file, a pipe, a `BytesIO`."""
 
-    def write(self, data: bytes, /) -> object:
+    def write(self, data: bytes | memoryview, /) -> object:
         """Take all of `data`."""
 
     def flush(self) -> object:
@@ -49,9 +49,12 @@ class LineWriter:
         self._lines: list[bytes] = []
         self._held = 0
 
-    def add(self, line: bytes) -> None:
-        """Add one or several lines, each ending in a line feed, or the next piece of one. Hot."""
-        if len(line) >= BLOCK_BYTES:
+    def add(self, line: bytes | memoryview) -> None:
+        """Add one or several lines, each ending in a line feed, or the next piece of one. Hot.
+
+        A view is written at once: its content may change.
+        """
+        if len(line) >= BLOCK_BYTES or isinstance(line, memoryview):
             # Joining it with the waiting lines would copy it.
             if self._lines:
                 self.flush()

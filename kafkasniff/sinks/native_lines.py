@@ -27,6 +27,7 @@ from kafkasniff.native.names import LineNames
 from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.redact.payload import may_carry
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
+from kafkasniff.sinks.lines import BLOCK_BYTES
 from kafkasniff.sinks.native_names import AddedNames, NamesAhead
 from kafkasniff.text.printable import visible_json
 
@@ -76,6 +77,8 @@ class NativeLines:
         self._capture_name = capture
         self._names_captures = names_captures
         self._terminal = terminal
+        self._at_once = not (ahead or terminal)
+        """Lines are written before the next ones are requested."""
         # Sessions are followed in order.
         self._sessions = None if ahead else KnownSessions()
 
@@ -138,8 +141,13 @@ class NativeLines:
             if isinstance(piece, int):
                 yield piece
             else:
-                data, count = piece
-                yield Lines(visible_json(data) if self._terminal else data, count)
+                view, count = piece
+                # Copying large lines takes as long as a third of writing them.
+                if self._at_once and len(view) >= BLOCK_BYTES:
+                    yield Lines(view, count)
+                else:
+                    data = bytes(view)
+                    yield Lines(visible_json(data) if self._terminal else data, count)
 
     # -- facts for lines besides the messages' own bytes (`LineFacts`) -----------------------------------------------
 

@@ -19,7 +19,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import MessageSession
 from kafkasniff.native.sessions import KnownSessions
-from kafkasniff.sinks.session_follower import SessionFollower, session_json
+from kafkasniff.sinks.session_follower import SessionFollower, SessionText, session_json
 from kafkasniff.sinks.session_steps import SessionSteps
 
 __all__ = ["AddedNames", "NamesAhead"]
@@ -34,7 +34,7 @@ class AddedNames:
     """The facts of `enricher` for messages of the feed (`names.NameFacts`).
 
     The enricher must have processed everything before a message. `broker`: of a connection by its index in the feed.
-    `known`: for the sessions that the kernel may follow.
+    `known`: for the sessions that the kernel may follow; `text`: what is shown of them.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class AddedNames:
         enricher: Enricher,
         broker: Callable[[int], Endpoint | None],
         known: KnownSessions | None = None,
+        text: SessionText = session_json,
     ) -> None:
         self._enricher = enricher
         self._broker = broker
@@ -52,7 +53,8 @@ class AddedNames:
         self._addresses = 0, 0
         self._steps = SessionSteps(kernel)
         sessions = enricher.sessions
-        self._follower = None if known is None or sessions is None else SessionFollower(kernel, sessions, known)
+        self._follower = None if known is None or sessions is None else SessionFollower(kernel, sessions, known, text)
+        self._text = text
 
     def bind(self, batch: LineBatch) -> None:
         """From here on sessions are those of these messages."""
@@ -100,7 +102,7 @@ class AddedNames:
                 follower.asked(connection, code, (broker, step.number), session, is_changed=follower.changes != before)
         if session is None:
             return _NOTHING
-        return MessageSession(session.partitions, session_json(session.partitions, session.unnamed))
+        return MessageSession(session.partitions, self._text(session.partitions, session.unnamed))
 
     def continue_sessions(self, steps: NDArray[np.uint32]) -> None:
         """Apply requests that do not change their sessions, and responses to such requests."""

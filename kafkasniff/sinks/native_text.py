@@ -14,8 +14,10 @@ from kafkasniff.enrich.plan import adds_names, teaches
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.messages.message_body import unknown_version
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.messages.rendered import MAX_SIZE
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Direction, Lines, Problem
+from kafkasniff.native.caller import WantedBatch
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import LineNames
@@ -24,6 +26,8 @@ from kafkasniff.native.summaries import SummaryTable
 from kafkasniff.native.text_lines import NO_DAY, TextLines, TextTable
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.sinks.native_trees import NativeTrees
+from kafkasniff.sinks.session_follower import session_json
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.sinks.text import TextSink, TextState
 from kafkasniff.text.times import date_of
@@ -52,7 +56,9 @@ class NativeText:
     ) -> None:
         self._kernel = kernel
         known = KnownSessions()
-        self.facts = AddedNames(kernel, enricher, lambda index: ends(index)[2], known)
+        self._trees = NativeTrees(kernel, sink.paint, sink.width, records=sink.verbosity > 1) if sink.verbosity else None
+        text = session_json if self._trees is None else self._trees.session
+        self.facts = AddedNames(kernel, enricher, lambda index: ends(index)[2], known, text)
         """Fields added to bodies."""
         self.only_asked = True
         self._known: dict[tuple[int, int, bool], SummaryTable] = {}
@@ -63,7 +69,8 @@ class NativeText:
         self._capture_name = capture
         paint = sink.paint
         day = paint.dim.encode(), paint.reset.encode()
-        self._lines = TextLines(kernel, self, day, LineNames(self.facts, known))
+        style = None if self._trees is None else self._trees.style
+        self._lines = TextLines(kernel, self, day, LineNames(self.facts, known), style, MAX_SIZE)
         self._turn = sink.turn
         self._captures: dict[str | None, int] = {None: 0}
         """Names of captures, numbered."""
@@ -84,6 +91,8 @@ class NativeText:
         """Write at the current level of `detail` from now on."""
         if detail.decode is not self._options:
             self._detail, self._options = detail, detail.decode
+            if self._trees is not None:
+                self._trees.use(detail.decode)
             self._kinds.clear()
             self._lines.forget_tables()
 
@@ -157,12 +166,13 @@ class NativeText:
 
     # -- facts for lines besides the messages' own bytes (`TextFacts`) -----------------------------------------------
 
-    def ends(self, index: int) -> tuple[bytes, bytes]:
-        """The columns of both ends of a connection."""
-        request, response = self._sink.ends(*self._ends(index))
+    def ends(self, index: int) -> tuple[int, bytes, bytes]:
+        """The number of a connection, and the columns of both ends."""
+        number, client, broker = self._ends(index)
+        request, response = self._sink.ends(number, client, broker)
         if self._sink.turn != self._turn:
             self._forget()
-        return request.encode(), response.encode()
+        return number, request.encode(), response.encode()
 
     def label(self, key: int, version: int) -> bytes:
         """The column of an API's version."""
@@ -182,6 +192,9 @@ class NativeText:
             if is_unknown and is_read:
                 problems += (Problem(*unknown_version(plan)),)
             below = "".join(f"{line}\n" for line in self._sink.problem_lines(problems)).encode()
+            if is_unknown and is_read and self._trees is not None:
+                # Their bytes are shown.
+                return TextTable(0)
             if is_unknown or not self._detail.reads_body(key, is_request=is_request):
                 return TextTable(0, bare=True, below=below)
         direction: Direction = "request" if is_request else "response"
@@ -191,12 +204,21 @@ class NativeText:
             if found is None:
                 return TextTable(0)
             made = self._known[key, version, is_request] = SummaryTable(self._kernel, found)
-        return TextTable(made.address, teaches=teaches(key, version, direction), below=below)
+        program = None if self._trees is None else self._trees.program(key, version, direction)
+        if program is None and self._trees is not None:
+            return TextTable(0)
+        shown = 0 if program is None else program.address
+        return TextTable(made.address, teaches=teaches(key, version, direction), below=below, program=shown)
 
     def capture(self, index: int) -> tuple[int, bytes]:
         """The number of a capture's name, and the line where one begins."""
         name = self._capture_name(index) if self._sink.shows_captures else None
         return self._number(name), self._sink.capture_line(name).encode()
+
+    def inflate(self, data: memoryview) -> Callable[[WantedBatch], bytes | None]:
+        """Decompresses batches of a message."""
+        assert self._trees is not None
+        return self._trees.inflate(data)
 
     def _number(self, capture: str | None) -> int:
         number = self._captures.setdefault(capture, len(self._names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -15,17 +15,27 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.sessions import KnownSession, KnownSessions
 from kafkasniff.sinks.session_steps import known_session
 
-__all__ = ["SessionFollower", "session_json", "topics_of"]
+__all__ = ["SessionFollower", "SessionText", "session_json", "topics_of"]
 
 PARTITIONS_PER_REQUEST: Final = 16
 """A session is followed after one unchanged request per this many partitions, because following it takes time, too."""
 
 
-class SessionFollower:
-    """Keeps `known` like `sessions`. Connections are indices in the feed."""
+SessionText = Callable[[int, int | None], bytes]
+"""What is shown of a session: the number of its partitions, and `FetchSession.unnamed`."""
 
-    def __init__(self, kernel: Kernel, sessions: FetchSessions, known: KnownSessions) -> None:
+
+class SessionFollower:
+    """Keeps `known` like `sessions`. Connections are indices in the feed.
+
+    `text`: what requests show of their sessions; by default `session_json`.
+    """
+
+    def __init__(
+        self, kernel: Kernel, sessions: FetchSessions, known: KnownSessions, text: SessionText | None = None
+    ) -> None:
         self._kernel = kernel
+        self._text = session_json if text is None else text
         self._sessions = sessions
         self._known = known
         self._programs: dict[int, Program] = {}
@@ -57,7 +67,7 @@ class SessionFollower:
         if session is None:
             one = KnownSession(key[1], code, program, partitions)
         else:
-            text = session_json(partitions, session.unnamed)
+            text = self._text(partitions, session.unnamed)
             one = KnownSession(key[1], code, program, partitions, topics_of(session), text)
         if not self._known.add(connection, one):
             if not self._known.is_full:

@@ -278,13 +278,23 @@ class TextSink:
 
     @property
     def writes_plain_lines(self) -> bool:
-        """Whether a message without problems has one line, encoded as UTF-8."""
-        return not self._has_more and self._encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
+        """Whether messages without problems have neither bytes nor placeholders for payload below them, in UTF-8."""
+        return self._hex is None and self._payload is None and self._encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
 
     @property
     def shows_captures(self) -> bool:
         """Whether there is a line where another capture begins."""
         return self._captures
+
+    @property
+    def verbosity(self) -> int:
+        """0: lines; 1: bodies as well; 2: records as well."""
+        return self._verbosity
+
+    @property
+    def width(self) -> int:
+        """Columns available for bodies."""
+        return self._width
 
     @property
     def paint(self) -> Paint:
@@ -319,7 +329,7 @@ class TextSink:
     def write_lines(self, lines: Lines) -> None:
         """Add finished lines."""
         if lines.data:
-            self._lines.add_encoded(lines.data)
+            self._lines.add_encoded(bytes(lines.data))
 
     def resume(self, state: TextState, lines: bytes) -> None:
         """Add lines written by the kernel, and continue after them."""

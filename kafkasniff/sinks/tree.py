@@ -18,12 +18,25 @@ from kafkasniff.text.paint import Paint
 from kafkasniff.text.printable import display_width, printable
 from kafkasniff.text.times import milliseconds_date
 
-__all__ = ["VALUE_WIDTH", "body_tree", "bytes_dump", "is_nested", "scalar_text", "value_note"]
+__all__ = [
+    "MARGIN",
+    "MIN_WIDTH",
+    "VALUE_WIDTH",
+    "body_tree",
+    "bytes_dump",
+    "is_nested",
+    "is_time",
+    "scalar_text",
+    "struct_lines",
+    "value_note",
+]
 
 VALUE_WIDTH: Final = 400
 """Bytes of one string or bytes value that are shown."""
 MARGIN: Final = 4
 """Indentation of the tree."""
+MIN_WIDTH: Final = 40
+"""Columns that a tree takes at least."""
 
 _UTF8: Final = codecs.getincrementaldecoder("utf-8")
 _RECORD: Final = dict.fromkeys(("offset", "timestamp", "key", "value", "headers")).keys()
@@ -87,8 +100,13 @@ def body_tree(
     `hide`: returns the displayed form of a record.
     """
     if message.body is not None:
-        writer = _Tree(paint, records, max(width, 40), hide)
+        writer = _Tree(paint, records, max(width, MIN_WIDTH), hide)
         yield from writer.struct(message.body, layout_of(message), MARGIN, "")
+
+
+def struct_lines(body: Body, paint: Paint, width: int, indent: int) -> Iterator[str]:
+    """Lines of fields that no definition has."""
+    return _Tree(paint, records=False, width=width).struct(body, None, indent, "")
 
 
 class _Tree:
@@ -232,6 +250,11 @@ def value_note(name: str, value: object, field: Field | None, paint: Paint) -> t
         enum_text = enum_name(field.enum, value)
         if enum_text is not None and enum_text != value:
             return enum_text, paint.note
-    if isinstance(value, int) and not isinstance(value, bool) and ("timestamp" in name or name in _TIMES):
+    if isinstance(value, int) and not isinstance(value, bool) and is_time(name):
         return milliseconds_date(value), paint.note
     return None, ""
+
+
+def is_time(name: str) -> bool:
+    """Whether a number of this name is a time in milliseconds, or a code in its place."""
+    return "timestamp" in name or name in _TIMES

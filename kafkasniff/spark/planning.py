@@ -36,7 +36,7 @@ from kafkasniff.model import Problem
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.spark.reading import AT_ONCE, FILE_BYTES, grouped
 from kafkasniff.tables.checkpoint.values import Values
-from kafkasniff.tables.exports.captures import Exported, Look, ManifestCapture, flaw_of, identify, open_kept
+from kafkasniff.tables.exports.captures import Exported, Look, ManifestCapture, flaw_of, identify, kept
 from kafkasniff.tables.rows.exchanges import capture_name
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
     tail: str | None = None
     flaw: str | None = None
     grown: bool = False
+    version: str | None = None
     walked: WalkedPiece | None = None
 
 
@@ -113,6 +114,11 @@ def look_at_captures(
 
 def _put_together(file: CaptureFile, seen: Sequence[_Seen]) -> LookedAt:
     first = seen[0]
+    versions = {one.version for one in seen}
+    if len(versions - {None}) > 1:
+        raise CaptureError(f"{file.name}: was changed while it was planned; repeat the run")
+    # With None, it has begun to grow.
+    file = msgspec.structs.replace(file, version=None if None in versions else first.version)
     capture = ManifestCapture(capture_name(file.name) or "", first.size, first.head, first.tail)
     walked = [(msgspec.structs.replace(one.walked[0], path=file.name), one.walked[1]) for one in seen if one.walked]
     return LookedAt(file, Look(file.path, capture, first.flaw, first.grown), walked)
@@ -168,7 +174,8 @@ class _Looks:
     def seen(self, piece: _Piece) -> _Seen:
         """Look at a piece, and walk it if its capture is to be read."""
         file, exported = piece.file, self._exported
-        read_at = open_kept(file)
+        opened = open_capture(file)
+        read_at = kept(file, opened)
         try:
             if file.doubtful and not is_capture(read_at):
                 return _Seen(counts=False)
@@ -188,7 +195,7 @@ class _Looks:
             # Only the next piece needs the state after this one.
             state = found.state if part.stop < part.size else None
             walked = (msgspec.structs.replace(part, path=""), msgspec.structs.replace(found, state=state))
-        return _Seen(True, capture.size, capture.head, capture.tail, look.flaw, look.grown, walked)
+        return _Seen(True, capture.size, capture.head, capture.tail, look.flaw, look.grown, opened.version, walked)
 
 
 _Noted = list[tuple[list[Split], CaptureFile]] | CapturePlan

@@ -6,13 +6,14 @@ import contextlib
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Self
+from typing import BinaryIO, Final, Self
 
 import pyarrow as pa
 from pyarrow import parquet as pq
 
 import kafkasniff
 from kafkasniff.runtime.confined_files import ConfinedPath
+from kafkasniff.tables.repeated_values import repeats
 from kafkasniff.tables.rows import SCHEMA_VERSION, TABLES
 
 __all__ = ["FILE_BYTES", "ROW_GROUPS", "ROW_GROUP_BYTES", "ROW_GROUP_ROWS", "TableWriter"]
@@ -26,9 +27,12 @@ ROW_GROUPS: Final = 256
 FILE_BYTES: Final = 256 << 20
 """Bytes after which a new file is started: large enough to be read at speed, small enough to be read in parallel."""
 COMPRESSION: Final = "zstd"
+DICTIONARY_BYTES: Final = 32 << 20
+"""Maximum size of a row group's dictionary of large values; Parquet stores further values plainly. Other dictionaries
+keep Arrow's limit of a megabyte: larger ones do not make them smaller."""
 
 _LARGE: Final = frozenset({"key", "value", "request_body", "response_body", "detail"})
-"""Columns with hardly any repeated values that nobody filters by: no dictionaries, no statistics."""
+"""Columns that nobody filters by: no statistics, and dictionaries only in files whose first rows repeat values."""
 _UNIQUE: Final = frozenset({"time", "time_ns"})
 """Columns with hardly any repeated values, whose dictionaries would take time and space: times of small messages take
 40% less without."""
@@ -50,11 +54,9 @@ class TableWriter:
             }
         )
         plain = [path for path in _leaves(self._schema) if path.split(".")[0] not in _LARGE]
-        self._options: dict[str, Any] = {
-            "compression": COMPRESSION,
-            "use_dictionary": [path for path in plain if path not in _UNIQUE],
-            "write_statistics": plain,
-        }
+        self._plain = plain
+        self._dictionaries = [path for path in plain if path not in _UNIQUE]
+        self._large = [name for name in self._schema.names if name in _LARGE]
         self._folder = folder
         self._name = name
         self._most = ROW_GROUP_BYTES if group_bytes is None else group_bytes
@@ -92,7 +94,7 @@ class TableWriter:
         table = pa.Table.from_batches(self._waiting)
         self._waiting, self._rows, self._bytes = [], 0, 0
         if self._writer is None:
-            self._begin()
+            self._begin(table)
         assert self._writer is not None
         assert self._stream is not None
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
@@ -104,10 +106,18 @@ class TableWriter:
         if self._stream.tell() >= FILE_BYTES or self._groups >= ROW_GROUPS:
             self._finish()
 
-    def _begin(self) -> None:
+    def _begin(self, table: pa.Table) -> None:
         self._path = self._folder / f"{self._name}-{len(self.files):05}.parquet"
         self._stream = self._path.create()
-        self._writer = pq.ParquetWriter(pa.PythonFile(self._stream, "w"), self._schema, **self._options)
+        repeating = [name for name in self._large if repeats(table[name])]
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._stream, "w"),
+            self._schema,
+            compression=COMPRESSION,
+            use_dictionary=[*self._dictionaries, *repeating],
+            write_statistics=self._plain,
+            dictionary_pagesize_limit=DICTIONARY_BYTES if repeating else None,
+        )
 
     def _finish(self) -> None:
         writer, stream = self._writer, self._stream

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["WORDS", "WORD_WIDTH", "clipped", "cut", "display_width", "printable", "visible_json", "word"]
+__all__ = ["WORDS", "WORD_WIDTH", "clipped", "cut", "display_width", "printable", "shown_characters", "visible_json", "word"]
 
 WORD_WIDTH: Final = 64
 """Maximum length of a name (topic, group, client id …) in a line; Kafka's topic names have at most 249 characters."""
@@ -166,6 +166,12 @@ def display_width(text: str) -> int:
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text
     )
+
+
+def shown_characters(first: int) -> bytes:
+    """How each of 256 characters is shown: 0 escaped, 1 in one column, 2 in two, 3 in none (`kernel/tree.zig`)."""
+    characters = map(chr, range(first, first + 256))
+    return bytes((display_width(one) or 3) if printable(one) == one else 0 for one in characters)
 
 
 def clipped(text: str, width: int) -> str:

@@ -1,4 +1,4 @@
-"""Certificates that servers show, as far as people want to know them."""
+"""Certificates in handshakes: the fields that reports show."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def exchanges(given_: list[list[tuple[str | None, int]]]) -> list[Row]:
 
 @given(rows)
 def test_a_row_for_each_element(given_: list[list[tuple[str | None, int]]]) -> None:
-    found = exploded(batch_of(exchanges(given_)), "partitions", ["exchange_id", "topic", "api"])
+    found = exploded(batch_of(exchanges(given_)), ["exchange_id", "topic", "api"])
     expected = [(place, topic, number) for place, parts in enumerate(given_) for topic, number in parts]
     columns_ = (column(found, name).to_pylist() for name in ("exchange_id", "topic", "partition"))
     assert list(zip(*columns_, strict=True)) == expected
@@ -86,7 +86,7 @@ def test_the_first_of_each_list(lists: list[list[int | None]]) -> None:
 
 def test_topics_known_only_by_id() -> None:
     parts = [partition("orders", topic_id="A"), partition(None, topic_id="B"), partition(None)]
-    found = named(exploded(batch_of([exchange("Fetch", partitions=parts)]), "partitions", []))
+    found = named(exploded(batch_of([exchange("Fetch", partitions=parts)]), []))
     assert column(found, "topic").to_pylist() == ["orders", "B", None]
 
 

@@ -12,7 +12,7 @@ from benchmarks.scale_report import Measurement, growth, measured, page
 
 CLUSTER = Cluster(
     nodes=10, cores=4, efficiency=0.5, disk_mb_s=100, network_gbit_s=8, replicas=3, captures_read=2,
-    largest_connection_gb=5,
+    largest_connection_gb=5, capture_mb=50, driver_capture_ms=1, driver_task_ms=4,
 )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def test_an_estimate_is_of_the_scarcest_resource() -> None:
     costs = Measured(
         [StageCost("scan", 10, shuffle_write_gb=1), StageCost("join", 1, shuffle_read_gb=1, spilled_gb=0.5)],
         tables_gb=0.5,
-        driver_s=0.1,
+        tasks=20,
         start_s=20,
     )
     over, scan, join, tables, driver = estimate(costs, CLUSTER, 1000)
@@ -61,7 +61,8 @@ def test_an_estimate_is_of_the_scarcest_resource() -> None:
     assert join.network_s == pytest.approx(90)
     assert join.one_task_s == pytest.approx(5)
     assert tables.disk_s == pytest.approx(1500)
-    assert driver.seconds == pytest.approx(120)
+    # 20,000 captures and as many tasks.
+    assert driver.seconds == pytest.approx(20 + 20 + 80)
 
 
 def test_the_largest_connection_can_be_what_takes_longest() -> None:
@@ -71,8 +72,20 @@ def test_the_largest_connection_can_be_what_takes_longest() -> None:
 
 
 def test_every_parameter_of_the_cluster_is_in_the_assumptions() -> None:
-    text = " ".join(assumptions(Cluster(7, 13, 0.31, 777, 23, 5, 9, 17)))
-    for value in ("7 nodes", "13 cores", "31%", "777 MB/s", "23 Gbit/s", "written 5 times", "read 9 times", "17 GB"):
+    text = " ".join(assumptions(Cluster(7, 13, 0.31, 777, 23, 5, 9, 17, 61, 0.9, 8)))
+    for value in (
+        "7 nodes",
+        "13 cores",
+        "31%",
+        "777 MB/s",
+        "23 Gbit/s",
+        "written 5 times",
+        "read 9 times",
+        "17 GB",
+        "61 MB",
+        "0.9 ms",
+        "8 ms",
+    ):
         assert value in text
 
 
@@ -84,10 +97,9 @@ def test_costs_are_those_of_the_largest_run() -> None:
     assert [stage.shuffle_write_gb for stage in found.stages] == [1, 0]
     assert found.stages[1].spilled_gb == pytest.approx(0.025)
     assert found.tables_gb == 0.5
-    assert found.driver_s == pytest.approx(0.5)
-    assert found.start_s == pytest.approx(12)
-    alone = measured(runs[:1])
-    assert (alone.driver_s, alone.start_s) == (0, pytest.approx(12.5))
+    # Each run has twelve of them.
+    assert found.tasks == 3
+    assert found.start_s == pytest.approx(12.5)
 
 
 def test_the_page() -> None:

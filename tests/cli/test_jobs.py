@@ -22,7 +22,7 @@ from kafkasniff.cli.running import pipeline
 from kafkasniff.engine import lines_ahead
 from kafkasniff.native import feed_calls, kernel, lines
 from kafkasniff.runtime.threads import Task
-from tests.choice import DEEP, fewer, in_turn
+from tests.choice import DEEP, fewer, in_turn, one_in
 from tests.cli.console import Result, kafkasniff
 from tests.craft import disturb
 from tests.craft.samples import mixed
@@ -85,7 +85,7 @@ def test_many_windows(large: Path, options: tuple[str, ...]) -> None:
 
 
 @needs_kernel
-@pytest.mark.parametrize(("name", "form"), in_turn([path.name for path in CAPTURES], ["json", "text"], 2))
+@pytest.mark.parametrize(("name", "form"), in_turn(one_in(2, [path.name for path in CAPTURES]), ["json", "text"], 2))
 def test_threads(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the number of threads nor the size of their work units changes a byte."""
     path, options = ROOT / "captures" / name, ("--format", form)

@@ -28,13 +28,13 @@ from tests.test_hostile_strings import talk
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
 WIDTHS = (60, 80, 120, 200)
-TURNS = in_turn(one_in(3, CAPTURES), WIDTHS, 4)
+TURNS = in_turn(one_in(6, CAPTURES), WIDTHS, 4)
 ids = lambda value: value.name if isinstance(value, Path) else None  # noqa: E731
 
 
 def screen(width: int, *arguments: object) -> str:
     """What a command shows on a terminal, which it must fit."""
-    result = kafkasniff(*arguments, "--color", "never", width=width, stdout_tty=True)
+    result = kafkasniff(*arguments, width=width, stdout_tty=True, environ={"NO_COLOR": "1"})
     assert max(map(display_width, result.lines), default=0) <= width, result.text
     return result.text
 
@@ -64,7 +64,7 @@ def test_timing(capture: Path, width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_diff(width: int) -> None:
-    for before, after in itertools.pairwise(one_in(3, CAPTURES[WIDTHS.index(width) :: 8])):
+    for before, after in itertools.pairwise(one_in(4, CAPTURES[WIDTHS.index(width) :: 8])):
         text = screen(width, "diff", "-q", "--top", "20", before, after)
         (answer,) = kafkasniff("diff", "-q", "--top", "20", "--format", "json", before, after).objects
         keeps(text, (row["client_id"] for row in answer["clients"] if row.get("differs", True)))
@@ -97,6 +97,16 @@ def test_analyze(question: str, width: int, export: Path, answers: Callable[[str
 )
 def test_api(arguments: tuple[str, ...], width: int) -> None:
     screen(width, "api", *arguments)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("command", ["check", "analyze"])
+def test_lists(command: str, width: int) -> None:
+    """Wrapped on a terminal; in a pipe, each question or detector starts a line of its own at any width."""
+    shown = screen(width, command, "--list")
+    names = [line.split()[0] for line in kafkasniff(command, "--list").lines if not line.startswith(" ")]
+    assert [line.split()[0] for line in shown.splitlines() if not line.startswith(" ")] == names
+    assert len(names) >= 17
 
 
 SENTENCES = ("check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0", "timing --exchange 3")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.cli.main import _COMMANDS, NEEDS_TABLES
+from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
 CAPTURE = ROOT / "captures" / "librdkafka-codecs.pcap"
@@ -28,11 +29,9 @@ main()
 """
 
 
-def without_arrow(
-    *arguments: object, start: tuple[str, ...] = ("-c", WITHOUT_ARROW)
-) -> subprocess.CompletedProcess[str]:
+def without_arrow(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *start, *map(str, arguments)],
+        [sys.executable, "-c", WITHOUT_ARROW, *map(str, arguments)],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -55,8 +54,8 @@ def without_arrow(
 )
 def test_decode_is_the_same(options: str) -> None:
     arguments = ("decode", *options.split(), CAPTURE)
-    done, other = without_arrow(*arguments), without_arrow(*arguments, start=("-m", "kafkasniff"))
-    assert (done.returncode, done.stdout, done.stderr) == (other.returncode, other.stdout, other.stderr)
+    done, other = without_arrow(*arguments), kafkasniff(*arguments, width=100)
+    assert (done.returncode, done.stdout, done.stderr) == (other.code, other.text, other.err)
 
 
 def test_write_matching(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
@@ -16,6 +16,7 @@ from kafkasniff.engine.in_step_messages import EVENTS
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.native.feed import MESSAGE, NONE
+from tests.choice import examples
 
 CONNECTIONS = 3
 CLIENT_IDS = ["a", "b"]
@@ -91,7 +92,7 @@ def emit(owner: Any, row: Row, *, names_software: bool) -> tuple[int, int]:
     return found
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data(), ROWS, ROWS, st.lists(st.sampled_from(["b", "z"]), unique=True), st.booleans())
 def test_columns_are_as_exchanges_one_by_one(
     data: st.DataObject, first: list[Row], second: list[Row], known: list[str], names_software: bool

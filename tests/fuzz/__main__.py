@@ -49,7 +49,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--unguided", action="store_true", help="without a look at coverage: several times as fast")
     parser.add_argument("--input", type=Path, help="give this input to the family, nothing else")
     parser.add_argument("--tally", action="store_true", help="say how far all runs came together, and run nothing")
-    parser.add_argument("--table", action="store_true", help="costs: write the table of docs/fuzzing.md")
+    parser.add_argument("--table", action="store_true", help="costs: write benchmarks/COSTS.md")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -125,7 +125,7 @@ class _Runs:
 
 
 def _say_tallies(names: Sequence[str], folder: Path) -> None:
-    """What all runs of each family came to, as the table of docs/fuzzing.md."""
+    """What all runs of each family came to, as a table."""
     print("| family | inputs, guided | inputs, unguided | minutes of CPU | findings |")
     print("| --- | --- | --- | --- | --- |")
     for name in names:

@@ -23,8 +23,10 @@ from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import KEYS, MESSAGE, NONE, REQUEST, VERSIONS
 from kafkasniff.native.sessions import KnownSession, KnownSessions, NativeSessions
 from kafkasniff.native.text_lines import TABLE
+from kafkasniff.sinks.native_trees import NativeTrees
 from kafkasniff.sinks.session_follower import session_json, topics_of
 from kafkasniff.sinks.session_steps import known_session
+from kafkasniff.text.paint import PLAIN
 from tests.conftest import shipped_captures
 from tests.engine.test_in_step import talks
 from tests.engine.test_line_runs import packets_of
@@ -63,6 +65,8 @@ class _Run(ctypes.Structure):
         ("sessions_count", ctypes.c_uint64),
         ("continuing", ctypes.c_void_p),
         *((name, ctypes.c_uint64) for name in ("continuing_count", "json_steps", "steps", "questions")),
+        ("style", ctypes.c_void_p),
+        ("trees", ctypes.c_uint64),
     )
 
 
@@ -101,6 +105,8 @@ def fuzz(options: argparse.Namespace) -> int:
     tables = np.zeros((2, KEYS * VERSIONS), TABLE)
     tables["known"] = 1
     kept = {}
+    trees = NativeTrees(the_kernel(), PLAIN, 120, records=True)
+    trees.use(DecodeOptions())
     for kind in kinds_with_tables():
         assert kind.key is not None
         found = kept[kind] = table(kind.key, kind.version, kind.direction)
@@ -110,7 +116,9 @@ def fuzz(options: argparse.Namespace) -> int:
             found.address,
             teaches(kind.key, kind.version, kind.direction),
         )
-    run.tables = tables.ctypes.data
+        if (program := trees.program(kind.key, kind.version, kind.direction)) is not None:
+            tables["program"][place] = program.address
+    run.tables, run.style = tables.ctypes.data, trees.style.address
     reader, kinds = _reader()
     run.exchanges = ctypes.addressof(reader.call)
     run.sessions = NativeSessions.from_address(sessions.address).places
@@ -126,7 +134,7 @@ def fuzz(options: argparse.Namespace) -> int:
         done += run.executions
     seconds = time.process_time() - cpu
     print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
-    print(f"{run.left:,} left to Python; {run.texts:,} lines of text; {run.ended:,} calls ended early;")
+    print(f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees; {run.ended:,} calls ended early;")
     print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs;")
     print(
         f"messages of {sessions_count:,} fetch sessions: {run.json_steps:,} as JSON and {run.steps:,} as text needed no"

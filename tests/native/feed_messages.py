@@ -267,8 +267,9 @@ class Native:
             if isinstance(piece, int):
                 found.append(piece)
             else:
-                assert piece.count == piece.data.count(b"\n")
-                found.append(piece.data)
+                data = bytes(piece.data)
+                assert piece.count == data.count(b"\n")
+                found.append(data)
         return found
 
 

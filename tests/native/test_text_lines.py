@@ -12,6 +12,7 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Enricher
+from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.model import Endpoint
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.sinks import text
@@ -24,12 +25,19 @@ from tests.native.feed_messages import Recorder, Seen, Side, batches, named_by, 
 from tests.native.kernel_and_walker import the_kernel
 
 CAPTURES = {path.name: path for path in shipped_captures()}
-WAYS: list[dict[str, Any]] = [{}, {"colour": True}, {"captures": True, "colour": True}]
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"colour": True},
+    {"captures": True, "colour": True},
+    {"verbosity": 1, "width": 60},
+    {"verbosity": 2, "colour": True},
+    {"verbosity": 2, "width": 1, "captures": True},
+]
 
 
-def captured(*names: str) -> tuple[Recorder, list[Seen]]:
+def captured(*names: str, records: str = "metadata") -> tuple[Recorder, list[Seen]]:
     with open_captures([str(CAPTURES[name]) for name in names], stdin=None) as source:
-        recorder, seen = recorded(source)
+        recorder, seen = recorded(source, records=records)
     for one in seen:
         if (named := named_by(Enricher(sessions=False), one.message)) is not None:
             msgspec.structs.force_setattr(one.message, "body", named.body)
@@ -52,6 +60,7 @@ def lines(recorder: Recorder, seen: Sequence[Seen], way: dict[str, Any], *, size
     assert sink.writes_plain_lines
     enricher = Enricher(sessions=False)
     native = NativeText(the_kernel(), sink, ends, names.__getitem__, enricher)
+    native.use(Detail(recorder.decode_options))
     of = {id(one.message): one for one in seen}
     ours = [of[id(event)] for event in events if id(event) in of]
     made = batches(ours, size)
@@ -94,9 +103,10 @@ def alone(events: Sequence[Any], way: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize(("name", "way"), in_turn(list(CAPTURES), map(str, range(len(WAYS))), 2))
 def test_the_same_lines(name: str, way: str) -> None:
-    recorder, seen = captured(name)
-    made, written = lines(recorder, seen, WAYS[int(way)])
-    assert made == alone(recorder.reported, WAYS[int(way)])
+    chosen = WAYS[int(way)]
+    recorder, seen = captured(name, records="full" if chosen.get("verbosity", 0) > 1 else "metadata")
+    made, written = lines(recorder, seen, chosen)
+    assert made == alone(recorder.reported, chosen)
     assert written > 0.3 * len(seen) or len(seen) < 20
 
 
@@ -177,10 +187,12 @@ def test_what_messages_say() -> None:
                 broker=side.broker,
                 client_id=name,
                 latency_ns=None if one is request else latency,
+                duration_ns=None if one is request else latency,
+                size=len(size),
                 capture="capture",
             )
             frame = one.event.frame._replace(data=size, start=0, end=len(size), size=len(size), time_ns=time)
-            event = msgspec.structs.replace(one.event, frame=frame, latency_ns=message.latency_ns)
+            event = msgspec.structs.replace(one.event, frame=frame, latency_ns=message.latency_ns, duration_ns=message.latency_ns)
             made.append(Seen(event, message, side))
     recorder.reported, recorder._state.captures = [one.message for one in made], ("capture",)
     for way in WAYS:

@@ -18,7 +18,9 @@ from kafkasniff.model import Message, SaslToken
 from kafkasniff.sinks.hex_view import SHOWN_FIELDS, HexView, hex_rows
 from kafkasniff.text.paint import PLAIN
 from kafkasniff.text.printable import display_width
+from tests.choice import one_in
 from tests.cli.console import kafkasniff
+from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka
 from tests.sinks.test_text import text
 
@@ -61,11 +63,12 @@ def frames(path: Path) -> list[bytes]:
     return [one for one in found if one]
 
 
-def test_rows_are_the_bytes_of_the_capture(capture_path: Path) -> None:
+@pytest.mark.parametrize("capture", one_in(4, shipped_captures()), ids=lambda path: path.name)
+def test_rows_are_the_bytes_of_the_capture(capture: Path) -> None:
     """With secrets, which are gaps otherwise; every row has the offset at which the rows before it end."""
-    result = kafkasniff("decode", "-xx", "--show-secrets", capture_path)
+    result = kafkasniff("decode", "-xx", "--show-secrets", capture)
     assert result.code == Exit.OK
-    assert dumped(result.lines) == frames(capture_path)
+    assert dumped(result.lines) == frames(capture)
 
 
 @pytest.mark.parametrize("name", CASES)

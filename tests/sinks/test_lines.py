@@ -8,8 +8,8 @@ class Stream:
         self.writes: list[bytes] = []
         self.flushes = 0
 
-    def write(self, data: bytes) -> None:
-        self.writes.append(data)
+    def write(self, data: bytes | memoryview) -> None:
+        self.writes.append(bytes(data))
 
     def flush(self) -> None:
         self.flushes += 1
@@ -38,8 +38,20 @@ def test_a_line_of_a_block_or_more_is_written_by_itself() -> None:
     assert stream.writes == [small + small, large, small]
 
 
+def test_a_view_is_written_before_its_memory_is_used_again() -> None:
+    stream = Stream()
+    writer = LineWriter(stream)
+    memory = bytearray(b"first\n")
+    writer.add(b"before\n")
+    writer.add(memoryview(memory))
+    memory[:] = b"again\n"
+    writer.add(b"after\n")
+    writer.flush()
+    assert b"".join(stream.writes) == b"before\nfirst\nafter\n"
+
+
 class Full(Stream):
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         super().write(data)
         raise OSError(28, "No space left on device")
 

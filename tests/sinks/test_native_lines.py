@@ -105,3 +105,27 @@ def test_characters_that_act_on_a_terminal(terminal: bool, shown: bytes) -> None
     assert isinstance(piece, Lines)
     assert b'"group_id":"a' + shown + b'b"' in piece.data
     assert piece.count == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "more", "kind"),
+    [
+        (3, {}, bytes),
+        (30_000, {}, memoryview),
+        (30_000, {"ahead": True}, bytes),
+        (30_000, {"terminal": True}, bytes),
+    ],
+)
+def test_large_lines_are_not_copied_if_they_are_written_at_once(size: int, more: dict[str, Any], kind: type) -> None:
+    group = b"\x01" * size
+    request = b"\0\x0c\0\0\0\0\0\5\0\1c" + len(group).to_bytes(2, "big") + group + b"\0\0\0\3\0\1m"
+    one = crafted(request, None, DecodeOptions())
+    assert one is not None
+    (batch,) = batches([one], 1)
+    made = _made(**more)
+    made.bind(LineBatch(batch.messages, batch.numbers, batch.buffer, batch.arena, batch.earlier))
+    for piece in made.take(0, 1):
+        assert isinstance(piece, Lines)
+        assert type(piece.data) is kind
+        assert orjson.loads(piece.data)["body"]["group_id"] == group.decode()
+        assert bytes(piece.first(1).data) == bytes(piece.data)

@@ -53,7 +53,8 @@ class _Written:
 
 def test_ends_and_labels_are_the_columns_of_the_sink() -> None:
     made = _Written()
-    request, response = made.native.ends(3)
+    number, request, response = made.native.ends(3)
+    assert number == 3
     assert request.decode() == "192.0.2.1:40000 → [2001:db8::2]:9092"
     assert response.decode() == "192.0.2.1:40000 ← [2001:db8::2]:9092"
     assert made.native.label(HEARTBEAT, 4).decode().rstrip() == "Heartbeat v4"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from benchmarks.delayed_store import CAPTURE, CREDENTIALS, delayed_store
@@ -61,7 +62,7 @@ def test_tasks_find_what_threads_find(spark: SparkSession, tmp_path: Path) -> No
     here = look_at_captures(None, files, 5_000, done)
     found = look_at_captures(spark, files, 5_000, done)
     assert found == here
-    assert [one.file for one in found] == files
+    assert [msgspec.structs.replace(one.file, version=None) for one in found] == files
     assert [one.look.grown for one in found] == [False, True] + [False] * (len(files) - 2)
     flawed = [Path(one.file.path).name for one in found if one.look.flaw is not None]
     assert flawed == ["empty.pcap", "other.pcap"]
@@ -76,7 +77,9 @@ def test_the_plan_and_the_notes_are_those_of_one_process(spark: SparkSession, tm
     paths = [path for path in mixed(tmp_path) if Path(path).name not in {"empty.pcap", "other.pcap"}]
     files = find_captures(paths)
     captures = plan_looked_at(look_at_captures(spark, files, 5_000))
-    assert captures == plan_captures(files, open_capture, split_size=5_000)
+    here = plan_captures(files, open_capture, split_size=5_000)
+    assert captures.splits == here.splits
+    assert [msgspec.structs.replace(file, version=None) for file in captures.files] == [*here.files]
     notes = read_notes(captures, open_capture)
     assert captures.has_fragments
     assert notes_of(spark, captures, 5_000) == notes
@@ -138,6 +141,45 @@ def test_what_vanishes_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(CaptureError, match=r"a\.pcap: cannot be read \(No such file or directory\)"), task_errors():
         look_at_captures(spark, files, 1 << 20, Exported())
+
+
+@pytest.mark.usefixtures("always_jobs")
+def test_a_capture_that_is_changed_after_it_was_planned_ends_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    from kafkasniff.spark.failures import task_errors
+    from kafkasniff.spark.source import PlannedCaptures
+
+    path = tmp_path / "a.pcap"
+    data = CAPTURE.read_bytes()
+    path.write_bytes(data)
+    times = path.stat().st_mtime_ns
+    captures = PlannedCaptures(spark, plan_looked_at(look_at_captures(spark, find_captures([str(path)]), 50_000)))
+    assert [file.version for file in captures.plan.files] == [str(times)]
+    packets = captures.packets().count()
+    # A capture that has grown still has what was planned.
+    path.write_bytes(data + b"more")
+    assert captures.packets().count() == packets > 0
+    # The same number of packets, with other payload.
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(path, ns=(times, times + 1))
+    assert len(data) == path.stat().st_size
+    with pytest.raises(CaptureError, match=r"a\.pcap: was changed after it was planned; repeat the run"), task_errors():
+        captures.packets().count()
+
+
+def test_a_capture_that_changes_while_it_is_planned_has_no_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.pcap"
+    shutil.copy(CAPTURE, path)
+    read = os.pread
+
+    def changed(descriptor: int, size: int, offset: int, /) -> bytes:
+        os.utime(path, ns=(offset, offset))
+        return read(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", changed)
+    with pytest.raises(CaptureError, match=r"a\.pcap: was changed while it was planned; repeat the run"):
+        look_at_captures(None, find_captures([str(path)]), 40_000)
 
 
 def test_each_value_has_a_task(spark: SparkSession) -> None:

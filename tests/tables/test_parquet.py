@@ -132,3 +132,37 @@ def test_an_exception_is_passed_on(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
+
+
+def records(values: list[bytes]) -> pa.RecordBatch:
+    rows = [{"offset": place, "value": value} for place, value in enumerate(values)]
+    return pa.RecordBatch.from_pylist(rows, schema=TABLES["records"])
+
+
+def test_repeated_values_are_stored_once_and_others_without_a_dictionary(tmp_path: Path) -> None:
+    repeated = [os.urandom(1000) for _ in range(500)] * 4
+    unique = [os.urandom(1000) for _ in range(2000)]
+    sizes = []
+    for name, values in (("repeated", repeated), ("unique", unique)):
+        with TableWriter("records", open_own_folder(tmp_path), name) as writer:
+            writer.write(records(values))
+        ((path, _, size),) = writer.files
+        file = pq.ParquetFile(path.path)
+        assert file.read(["value"])["value"].to_pylist() == values
+        group = file.metadata.row_group(0)
+        columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+        assert columns["value"].has_dictionary_page is (name == "repeated")
+        assert columns["value"].statistics is None
+        assert columns["offset"].has_dictionary_page
+        sizes.append(size)
+    assert sizes[0] < sizes[1] / 3
+
+
+def test_a_dictionary_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "DICTIONARY_BYTES", 100_000)
+    values = [os.urandom(1000) for _ in range(500)] * 4
+    with TableWriter("records", open_own_folder(tmp_path), "part") as writer:
+        writer.write(records(values))
+    ((path, _, size),) = writer.files
+    assert pq.read_table(path.path, columns=["value"])["value"].to_pylist() == values
+    assert size > 1_000_000

@@ -128,7 +128,7 @@ class Side:
 
     def _partitions(self, batch: pa.RecordBatch, times: npt.NDArray[np.int64]) -> None:
         """Take values from partitions: errors, and produced and fetched data."""
-        parts = exploded(batch, "partitions", ["row", "api", "client_id"])
+        parts = exploded(batch, ["row", "api", "client_id"])
         failed = [only(one, pc.not_equal(column(one, "error_code"), 0)) for one in (batch, parts)]
         # An exchange counts once for each of its codes.
         codes = pa.concat_tables(

@@ -30,7 +30,7 @@ _READS: Final = {"exchanges": TableReading((*ORDER, "api", *CLIENT_COLUMNS, "par
 def _produced(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A row for each partition of each Produce exchange."""
     batch = only(batch, in_any(batch, "api", ["Produce"]))
-    return named(exploded(batch, "partitions", [*ORDER, *CLIENT_COLUMNS]))
+    return named(exploded(batch, [*ORDER, *CLIENT_COLUMNS]))
 
 
 def _keys(parts: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -188,7 +188,7 @@ class OversizedMessages(Detector[OversizedThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         produced = only(batch, in_any(batch, "api", ["Produce"]))
         kept = [*ORDER, *(name for name in ATTEMPT_COLUMNS if name != "partitions")]
-        parts = named(exploded(produced, "partitions", kept))
+        parts = named(exploded(produced, kept))
         add_attempts(self, parts)
         large = pc.fill_null(pc.is_in(column(parts, "error_code"), value_set=pa.array(_TOO_LARGE, pa.int32())), False)
         refused = only(parts, large)

@@ -135,7 +135,7 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.and_(in_any(batch, "api", _COMMITS), pc.greater(column(batch, "error_count"), 0)))
         rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
-        parts = exploded(rows, "partitions", ["row"])
+        parts = exploded(rows, ["row"])
         parts = only(parts, pc.is_in(column(parts, "error_code"), value_set=pa.array(_REFUSED, pa.int32())))
         if not parts.num_rows:
             return

@@ -87,7 +87,7 @@ class NotLeader(Detector[NotLeaderThresholds]):
         self._seconds(asked, "metadata")
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
         rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
-        parts = named(exploded(rows, "partitions", ["row", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]))
+        parts = named(exploded(rows, ["row", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]))
         parts = only(parts, pc.is_in(column(parts, "error_code"), value_set=pa.array(_CODES, pa.int32())))
         if not parts.num_rows:
             return

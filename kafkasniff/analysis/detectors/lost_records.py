@@ -106,7 +106,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
         without = pc.fill_null(pc.equal(column(batch, "acks"), 0), False)
         self._acks_zero(only(batch, without))
         batch = only(batch, pc.and_(pc.is_valid(column(batch, "acks")), pc.invert(without)))
-        parts = named(exploded(batch, "partitions", [*ORDER, *(one for one in ATTEMPT_COLUMNS if one != "partitions")]))
+        parts = named(exploded(batch, [*ORDER, *(one for one in ATTEMPT_COLUMNS if one != "partitions")]))
         add_attempts(self, parts)
         failed = pc.or_(
             in_any(parts, "status", ["unanswered"]), pc.greater(pc.fill_null(column(parts, "error_code"), 0), 0)
@@ -125,7 +125,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
         keys = {**clients(batch), "whole_id": column(batch, "connection_id")}
         measures = {name: integers(column(batch, name)) for name in ("record_count", "request_size")}
         self._silent.add(self, batch, keys, records=measures["record_count"], bytes=measures["request_size"])
-        parts = named(exploded(batch, "partitions", ["connection_id"]))
+        parts = named(exploded(batch, ["connection_id"]))
         self.parts["topics"].add({"whole_id": column(parts, "connection_id"), "topic": column(parts, "topic")})
 
     def findings(self) -> list[Finding]:

@@ -80,7 +80,7 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, in_any(batch, "api", ["Produce"]))
         self.asked["retries"].update(batch)
-        parts = named(exploded(batch, "partitions", [*ORDER, "client_id", *CLUSTER_COLUMNS, "status"]))
+        parts = named(exploded(batch, [*ORDER, "client_id", *CLUSTER_COLUMNS, "status"]))
         refused = pc.greater(pc.fill_null(column(parts, "error_code"), 0), 0)
         failed = pc.or_(refused, pc.invert(in_any(parts, "status", ["answered"])))
         parts = only(parts, pc.and_(failed, pc.greater_equal(column(parts, "producer_id"), 0)))
@@ -184,7 +184,7 @@ class AcksZero(Detector[AcksZeroThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.and_(in_any(batch, "api", ["Produce"]), pc.equal(column(batch, "acks"), 0)))
         self._requests.add(self, batch, clients(batch), records=integers(column(batch, "record_count")))
-        parts = named(exploded(batch, "partitions", list(CLIENT_COLUMNS)))
+        parts = named(exploded(batch, list(CLIENT_COLUMNS)))
         self.parts["topics"].add({**clients(parts), "topic": column(parts, "topic")})
 
     def findings(self) -> Iterator[Finding]:

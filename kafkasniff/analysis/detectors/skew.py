@@ -65,7 +65,7 @@ class SkewedPartitions(Detector[SkewThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, in_any(batch, "api", ("Produce", "Fetch", *METADATA)))
-        rows = named(exploded(batch, "partitions", [*ORDER, "api", *CLUSTER_COLUMNS]))
+        rows = named(exploded(batch, [*ORDER, "api", *CLUSTER_COLUMNS]))
         rows = only(rows, pc.and_(pc.is_valid(column(rows, "topic")), pc.greater_equal(column(rows, "partition"), 0)))
         if not rows.num_rows:
             return

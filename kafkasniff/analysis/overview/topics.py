@@ -64,7 +64,7 @@ class Topics(Section):
             self.parts["sizes"].add(distribution_rows(keys, record_bytes(batch)))
             return
         batch = only(batch, in_any(batch, "api", _APIS))
-        parts = exploded(batch, "partitions", ["api", "client_id", *_BROKER])
+        parts = exploded(batch, ["api", "client_id", *_BROKER])
         follower = is_follower(column(parts, "client_id"))
         flow = pc.if_else(in_any(parts, "api", ["Produce"]), FLOWS[0], pc.if_else(follower, FLOWS[2], FLOWS[1]))
         keys = {"cluster": broker_endpoint(parts), **{name: column(parts, name) for name, _ in _TOPIC}}

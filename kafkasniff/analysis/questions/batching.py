@@ -88,7 +88,7 @@ class Batching(Accumulator[BatchingParameters]):
                 }
             )
             return
-        rows = named(exploded(batch, "partitions", ["connection_id", "client_id"]))
+        rows = named(exploded(batch, ["connection_id", "client_id"]))
         rows = only(rows, pc.greater(column(rows, "batch_count"), 0))
         self.parts["batches"].add(
             {

@@ -91,7 +91,7 @@ class Lag(Accumulator[LagParameters]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         self.parts["members"].add(member_rows(batch))
-        rows = named(exploded(batch, "partitions", ["api", *ORDER, "client_id", "client_ip", "group_id"]))
+        rows = named(exploded(batch, ["api", *ORDER, "client_id", "client_ip", "group_id"]))
         fine = pc.equal(column(rows, "error_code"), 0)
         offset, watermark = column(rows, "offset"), column(rows, "high_watermark")
         fetch = in_any(rows, "api", ["Fetch"])

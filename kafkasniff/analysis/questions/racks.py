@@ -107,7 +107,7 @@ class Racks(Accumulator[Parameters]):
         self._learn(only(batch, pc.and_(in_any(batch, "api", _RACK_APIS), pc.is_valid(column(batch, "response_body")))))
         batch = only(batch, in_any(batch, "api", _FETCHES))
         batch = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
-        brought = exploded(batch, "partitions", ["row"])
+        brought = exploded(batch, ["row"])
         rows = integers(column(brought, "row"))
         size, records = (
             np.bincount(rows, weights=integers(column(brought, name)), minlength=batch.num_rows).astype(np.int64)

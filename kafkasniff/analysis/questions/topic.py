@@ -97,7 +97,7 @@ class Topic(Accumulator[TopicParameters]):
                 "last": times,
             }
         )
-        each = named(exploded(batch, "partitions", ["role", *_CLIENT]))
+        each = named(exploded(batch, ["role", *_CLIENT]))
         each = only(each, self._wanted(column(each, "topic")))
         self.parts["partitions"].add({name: column(each, name) for name in ("topic", "role", *_CLIENT, "partition")})
 

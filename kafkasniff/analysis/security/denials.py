@@ -1,4 +1,4 @@
-"""What brokers did not authorize: by principal, API and resource."""
+"""Access that brokers denied, by principal, API and resource."""
 
 from __future__ import annotations
 

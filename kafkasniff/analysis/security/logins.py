@@ -1,4 +1,4 @@
-"""What one connection shows of its authentication.
+"""The authentication of one connection, as its messages show it.
 
 SASL is KIP-43 (SaslHandshake), KIP-152 (SaslAuthenticate) and RFC 4616, 5802, 7628. A broker serves no other request
 before authentication has succeeded, so an answered one proves it, whatever was lost.

@@ -11,28 +11,21 @@ from kafkasniff.errors import CaptureError
 from kafkasniff.runtime.addresses import Location, name_of
 from kafkasniff.runtime.export_manifest import is_export
 
-__all__ = ["captures_in", "divided", "with_folders"]
-
-
-def captures_in(folder: str, *, by_name: bool = False) -> list[str]:
-    """Paths of the captures in a folder, by name. Hidden files (`.…`, `_…`) and subfolders do not count.
-
-    `by_name`: also files that are named like captures, whatever they hold. Raises CaptureError if there is none, or the
-    folder or one of its files cannot be read.
-    """
-    return [_path_of(file) for file in find_captures([folder], by_name=by_name)]
+__all__ = ["divided", "with_folders"]
 
 
 def divided(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Captures (in folders sorted by name), and folders that are exports. Raises CaptureError like `captures_in`."""
+    """Captures (in folders sorted by name), and folders that are exports. Raises CaptureError like `with_folders`."""
     exports = [path for path in paths if is_export(path)]
     return with_folders([path for path in paths if path not in exports]), exports
 
 
 def with_folders(paths: Sequence[str], *, by_name: bool = False) -> list[str]:
-    """The same paths, but folders and patterns replaced by the captures that they name (`find_captures`).
+    """The same paths, but folders and patterns replaced by the captures that they name, sorted by name.
 
-    Raises CaptureError like `captures_in`, and if a folder is an export.
+    Hidden files (`.…`, `_…`) and subfolders do not count. `by_name`: also files that are named like captures, whatever
+    they hold. Raises CaptureError if a folder has no captures or is an export, or if it or one of its files cannot be
+    read.
     """
     found: list[str] = []
     for path in paths:

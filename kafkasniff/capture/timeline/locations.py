@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CaptureFile",
+    "OpenCapture",
     "capture_at",
     "captures_among",
     "find_captures",
@@ -61,6 +63,8 @@ class CaptureFile(msgspec.Struct, frozen=True):
     """Name of the folder that it was found in; None if it was named itself."""
     doubtful: bool = False
     """It counts only if it begins like a capture, which was not checked."""
+    version: str | None = None
+    """Its content when it was looked at, by ETag or time (`OpenCapture.version`); None: not looked at, or unknown."""
 
 
 def is_pattern(path: str) -> bool:
@@ -199,42 +203,67 @@ def is_capture(read_at: ReadAt) -> bool:
     return begins_capture(read_at(0, HEAD_BYTES))
 
 
-def open_capture(file: CaptureFile) -> ReadAt:
-    """Random access to a capture.
+def open_capture(file: CaptureFile) -> OpenCapture:
+    """Random access to a capture; if `file` has a version, only to that one."""
+    location = Location.of(file.path)
+    return _LocalCapture(file, location) if location.is_local else _RemoteCapture(file, location)
+
+
+class OpenCapture(ABC):
+    """Random access to a capture (`splits.ReadAt`).
 
     Failing reads of a remote capture raise UnreachableError, since the capture itself is not damaged then. A local one
-    raises OSError.
+    raises OSError. Raises CaptureError if the capture has another version than expected.
     """
-    location = Location.of(file.path)
-    return _read_local(location.path) if location.is_local else _read_remote(location)
+
+    def __init__(self, file: CaptureFile, location: Location) -> None:
+        self._file = file
+        self._location = location
+        self.version: str | None = None
+        """The version that was read; None: nothing was read yet, or the store does not know versions."""
+
+    @abstractmethod
+    def __call__(self, offset: int, size: int, /) -> bytes:
+        """Up to `size` bytes at `offset`."""
+
+    def _check(self, version: str | None) -> None:
+        self.version = version
+        if version is not None and self._file.version not in {None, version}:
+            raise CaptureError(f"{self._file.name}: was changed after it was planned; repeat the run")
 
 
-def _read_local(path: str) -> ReadAt:
-    def read(offset: int, size: int, /) -> bytes:
+class _LocalCapture(OpenCapture):
+    def __call__(self, offset: int, size: int, /) -> bytes:
         # Opened for each read, so that hundreds of captures need not be open at once.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(self._location.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            facts = os.fstat(descriptor)
+            # A capture that is still written to grows, but keeps what was planned of it.
+            self._check(None if facts.st_size > self._file.size else str(facts.st_mtime_ns))
             return os.pread(descriptor, size, offset)
         finally:
             os.close(descriptor)
 
-    return read
 
+class _RemoteCapture(OpenCapture):
+    def __init__(self, file: CaptureFile, location: Location) -> None:
+        super().__init__(file, location)
+        self._opened: Any = None
 
-def _read_remote(location: Location) -> ReadAt:
-    opened: list[Any] = []
-
-    def read(offset: int, size: int, /) -> bytes:
+    def __call__(self, offset: int, size: int, /) -> bytes:
         try:
-            if not opened:
-                system, path = _file_system(location)
-                opened.append(system.open_input_file(path))
-            data: bytes = opened[0].read_at(size, offset)
+            if self._opened is None:
+                system, path = _file_system(self._location)
+                opened = system.open_input_file(path)
+                # The store's answer to opening has them: this takes no request.
+                facts = opened.metadata()
+                version = facts.get("ETag") or facts.get("Last-Modified")
+                self._check(None if version is None else version.decode(errors="replace"))
+                self._opened = opened
+            data: bytes = self._opened.read_at(size, offset)
         except (OSError, ValueError) as error:
-            raise UnreachableError(f"{location.name}: cannot be read ({_one_line(error)})") from None
+            raise UnreachableError(f"{self._location.name}: cannot be read ({_one_line(error)})") from None
         return data
-
-    return read
 
 
 def _file_system(location: Location) -> tuple[FileSystem, str]:

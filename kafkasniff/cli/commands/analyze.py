@@ -13,6 +13,7 @@ from kafkasniff.cli.options.answer_options import output_option, presentation_op
 from kafkasniff.cli.options.filter_options import FilterOptions, make_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
+from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.options.stacked import stacked
 from kafkasniff.cli.running.asked_captures import exported
 from kafkasniff.cli.running.sources import divide_sources
@@ -113,9 +114,16 @@ def _list(environment: Environment, form: str) -> None:
             line = {"question": question.name, "summary": question.summary, "parameters": parameters}
             environment.stdout.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         return
-    width = max(len(question.name) for question in questions())
-    lines = [f"{question.name:<{width}}  {question.summary}\n" for question in questions()]
-    environment.stdout.write("".join(lines).encode(environment.encoding, "replace"))
+    from kafkasniff.cli.output import UNLIMITED
+    from kafkasniff.text.wrapping import wrapped
+
+    names = max(len(question.name) for question in questions()) + 2
+    # Where the output is not a terminal, a question stays on one line.
+    width = environment.width if environment.stdout_tty else UNLIMITED
+    lines = (wrapped(f"{question.name:<{names}}{question.summary}", width, names) for question in questions())
+    environment.stdout.write(
+        "".join(f"{line}\n" for those in lines for line in those).encode(environment.encoding, "replace")
+    )
 
 
 def _command(question: type[Accumulator[Any]]) -> click.Command:
@@ -158,7 +166,7 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
     return command
 
 
-class _Question(click.Command):
+class _Question(SectionedCommand):
     """A question, whose help ends with the columns of the answer."""
 
     question: type[Accumulator[Any]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.sections import SectionedCommand, sections
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -158,15 +158,19 @@ def _commands(context: click.Context) -> list[str]:
 
 @click.command("help", cls=SectionedCommand)
 @click.argument("topic", required=False, metavar="[COMMAND|TOPIC]", type=_Topic())
+@click.argument("section", nargs=-1, metavar="[SECTION]")
 @click.pass_context
-def help_command(context: click.Context, *, topic: str | None) -> int:
-    """Show the help of a command, or of a topic: filters, json, problems, tables, tls, exit-codes."""
+def help_command(context: click.Context, *, topic: str | None, section: tuple[str, ...]) -> int:
+    """Show the help of a command, or of a topic: filters, json, problems, tables, tls, exit-codes.
+
+    `kafkasniff help live output` shows one section of the options of `live`, on one screen.
+    """
     environment: Environment = context.obj
-    environment.stdout.write("".join(f"{line}\n" for line in _lines(context, topic)).encode())
+    environment.stdout.write("".join(f"{line}\n" for line in _lines(context, topic, section)).encode())
     return Exit.OK
 
 
-def _lines(context: click.Context, topic: str | None) -> Iterator[str]:
+def _lines(context: click.Context, topic: str | None, section: tuple[str, ...]) -> Iterator[str]:
     parent = context.parent
     assert parent is not None
     group = parent.command
@@ -179,6 +183,8 @@ def _lines(context: click.Context, topic: str | None) -> Iterator[str]:
         yield "\n" + formatter.getvalue().rstrip("\n")
         return
     if topic in TOPICS:
+        if section:
+            raise UsageError(f"{topic} is a topic without sections")
         formatter = context.make_formatter()
         TOPICS[topic][1](formatter)
         yield formatter.getvalue().strip("\n")
@@ -190,4 +196,23 @@ def _lines(context: click.Context, topic: str | None) -> Iterator[str]:
         near = difflib.get_close_matches(topic, (*TOPICS, *_commands(context)), 1)
         hint = f"did you mean {near[0]}?" if near else f"the topics are {', '.join(TOPICS)}"
         raise UsageError(f"no such command or topic: {topic}; {hint}")
-    yield command.get_help(click.Context(command, info_name=topic, parent=parent))
+    under = click.Context(command, info_name=topic, parent=parent)
+    words = list(section)
+    while words and isinstance(command, click.Group) and words[0] in command.list_commands(under):
+        # A question.
+        command = command.get_command(under, words[0])
+        assert command is not None
+        under = click.Context(command, info_name=words.pop(0), parent=under)
+    yield _section(command, under, " ".join(words)) if words else command.get_help(under)
+
+
+def _section(command: click.Command, context: click.Context, wanted: str) -> str:
+    """A section of a command's options, by the beginning of its title. Raises UsageError."""
+    found = dict(sections(command, context))
+    title = next((one for one in found if one.lower().startswith(wanted.lower())), None)
+    if title is None:
+        raise UsageError(f"no such section: {wanted}; `{context.command_path}` has {', '.join(found)}")
+    formatter = context.make_formatter()
+    with formatter.section(title):
+        formatter.write_dl(found[title])
+    return formatter.getvalue().rstrip("\n")

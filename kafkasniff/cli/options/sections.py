@@ -12,33 +12,24 @@ __all__ = ["SECTIONS", "SectionedCommand", "sections"]
 SECTIONS: Final = {
     "Capture": (
         *("--interface", "--list-interfaces", "--snaplen", "--buffer-size", "--promiscuous", "--user", "--keep-root"),
-        *("--duration", "--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
+        "--duration",
     ),
+    "Packet files": ("--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
     "Input": (
         *("--port", "--max-frame", "--keylog", "--topic-ids", "--hosts", "--two-pass", "--on-bad-capture"),
         *("--from", "--target", "--response", "--version", "--release"),
     ),
     "Selection": (
         *("--filter", "--api", "--topic", "--client-id", "--host", "--errors", "--slower-than", "--connection"),
-        *("--exchange", "--correlation-id", "--since", "--until", "--count", "--only", "--skip", "--set", "--list"),
-        *("--min-change", "--min-count", "--significance", "--all"),
+        *("--exchange", "--correlation-id", "--since", "--until", "--count"),
+    ),
+    "Answer": (
+        *("--only", "--skip", "--set", "--list", "--min-change", "--min-count", "--significance", "--all"),
+        *("--by", "--each", "--slowest", "--program", "--coverage"),
     ),
     "Output": (
         *("--format", "--output", "--records", "--no-records", "--bytes", "--hex", "--color", "--verbose", "--quiet"),
-        *(
-            "--top",
-            "--browse",
-            "--serve",
-            "--serve-port",
-            "--wide",
-            "--by",
-            "--each",
-            "--slowest",
-            "--write-matching",
-            "--fail-on",
-            "--program",
-            "--coverage",
-        ),
+        *("--top", "--browse", "--serve", "--serve-port", "--wide", "--write-matching", "--fail-on"),
     ),
     "Tables": (
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
@@ -48,10 +39,9 @@ SECTIONS: Final = {
     "Secrets and payload": ("--show-secrets", "--no-payload", "--hash-payload", "--hash-salt"),
     "Performance": ("--memory", "--jobs"),
 }
-"""Names of options by section, in the order of the help. Any other option is in the section `Options`."""
+"""Names of options by section, in the order of the help. Parameters of questions are in the section `Answer`, too."""
 
-_SECTION: Final = {name: section for section, names in SECTIONS.items() for name in names}
-_OTHERS: Final = "Options"
+_SECTION: Final = {name: section for section, names in SECTIONS.items() for name in names} | {"--help": "Options"}
 
 
 class SectionedCommand(click.Command):
@@ -72,13 +62,13 @@ class SectionedCommand(click.Command):
 
 def sections(command: click.Command, context: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """The options of a command by section, each with its names and its help."""
-    found: dict[str, list[tuple[str, str]]] = {title: [] for title in (*SECTIONS, _OTHERS)}
+    found: dict[str, list[tuple[str, str]]] = {title: [] for title in (*SECTIONS, "Options")}
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         # Arguments are described in the usage.
         if record is not None and isinstance(parameter, click.Option):
             names = (_SECTION[one] for one in parameter.opts if one in _SECTION)
-            found[next(names, _OTHERS)].append(record)
+            found[next(names, "Answer")].append(record)
     for title, records in found.items():
         if records:
             yield title, records

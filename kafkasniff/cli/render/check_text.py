@@ -161,7 +161,7 @@ def _places(evidence: Sequence[Evidence], title: str, *, captures: bool) -> list
     if len(noted) == 1 and next(iter(noted)) in title:
         noted = dict(zip([""], noted.values(), strict=True))
     room = max(SHOWN - len(noted), 0)
-    lines = []
+    lines: list[str] = []
     for note, places in list(noted.items())[:SHOWN]:
         kept = list(places.items())[: 1 + room]
         room -= len(kept) - 1
@@ -189,9 +189,9 @@ def _place(evidence: Evidence, *, captures: bool) -> str:
 def list_text(detectors: Detectors, *, width: int, coloured: bool) -> str:
     """The detectors, with their current thresholds."""
     paint = COLOUR if coloured else PLAIN
-    lines = []
+    lines: list[str] = []
     for detector in detectors.detectors:
-        lines.append(f"{paint.api}{detector.name}{paint.reset}  {detector.summary}")
+        lines += wrapped(f"{paint.api}{detector.name}{paint.reset}  {detector.summary}", width, 8)
         for one in parameters_of(type(detector)):
             setting = f"{one.name}={_value(detector.parameters, one)}"
             first, *rest = wrapped(one.help, max(width - 26, 20))

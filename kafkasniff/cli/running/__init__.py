@@ -1,1 +1,1 @@
-"""What commands run with: inputs, progress, jobs, outputs, live screens."""
+"""Parts of running commands: inputs, progress, jobs, outputs, live screens."""

@@ -1,4 +1,4 @@
-"""One connection as Kafka: whether it is, its frame boundaries, and its exchanges.
+"""A TCP connection as Kafka: the verdict, frame boundaries, and exchanges.
 
 Takes the items of a reassembled connection (streams.py) and yields events in capture order. The events depend only on
 the items of this connection, not on their batching: while a boundary or the verdict is unknown, the streams are

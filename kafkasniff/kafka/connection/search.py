@@ -263,7 +263,7 @@ class Searcher(SegmentedBytes):
 
     def _has_form(self, head: bytes, size: int) -> bool:
         """Whether the beginning of a frame of `size` passes as a request if the user says that this is Kafka."""
-        return self._forced and (self.aligned or size <= MAX_FORM) and has_request_form(head, 0, len(head), size)
+        return self._forced and (self.aligned or size <= MAX_FORM) and has_request_form(head, size)
 
     # -- responses --------------------------------------------------------------------------------------------------
 

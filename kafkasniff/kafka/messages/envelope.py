@@ -41,11 +41,7 @@ def open_request(field: str, body: Body, _version: int, context: DecodeContext) 
     if data is not None and _may_open(context, "_request"):
         # No memory: the request belongs to another connection, the client's with the forwarding broker.
         inner = decode_request(data, 0, len(data), context.options, depth=context.depth + 1)
-        if (
-            inner.api is None
-            and not context.options.show_secrets
-            and not has_request_form(data, 0, len(data), len(data))
-        ):
+        if inner.api is None and not context.options.show_secrets and not has_request_form(data, len(data)):
             # Bytes that look like a key, an id and a name may be a secret: show none of them.
             problem = Problem("header-truncated", f"not a header: {len(data)} bytes that are not a request")
             inner = Decoded(problems=(problem,))

@@ -73,19 +73,19 @@ def is_exact_request(data: bytes, start: int, end: int) -> bool:
     return judge_request(data, start, end, strict=True) == "exact"
 
 
-def has_request_form(data: bytes, start: int, end: int, size: int) -> bool:
+def has_request_form(data: bytes, size: int) -> bool:
     """Whether the available bytes of a frame of `size` are the header of a request of any API and version.
 
     Sufficient if the user says that they are a client's.
     """
-    if size < _CLIENT_ID or end - start < _CLIENT_ID:
+    if size < _CLIENT_ID or len(data) < _CLIENT_ID:
         return False
-    key, version, _, length = _HEADER.unpack_from(data, start)
+    key, version, _, length = _HEADER.unpack_from(data)
     if not (0 <= key <= MAX_KEY and 0 <= version <= MAX_VERSION and -1 <= length <= size - _CLIENT_ID):
         return False
-    stop = min(start + _CLIENT_ID + max(length, 0), end)
-    cut = stop - start - _CLIENT_ID < length
-    return data[start + _CLIENT_ID : stop].decode("utf-8", "ignore" if cut else "replace").isprintable()
+    stop = min(_CLIENT_ID + max(length, 0), len(data))
+    cut = stop - _CLIENT_ID < length
+    return data[_CLIENT_ID:stop].decode("utf-8", "ignore" if cut else "replace").isprintable()
 
 
 def is_likely_request(data: bytes, start: int, end: int) -> bool:

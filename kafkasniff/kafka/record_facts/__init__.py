@@ -1,1 +1,1 @@
-"""What the headers and values of records say: ids of schemas and of traces."""
+"""Schema ids and trace ids in records."""

@@ -14,8 +14,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from kafkasniff.kafka.schema.context import DecodeContext
 from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
 from kafkasniff.kafka.schema.enums import enum_text
@@ -121,10 +119,11 @@ def control_types(kernel: Kernel) -> Sequence[ControlType]:
     found: list[ControlType] = []
     for number, name in VALUE_SCHEMAS.items():
         fronted = name == _END_TXN_MARKER
-        text = msgspec.json.encode(enum_text("control_record_type", number))
+        text = enum_text("control_record_type", number)
+        assert text is not None
         versions = data_definitions()[name].message.versions
         for version in (0,) if fronted else range(versions.low, versions.high + 1):
             schema = data_schema(name, version)
             assert schema is not None
-            found.append(ControlType(number, version, fronted, text, Program(kernel, program_of(schema.root))))
+            found.append(ControlType(number, version, fronted, text.encode(), Program(kernel, program_of(schema.root))))
     return found

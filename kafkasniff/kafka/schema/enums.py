@@ -11,7 +11,7 @@ from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.schema.data_files import read_data
 from kafkasniff.kafka.schema.uuids import uuid_text
 
-__all__ = ["OPERATION_BITS", "Enum", "EnumValue", "enum_by_name", "enum_text"]
+__all__ = ["OPERATION_BITS", "Enum", "EnumValue", "enum_by_name", "enum_names", "enum_text"]
 
 OPERATION_BITS: Final = "acl_operation_bits"
 """The table of fields with sets of operations."""
@@ -66,6 +66,12 @@ def _table() -> dict[str, Enum]:
 def enum_by_name(name: str) -> Enum | None:
     """A table; None if there is none of that name."""
     return _table().get(name)
+
+
+def enum_names(name: str) -> dict[object, str] | None:
+    """The names of single values by the table `name`; None for sets and unknown tables."""
+    table = _table().get(name)
+    return None if table is None or table.kind == "bits" else _names(name)
 
 
 @functools.cache

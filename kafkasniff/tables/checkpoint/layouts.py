@@ -126,7 +126,7 @@ _NAMES: Final = (
         },
         new=Enricher,
         # Where to look in messages is found again; the others belong to one message.
-        without=frozenset({"_begun", "_lost", "_misses", "_plans", "_problems", "_second_pass"}),
+        without=frozenset({"_begun", "_lost", "_misses", "_plans", "_problems"}),
     ),
     Layout(
         Catalog,

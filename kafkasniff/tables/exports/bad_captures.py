@@ -7,14 +7,14 @@ far as it goes, and one that cannot be opened ends the run.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from kafkasniff.errors import CaptureError
 from kafkasniff.model import Problem
 from kafkasniff.tables.exports.captures import Look, ManifestCapture
 from kafkasniff.tables.exports.manifest import Manifest
 
-__all__ = ["POLICIES", "OnBadCapture", "Sorted", "sort_out"]
+__all__ = ["OnBadCapture", "Sorted", "sort_out"]
 
 OnBadCapture = Literal["fail", "skip", "quarantine"]
 """What to do about a bad capture:
@@ -23,7 +23,6 @@ OnBadCapture = Literal["fail", "skip", "quarantine"]
 - skip: report it, and look at it again in the next run
 - quarantine: report it, and ignore it in later runs as long as its bytes are the same
 """
-POLICIES: tuple[OnBadCapture, ...] = get_args(OnBadCapture)
 
 
 class Sorted(NamedTuple):

@@ -27,6 +27,7 @@ __all__ = [
     "ManifestCapture",
     "flaw_of",
     "identify",
+    "kept",
     "look_at",
     "look_at_file",
     "new_captures",
@@ -152,11 +153,15 @@ def look_at_file(file: CaptureFile, path: str, exported: Exported) -> Look:
 
 
 def open_kept(file: CaptureFile) -> ReadAt:
-    """Random access to a file, with as few requests as possible if it is remote.
+    """`kept` of a file."""
+    return kept(file, open_capture(file))
+
+
+def kept(file: CaptureFile, read_at: ReadAt) -> ReadAt:
+    """Random access to a file that is read by `read_at`, with as few requests as possible if it is remote.
 
     A local one is read as it comes: reading more than is needed could meet a bad sector.
     """
-    read_at = open_capture(file)
     return KeptHead(read_at, file.size) if is_remote(file.path) else read_at
 
 

@@ -305,8 +305,9 @@ def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch |
         return None
     schema = STAGED["records"]
     shared, row = records.shared, records.row
-    asked, is_request = found.asked[row], shared["is_request"] > 0
-    message = np.where(is_request, asked, found.answered[row])
+    asked, is_request = found.asked.take(row), shared["is_request"] > 0
+    answered = found.answered.take(row)
+    packet, time = (np.where(is_request, asked[name], answered[name]) for name in ("packet", "time"))
     of = np.repeat(np.arange(len(row)), records.counts)
     starts = np.flatnonzero(np.append(True, row[of][1:] != row[of][:-1]))
     names = pa.array(found.names, pa.string())
@@ -323,10 +324,10 @@ def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch |
         return pa.nulls(len(of), kind)
 
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
-        "capture": lambda _: encoded(_numbered(message["packet"] >> PACKET_SHIFT, _capture_of(captures), pa.string())),
+        "capture": lambda _: encoded(_numbered(packet >> PACKET_SHIFT, _capture_of(captures), pa.string())),
         "connection_id": lambda kind: _plain(found.ends.ids[asked["connection"]][of], kind),
         "exchange_id": lambda kind: _plain(asked["ordinal"][of], kind),
-        "_time_ns": lambda kind: _plain(message["time"][of], kind),
+        "_time_ns": lambda kind: _plain(time[of], kind),
         "api": lambda _: encoded(_numbered(asked["code"], lambda one: version_of(one).request.api, pa.string())),
         "direction": lambda _: known(["request", "response"], ~is_request),
         "topic": lambda _: encoded(_named(names, shared["topic"])),

@@ -129,19 +129,19 @@ class ExchangeFinder:
         answer = np.flatnonzero((rows["pair"] != NONE) & (rows["flags"] & REQUEST == 0) & (rows["retransmits"] == 0))
         pairs = np.zeros(len(answer), PAIR)
         pairs["response"], pairs["request"] = answer, rows["pair"][answer]
-        pairs = pairs[self._chosen(messages, pairs)]
+        pairs = pairs.compress(self._chosen(messages, pairs))
         # Sorted rows need not be moved later.
-        asked = rows[pairs["request"]]
-        pairs = pairs[_order(ids, asked, asked["time"])]
+        asked = rows.take(pairs["request"])
+        pairs = pairs.take(_order(ids, asked, asked["time"]))
         found: list[PairColumns] = []
         others = rows["pair"] != NONE
         if self._selection is not None and len(pairs):
             assert self._rejected is not None
             answers = self._selection.exchanges(messages, pairs["response"].astype(np.intp), None, capture)
             is_rejected = answers == REJECTED
-            for own, columns, _ in self._read(messages, pairs[is_rejected], self._rejected, others):
+            for own, columns, _ in self._read(messages, pairs.compress(is_rejected), self._rejected, others):
                 found.append(self._pairs(messages, own, columns, None)._replace(selected=False))
-            pairs = pairs[~is_rejected & (answers != UNDECIDED)]
+            pairs = pairs.compress(~is_rejected & (answers != UNDECIDED))
         for own, columns, records in self._read(messages, pairs, reader, others, self._records):
             found.append(self._pairs(messages, own, columns, records))
             if self._selected is not None:
@@ -161,7 +161,7 @@ class ExchangeFinder:
         first = 0
         while first < len(pairs):
             columns, first = reader.read(messages.rows, messages.buffer, messages.arena, pairs, first)
-            own = pairs[columns.rows["pair"].astype(np.int64)]
+            own = pairs.take(columns.rows["pair"].astype(np.int64))
             if not self._headers:
                 codes = messages.rows["code"][own["request"]].astype(np.int64)
                 settle_choices(columns.rows, codes, self._kinds.known)
@@ -172,13 +172,13 @@ class ExchangeFinder:
                 inflated, plain = native.inflate(columns)
                 right &= plain
             if not right.all():
-                columns, own = _some(columns, right), own[right]
+                columns, own = _some(columns, right), own.compress(right)
             records = None
             if native is not None:
                 columns = _with_sorted_batches(columns, messages, self._ends.ids, own)
                 records, right = native.read_batches(columns.batches, columns.shared, len(own))
                 if not right.all():
-                    columns, own = _some(columns, right), own[right]
+                    columns, own = _some(columns, right), own.compress(right)
                 del inflated
             others[own["request"]] = others[own["response"]] = False
             if len(own):
@@ -232,7 +232,7 @@ class ExchangeFinder:
 
         If not, Python reads it now. The earliest report of each fact counts (`enrich.learned_facts`).
         """
-        rows = messages.rows[answers]
+        rows = messages.rows.take(answers)
         columns = (rows[name].tolist() for name in ("code", "flags", "start", "body", "size", "time"))
         for code, flags, start, body_at, size, time_ns in zip(*columns, strict=True):
             body = (messages.arena if flags & ARENA else messages.buffer)[start + body_at : start + size]
@@ -242,7 +242,8 @@ class ExchangeFinder:
         """Which exchanges report nothing new about brokers. Python reads the others."""
         right = np.ones(len(own), bool)
         facts = np.flatnonzero(columns.rows["facts_size"])
-        asked, answered = messages.rows[own["request"][facts]], messages.rows[own["response"][facts]]
+        own = own.take(facts)
+        asked, answered = messages.rows.take(own["request"]), messages.rows.take(own["response"])
         starts = answered["start"].astype(np.int64) + columns.rows["facts"][facts]
         ends = starts + columns.rows["facts_size"][facts]
         values = (asked["code"], answered["flags"], starts, ends, answered["time"])
@@ -267,7 +268,7 @@ class ExchangeFinder:
     def _pairs(
         self, messages: Messages, own: NDArray[np.void], columns: ExchangeColumns, records: Batches | None
     ) -> PairColumns:
-        asked, answered = messages.rows[own["request"]], messages.rows[own["response"]]
+        asked, answered = messages.rows.take(own["request"]), messages.rows.take(own["response"])
         names = string_array(columns.names).to_pylist()
         client_id = columns.rows["client_id"].astype(np.int64)
         pairs = PairColumns(messages.owners, asked, answered, self._ends, names, client_id)
@@ -300,16 +301,17 @@ def _with_sorted_batches(
 ) -> ExchangeColumns:
     """The same with batches in the order of the table `records`, which costs less than sorting their records."""
     row = columns.shared["row"].astype(np.int64)
-    asked, answered = messages.rows[own["request"][row]], messages.rows["time"][own["response"][row]]
+    own = own.take(row)
+    asked, answered = messages.rows.take(own["request"]), messages.rows["time"][own["response"]]
     order = _order(ids, asked, np.where(columns.shared["is_request"], asked["time"], answered))
-    return columns._replace(batches=columns.batches[order], shared=columns.shared[order])
+    return columns._replace(batches=columns.batches.take(order), shared=columns.shared.take(order))
 
 
 def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
     """The rows for which `right` is true."""
     rows = columns.rows
     chosen = right[columns.shared["row"]]
-    shared = columns.shared[chosen]
+    shared = columns.shared.compress(chosen)
     shared["row"] = (np.cumsum(right) - 1)[shared["row"]]
 
     def texts(strings: Strings) -> Strings:
@@ -322,12 +324,12 @@ def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
         )
 
     return columns._replace(
-        rows=rows[right],
+        rows=rows.compress(right),
         requests=texts(columns.requests),
         responses=texts(columns.responses),
         topics=columns.topics[np.repeat(right, rows["topics"])],
-        partitions=columns.partitions[np.repeat(right, rows["partitions"])],
-        batches=columns.batches[chosen],
+        partitions=columns.partitions.compress(np.repeat(right, rows["partitions"])),
+        batches=columns.batches.compress(chosen),
         shared=shared,
         codes=columns.codes[np.repeat(right, rows["codes"])],
     )

@@ -136,7 +136,7 @@ class NativeRecords:
         chosen = right[row]
         numbers = np.cumsum(right) - 1
         own = columns_of(columns, None, show_secrets=self._show_secrets)
-        return Batches(shared[chosen], numbers[row[chosen]], rows[chosen], own), right
+        return Batches(shared.compress(chosen), numbers[row[chosen]], rows[chosen], own), right
 
 
 class Batches(NamedTuple):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+import functools
 import gzip
 import lzma
 import random
@@ -28,19 +29,24 @@ CODECS = pytest.mark.parametrize("codec", COMPRESS)
 KINDS = pytest.mark.parametrize("through_stdin", [False, True])
 
 
+@functools.cache
 def noisy(count: int) -> bytes:
     """An incompressible capture: bytes cut from the compressed file are bytes cut from the packets."""
     generator = random.Random(5)
     return pcap([frame(b"%010d" % n + generator.randbytes(1000)) for n in range(count)])
 
 
+@functools.cache
+def noisy_compressed(codec: str, count: int) -> bytes:
+    return COMPRESS[codec](noisy(count))
+
+
 @CODECS
 @KINDS
 @pytest.mark.parametrize("chunk_size", [1000, 1 << 24])
 def test_compressed_captures(codec: str, through_stdin: bool, chunk_size: int, tmp_path) -> None:
-    data = noisy(300)
     path = tmp_path / "capture"  # the file's name does not matter
-    path.write_bytes(COMPRESS[codec](data))
+    path.write_bytes(noisy_compressed(codec, 300))
     if through_stdin:
         result = read_bytes(path.read_bytes(), chunk_size=chunk_size)
     else:
@@ -118,8 +124,7 @@ def test_skippable_frames(codec: str) -> None:
 @CODECS
 @KINDS
 def test_cut_compressed_capture(codec: str, through_stdin: bool, tmp_path) -> None:
-    data = noisy(3000)
-    compressed = COMPRESS[codec](data)
+    compressed = noisy_compressed(codec, 3000)
     cut = compressed[: len(compressed) * 3 // 4]
     path = tmp_path / "capture"
     path.write_bytes(cut)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.timeline.folders import captures_in, with_folders
+from kafkasniff.capture.timeline.folders import with_folders
 from kafkasniff.errors import CaptureError
 from tests.capture.files import pcap, pcap_header
 from tests.capture.segments import frames
@@ -33,12 +33,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_content_decides_what_is_a_capture(folder: Path) -> None:
-    assert [Path(path).name for path in captures_in(str(folder))] == ["a.pcap12", "b.pcap", "c"]
+    assert [Path(path).name for path in with_folders([str(folder)])] == ["a.pcap12", "b.pcap", "c"]
 
 
 def test_files_and_folders_mix_in_their_order(folder: Path) -> None:
     inner = str(folder / "inner" / "d.pcap")
-    assert with_folders(["-", inner, str(folder)]) == ["-", inner, *captures_in(str(folder))]
+    assert with_folders(["-", inner, str(folder)]) == ["-", inner, *with_folders([str(folder)])]
 
 
 def test_a_folder_is_opened_as_its_captures(folder: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_folder_is_opened_as_its_captures(folder: Path) -> None:
 def test_a_folder_without_captures(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_bytes(b"nothing here")
     with pytest.raises(CaptureError, match=re.escape(str(tmp_path)) + ": contains neither captures"):
-        captures_in(str(tmp_path))
+        with_folders([str(tmp_path)])
 
 
 def test_addresses_and_patterns(folder: Path, tmp_path: Path) -> None:

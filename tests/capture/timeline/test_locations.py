@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Barrier
 from typing import NoReturn
 
+import msgspec
 import pytest
 
 from kafkasniff.capture.timeline.locations import (
@@ -216,6 +217,22 @@ def test_what_fails_far_away_is_not_taken_for_a_damaged_capture(bucket: str) -> 
     gone = open_capture(type(file)(file.name, file.path.replace("day-2/a", "day-2/gone"), file.size))
     with pytest.raises(CaptureError, match=r"day-2/gone\.pcap: cannot be read"):
         gone(0, 100)
+
+
+def test_an_object_that_was_replaced_is_not_taken_for_the_one_that_was_planned(bucket: str) -> None:
+    client = boto3_client(bucket)
+    (file,) = find_captures([bucket.format("day-2/a.pcap")])
+    first = open_capture(file)
+    assert first.version is None
+    first(0, 4)
+    planned = msgspec.structs.replace(file, version=first.version)
+    assert open_capture(planned)(0, len(CAPTURE)) == CAPTURE
+    client.put_object(Bucket="captures", Key="day-2/a.pcap", Body=CAPTURE[:-1] + b"x")
+    again = open_capture(planned)
+    for _ in range(2):
+        with pytest.raises(CaptureError, match=r"day-2/a\.pcap: was changed after it was planned; repeat the run"):
+            again(0, 4)
+    client.put_object(Bucket="captures", Key="day-2/a.pcap", Body=CAPTURE)
 
 
 def test_remote_files_are_looked_at_at_the_same_time() -> None:

@@ -113,6 +113,7 @@ FREE = frozenset(
         "X",
         "[BPF FILTER]",
         "[HOST]:PORT",
+        "[SECTION]",
     }
 )
 """Metavars of text that only the user knows."""

@@ -33,6 +33,23 @@ def test_a_command() -> None:
     assert {"Input:", "Selection:", "Examples:"} <= set(lines)
 
 
+def test_a_section_of_a_command() -> None:
+    """By the beginning of its title; its lines are those of the whole help."""
+    whole = _lines("live")
+    for words, title in ((("metr",), "Metrics"), (("secrets", "and"), "Secrets and payload"), (("OUTPUT",), "Output")):
+        lines = _lines("live", *words)
+        assert lines[0] == f"{title}:"
+        at = whole.index(lines[0])
+        assert whole[at : at + len(lines)] == lines
+        assert whole[at + len(lines)] == ""
+    assert _lines("analyze", "churn", "answer")[1].startswith("  --every DURATION")
+    assert _lines("analyze", "churn")[0] == "Usage: kafkasniff analyze churn [OPTIONS] CAPTURE...|DIR"
+    done = command("help", "api", "metrics")
+    assert (done.code, done.text) == (2, "")
+    assert done.err == "kafkasniff: no such section: metrics; `kafkasniff api` has Input, Answer, Output, Options\n"
+    assert command("help", "tls", "metrics").err == "kafkasniff: tls is a topic without sections\n"
+
+
 def test_filters_name_every_field_and_their_examples_are_valid() -> None:
     text = "\n".join(_lines("filters"))
     assert FIELDS.keys() <= set(re.findall(r"[a-z_]+", text))

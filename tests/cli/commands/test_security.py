@@ -11,6 +11,9 @@ import pytest
 from kafkasniff.cli.environment import Exit
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
+from tests.craft.conversation import Conversation
+from tests.craft.from_layout import request_bytes, response_bytes
+from tests.craft.write import write_pcap
 
 CAPTURES = ROOT / "captures"
 SASL = CAPTURES / "java-sasl.pcap"
@@ -73,6 +76,52 @@ def test_no_secret_is_shown() -> None:
         text = command("security", "-q", "--format", form, SASL, CAPTURES / "old-raw-sasl.pcap").out
         assert b"-secret" not in text
         assert not re.search(rb"[A-Za-z0-9+/]{40,}", text)
+
+
+def test_a_folder_and_standard_input(tmp_path: Path) -> None:
+    one = command("security", "-q", SASL).text
+    (tmp_path / "day").mkdir()
+    (tmp_path / "day" / "sasl.pcap").write_bytes(SASL.read_bytes())
+    assert command("security", "-q", "-", stdin=SASL.read_bytes()).text == one.replace(str(SASL), "-")
+    by_address = [line for line in one.splitlines() if line.startswith("  ")]
+    of_folder = command("security", "-q", tmp_path / "day").lines
+    assert [line for line in of_folder if line.startswith("  ")] == by_address
+
+
+@pytest.fixture
+def denied(tmp_path: Path) -> Path:
+    """alice may not see a topic, nor join a group."""
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(request_bytes(17, 1, 1, mechanism="PLAIN"), response_bytes(17, 1, 1, mechanisms=["PLAIN"]))
+    talk.exchange(request_bytes(36, 1, 2, auth_bytes=b"\0alice\0hush"), response_bytes(36, 1, 2))
+    talk.exchange(
+        request_bytes(3, 5, 3, topics=[{"name": "payroll"}, {"name": "orders"}]),
+        response_bytes(3, 5, 3, topics=[{"name": "payroll", "error_code": 29}, {"name": "orders"}]),
+    )
+    talk.exchange(request_bytes(11, 3, 4, group_id="auditors"), response_bytes(11, 3, 4, error_code=30))
+    talk.exchange(request_bytes(11, 3, 5, group_id="auditors"), response_bytes(11, 3, 5, error_code=30))
+    talk.close()
+    return write_pcap(tmp_path / "denied.pcap", talk.packets)
+
+
+def test_denials_by_principal_and_resource(denied: Path) -> None:
+    (document,) = command("security", "-q", "--format", "json", denied).objects
+    found = [one for one in document["findings"] if one["detector"] == "denied"]
+    assert [one["severity"] for one in found] == ["warning"] * 2
+    topic, group = sorted((one["title"] for one in found), key=lambda title: "auditors" in title)
+    assert [word for word in ("alice", "payroll", "Metadata", "orders") if word in topic] == [
+        "alice",
+        "payroll",
+        "Metadata",
+    ]
+    assert [word for word in ("alice", "auditors", "JoinGroup") if word not in group] == []
+    done = command("security", "-q", "--fail-on", "warning", denied)
+    assert done.code == Exit.FINDINGS
+    assert topic in " ".join(done.text.split())
+    assert "hush" not in done.text
+    chosen = command("security", "-q", "--json", "--topic", "payroll", denied).objects[0]["findings"]
+    assert [one["title"] for one in chosen if one["detector"] == "denied"] == [topic]
 
 
 def test_an_export_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The table of docs/fuzzing.md: for each pair, the highest cost of a byte in time and in memory."""
+"""The table of benchmarks/COSTS.md: for each pair, the highest cost of a byte in time and in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fuzz.costs.trial import Trial
 
 __all__ = ["PAGE", "section", "write"]
 
-PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "fuzzing.md"
+PAGE: Final = Path(__file__).resolve().parents[3] / "benchmarks" / "COSTS.md"
 
 HEAD: Final = ("pair", "most µs/byte", "with", "twice the input", "most bytes/byte", "with")
 

@@ -9,6 +9,7 @@ const lines = kernel.lines;
 const names_of = kernel.names;
 const sessions_of = kernel.sessions;
 const text_lines = kernel.text_lines;
+const tree = kernel.tree;
 const Message = kernel.feed_state.Message;
 
 /// A message to begin with.
@@ -57,6 +58,10 @@ const Run = extern struct {
     json_steps: u64,
     steps: u64,
     questions: u64,
+    /// How bodies are shown as trees.
+    style: *const tree.Style,
+    /// Lines of text with trees.
+    trees: u64,
 };
 
 const MOST = 8;
@@ -120,7 +125,14 @@ pub fn disturb(message: *Message, random: *fuzz.Random) void {
 
 const ENDS = "192.0.2.1:40000 → [2001:db8::2]:9092";
 const LABELS: [kernel.feed_state.KEYS * kernel.feed_state.VERSIONS]lines.Text = @splat(text("Produce v3   "));
-const CONNECTIONS: [4]text_lines.Ends = @splat(.{ .request = text(ENDS), .response = text(ENDS) });
+const CONNECTIONS: [4]text_lines.Ends = @splat(.{ .request = text(ENDS), .response = text(ENDS), .number = 3 });
+/// Characters that are shown in all ways.
+const CHARACTERS: [256]u8 = characters: {
+    var found: [256]u8 = undefined;
+    for (&found, 0..) |*one, index| one.* = index % 5;
+    break :characters found;
+};
+const PAGES: [0x1100]tree.Page = @splat(.{ .characters = @ptrCast(&CHARACTERS) });
 const CAPTURES = [_]text_lines.Capture{
     .{ .name = 0, .line = text("capture a") },
     .{ .name = 1, .line = text("") },
@@ -241,9 +253,25 @@ fn text(comptime words: []const u8) lines.Text {
     return .{ .text = words.ptr, .size = words.len };
 }
 
+/// Gives bytes for the requested batches.
+fn decompress(run: *Run, random: *fuzz.Random) void {
+    const call = run.call.call;
+    for (call.batches[0..call.batches_wanted]) |*one| {
+        const found = run.room[random.below(run.room_size)..run.room_size];
+        one.records = found.ptr;
+        one.size = found.len;
+    }
+    call.batches_given = call.batches_wanted;
+}
+
 /// The same messages as text.
 fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
     const call = run.call.call;
+    call.batches_given = 0;
+    var style = run.style.*;
+    style.pages = &PAGES;
+    style.width = 40 + random.below(200);
+    const has_trees = random.below(2) == 0;
     var writer = text_lines.TextLines{
         .source = run.call.source,
         .connections = &CONNECTIONS,
@@ -260,6 +288,11 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             .names = if (random.below(4) == 0) null else known.begin(batch.count, random),
             .written = 0,
         },
+        .style = if (has_trees) &style else null,
+        .call = if (has_trees) call else null,
+        .most = run.room_size,
+        .data = null,
+        .data_size = 0,
         .output = call.output,
         .output_size = call.output_size,
         .next = 0,
@@ -276,6 +309,7 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
     };
     if (writer.summaries.names != null) known.follow(run, batch, random);
     const shown = writer.source.shown;
+    var given = false;
     while (true) {
         const before = writer.used;
         const first = writer.next;
@@ -291,11 +325,20 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         if (writer.used > writer.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
         if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
         run.texts += written;
+        if (has_trees) run.trees += written;
         if (writer.summaries.names != null) run.steps += known.taken(batch, writer.next);
         if (outcome == .done) return;
         run.ended += 1;
         if (outcome == .asks) run.questions += @intFromBool(known.names.asks.session);
+        if (outcome == .new_page) @panic("a page that is known");
         if (outcome == .asks and known.answer(writer.next, random)) continue;
+        if (outcome == .compressed and !given) {
+            decompress(run, random);
+            given = true;
+            continue;
+        }
+        given = false;
+        call.batches_given = 0;
         writer.next += 1;
     }
 }
@@ -406,12 +449,7 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
                 if (known.answer(call.next, &random)) continue;
             }
             if (outcome == .compressed and !given) {
-                for (call.call.batches[0..call.call.batches_wanted]) |*one| {
-                    const found = run.room[random.below(run.room_size)..run.room_size];
-                    one.records = found.ptr;
-                    one.size = found.len;
-                }
-                call.call.batches_given = call.call.batches_wanted;
+                decompress(run, &random);
                 given = true;
                 continue;
             }

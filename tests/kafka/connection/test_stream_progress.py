@@ -15,7 +15,6 @@ from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.connection.stream_progress import TRANSITIONS, StreamProgress, StreamState
 from kafkasniff.kafka.connection.trial import Trial
 from kafkasniff.tcp.segments import Started
-from tests.conftest import ROOT
 from tests.craft.kafka_bytes import metadata_request, metadata_response
 from tests.kafka.segments import Talk
 
@@ -128,11 +127,3 @@ def test_random_traffic(changes: set[Change], actions: list[tuple[str, int, int,
             data = (response if side else request)(numbers[side])
             talk.send(side, [data[: max(1, len(data) - size * 7)], b"\0" * more] if size else [data])
     assert {one for one in changes if one[0] is not one[1]} <= set(TRANSITIONS)
-
-
-def test_the_documentation_has_the_table() -> None:
-    text = (ROOT / "docs" / "design.md").read_text()
-    for state in StreamState:
-        assert f"| `{state.name}` | {state.value} |" in text
-    for (before, after), cause in TRANSITIONS.items():
-        assert f"| `{before.name}` → `{after.name}` | {cause} |" in text

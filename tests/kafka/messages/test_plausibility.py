@@ -39,7 +39,7 @@ def test_each_version_is_a_request_and_may_begin_one(key: int) -> None:
         is_exact = key != 0 and (key, version) != (7, 0)
         assert judged(data) == ("exact" if is_exact else "plausible"), version
         assert is_exact_request(data, 0, len(data)) is is_exact
-        assert has_request_form(data, 0, len(data), len(data))
+        assert has_request_form(data, len(data))
         for end in range(min(len(data), BEGINNING) + 1):
             assert may_begin_request(data[:end], aligned=True)
             assert may_begin_request(data[:end], aligned=False)
@@ -108,18 +108,18 @@ def test_a_token_of_gssapi_is_no_request_of_its_stream() -> None:
 )
 def test_the_form_of_a_header(key: int, version: int, length: int, has_form: bool) -> None:
     data = int16(key) + int16(version) + int32(9) + int16(length) + b"id"
-    assert has_request_form(data, 0, len(data), len(data)) is has_form
+    assert has_request_form(data, len(data)) is has_form
 
 
 def test_the_form_of_a_client_id() -> None:
     head = int16(3) + int16(1) + int32(9)
     for text, has_form in (("ключ".encode(), True), (b"a\x00b", False), (b"\xff", True), (b"a\nb", False)):
         data = head + int16(len(text)) + text
-        assert has_request_form(data, 0, len(data), len(data)) is has_form, text
+        assert has_request_form(data, len(data)) is has_form, text
     # Cut off within a character.
     cut = head + int16(8) + "ключ".encode()[:3]
-    assert has_request_form(cut, 0, len(cut), len(cut) + 5)
-    assert not has_request_form(head, 0, len(head), 40)
+    assert has_request_form(cut, len(cut) + 5)
+    assert not has_request_form(head, 40)
 
 
 @given(st.binary(max_size=60), st.booleans())

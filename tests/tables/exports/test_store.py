@@ -80,7 +80,7 @@ def test_killed_at_any_request(bucket: str, answered: bool, tmp_path: Path) -> N
         assert not left_over or found == 1
         if left() >= 0:
             break
-        place += 1 if DEEP or (ALL and place < 6) else 3 if ALL else 4
+        place += 1 if DEEP or (ALL and place < 6) else 3 if ALL else 7
     assert place > 15
     assert seen == {0, 1}
 

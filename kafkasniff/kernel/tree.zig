@@ -1,0 +1,607 @@
+//! A body as an indented tree, below the line of text of its message.
+//!
+//! The specification is `kafkasniff/sinks/tree.py`. `Tree` has the functions of `json.Json`, so that the same walk writes
+//! it. Fields without nested fields share lines up to the width. Bodies with anything unusual are `Odd`: problems, error
+//! codes, unknown tags, hidden payload. `kafkasniff/native/trees.py` has the same structures.
+
+const encoding = @import("base64.zig");
+const Error = @import("reader.zig").Error;
+const Hiding = @import("payload.zig").Hiding;
+const programs = @import("program.zig");
+const std = @import("std");
+const Text = @import("lines.zig").Text;
+const text_of = @import("text.zig");
+const times = @import("times.zig");
+
+/// As `tree.VALUE_WIDTH` and `tree.MARGIN`.
+const VALUE_WIDTH = 400;
+pub const MARGIN = 4;
+/// Structs and arrays around a value: those of a program, and of the records in it with their control records.
+const MAX_FRAMES = 4 * (programs.MAX_DEPTH + 4);
+/// Times from here on are beyond the year 9999 (`times.milliseconds_date`).
+const TIME_END = 253_402_300_800_000;
+const WIDTH = text_of.WIDTH;
+const SPACES: [64]u8 = @splat(' ');
+const HEX = "0123456789abcdef";
+
+/// How a value is annotated: the role of its op in a tree's program. Higher numbers are those of enums.
+pub const Note = enum(u8) {
+    none = 0,
+    /// A time, unless it is a code.
+    time = 1,
+    error_code = 2,
+    _,
+
+    const FIRST_ENUM = 3;
+    /// Added to an enum some of whose values are times.
+    const TIMES = 0x80;
+};
+
+/// A value of an enum and its name.
+pub const EnumValue = extern struct {
+    number: i64,
+    /// The value as text; null: it is a number.
+    key: Text,
+    name: Text,
+};
+
+pub const Enum = extern struct { values: [*]const EnumValue, size: u64 };
+
+/// Characters of a page with how they are shown. Null: not known yet.
+pub const Page = extern struct { characters: ?*const [PAGE]Shown };
+const PAGE = 256;
+const PAGES = 0x11_0000 / PAGE;
+
+const Shown = enum(u8) {
+    escaped = 0,
+    one_column = 1,
+    two_columns = 2,
+    /// It is drawn over the one before.
+    no_column = 3,
+    _,
+};
+
+/// What all trees of a run have in common.
+pub const Style = extern struct {
+    width: u64,
+    enums: [*]const Enum,
+    enums_size: u64,
+    pages: *const [PAGES]Page,
+    /// Codes of colours.
+    name: Text,
+    note: Text,
+    dim: Text,
+    reset: Text,
+};
+
+const Frame = struct {
+    is_array: bool,
+    /// The first line of an array was written.
+    is_open: bool,
+    note: Note,
+    /// Where the lines of its fields or elements begin.
+    indent: u32,
+    /// The number of elements; or, if it is not known, the position to insert it at.
+    count: usize,
+    name: []const u8,
+};
+
+const UNKNOWN = std.math.maxInt(usize);
+
+pub const Frames = [MAX_FRAMES]Frame;
+
+pub const Tree = struct {
+    bytes: []u8,
+    at: usize,
+    style: *const Style,
+    /// Open structs and arrays: `frames[0..depth]`.
+    frames: *Frames,
+    depth: usize = 0,
+    dates: *times.Moment,
+    /// Columns of the current line after its indentation; 0: it has not begun.
+    used: usize = 0,
+    /// Where the current value begins, with what separates it from the one before.
+    start: usize = 0,
+    /// The next line is the first one of an element.
+    is_element: bool = false,
+    /// The next member.
+    label: []const u8 = "",
+    note: Note = .none,
+    /// The next struct adds to the current one.
+    joins: bool = false,
+    /// A page of characters that the caller has to add; then the output is not valid.
+    page: ?u32 = null,
+    /// Payload is shown.
+    hiding: ?*Hiding = null,
+
+    const Self = @This();
+    pub const is_final = true;
+    pub const is_tree = true;
+
+    /// The state that `restore` returns to.
+    pub const Mark = struct { at: usize, depth: usize, used: usize, is_element: bool, label: []const u8, note: Note };
+
+    pub inline fn save(self: *const Self) Mark {
+        return .{
+            .at = self.at,
+            .depth = self.depth,
+            .used = self.used,
+            .is_element = self.is_element,
+            .label = self.label,
+            .note = self.note,
+        };
+    }
+
+    pub inline fn restore(self: *Self, mark: Mark) void {
+        self.at = mark.at;
+        self.depth = mark.depth;
+        self.used = mark.used;
+        self.is_element = mark.is_element;
+        self.label = mark.label;
+        self.note = mark.note;
+    }
+
+    pub inline fn put(self: *Self, text: []const u8) Error!void {
+        if (text.len > self.bytes.len - self.at) return error.NoRoom;
+        @memcpy(self.bytes[self.at..][0..text.len], text);
+        self.at += text.len;
+    }
+
+    inline fn byte(self: *Self, value: u8) Error!void {
+        if (self.at == self.bytes.len) return error.NoRoom;
+        self.bytes[self.at] = value;
+        self.at += 1;
+    }
+
+    fn spaces(self: *Self, count: usize) Error!void {
+        var left = count;
+        while (left > SPACES.len) : (left -= SPACES.len) try self.put(&SPACES);
+        try self.put(SPACES[0..left]);
+    }
+
+    // Structure
+
+    inline fn top(self: *const Self) *Frame {
+        return &self.frames[self.depth - 1];
+    }
+
+    inline fn push(self: *Self, frame: Frame) Error!void {
+        if (self.depth == MAX_FRAMES) return error.Odd;
+        self.frames[self.depth] = frame;
+        self.depth += 1;
+    }
+
+    /// Ends the current line.
+    inline fn flush(self: *Self) Error!void {
+        if (self.used == 0) return;
+        self.used = 0;
+        try self.byte('\n');
+    }
+
+    /// Begins a line of a struct with this indentation.
+    inline fn begin(self: *Self, indent: usize) Error!void {
+        if (!self.is_element) return self.spaces(indent);
+        self.is_element = false;
+        try self.spaces(indent - 2);
+        try self.put("- ");
+    }
+
+    inline fn putName(self: *Self, name_of: []const u8) Error!void {
+        try self.put(self.style.name.get() orelse "");
+        try self.put(name_of);
+        try self.put(self.style.reset.get() orelse "");
+    }
+
+    /// Opens a struct of `count` members, besides optional ones.
+    pub fn openMap(self: *Self, count: usize, _: usize) Error!usize {
+        if (self.joins) {
+            self.joins = false;
+            try self.push(self.top().*);
+            return 1;
+        }
+        var indent: usize = MARGIN;
+        if (self.depth > 0) {
+            // An empty one would be shown as a value.
+            if (count == 0) return error.Odd;
+            const outer = self.top();
+            try self.flush();
+            indent = outer.indent + 2;
+            if (outer.is_array) {
+                self.is_element = true;
+            } else {
+                try self.begin(outer.indent);
+                try self.putName(self.label);
+                try self.put(":\n");
+            }
+        }
+        try self.push(.{ .is_array = false, .is_open = true, .note = .none, .indent = @intCast(indent), .count = 0, .name = "" });
+        return 0;
+    }
+
+    pub fn closeMap(self: *Self, mark: usize, _: usize) Error!void {
+        self.depth -= 1;
+        if (mark == 0) try self.flush();
+    }
+
+    /// The name of the next member, given as `"name":`.
+    pub inline fn key(self: *Self, literal: []const u8, _: bool) Error!void {
+        self.label = literal[1 .. literal.len - 2];
+        self.note = .none;
+    }
+
+    pub inline fn name(self: *Self, comptime text: []const u8, comptime _: bool) Error!void {
+        self.label = text;
+        self.note = if (comptime std.mem.indexOf(u8, text, "timestamp") != null) .time else .none;
+    }
+
+    /// Opens an array of `count` elements.
+    pub fn openArray(self: *Self, count: usize) Error!usize {
+        const indent = self.top().indent + 2;
+        try self.push(.{ .is_array = true, .is_open = false, .note = self.note, .indent = indent, .count = count, .name = self.label });
+        return 0;
+    }
+
+    /// Opens an array whose number of elements is given to `closeList`.
+    pub fn openList(self: *Self) Error!usize {
+        return self.openArray(UNKNOWN);
+    }
+
+    /// Called before each element.
+    pub inline fn element(self: *Self, is_first: bool) Error!void {
+        if (is_first) try self.openElements();
+        self.note = self.top().note;
+    }
+
+    fn openElements(self: *Self) Error!void {
+        const frame = self.top();
+        try self.flush();
+        try self.begin(frame.indent - 2);
+        try self.putName(frame.name);
+        try self.put(": [");
+        if (frame.count == UNKNOWN) {
+            frame.count = self.at;
+        } else {
+            try self.digits(@intCast(frame.count));
+        }
+        try self.put("]\n");
+        frame.is_open = true;
+    }
+
+    pub fn closeArray(self: *Self) Error!void {
+        const frame = self.top().*;
+        self.depth -= 1;
+        if (frame.is_open) return self.flush();
+        self.label = frame.name;
+        try self.open();
+        try self.put("[]");
+        try self.close(2);
+    }
+
+    pub fn closeList(self: *Self, _: usize, count: usize) Error!void {
+        const frame = self.top().*;
+        try self.closeArray();
+        if (!frame.is_open) return;
+        const end = self.at;
+        try self.digits(@intCast(count));
+        std.mem.rotate(u8, self.bytes[frame.count..self.at], end - frame.count);
+    }
+
+    /// An array that ends early is `Odd`.
+    pub fn endArray(_: *Self, _: usize, _: usize) Error!void {
+        return error.Odd;
+    }
+
+    /// Members of the next struct, which is a member's value, follow those of the current one.
+    pub fn join(self: *Self) void {
+        self.joins = true;
+    }
+
+    /// The member of a fetch session, as lines.
+    pub fn session(self: *Self, lines: []const u8) Error!void {
+        try self.flush();
+        try self.put(lines);
+    }
+
+    // Values
+
+    /// Begins a value: in a struct with its name.
+    fn open(self: *Self) Error!void {
+        const frame = self.top();
+        self.start = self.at;
+        if (frame.is_array) return if (self.used > 0) self.put(", ") else self.spaces(frame.indent);
+        if (self.used > 0) try self.put("  ") else try self.begin(frame.indent);
+        try self.putName(self.label);
+        try self.put(": ");
+    }
+
+    /// Ends a value of this width. If it does not fit into the line, it moves to a new one.
+    fn close(self: *Self, columns: usize) Error!void {
+        const frame = self.top();
+        const size = columns + if (frame.is_array) 0 else self.label.len + 2;
+        if (self.used == 0) {
+            self.used = size;
+            return;
+        }
+        // A comma may follow an element.
+        const comma = @intFromBool(frame.is_array);
+        if (frame.indent + self.used + 2 + comma + size <= self.style.width) {
+            self.used += 2 + size;
+            return;
+        }
+        // A line feed and the indentation replace two blanks, or the one after the comma.
+        const old = self.start + 2;
+        const new = self.start + comma + 1 + frame.indent;
+        const end = self.at;
+        try self.spaces(new - old);
+        @memmove(self.bytes[new..self.at], self.bytes[old..end]);
+        self.bytes[self.start + comma] = '\n';
+        @memset(self.bytes[self.start + comma + 1 .. new], ' ');
+        self.used = size;
+    }
+
+    pub fn nothing(self: *Self) Error!void {
+        try self.open();
+        try self.put("null");
+        try self.close(4);
+    }
+
+    /// Text that is known at compile time and needs no escapes.
+    pub fn word(self: *Self, comptime text: []const u8) Error!void {
+        try self.open();
+        try self.put("\"" ++ text ++ "\"");
+        try self.close(text.len + 2);
+    }
+
+    /// Numbers with a fraction are left to Python.
+    pub fn float(_: *Self, _: u64) Error!void {
+        return error.Odd;
+    }
+
+    /// A placeholder for `size` secret bytes.
+    pub fn withheld(self: *Self, _: usize, size: usize) Error!void {
+        try self.open();
+        const begin_at = self.at;
+        try self.put("[");
+        try self.digits(@intCast(size));
+        try self.put(" bytes redacted]");
+        try self.close(self.at - begin_at);
+    }
+
+    pub fn integer(self: *Self, value: i64) Error!void {
+        try self.open();
+        const begin_at = self.at;
+        try self.digits(value);
+        const columns = self.at - begin_at;
+        try self.close(columns + try self.annotate(value));
+    }
+
+    pub fn boolean(self: *Self, value: bool) Error!void {
+        if (self.note == .time) self.note = .none;
+        try self.open();
+        try self.put(if (value) "true" else "false");
+        try self.close(@as(usize, 5) - @intFromBool(value) + try self.annotate(@intFromBool(value)));
+    }
+
+    pub fn uuid(self: *Self, value: *const [16]u8) Error!void {
+        var text: [22]u8 = undefined;
+        encoding.uuid(&text, value);
+        try self.open();
+        try self.byte('"');
+        try self.put(&text);
+        try self.byte('"');
+        try self.close(text.len + 2 + try self.annotateText(&text));
+    }
+
+    /// A string in quotes. Text that is not UTF-8 is `Odd`.
+    pub fn string(self: *Self, text: []const u8) Error!void {
+        var size = text.len;
+        if (size > VALUE_WIDTH) {
+            if (!text_of.isText(text)) return error.Odd;
+            size = 0;
+            for (0..VALUE_WIDTH) |_| {
+                if (size == text.len) break;
+                size += if (text[size] < 0x80) 1 else try text_of.sequence(text[size..]);
+            }
+        }
+        try self.open();
+        const columns = try self.quoted(text[0..size]) + try self.rest(text.len - size);
+        try self.close(columns + try self.annotateText(text));
+    }
+
+    /// Bytes: as a string if they are UTF-8, else in hex.
+    pub fn binary(self: *Self, value: []const u8) Error!void {
+        const shown = value[0..@min(value.len, VALUE_WIDTH)];
+        try self.open();
+        if (wholeText(shown, value.len > shown.len)) |size| {
+            return self.close(try self.quoted(shown[0..size]) + try self.rest(value.len - size));
+        }
+        try self.put("0x");
+        for (shown) |one| try self.put(&.{ HEX[one >> 4], HEX[one & 15] });
+        try self.close(2 + 2 * shown.len + try self.rest(value.len - shown.len));
+    }
+
+    pub fn payload(self: *Self, value: []const u8) Error!void {
+        try self.binary(value);
+    }
+
+    pub fn payloadText(self: *Self, value: []const u8) Error!void {
+        try self.string(value);
+    }
+
+    fn digits(self: *Self, value: i64) Error!void {
+        var made: [20]u8 = undefined;
+        try self.put(made[times.decimal(&made, value)..]);
+    }
+
+    // The following return the columns that they write.
+
+    /// The number of bytes that are not shown.
+    fn rest(self: *Self, count: usize) Error!usize {
+        if (count == 0) return 0;
+        const begin_at = self.at;
+        try self.put("… +");
+        try self.digits(@intCast(count));
+        try self.put(" bytes");
+        // The ellipsis is one character of three bytes.
+        return self.at - begin_at - 2;
+    }
+
+    /// Writes UTF-8 in quotes, as `printable.printable` shows it; anything else is `Odd`.
+    fn quoted(self: *Self, text: []const u8) Error!usize {
+        try self.byte('"');
+        var columns: usize = 2;
+        var at: usize = 0;
+        while (at < text.len) {
+            if (text.len - at >= WIDTH and self.bytes.len - self.at >= WIDTH) {
+                const block: text_of.Block = text[at..][0..WIDTH].*;
+                const Signed = @Vector(WIDTH, i8);
+                // As signed numbers, control characters and non-ASCII bytes are the small ones.
+                const special = (@as(Signed, @bitCast(block)) < @as(Signed, @splat(0x20))) |
+                    (block == @as(text_of.Block, @splat('"'))) |
+                    (block == @as(text_of.Block, @splat('\\'))) |
+                    (block == @as(text_of.Block, @splat(0x7F)));
+                const bits: u16 = @bitCast(special);
+                self.bytes[self.at..][0..WIDTH].* = block;
+                const plain: usize = if (bits == 0) WIDTH else @ctz(bits);
+                self.at += plain;
+                at += plain;
+                columns += plain;
+                if (bits == 0) continue;
+            }
+            const first = text[at];
+            if (first >= 0x80) {
+                const size = try text_of.sequence(text[at..]);
+                columns += try self.character(text[at..][0..size]);
+                at += size;
+                continue;
+            }
+            at += 1;
+            switch (first) {
+                0...0x1F, 0x7F => columns += try self.escaped(first),
+                '"', '\\' => {
+                    try self.put(&.{ '\\', first });
+                    columns += 2;
+                },
+                else => {
+                    try self.byte(first);
+                    columns += 1;
+                },
+            }
+        }
+        try self.byte('"');
+        return columns;
+    }
+
+    /// A character that is not ASCII.
+    fn character(self: *Self, text: []const u8) Error!usize {
+        var code: u32 = text[0] & (@as(u8, 0x7F) >> @intCast(text.len));
+        for (text[1..]) |next| code = code << 6 | (next & 0x3F);
+        const characters = self.style.pages[code / PAGE].characters orelse {
+            self.page = code / PAGE;
+            return error.Odd;
+        };
+        const columns: usize = switch (characters[code % PAGE]) {
+            .one_column => 1,
+            .two_columns => 2,
+            .no_column => 0,
+            .escaped, _ => return self.escaped(code),
+        };
+        try self.put(text);
+        return columns;
+    }
+
+    /// A character that would not be visible.
+    fn escaped(self: *Self, code: u32) Error!usize {
+        var made: [10]u8 = undefined;
+        const size: usize = if (code <= 0xFF) 4 else if (code <= 0xFFFF) 6 else 10;
+        made[0] = '\\';
+        made[1] = if (code <= 0xFF) 'x' else if (code <= 0xFFFF) 'u' else 'U';
+        var left = code;
+        var at = size;
+        while (at > 2) : (left >>= 4) {
+            at -= 1;
+            made[at] = HEX[left & 15];
+        }
+        try self.put(made[0..size]);
+        return size;
+    }
+
+    /// What is said of a number beside it.
+    fn annotate(self: *Self, value: i64) Error!usize {
+        const number = @intFromEnum(self.note);
+        switch (self.note) {
+            .none => return 0,
+            .time => return self.date(value),
+            // Python shows errors.
+            .error_code => return if (value == 0) self.annotation("NONE", &self.style.dim) else error.Odd,
+            _ => {},
+        }
+        for (try self.enumOf(number)) |*one| {
+            if (one.key.text == null and one.number == value) {
+                return self.annotation(one.name.get() orelse return error.Odd, &self.style.note);
+            }
+        }
+        return if (number >= Note.TIMES) self.date(value) else 0;
+    }
+
+    fn annotateText(self: *Self, text: []const u8) Error!usize {
+        const number = @intFromEnum(self.note);
+        if (number < Note.FIRST_ENUM) return 0;
+        for (try self.enumOf(number)) |*one| {
+            const found = one.key.get() orelse continue;
+            if (std.mem.eql(u8, found, text)) {
+                return self.annotation(one.name.get() orelse return error.Odd, &self.style.note);
+            }
+        }
+        return 0;
+    }
+
+    fn enumOf(self: *const Self, number: u8) Error![]const EnumValue {
+        const index = (number & ~@as(u8, Note.TIMES)) -% Note.FIRST_ENUM;
+        if (index >= self.style.enums_size) return error.Odd;
+        const found = &self.style.enums[index];
+        return found.values[0..found.size];
+    }
+
+    /// The date of a time in milliseconds; nothing for codes.
+    fn date(self: *Self, value: i64) Error!usize {
+        if (value <= 0 or value >= TIME_END) return 0;
+        var text = self.dates.ofSecond(@divFloor(value, 1000))[0..24].*;
+        times.write(3, text[20..23], @intCast(@mod(value, 1000)));
+        text[23] = 'Z';
+        return self.annotation(&text, &self.style.note);
+    }
+
+    fn annotation(self: *Self, text: []const u8, colour: *const Text) Error!usize {
+        try self.byte(' ');
+        try self.put(colour.get() orelse "");
+        try self.byte('(');
+        try self.put(text);
+        try self.byte(')');
+        try self.put(self.style.reset.get() orelse "");
+        return text.len + 3;
+    }
+};
+
+/// The size of the whole characters of UTF-8, whose last character may be incomplete if `is_cut`; null for other bytes.
+fn wholeText(bytes: []const u8, is_cut: bool) ?usize {
+    if (text_of.isText(bytes)) return bytes.len;
+    if (!is_cut) return null;
+    for (1..4) |missing| {
+        if (missing > bytes.len) return null;
+        const size = bytes.len - missing;
+        const first = bytes[size];
+        if (first < 0x80) return null;
+        if (first < 0xC0) continue;
+        if (!text_of.isText(bytes[0..size])) return null;
+        // With some continuation it would be a character: the only limits are those of its second byte.
+        for ([_]u8{ 0x80, 0x90, 0xA0 }) |second| {
+            var whole = [_]u8{ first, second, 0x80, 0x80 };
+            @memcpy(whole[0..missing], bytes[size..]);
+            const length = text_of.sequence(&whole) catch continue;
+            if (length > missing) return size;
+        }
+        return null;
+    }
+    return null;
+}

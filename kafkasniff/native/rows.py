@@ -1,0 +1,30 @@
+"""Whole rows of structured arrays.
+
+numpy copies, concatenates and indexes such arrays field by field, which takes up to a hundred times as long as copying
+their bytes. Only `take` and `compress` do not; this module has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["copied", "joined"]
+
+
+def copied(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """A copy of contiguous rows."""
+    return _opaque(rows).copy().view(rows.dtype)
+
+
+def joined(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    """The rows of one or more contiguous arrays of one type."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([_opaque(part) for part in parts]).view(parts[0].dtype)
+
+
+def _opaque(rows: NDArray[np.void]) -> NDArray[np.void]:
+    return rows.view(f"V{rows.dtype.itemsize}")
