@@ -2,16 +2,23 @@
 //!
 //! The specification is `kafkasniff/sinks/tree.py`. `Tree` has the functions of `json.Json`, so that the same walk writes
 //! it. Fields without nested fields share lines up to the width. Bodies with anything unusual are `Odd`: problems, error
-//! codes, unknown tags, hidden payload. `kafkasniff/native/trees.py` has the same structures.
+//! codes, unknown tags, hidden payload. `tree_style.zig` has their structures.
 
 const encoding = @import("base64.zig");
-const Error = @import("reader.zig").Error;
-const Hiding = @import("payload.zig").Hiding;
 const programs = @import("program.zig");
+const shown_text = @import("tree_text.zig");
 const std = @import("std");
-const Text = @import("lines.zig").Text;
+const styles = @import("tree_style.zig");
 const text_of = @import("text.zig");
 const times = @import("times.zig");
+
+const Error = @import("reader.zig").Error;
+const Hiding = @import("payload.zig").Hiding;
+const Note = styles.Note;
+pub const Page = shown_text.Page;
+pub const Pages = shown_text.Pages;
+pub const Style = styles.Style;
+const Text = @import("lines.zig").Text;
 
 /// As `tree.VALUE_WIDTH` and `tree.MARGIN`.
 const VALUE_WIDTH = 400;
@@ -20,59 +27,8 @@ pub const MARGIN = 4;
 const MAX_FRAMES = 4 * (programs.MAX_DEPTH + 4);
 /// Times from here on are beyond the year 9999 (`times.milliseconds_date`).
 const TIME_END = 253_402_300_800_000;
-const WIDTH = text_of.WIDTH;
 const SPACES: [64]u8 = @splat(' ');
 const HEX = "0123456789abcdef";
-
-/// How a value is annotated: the role of its op in a tree's program. Higher numbers are those of enums.
-pub const Note = enum(u8) {
-    none = 0,
-    /// A time, unless it is a code.
-    time = 1,
-    error_code = 2,
-    _,
-
-    const FIRST_ENUM = 3;
-    /// Added to an enum some of whose values are times.
-    const TIMES = 0x80;
-};
-
-/// A value of an enum and its name.
-pub const EnumValue = extern struct {
-    number: i64,
-    /// The value as text; null: it is a number.
-    key: Text,
-    name: Text,
-};
-
-pub const Enum = extern struct { values: [*]const EnumValue, size: u64 };
-
-/// Characters of a page with how they are shown. Null: not known yet.
-pub const Page = extern struct { characters: ?*const [PAGE]Shown };
-const PAGE = 256;
-const PAGES = 0x11_0000 / PAGE;
-
-const Shown = enum(u8) {
-    escaped = 0,
-    one_column = 1,
-    two_columns = 2,
-    /// It is drawn over the one before.
-    no_column = 3,
-    _,
-};
-
-/// What all trees of a run have in common.
-pub const Style = extern struct {
-    width: u64,
-    enums: [*]const Enum,
-    enums_size: u64,
-    pages: *const [PAGES]Page,
-    /// Codes of colours.
-    name: Text,
-    note: Text,
-    dim: Text,
-    reset: Text,
-};
 
 const Frame = struct {
     is_array: bool,
@@ -147,7 +103,7 @@ pub const Tree = struct {
         self.at += text.len;
     }
 
-    inline fn byte(self: *Self, value: u8) Error!void {
+    pub inline fn byte(self: *Self, value: u8) Error!void {
         if (self.at == self.bytes.len) return error.NoRoom;
         self.bytes[self.at] = value;
         self.at += 1;
@@ -404,7 +360,7 @@ pub const Tree = struct {
             }
         }
         try self.open();
-        const columns = try self.quoted(text[0..size]) + try self.rest(text.len - size);
+        const columns = try shown_text.quoted(self, text[0..size]) + try self.rest(text.len - size);
         try self.close(columns + try self.annotateText(text));
     }
 
@@ -412,8 +368,8 @@ pub const Tree = struct {
     pub fn binary(self: *Self, value: []const u8) Error!void {
         const shown = value[0..@min(value.len, VALUE_WIDTH)];
         try self.open();
-        if (wholeText(shown, value.len > shown.len)) |size| {
-            return self.close(try self.quoted(shown[0..size]) + try self.rest(value.len - size));
+        if (shown_text.wholeText(shown, value.len > shown.len)) |size| {
+            return self.close(try shown_text.quoted(self, shown[0..size]) + try self.rest(value.len - size));
         }
         try self.put("0x");
         for (shown) |one| try self.put(&.{ HEX[one >> 4], HEX[one & 15] });
@@ -446,86 +402,6 @@ pub const Tree = struct {
         return self.at - begin_at - 2;
     }
 
-    /// Writes UTF-8 in quotes, as `printable.printable` shows it; anything else is `Odd`.
-    fn quoted(self: *Self, text: []const u8) Error!usize {
-        try self.byte('"');
-        var columns: usize = 2;
-        var at: usize = 0;
-        while (at < text.len) {
-            if (text.len - at >= WIDTH and self.bytes.len - self.at >= WIDTH) {
-                const block: text_of.Block = text[at..][0..WIDTH].*;
-                const Signed = @Vector(WIDTH, i8);
-                // As signed numbers, control characters and non-ASCII bytes are the small ones.
-                const special = (@as(Signed, @bitCast(block)) < @as(Signed, @splat(0x20))) |
-                    (block == @as(text_of.Block, @splat('"'))) |
-                    (block == @as(text_of.Block, @splat('\\'))) |
-                    (block == @as(text_of.Block, @splat(0x7F)));
-                const bits: u16 = @bitCast(special);
-                self.bytes[self.at..][0..WIDTH].* = block;
-                const plain: usize = if (bits == 0) WIDTH else @ctz(bits);
-                self.at += plain;
-                at += plain;
-                columns += plain;
-                if (bits == 0) continue;
-            }
-            const first = text[at];
-            if (first >= 0x80) {
-                const size = try text_of.sequence(text[at..]);
-                columns += try self.character(text[at..][0..size]);
-                at += size;
-                continue;
-            }
-            at += 1;
-            switch (first) {
-                0...0x1F, 0x7F => columns += try self.escaped(first),
-                '"', '\\' => {
-                    try self.put(&.{ '\\', first });
-                    columns += 2;
-                },
-                else => {
-                    try self.byte(first);
-                    columns += 1;
-                },
-            }
-        }
-        try self.byte('"');
-        return columns;
-    }
-
-    /// A character that is not ASCII.
-    fn character(self: *Self, text: []const u8) Error!usize {
-        var code: u32 = text[0] & (@as(u8, 0x7F) >> @intCast(text.len));
-        for (text[1..]) |next| code = code << 6 | (next & 0x3F);
-        const characters = self.style.pages[code / PAGE].characters orelse {
-            self.page = code / PAGE;
-            return error.Odd;
-        };
-        const columns: usize = switch (characters[code % PAGE]) {
-            .one_column => 1,
-            .two_columns => 2,
-            .no_column => 0,
-            .escaped, _ => return self.escaped(code),
-        };
-        try self.put(text);
-        return columns;
-    }
-
-    /// A character that would not be visible.
-    fn escaped(self: *Self, code: u32) Error!usize {
-        var made: [10]u8 = undefined;
-        const size: usize = if (code <= 0xFF) 4 else if (code <= 0xFFFF) 6 else 10;
-        made[0] = '\\';
-        made[1] = if (code <= 0xFF) 'x' else if (code <= 0xFFFF) 'u' else 'U';
-        var left = code;
-        var at = size;
-        while (at > 2) : (left >>= 4) {
-            at -= 1;
-            made[at] = HEX[left & 15];
-        }
-        try self.put(made[0..size]);
-        return size;
-    }
-
     /// What is said of a number beside it.
     fn annotate(self: *Self, value: i64) Error!usize {
         const number = @intFromEnum(self.note);
@@ -556,7 +432,7 @@ pub const Tree = struct {
         return 0;
     }
 
-    fn enumOf(self: *const Self, number: u8) Error![]const EnumValue {
+    fn enumOf(self: *const Self, number: u8) Error![]const styles.EnumValue {
         const index = (number & ~@as(u8, Note.TIMES)) -% Note.FIRST_ENUM;
         if (index >= self.style.enums_size) return error.Odd;
         const found = &self.style.enums[index];
@@ -582,26 +458,3 @@ pub const Tree = struct {
         return text.len + 3;
     }
 };
-
-/// The size of the whole characters of UTF-8, whose last character may be incomplete if `is_cut`; null for other bytes.
-fn wholeText(bytes: []const u8, is_cut: bool) ?usize {
-    if (text_of.isText(bytes)) return bytes.len;
-    if (!is_cut) return null;
-    for (1..4) |missing| {
-        if (missing > bytes.len) return null;
-        const size = bytes.len - missing;
-        const first = bytes[size];
-        if (first < 0x80) return null;
-        if (first < 0xC0) continue;
-        if (!text_of.isText(bytes[0..size])) return null;
-        // With some continuation it would be a character: the only limits are those of its second byte.
-        for ([_]u8{ 0x80, 0x90, 0xA0 }) |second| {
-            var whole = [_]u8{ first, second, 0x80, 0x80 };
-            @memcpy(whole[0..missing], bytes[size..]);
-            const length = text_of.sequence(&whole) catch continue;
-            if (length > missing) return size;
-        }
-        return null;
-    }
-    return null;
-}

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from kafkasniff.native.caller import WantedBatch
 from kafkasniff.native.calls import SummaryCall, address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.caller import WantedBatch
 from kafkasniff.native.lines import MAX_CAPTURES, USUAL_RATIO, LineBatch, LineSource
 from kafkasniff.native.names import LineNames
 from kafkasniff.native.trees import TreeStyle

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kafkasniff.native.calls import address_of
 from kafkasniff.native.caller import Caller
+from kafkasniff.native.calls import address_of
 
 __all__ = ["ERROR_CODE", "FIRST_ENUM", "MAX_ENUMS", "TIME", "TIMES", "Colours", "EnumName", "TreeStyle"]
 

@@ -56,7 +56,9 @@ class NativeText:
     ) -> None:
         self._kernel = kernel
         known = KnownSessions()
-        self._trees = NativeTrees(kernel, sink.paint, sink.width, records=sink.verbosity > 1) if sink.verbosity else None
+        self._trees = (
+            NativeTrees(kernel, sink.paint, sink.width, records=sink.verbosity > 1) if sink.verbosity else None
+        )
         text = session_json if self._trees is None else self._trees.session
         self.facts = AddedNames(kernel, enricher, lambda index: ends(index)[2], known, text)
         """Fields added to bodies."""

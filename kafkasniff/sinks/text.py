@@ -279,7 +279,11 @@ class TextSink:
     @property
     def writes_plain_lines(self) -> bool:
         """Whether messages without problems have neither bytes nor placeholders for payload below them, in UTF-8."""
-        return self._hex is None and self._payload is None and self._encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
+        return (
+            self._hex is None
+            and self._payload is None
+            and self._encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
+        )
 
     @property
     def shows_captures(self) -> bool:

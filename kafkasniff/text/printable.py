@@ -11,7 +11,17 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["WORDS", "WORD_WIDTH", "clipped", "cut", "display_width", "printable", "shown_characters", "visible_json", "word"]
+__all__ = [
+    "WORDS",
+    "WORD_WIDTH",
+    "clipped",
+    "cut",
+    "display_width",
+    "printable",
+    "shown_characters",
+    "visible_json",
+    "word",
+]
 
 WORD_WIDTH: Final = 64
 """Maximum length of a name (topic, group, client id …) in a line; Kafka's topic names have at most 249 characters."""

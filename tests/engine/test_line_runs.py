@@ -86,7 +86,9 @@ def _shown(  # noqa: PLR0917 - likewise
     assert KERNEL is not None
     native, found = KERNEL, Shown()
     renderer = Renderer(native, "auto", shows_nothing) if form == "json" else None
-    inspector = kind(exchanges=False, records="metadata" if form == "text" and not levels else "full", renderer=renderer)
+    inspector = kind(
+        exchanges=False, records="metadata" if form == "text" and not levels else "full", renderer=renderer
+    )
     verbosity = 2 if form == "tree" else 0
     sink: TextSink | JsonSink = JsonSink(found.out) if form == "json" else TextSink(found.out, verbosity=verbosity)
 

@@ -134,7 +134,9 @@ def fuzz(options: argparse.Namespace) -> int:
         done += run.executions
     seconds = time.process_time() - cpu
     print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
-    print(f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees; {run.ended:,} calls ended early;")
+    print(
+        f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees; {run.ended:,} early ends;"
+    )
     print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs;")
     print(
         f"messages of {sessions_count:,} fetch sessions: {run.json_steps:,} as JSON and {run.steps:,} as text needed no"

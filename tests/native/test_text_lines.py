@@ -192,7 +192,9 @@ def test_what_messages_say() -> None:
                 capture="capture",
             )
             frame = one.event.frame._replace(data=size, start=0, end=len(size), size=len(size), time_ns=time)
-            event = msgspec.structs.replace(one.event, frame=frame, latency_ns=message.latency_ns, duration_ns=message.latency_ns)
+            event = msgspec.structs.replace(
+                one.event, frame=frame, latency_ns=message.latency_ns, duration_ns=message.latency_ns
+            )
             made.append(Seen(event, message, side))
     recorder.reported, recorder._state.captures = [one.message for one in made], ("capture",)
     for way in WAYS:

@@ -132,7 +132,7 @@ const CHARACTERS: [256]u8 = characters: {
     for (&found, 0..) |*one, index| one.* = index % 5;
     break :characters found;
 };
-const PAGES: [0x1100]tree.Page = @splat(.{ .characters = @ptrCast(&CHARACTERS) });
+const PAGES: kernel.tree.Pages = @splat(.{ .characters = @ptrCast(&CHARACTERS) });
 const CAPTURES = [_]text_lines.Capture{
     .{ .name = 0, .line = text("capture a") },
     .{ .name = 1, .line = text("") },
