@@ -61,9 +61,7 @@ def test_a_message_of_100_mb(tmp_path: Path) -> None:
         assert "too many for the clipboard" in list(app._notifications)[-1].message
         assert app.clipboard == ""
         await pilot.press("escape")
-        written = [
-            segment.text for line in app.screen._compositor.render_strips() for strip in line for segment in strip
-        ]
+        written = [segment.text for line in app.screen._compositor.render_strips() for segment in line]
         assert "\x1b" not in "".join(written)
 
     drive(steps, write_pcap(tmp_path / "huge.pcap", made.packets))
