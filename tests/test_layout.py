@@ -24,7 +24,7 @@ TOPICS = {
         test_hostile test_hostile_strings test_secrets test_linear_work test_memory_bounds
         test_memory_of_processes capture/test_read_errors
         tables/exports/test_hostile_folder kafka/test_linear_connection fuzz/test_families fuzz/costs/test_costs
-        fuzz/costs/test_work""",
+        fuzz/costs/test_work browse/screen/test_hostile_captures""",
     "shipped captures, and what somebody else says of them or of Kafka's bytes": """
         test_evidence test_evidence_clients test_golden test_tshark test_vectors analysis/test_captures
         captures/test_manifest analysis/detectors/test_captures analysis/detectors/test_faults
