@@ -25,6 +25,7 @@ from kafkasniff.browse.index import NAMES, ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
+from kafkasniff.native.allocation import keep_freed_memory, release_freed_memory
 
 REPEATS = 20
 KEYS = ("j", "space", "G", "k", "g", "]", "n", "s", "r", "t", "l", "h", "b")
@@ -61,6 +62,7 @@ def _index(path: Path) -> ExchangeIndex:
         row = index.row(int(share * (len(index) - 1)))
         with _timed(f"look at an exchange {share:.0%} into the capture"):
             reading.look(index, row, stopped=lambda: False)
+    release_freed_memory()  # likewise
     print(f"{len(index):,} exchanges, peak {_peak():,} MB")
     return index
 
@@ -121,6 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("capture", type=Path)
     parser.add_argument("--exchanges", type=int, default=10_000_000)
     options = parser.parse_args(arguments)
+    keep_freed_memory()  # as the command does
     made = _repeated(_index(options.capture), options.exchanges)
     columns = (column.values for chunk in made._chunks for column in chunk.values())
     # Those with a stride of 0 repeat one number.

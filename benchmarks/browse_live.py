@@ -1,7 +1,7 @@
 """`live --browse` under load: `python -m benchmarks.browse_live --minutes 10`, does its memory stay?
 
 Small messages of many connections are sent at a steady rate, as by `live_soak`, while the explorer shows them in a
-terminal at the end of its list. The index has about 25 bytes for each exchange; otherwise, memory must not grow.
+terminal at the end of its list. The list needs some bytes for each exchange; otherwise, memory must not grow.
 
 Needs Linux, root, iproute2 and tcpreplay. Everything happens in a network namespace that is gone with the process.
 """

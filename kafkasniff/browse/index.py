@@ -21,13 +21,13 @@ from kafkasniff.model import Endpoint, Exchange
 __all__ = ["COLUMNS", "MAX_EXCHANGES", "MAX_NUMBER", "MAX_WORDS", "ExchangeIndex", "Row"]
 
 MAX_EXCHANGES: Final = 10_000_000
-"""Maximum number of exchanges in the list, about 25 bytes each; the rest of the captures is not read."""
+"""Maximum number of exchanges in the list, about 20 bytes each; the rest of the captures is not read."""
 MAX_WORDS: Final = 200_000
 """Maximum number of distinct texts (endpoints, names) in the index; others are shown as `…`."""
 MAX_NUMBER: Final = (1 << 32) - 1
 """Largest number of a packet, of a connection and of an exchange in its connection; reading stops at a larger one."""
-CHUNK: Final = 1 << 16
-"""Number of rows that are packed together."""
+CHUNK: Final = 1 << 14
+"""Number of rows that are packed together: the fewer, the closer to each other are their times and packets."""
 MORE: Final = "…"
 
 ENDS: Final = ("client", "broker")

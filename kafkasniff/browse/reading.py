@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from typing import Any, Final, Protocol
@@ -25,6 +26,7 @@ from kafkasniff.filters import Predicate, Selector, needs_records
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Exchange
 from kafkasniff.native import kernel
+from kafkasniff.native.allocation import release_freed_memory
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
@@ -34,6 +36,8 @@ __all__ = ["FIRST_RECORDS", "SHARES", "CaptureReading", "ExchangeReading"]
 
 FIRST_RECORDS: Final = 100_000
 """Records of a message that are decoded at first: more take seconds."""
+RELEASE_SECONDS: Final = 10.0
+"""How often freed memory is returned to the system while a capture grows."""
 SHARES: Final = 1 << 16
 """Parts into which connections are divided for the second reading; one of them is decoded."""
 
@@ -120,6 +124,7 @@ class CaptureReading:
                         index.add_columns(found)
             index.publish()
 
+        released = time.monotonic()
         growing = self.growing if follow else None
         pipe = None if growing is None else growing.follow(stopped)
         with open_captures(self._captures if pipe is None else ("-",), stdin=pipe) as source:
@@ -131,6 +136,9 @@ class CaptureReading:
                     selector.start_ns = int(times[0]) if len(times) else None
                 take(inspector.feed_columns(batch, finder))
                 progress(source.bytes_read, source.bytes_total)
+                if pipe is not None and time.monotonic() >= released + RELEASE_SECONDS:
+                    released = time.monotonic()
+                    release_freed_memory()
             else:
                 take(zip(inspector.close_slices(), repeat([])))
             index.is_complete = True

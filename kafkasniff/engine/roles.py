@@ -1,7 +1,7 @@
 """Meanings of body fields as roles of a program's ops, for columns that the native kernel writes.
 
 `entities.EntityPlan` is the equivalent in Python. Versions that a program cannot express have no roles and are left to
-Python; `kernel/exchanges.zig` has the roles.
+Python; `kernel/exchange_facts.zig` has the roles.
 """
 
 from __future__ import annotations

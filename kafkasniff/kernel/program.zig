@@ -58,7 +58,7 @@ pub const Flags = packed struct(u16) {
 
 pub const Op = extern struct {
     kind: Kind,
-    /// The field's role in its exchange (`exchanges.zig`).
+    /// The field's role in its exchange (`exchange_facts.zig`).
     role: u8,
     flags: Flags,
     /// Structs: the number of fields that follow. Those of the tag section come last.

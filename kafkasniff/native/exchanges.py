@@ -1,4 +1,4 @@
-"""Exchanges of a batch as columns, many at a time; `kernel/exchanges.zig` has the same structures."""
+"""Exchanges of a batch as columns, many at a time; `kernel/exchange_columns.zig` has the same structures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ROW: Final = np.dtype(
     ],
     align=True,
 )
-"""An exchange (`exchanges.Row`)."""
+"""An exchange (`exchange_columns.Row`)."""
 HAS_RECORDS, HAS_THROTTLE, HAS_GROUPS, HAS_TRANSACTIONS = 1, 2, 4, 8
 PARTITION: Final = np.dtype(
     [
@@ -60,7 +60,7 @@ PARTITION: Final = np.dtype(
     ],
     align=True,
 )
-"""Facts of an exchange about a partition (`exchanges.Partition`)."""
+"""Facts of an exchange about a partition (`exchange_columns.Partition`)."""
 HAS_OFFSET, HAS_WATERMARK, HAS_CODE, HAS_BATCHES, HAS_CODEC, HAS_UNCOMPRESSED, HAS_PRODUCER = (
     1 << at for at in range(7)
 )
@@ -79,7 +79,7 @@ SHARED: Final = np.dtype(
     ],
     align=True,
 )
-"""Common fields of the records of a batch (`exchanges.Shared`)."""
+"""Common fields of the records of a batch (`exchange_columns.Shared`)."""
 
 
 class _Texts(ctypes.Structure):

@@ -109,6 +109,16 @@ def test_lists(command: str, width: int) -> None:
     assert len(names) >= 17
 
 
+@pytest.mark.parametrize("width", WIDTHS[1:])
+def test_decode_bytes(width: int) -> None:
+    """Types of fields are hidden where values would be wrapped; not in a pipe."""
+    command = ("decode-bytes", "0000000e0012000000000001000474657374")
+    text, piped = screen(width, *command), kafkasniff(*command, width=width).text
+    assert "request_api_key: 18 (ApiVersions)" in text
+    assert ("int16" in text) == ("hidden: types" not in text) == (width >= 100)
+    assert ("int16" in piped, "hidden" in piped) == (True, False)
+
+
 SENTENCES = ("check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0", "timing --exchange 3")
 
 

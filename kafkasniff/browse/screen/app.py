@@ -31,6 +31,7 @@ from kafkasniff.errors import KafkasniffError, UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import Exchange
+from kafkasniff.native.allocation import release_freed_memory
 from kafkasniff.text.printable import printable
 
 __all__ = ["Explorer"]
@@ -180,6 +181,9 @@ class Explorer(App[None]):
                 run()
             except KafkasniffError as error:
                 self._state = printable(str(error))
+            finally:
+                # Reading needs much more memory than what it has found.
+                release_freed_memory()
 
         self.run_worker(guarded, thread=True, exit_on_error=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from kafkasniff.text.paint import Paint
 
 __all__ = ["decode_bytes_command"]
+
+
+WIDTH_OF_TYPES: Final = 100
+"""Columns of a terminal for which the types of fields are shown; bytes and values take some 80."""
 
 
 @click.command("decode-bytes", cls=SectionedCommand)
@@ -65,8 +69,11 @@ def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **o
         else:
             paint = COLOUR if output.coloured(options["color"]) else PLAIN
             lines = _head(message, paint, " after the length prefix" if prefixed else "")
-            view = HexView(paint, whole=options["hex"] > 0, secrets=secrets, types=True)
+            types = not output.is_terminal or environment.width >= WIDTH_OF_TYPES
+            view = HexView(paint, whole=options["hex"] > 0, secrets=secrets, types=types)
             lines += ["", *view.lines(message, content)]
+            if not types:
+                lines.append(f"{paint.dim}hidden: types ({WIDTH_OF_TYPES} columns show them){paint.reset}")
             if options["verbose"]:
                 lines += ["", *body_tree(message, paint, records=True, width=environment.width)]
             output.write_text("".join(f"{line}\n" for line in lines), "backslashreplace")

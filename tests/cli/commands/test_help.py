@@ -71,7 +71,7 @@ def test_topics_fit_80_columns(name: str) -> None:
 
 def test_completion() -> None:
     parent = click.Context(command_line, info_name="kafkasniff")
-    (argument,) = [one for one in help_command.params if isinstance(one, click.Argument)]
+    argument, _ = [one for one in help_command.params if isinstance(one, click.Argument)]
     found = argument.type.shell_complete(click.Context(help_command, parent=parent), argument, "e")
     assert [item.value for item in found] == ["export", "exit-codes"]
 

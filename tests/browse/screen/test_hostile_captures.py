@@ -1,0 +1,112 @@
+"""Huge messages, damaged captures and captures that end within a packet: the screen shows what there is, keys work."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from kafkasniff.browse.screen.app import Explorer
+from kafkasniff.browse.screen.body_tree import BodyTree
+from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.out_screens import CopyMenu
+from kafkasniff.browse.screen.record_table import RecordTable
+from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
+from tests.craft.conversation import Conversation
+from tests.craft.from_layout import request_bytes, response_bytes
+from tests.craft.write import write_pcap
+from tests.kafka.records_craft import Record, batch_of
+from tests.test_hostile import damaged
+
+HUGE = 100_000_000
+
+
+def test_a_message_of_100_mb(tmp_path: Path) -> None:
+    made = Conversation(("10.0.0.5", 50_000), ("10.0.0.9", 9092))
+    made.handshake()
+    # As clients begin; so the connection is known to be Kafka.
+    made.exchange(request_bytes(18, 3, 0), response_bytes(18, 3, 0))
+    records = batch_of([Record(0, 0, b"key", b"\x1b]0;owned\x07" + b"v" * HUGE)])
+    data = [{"name": "orders", "partition_data": [{"index": 0, "records": records}]}]
+    responses = [{"name": "orders", "partition_responses": [{"index": 0, "error_code": 10}]}]
+    made.exchange(request_bytes(0, 9, 1, acks=1, topic_data=data), response_bytes(0, 9, 1, responses=responses), 60_000)
+    made.close()
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        await pilot.press("G")
+        row = listed(app).row
+        assert row is not None
+        assert row.request is not None
+        assert row.request > HUGE
+        await pilot.press("enter")
+        await settled(app, pilot)
+        await pilot.press("x")
+        await settled(app, pilot)
+        await settled(app, pilot)
+        assert "orders" in "".join(one.text for one in app.query_one(BytesPane).rows.rows)
+        await pilot.press("plus")
+        await settled(app, pilot)
+        await settled(app, pilot)
+        assert app.query_one(BytesPane).count > 1000
+        await pilot.press("escape", "r")
+        await settled(app, pilot)
+        table = app.query_one(RecordTable)
+        assert len(table.rows) == 1
+        await pilot.press("v", "v", "v", "enter")
+        await settled(app, pilot)
+        await pilot.press("G", "escape", "escape", "slash", *"owned", "enter")
+        await settled(app, pilot)
+        assert "match 1 of" in str(app.query_one(BodyTree).border_title)
+        await pilot.press("y")
+        await settled(app, pilot)
+        assert isinstance(app.screen, CopyMenu)
+        await pilot.press("j", "enter")
+        await settled(app, pilot)
+        assert "too many for the clipboard" in list(app._notifications)[-1].message
+        assert app.clipboard == ""
+        await pilot.press("escape")
+        written = [
+            segment.text for line in app.screen._compositor.render_strips() for strip in line for segment in strip
+        ]
+        assert "\x1b" not in "".join(written)
+
+    drive(steps, write_pcap(tmp_path / "huge.pcap", made.packets))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_captures(seed: int, tmp_path: Path) -> None:
+    data = ERRORS.read_bytes()
+    path = tmp_path / "damaged.pcap"
+    # Half of them are also cut within a packet.
+    path.write_bytes(data[:24] + damaged(data[24 : -101 if seed % 2 else None], random.Random(seed), 40))
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        assert len(listed(app).index) > 0
+        for keys in (("enter", "x"), ("|",), ("%", "%"), ("r",), ("escape", "escape", "escape"), ("s", "r", "o")):
+            await pilot.press(*keys)
+            await settled(app, pilot)
+        await pilot.press("escape")
+        for _ in range(3):
+            await pilot.press("G", "k", "enter")
+            await settled(app, pilot)
+            await pilot.press("escape", "b")
+        assert app.focused is listed(app)
+        assert f"/{len(listed(app).index):,} " in status(app)
+
+    drive(steps, path)
+
+
+def test_a_capture_that_is_cut_in_a_packet(tmp_path: Path) -> None:
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(ERRORS.read_bytes()[:-101])
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        assert "a capture is broken" in status(app)
+        assert app.broken
+        await pilot.press("G", "enter", "x")
+        await settled(app, pilot)
+        assert app.query_one(BodyTree).display
+
+    drive(steps, path)
