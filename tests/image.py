@@ -1,8 +1,8 @@
 """``python -m tests.image``: the steps of `Containerfile` in clean roots of its Debian release, without an engine.
 
-`.ci/run` runs it. It needs root, mmdebstrap, namespaces and the network; about three minutes. Copies, layers, users and
-capabilities are those that an engine would make. The image must not exceed `MAX_SIZE`; it then decodes a capture and
-captures, as its user, with no more rights than docs/remote.md gives it.
+A job of the workflow runs it. It needs root, mmdebstrap, namespaces and the network; about three minutes. Copies,
+layers, users and capabilities are those that an engine would make. The image must not exceed `MAX_SIZE`; it then
+decodes a capture and captures, as its user, with no more rights than docs/remote.md gives it.
 """
 
 from __future__ import annotations

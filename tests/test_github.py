@@ -18,10 +18,11 @@ def test_the_workflow_runs_the_projects_own_commands() -> None:
     assert ".ci/run" in commands
     targets = {command.split()[1] for command in commands if command.startswith("make ")}
     makefile = (ROOT / "Makefile").read_text()
-    assert targets == {"release-check"}
-    assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
+    assert targets == {".venv/.installed-dev", "release-check"}
+    assert all(re.search(rf"^{re.escape(target)}:", makefile.replace("$(VENV)", ".venv"), re.M) for target in targets)
+    assert ".venv/bin/python -m tests.image" in commands
     assert workflow["permissions"] == {"contents": "read"}
-    assert set(jobs["wheels"]["needs"].split()) <= jobs.keys()
+    assert {jobs[name]["needs"] for name in ("image", "wheels")} <= jobs.keys()
 
 
 def test_the_command_that_a_form_recommends() -> None:
