@@ -54,7 +54,9 @@ class Wire:
         bpf: str | None = None,
         idle_seconds: float | None = None,
         on_ready: Callable[[], None] | None = None,
+        parent: int | None = None,
     ) -> Wire:
+        assert parent is None
         self.asked = {"interface": interface, "bpf": bpf}
         self.idle_seconds = idle_seconds
         if on_ready is not None:
