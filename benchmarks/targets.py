@@ -226,7 +226,7 @@ the kernel does not read them. *Same output*: the JSON lines of both are equal t
 to report (error codes, problems). kafkasniff decodes such messages again from the header on; that time is not in here.
 
 The target of records is out of reach at this compression: writing Parquet and starting up take more than 0.55 of the
-base (docs/performance.md, *The library, and the limit of records*).
+base (docs/performance.md, *Missed targets*).
 """
 
 
