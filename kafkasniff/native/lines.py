@@ -82,6 +82,14 @@ class LineBatch(NamedTuple):
     shown: NDArray[np.uint8] | None = None
     """Each is one of `READ`, `WRITTEN` and `LEFT`."""
 
+    def bytes_at(self, address: int, size: int) -> memoryview:
+        """Bytes of a message in place, by their address. Raises RuntimeError if none of the messages has them."""
+        for source in (self.buffer, self.arena):
+            begin = address - source.ctypes.data
+            if 0 <= begin <= len(source) - size:
+                return source.data[begin : begin + size]
+        raise RuntimeError("the kernel requests records without a message")
+
 
 class LineSource(ctypes.Structure):
     """The messages of a batch."""
@@ -205,8 +213,7 @@ class JsonLines:
         self._captures = np.zeros(0, _TEXT)
         self._ends = np.zeros(AT_ONCE, np.uint64)
         self._states = bytearray(AT_ONCE)
-        self._bound: tuple[object, ...] = ()
-        self._buffers: tuple[NDArray[np.uint8], ...] = ()
+        self._bound: LineBatch | None = None
         self._base = self._end = 0
         self._ahead = AT_ONCE
         """Number of messages written ahead: fewer after topics were learned or sessions have changed."""
@@ -229,7 +236,6 @@ class JsonLines:
     def bind(self, batch: LineBatch) -> None:
         """From here on write these messages."""
         self._bound = self._lines.source.bind(batch)
-        self._buffers = batch.buffer, batch.arena
         if self._names is not None:
             self._names.bind(len(batch.messages))
         self._base = self._end = 0
@@ -288,7 +294,8 @@ class JsonLines:
                     # Its line would hardly fit after those: all would be decompressed for nothing.
                     break
                 given = []
-                inflate = self._facts.inflate(self._message(lines.data, lines.data_size))
+                assert self._bound is not None
+                inflate = self._facts.inflate(self._bound.bytes_at(lines.data, lines.data_size))
                 if not self._caller.give(inflate, given):
                     self._leave()
                 elif lines.used == 0:
@@ -313,14 +320,6 @@ class JsonLines:
             else:
                 raise RuntimeError(f"the kernel refuses to write lines: {outcome}")
         self._end = lines.next
-
-    def _message(self, address: int, size: int) -> memoryview:
-        """The bytes of a message in place."""
-        for source in self._buffers:
-            begin = address - source.ctypes.data
-            if 0 <= begin <= len(source) - size:
-                return source.data[begin : begin + size]
-        raise RuntimeError("the kernel requests records without a message")
 
     def _leave(self) -> None:
         """The next message is left to Python."""

@@ -264,16 +264,11 @@ class TextLines:
         if lines.used and lines.used + USUAL_RATIO * lines.data_size > caller.size:
             # They would hardly fit after those before.
             return False
-        for source in (self._bound.buffer, self._bound.arena):
-            begin = (lines.data or 0) - source.ctypes.data
-            if 0 <= begin <= len(source) - lines.data_size:
-                inflate = self._facts.inflate(source.data[begin : begin + lines.data_size])
-                if not caller.give(inflate, given):
-                    return True
-                if not lines.used:
-                    caller.reserve(sum(map(len, given)))
-                return None
-        raise RuntimeError("the kernel requests records without a message")
+        if not caller.give(self._facts.inflate(self._bound.bytes_at(lines.data, lines.data_size)), given):
+            return True
+        if not lines.used:
+            caller.reserve(sum(map(len, given)))
+        return None
 
     def _new_table(self, place: int) -> None:
         direction, code = divmod(place, KEYS * VERSIONS)
