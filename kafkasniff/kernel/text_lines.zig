@@ -1,8 +1,9 @@
 //! Messages of `feed.zig` as lines of text, with `-v` and their bodies below them.
 //!
-//! The specification is `kafkasniff/sinks/text.py`. A line shows the summary of the body (`summary.zig`), a tree all of it
-//! (`tree.zig`). Lines depend on those before them, because columns grow: that state is passed in and out (`State`), and a call ends at the first
-//! message that is left to Python. `kafkasniff/native/text_lines.py` has the same structures.
+//! The specification is `kafkasniff/sinks/text.py`. A line shows the summary of the body (`summary.zig`), a tree all of
+//! it (`tree.zig`). Lines depend on those before them, because columns grow: that state is passed in and out (`State`),
+//! and a call ends at the first message that is left to Python. `kafkasniff/native/text_lines.py` has the same
+//! structures.
 
 const calls = @import("call.zig");
 const Duration = @import("durations.zig").Duration;
