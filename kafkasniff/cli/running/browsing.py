@@ -22,7 +22,7 @@ from kafkasniff.cli.options.filter_options import FilterOptions, take_predicate
 from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog
 from kafkasniff.cli.running.privileges import take_rights
 from kafkasniff.cli.running.sources import open_export
-from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.browse.commands import Commands
@@ -42,7 +42,7 @@ SERVED: Final = "TEXTUAL_DRIVER"
 
 
 def check_screen(environment: Environment) -> None:
-    """Raise UsageError if the explorer cannot be shown."""
+    """Raise MissingExtraError or UsageError if the explorer cannot be shown."""
     _check_package("textual")
     if not (environment.stdout_tty or environment.environ.get(SERVED)):
         raise UsageError("browse needs a terminal; `kafkasniff decode` writes to files and pipes")
@@ -50,7 +50,7 @@ def check_screen(environment: Environment) -> None:
 
 def _check_package(name: str) -> None:
     if find_spec(name) is None:
-        raise UsageError(f"browse needs the package {name.replace('_', '-')}: pip install 'kafkasniff[browse]'")
+        raise MissingExtraError("browse", name.replace("_", "-"), "browse")
 
 
 def explore(
