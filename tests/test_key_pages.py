@@ -21,14 +21,14 @@ from kafkasniff.sinks.csv import COLUMNS
 from kafkasniff.sinks.json_keys import JSON_KEYS
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
-from tests.key_pages import RESULTS, described, pages
+from tests.key_pages import RESULTS, described, makers, pages
 
 DOCS = ROOT / "docs"
 LINES = ROOT / "tests" / "golden"
 MESSAGES, TOKENS, PROBLEMS, FIELD, BATCHES, RECORD, BESIDE = JSON_KEYS.values()
 
 
-@pytest.mark.parametrize("name", pages())
+@pytest.mark.parametrize("name", makers())
 def test_committed_pages_are_current(name: str) -> None:
     assert (DOCS / "reference" / name).read_text(encoding="utf-8") == pages()[name], "run `make manual`"
 
