@@ -9,7 +9,7 @@ import ast
 import functools
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -127,19 +127,24 @@ RESULTS = {
 """By command."""
 
 
+def makers() -> Mapping[str, Callable[[], Iterable[str]]]:
+    """What makes the lines of each page."""
+    results = {f"json-{command}.md": functools.partial(_result, command) for command in RESULTS}
+    return {
+        "detectors.md": _detectors,
+        "fields.md": _fields,
+        "json-lines.md": _json_lines,
+        **results,
+        "problems.md": _problems,
+        "questions.md": _questions,
+        "tables.md": _tables,
+    }
+
+
 @functools.cache
 def pages() -> Mapping[str, str]:
     """The pages by the names of their files."""
-    results = {f"json-{command}.md": _lines(_result(command)) for command in RESULTS}
-    return {
-        "detectors.md": _lines(_detectors()),
-        "fields.md": _lines(_fields()),
-        "json-lines.md": _lines(_json_lines()),
-        **results,
-        "problems.md": _lines(_problems()),
-        "questions.md": _lines(_questions()),
-        "tables.md": _lines(_tables()),
-    }
+    return {name: _lines(make()) for name, make in makers().items()}
 
 
 def _lines(lines: Iterable[str]) -> str:

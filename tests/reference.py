@@ -117,7 +117,10 @@ def bounds() -> Iterator[Bound]:
     """All public `MAX_…` of packages that process input."""
     for path in sorted(path for folder in BOUNDED for path in (PACKAGE / folder).rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
-        nodes = ast.parse(path.read_text(encoding="utf-8")).body
+        source = path.read_text(encoding="utf-8")
+        if "\nMAX_" not in source:
+            continue
+        nodes = ast.parse(source).body
         for node, after in zip(nodes, [*nodes[1:], None], strict=True):
             target = node.target if isinstance(node, ast.AnnAssign) else None
             if isinstance(target, ast.Name) and target.id.startswith("MAX_"):

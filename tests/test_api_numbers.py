@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -50,6 +51,9 @@ CONSTANTS = {form for name in NAMES for form in (name.upper(), snake_case(name).
 KEYS = {"api_key", "key"}
 PHRASES = {"REQUESTS", "RESPONSES"}
 """Tables of phrases by API, which are put together elsewhere."""
+TABLES = CONSTANTS | PHRASES
+WORDS = TABLES | KEYS | {"named_apis"}
+"""A module without any of these words refers to no API by its number."""
 LOOKED_AT = (ast.Compare, ast.Subscript, ast.Call, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Constant)
 
 
@@ -87,6 +91,8 @@ def nodes(source: str) -> list[ast.AST]:
 
 def api_numbers(source: str) -> Iterator[str]:
     """Places where a module refers to an API by its number."""
+    if not any(word.strip("_") in WORDS for word in set(re.findall(r"\w+", source))):
+        return
     tables = {name for node in nodes(source) for name, value in [_assigned(node)] if name and _has_numbers(value)}
 
     def names_apis(node: ast.AST) -> bool:
@@ -107,13 +113,15 @@ def api_numbers(source: str) -> Iterator[str]:
             case ast.ImportFrom(names=names):
                 found = any(one.name.strip("_") in CONSTANTS for one in names)
             case _:
-                found = name.strip("_") in CONSTANTS | PHRASES and _has_numbers(value)
+                found = name.strip("_") in TABLES and _has_numbers(value)
         if found:
             yield f"{node.lineno}: {ast.unparse(node)[:100]}"  # type: ignore[attr-defined]
 
 
 def api_names(source: str) -> Iterator[str]:
     """Names of APIs in a module's code."""
+    if not any(word in NAMES for word in set(re.findall(r"\w+", source))):
+        return
     for node in nodes(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in NAMES:
             yield f"{node.lineno}: {node.value}"

@@ -21,14 +21,14 @@ from kafkasniff.sinks.csv import COLUMNS
 from kafkasniff.sinks.json_keys import JSON_KEYS
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
-from tests.key_pages import RESULTS, described, pages
+from tests.key_pages import RESULTS, described, makers, pages
 
 DOCS = ROOT / "docs"
 LINES = ROOT / "tests" / "golden"
 MESSAGES, TOKENS, PROBLEMS, FIELD, BATCHES, RECORD, BESIDE = JSON_KEYS.values()
 
 
-@pytest.mark.parametrize("name", pages())
+@pytest.mark.parametrize("name", makers())
 def test_committed_pages_are_current(name: str) -> None:
     assert (DOCS / "reference" / name).read_text(encoding="utf-8") == pages()[name], "run `make manual`"
 
@@ -82,7 +82,10 @@ def test_keys_that_the_decoder_adds_are_described() -> None:
     added: set[str] = set()
     for folder in ("kafka", "enrich"):
         for path in (ROOT / "kafkasniff" / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            source = path.read_text(encoding="utf-8")
+            if '"_' not in source:
+                continue
+            for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Assign):
                     slices = [one.slice for one in node.targets if isinstance(one, ast.Subscript)]
                 elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "setdefault":

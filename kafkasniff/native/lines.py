@@ -15,6 +15,7 @@ from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import LineNames
+from kafkasniff.native.rows import grown
 
 __all__ = [
     "CONNECTION_TEXT",
@@ -337,11 +338,8 @@ class JsonLines:
         self._kinds[place] = (*text, found.program, found.bare, found.teaches, found.raw, 0, problems)
 
     def _new_connection(self, index: int) -> None:
-        if index >= len(self._connections):
-            more = np.zeros(max(2 * index, 64), _CONNECTION)
-            more[: len(self._connections)] = self._connections
-            self._connections = more
-            self._lines.connections, self._lines.connections_size = more.ctypes.data, len(more)
+        known = self._connections = grown(self._connections, index, 64)
+        self._lines.connections, self._lines.connections_size = known.ctypes.data, len(known)
         found = self._facts.connection(index)
         if found is None or len(found[1]) > CONNECTION_TEXT:
             self._connections[index] = (0, 1, 1, b"")
@@ -352,11 +350,8 @@ class JsonLines:
         if index >= MAX_CAPTURES:
             self._leave()
             return
-        if index >= len(self._captures):
-            more = np.zeros(max(2 * index, 16), _TEXT)
-            more[: len(self._captures)] = self._captures
-            self._captures = more
-            self._lines.captures, self._lines.captures_size = more.ctypes.data, len(more)
+        known = self._captures = grown(self._captures, index, 16)
+        self._lines.captures, self._lines.captures_size = known.ctypes.data, len(known)
         text = self._facts.capture(index)
         self._captures[index] = (address_of(text, self._kept), len(text))
 

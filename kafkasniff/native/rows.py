@@ -11,12 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["copied", "joined"]
+__all__ = ["copied", "grown", "joined"]
 
 
 def copied(rows: NDArray[np.void]) -> NDArray[np.void]:
     """A copy of contiguous rows."""
     return _opaque(rows).copy().view(rows.dtype)
+
+
+def grown(rows: NDArray[np.void], index: int, least: int) -> NDArray[np.void]:
+    """The rows themselves if `index` is one of them, otherwise a copy with zeros after it: at least `least` rows."""
+    if index < len(rows):
+        return rows
+    more = np.zeros(max(2 * index, least), rows.dtype)
+    more[: len(rows)] = rows
+    return more
 
 
 def joined(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.native.caller import Program
 from kafkasniff.native.calls import address_of
+from kafkasniff.native.rows import grown
 
 __all__ = ["CHANGE", "INSIDE", "PARTITION", "TOPIC", "KnownSession", "KnownSessions", "NativeSessions"]
 
@@ -135,11 +136,8 @@ class KnownSessions:
         self.is_full = self._size + size > MAX_SESSIONS
         if self.is_full:
             return False
-        if connection >= len(self._places):
-            more = np.zeros(max(2 * connection, 64), _SESSION)
-            more[: len(self._places)] = self._places
-            self._places = more
-            self._native.places, self._native.places_size = more.ctypes.data, len(more)
+        places = self._places = grown(self._places, connection, 64)
+        self._native.places, self._native.places_size = places.ctypes.data, len(places)
         self._kept[connection] = rows, kept, session.program, size
         self._size += size
         self._places[connection] = (

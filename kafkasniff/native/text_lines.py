@@ -14,6 +14,7 @@ from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import MAX_CAPTURES, USUAL_RATIO, LineBatch, LineSource
 from kafkasniff.native.names import LineNames
+from kafkasniff.native.rows import grown
 from kafkasniff.native.trees import TreeStyle
 
 __all__ = ["NO_DAY", "TABLE", "State", "TextFacts", "TextLines", "TextTable"]
@@ -280,11 +281,8 @@ class TextLines:
         if len(self._kept) >= MAX_KEPT:
             self.forget()
         number, request, response = self._facts.ends(index)
-        if index >= len(self._connections):
-            more = np.zeros(max(2 * index, 64), _ENDS)
-            more[: len(self._connections)] = self._connections
-            self._connections = more
-            self._lines.connections, self._lines.connections_size = more.ctypes.data, len(more)
+        known = self._connections = grown(self._connections, index, 64)
+        self._lines.connections, self._lines.connections_size = known.ctypes.data, len(known)
         self._connections[index] = (
             (address_of(request, self._kept), len(request)),
             (address_of(response, self._kept), len(response)),
@@ -292,10 +290,7 @@ class TextLines:
         )
 
     def _new_capture(self, index: int) -> None:
-        if index >= len(self._captures):
-            more = np.zeros(max(2 * index, 16), _CAPTURE)
-            more[: len(self._captures)] = self._captures
-            self._captures = more
-            self._lines.captures, self._lines.captures_size = more.ctypes.data, len(more)
+        known = self._captures = grown(self._captures, index, 16)
+        self._lines.captures, self._lines.captures_size = known.ctypes.data, len(known)
         name, line = self._facts.capture(index)
         self._captures[index] = (name, (address_of(line, self._kept_captures), len(line)))

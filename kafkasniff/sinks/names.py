@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.apis.dissectors import message_of
 from kafkasniff.kafka.schema import data_schemas
 from kafkasniff.kafka.schema.enums import enum_text
 from kafkasniff.kafka.schema.layout import Field, Struct
@@ -48,11 +49,8 @@ def nested_field(message: Message) -> str | None:
 
 @lru_cache(maxsize=1024)  # keys come from the wire
 def _nested_field(api_key: int, direction: Direction) -> str | None:
-    found = dissectors.api(api_key)
-    if found is None:
-        return None
-    nested = (found.definition.request if direction == "request" else found.definition.response).nested
-    return None if nested is None else nested[0]
+    message = message_of(api_key, direction)
+    return None if message is None or message.nested is None else message.nested[0]
 
 
 def layout_inside(body: Body) -> Struct | None:

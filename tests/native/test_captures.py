@@ -69,7 +69,7 @@ def lines(
     return out.getvalue(), rendered
 
 
-@pytest.mark.parametrize(("name", "way"), in_turn(list(CAPTURES), range(len(WAYS)), 4))
+@pytest.mark.parametrize(("name", "way"), in_turn(list(CAPTURES), range(len(WAYS)), 8))
 def test_the_same_lines(name: str, way: int) -> None:
     form, options = WAYS[way]
     with open_captures([str(CAPTURES[name])], stdin=None) as source:

@@ -94,7 +94,7 @@ def is_pythons(one: Seen, renderer: Renderer) -> bool:
     return body is None or body.odd is not None
 
 
-@pytest.mark.parametrize(("name", "way"), in_turn(list(CAPTURES), map(str, range(len(WAYS))), 3))
+@pytest.mark.parametrize(("name", "way"), in_turn(list(CAPTURES), map(str, range(len(WAYS))), 6))
 def test_the_same_lines(name: str, way: str) -> None:
     form, payload, options = WAYS[int(way)]
     recorder, seen = captured(name, **options)

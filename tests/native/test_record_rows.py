@@ -67,7 +67,7 @@ def both(batches: list[PacketBatch], monkeypatch: pytest.MonkeyPatch) -> Found:
     return found
 
 
-@pytest.mark.parametrize("name", one_in(3, list(CAPTURES)))
+@pytest.mark.parametrize("name", one_in(6, list(CAPTURES)))
 def test_the_same_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_captures([str(CAPTURES[name])], stdin=None) as source:
         both(list(source), monkeypatch)

@@ -4,7 +4,7 @@ import numpy as np
 
 from kafkasniff.native.exchanges import ROW
 from kafkasniff.native.feed import MESSAGE
-from kafkasniff.native.rows import copied, joined
+from kafkasniff.native.rows import copied, grown, joined
 
 
 def test_a_copy_has_the_same_rows_and_its_own_memory() -> None:
@@ -25,3 +25,11 @@ def test_joined_rows_follow_each_other() -> None:
     assert found.dtype == MESSAGE
     assert found.tolist() == np.concatenate(parts).tolist()
     assert joined(parts[:1]) is parts[0]
+
+
+def test_rows_grow_as_needed() -> None:
+    rows = np.zeros(2, MESSAGE)
+    rows["order"] = 7, 8
+    assert grown(rows, 1, 64) is rows
+    assert grown(rows, 2, 64)["order"].tolist() == [7, 8, *[0] * 62]
+    assert len(grown(rows, 100, 64)) > 100

@@ -101,7 +101,7 @@ def alone(events: Sequence[Any], way: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize(("name", "way"), in_turn(list(CAPTURES), map(str, range(len(WAYS))), 2))
+@pytest.mark.parametrize(("name", "way"), in_turn(list(CAPTURES), map(str, range(len(WAYS))), 4))
 def test_the_same_lines(name: str, way: str) -> None:
     chosen = WAYS[int(way)]
     recorder, seen = captured(name, records="full" if chosen.get("verbosity", 0) > 1 else "metadata")

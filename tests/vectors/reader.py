@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import json
 import lzma
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ FILE = FOLDER / "vectors.jsonl.xz"
 UNPRODUCED_FILE = FOLDER / "unproduced.json"
 
 
-class Vector(msgspec.Struct, frozen=True):
+class Vector(msgspec.Struct, frozen=True, kw_only=True, rename={"data": "bytes", "body": "json"}):
     """A message as Kafka's classes write it, and what they say it holds."""
 
     release: str
@@ -25,14 +23,14 @@ class Vector(msgspec.Struct, frozen=True):
     """request, response, data (a body alone, without the version in front of some), records, errors, apis."""
     name: str
     """Kafka's name of the schema; of the API for requests and responses."""
-    key: int | None
+    key: int | None = None
     """The API key of requests and responses."""
     version: int
     variant: str
     """How it was filled; README.md lists the ways."""
     data: bytes
     """Header and body; the length prefix is not there."""
-    header: dict[str, Any]
+    header: dict[str, Any] = {}
     """Requests and responses."""
     body: dict[str, Any]
     """Kafka's JSON; `_unknownTags` in a struct are the tagged fields that Kafka's converter omits."""
@@ -53,23 +51,7 @@ class Unproduced(msgspec.Struct, frozen=True):
 @functools.cache
 def vectors() -> tuple[Vector, ...]:
     """All vectors, sorted by kind, key or name, version and variant."""
-    found = []
-    for line in lzma.decompress(FILE.read_bytes()).splitlines():
-        entry = json.loads(line)
-        found.append(
-            Vector(
-                entry["release"],
-                entry["kind"],
-                entry["name"],
-                entry.get("key"),
-                entry["version"],
-                entry["variant"],
-                base64.b64decode(entry["bytes"]),
-                entry.get("header", {}),
-                entry["json"],
-            )
-        )
-    return tuple(found)
+    return tuple(msgspec.json.Decoder(Vector).decode_lines(lzma.decompress(FILE.read_bytes())))
 
 
 @functools.cache

@@ -10,13 +10,12 @@ import pyarrow as pa
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import column, floor_divided, in_any, only
+from kafkasniff.analysis.columns import column, first_of_each, floor_divided, in_any, only
 from kafkasniff.analysis.detectors.connections_known import (
     CONNECTIONS,
     add_connections,
     connections_by_id,
     connections_shape,
-    first_ids,
 )
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape, united
 from kafkasniff.analysis.detectors.finding import Evidence, Finding
@@ -85,7 +84,7 @@ class ConnectionChurn(Detector[ChurnThresholds]):
         batch = only(batch, in_any(batch, "verdict", ["kafka"]))
         keys = {
             "span": floor_divided(column(batch, "time_ns"), self.thresholds.every),
-            "client_id": first_ids(column(batch, "client_ids")),
+            "client_id": first_of_each(column(batch, "client_ids")),
             "client_ip": column(batch, "client_ip"),
         }
         self.parts["evidence"].add(evidence_columns(batch, keys))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
-from kafkasniff.analysis.columns import broker_endpoint, column
+from kafkasniff.analysis.columns import broker_endpoint, column, first_of_each
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["CONNECTIONS", "add_connections", "connections_by_id", "connections_shape", "first_ids"]
+__all__ = ["CONNECTIONS", "add_connections", "connections_by_id", "connections_shape"]
 
 MAX_CONNECTIONS: Final = 1 << 18
 """Maximum number of connections that are remembered, the earliest."""
@@ -51,7 +49,7 @@ def add_connections(detector: Accumulator[Any], name: str, batch: pa.RecordBatch
     detector.parts[name].add(
         {
             **columns,
-            "client_id": first_ids(column(batch, "client_ids")),
+            "client_id": first_of_each(column(batch, "client_ids")),
             "client": broker_endpoint(client),
             "broker": broker_endpoint(batch),
         }
@@ -61,12 +59,3 @@ def add_connections(detector: Accumulator[Any], name: str, batch: pa.RecordBatch
 def connections_by_id(detector: Accumulator[Any], name: str) -> dict[int, dict[str, Any]]:
     """The connections of a partial answer."""
     return {row["connection_id"]: row for row in detector.parts[name].table().to_pylist()}
-
-
-def first_ids(lists: pa.Array) -> pa.Array:
-    """The first client id of each connection; null if it has none."""
-    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
-    rows, places = np.unique(parents, return_index=True)
-    indices = np.full(len(lists), -1, np.int64)
-    indices[rows] = places
-    return pc.list_flatten(lists).take(pa.array(indices, mask=indices < 0))

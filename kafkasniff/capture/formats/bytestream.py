@@ -257,6 +257,6 @@ def open_path(path: str) -> ByteStream:
     return _plain_or_compressed(Pipe(io.FileIO(descriptor), owned=True), path)
 
 
-def open_pipe(stream: BinaryIO, name: str) -> ByteStream:
-    """Use a binary stream, which its owner closes, as a capture. Raises CaptureError if it is empty."""
-    return _plain_or_compressed(Pipe(stream, owned=False), name)
+def open_pipe(stream: BinaryIO) -> ByteStream:
+    """Use standard input, which its owner closes, as a capture. Raises CaptureError if it is empty."""
+    return _plain_or_compressed(Pipe(stream, owned=False), "stdin")

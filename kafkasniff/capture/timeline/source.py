@@ -204,7 +204,7 @@ def open_captures(
 
 def _cursor(capture: int, path: str, stdin: BinaryIO | None) -> Cursor:
     if path == "-":
-        stream = open_pipe(sys.stdin.buffer if stdin is None else stdin, "stdin")
+        stream = open_pipe(sys.stdin.buffer if stdin is None else stdin)
         return Cursor(capture, "stdin", CaptureReader(stream, "stdin", capture), None)
     if not Location.of(path).is_local:
         return _remote_cursor(capture, path)

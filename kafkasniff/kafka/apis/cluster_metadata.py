@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.schema.definition import FieldDefinition, MessageDefinition
+from kafkasniff.kafka.apis.dissectors import message_of
+from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.kafka.schema.uuids import uuid_bytes
 from kafkasniff.model import Body, Direction
 
@@ -44,7 +44,7 @@ def secret_marks(api_key: int, direction: Direction, version: int) -> tuple[byte
 
     FetchSnapshot is not covered: it contains nothing else, as its definition says.
     """
-    message = _message(api_key, direction)
+    message = message_of(api_key, direction)
     if message is None:
         return ()
 
@@ -59,7 +59,7 @@ def secret_marks(api_key: int, direction: Direction, version: int) -> tuple[byte
 
 def metadata_test(api_key: int, direction: Direction) -> Callable[[Body], bool] | None:
     """A test whether a body contains records of the metadata log; None if bodies of this API never do."""
-    message = _message(api_key, direction)
+    message = message_of(api_key, direction)
     if message is None or not message.has_records:
         return None
     if message.has_secret_records:
@@ -118,17 +118,10 @@ def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
         yield from _at(value[path[0]], path[1:])
 
 
-def _message(api_key: int, direction: Direction) -> MessageDefinition | None:
-    found = api(api_key)
-    if found is None:
-        return None
-    return found.definition.request if direction == "request" else found.definition.response
-
-
 @lru_cache(maxsize=1024)  # keys come from the wire
 def _topics(api_key: int, direction: Direction) -> tuple[_TopicStruct, ...]:
     """The structs of a message that name a topic and have records, except those that are always secret."""
-    message = _message(api_key, direction)
+    message = message_of(api_key, direction)
     return () if message is None else tuple(_topics_in(message.fields, ()))
 
 

@@ -14,11 +14,12 @@ from kafkasniff.kafka.schema.data_files import data_folder, read_text, sorted_fi
 from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition, Versions
 from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.model import Direction
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["Api", "api", "api_by_name", "api_keys", "snake_case"]
+__all__ = ["Api", "api", "api_by_name", "api_keys", "message_of", "snake_case"]
 
 _FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.txt")
 
@@ -130,6 +131,12 @@ def api(key: int) -> Api | None:
     if definition.key != key or snake_case(definition.name) != name:
         raise DefinitionError(f"{path}:1: the file is named for another API")
     return Api(definition)
+
+
+def message_of(key: int, direction: Direction) -> MessageDefinition | None:
+    """The definition of an API's requests or responses; None if it is unknown. Raises DefinitionError as `api`."""
+    found = api(key)
+    return None if found is None else found.definition.message(direction)
 
 
 def api_by_name(name: str) -> Api | None:

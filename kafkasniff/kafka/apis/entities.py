@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.apis.dissectors import message_of
 from kafkasniff.kafka.apis.record_fields import PARTITION_FIELDS
 from kafkasniff.kafka.schema.definition import EntityChoice, FieldDefinition
 from kafkasniff.kafka.schema.errors import error_name
@@ -146,10 +146,9 @@ def _name(into: dict[str, None], value: object) -> None:
 @lru_cache(maxsize=1024)  # keys of requests that nobody knows come from the wire
 def plan_of(api_key: int, direction: Direction) -> EntityPlan | None:
     """The plan of an API's requests or responses; None for an unknown API."""
-    api = dissectors.api(api_key)
-    if api is None:
+    message = message_of(api_key, direction)
+    if message is None:
         return None
-    message = api.definition.request if direction == "request" else api.definition.response
     plan = _plan(message.fields, RESPONSE_OFFSET_FIELDS if direction == "response" else REQUEST_OFFSET_FIELDS)
     return plan if message.nested is None else msgspec.structs.replace(plan, nested=f"_{message.nested[1]}")
 

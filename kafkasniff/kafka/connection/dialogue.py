@@ -84,9 +84,9 @@ class Dialogue(Correlation):
         self.unread_of = [0, 0]
         """Bytes of each stream's frames that are not messages, with their length prefixes."""
 
-    def begin_raw_sasl(self, mechanism: str) -> None:
-        """Raw tokens follow."""
-        self._sasl = RawSasl(mechanism)
+    def begin_raw_sasl(self) -> None:
+        """Raw tokens of GSSAPI follow, as in Kafka 0.9."""
+        self._sasl = RawSasl("GSSAPI")
 
     @property
     def early_bytes(self) -> int:

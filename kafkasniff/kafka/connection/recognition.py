@@ -366,7 +366,7 @@ class Recognition:
         run = searcher.take(start)
         assert run is not None
         if undecided and is_gssapi_token(run.buffer, 4, len(run.buffer)):
-            self._dialogue.begin_raw_sasl("GSSAPI")
+            self._dialogue.begin_raw_sasl()
         self._boundaries.release(direction)
         self._streams[direction].begin_step(Framer(direction, self._options.max_frame))
         work += [_Entered(undecided), Segments(run, run.first, run.last)]

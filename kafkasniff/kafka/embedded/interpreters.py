@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.kafka.apis.cluster_metadata import may_hold_topic
-from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.apis.dissectors import message_of
 from kafkasniff.kafka.schema.context import DecodeContext, Interpreter
 from kafkasniff.kafka.schema.definition import MessageDefinition
 from kafkasniff.kafka.schema.enums import OPERATION_BITS
@@ -59,7 +59,7 @@ decoded. Interpreters of operation sets and records follow; definitions say whic
 
 def interpreter(api_key: int, direction: Direction, version: int | None = None) -> Interpreter | None:
     """The interpreter for such messages, of one version or of any; None if they have none."""
-    message = _definition(api_key, direction)
+    message = message_of(api_key, direction)
     found: list[Interpreter] = []
     if message is not None and message.nested is not None:
         found.append(functools.partial(_function(f"messages.envelope:open_{message.nested[1]}"), message.nested[0]))
@@ -93,7 +93,7 @@ def notes_for_later(api_key: int) -> bool:
 @functools.lru_cache(maxsize=1024)  # keys come from the wire
 def may_have_floats(api_key: int) -> bool:
     """Whether bodies of an API may contain floats, in their fields or in embedded structures. Hot."""
-    messages = [message for direction in _DIRECTIONS if (message := _definition(api_key, direction)) is not None]
+    messages = [message for direction in _DIRECTIONS if (message := message_of(api_key, direction)) is not None]
     return any(message.has_floats for message in messages) or any(one.floats for one in _readers(api_key))
 
 
@@ -105,15 +105,8 @@ def _is_nesting(api_key: int) -> bool:
     """Whether such messages contain others: a nested response is decoded by the request nested in the request."""
     return any(
         message is not None and message.nested is not None
-        for message in (_definition(api_key, direction) for direction in _DIRECTIONS)
+        for message in (message_of(api_key, direction) for direction in _DIRECTIONS)
     )
-
-
-def _definition(api_key: int, direction: Direction) -> MessageDefinition | None:
-    found = api(api_key)
-    if found is None:
-        return None
-    return found.definition.request if direction == "request" else found.definition.response
 
 
 def _has_operations(message: MessageDefinition, api_key: int, version: int | None) -> bool:

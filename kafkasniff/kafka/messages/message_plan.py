@@ -79,7 +79,7 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Me
         )
     known = version in found.versions
     request = direction == "request"
-    message = found.definition.request if request else found.definition.response
+    message = found.definition.message(direction)
     schema = (found.request(version) if request else found.response(version)) if known else None
     reads = interpreter(key, direction, version)
     # Records of any topic may hold secrets of Kafka Connect; those that are always secret are the metadata log's.

@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from kafkasniff.model import Direction
+
 __all__ = [
     "MAX_DEPTH",
     "SCALARS",
@@ -195,6 +197,10 @@ class ApiDefinition(msgspec.Struct, frozen=True):
     """Its request reports the sender's knowledge of topics and nodes, as responses do; other requests ask."""
     from_brokers: bool = False
     """Only brokers and controllers send it, whatever listener serves it."""
+
+    def message(self, direction: Direction) -> MessageDefinition:
+        """The definition of its requests or responses."""
+        return self.request if direction == "request" else self.response
 
     @property
     def carries_payload(self) -> bool:

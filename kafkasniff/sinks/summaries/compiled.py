@@ -68,7 +68,7 @@ def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
     plan = request_plan(api_key, version) if direction == "request" else response_plan(api_key, version)
     if plan.schema is None or not plan.alone or not (plan.reads_records or names_only(plan.interpret)):
         return None
-    definition = found.definition.request if direction == "request" else found.definition.response
+    definition = found.definition.message(direction)
     nodes = template(found.name, direction)
     root = plan.schema.root
     if nodes is None:

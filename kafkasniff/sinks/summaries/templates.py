@@ -79,5 +79,4 @@ def render_of(api_key: int, direction: Direction) -> Callable[[Body, int], str] 
     if api is None:
         return None
     found = template(api.name, direction)
-    definition = api.definition.request if direction == "request" else api.definition.response
-    return None if found is None else interpreter(found, definition.fields)
+    return None if found is None else interpreter(found, api.definition.message(direction).fields)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.apis.dissectors import message_of
 from kafkasniff.kafka.apis.entities import text
 from kafkasniff.kafka.records.record_batch import CRC_START, HEADER_SIZE, Batch, HeldRecords, batch_payload
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
@@ -65,10 +65,9 @@ class _RecordsPath(NamedTuple):
 @lru_cache(maxsize=1024)  # keys come from the wire
 def _place(api_key: int, direction: Direction) -> _RecordsPath | None:
     """Derived from the definitions: Produce requests, Fetch, ShareFetch and FetchSnapshot responses have records."""
-    api = dissectors.api(api_key)
-    if api is None:
+    message = message_of(api_key, direction)
+    if message is None:
         return None
-    message = api.definition.request if direction == "request" else api.definition.response
     for topics in message.fields:
         for partitions in topics.fields:
             records = _first(partitions.fields, type="records")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -28,16 +29,20 @@ def root() -> None:
 
 def imported() -> set[str]:
     """Packages that modules of kafkasniff import in any function."""
+    known = {*sys.stdlib_module_names, "kafkasniff"}
     found = set()
     for path in (ROOT / "kafkasniff").rglob("*.py"):
         if path.relative_to(ROOT / "kafkasniff").parts[0] in ELSEWHERE:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        source = path.read_text()
+        if known.issuperset(re.findall(r"^\s*(?:from|import) (\w+)", source, re.M)):
+            continue
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Import):
                 found |= {name.name for name in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 found.add(node.module)
-    return {name for name in found if name.partition(".")[0] not in {*sys.stdlib_module_names, "kafkasniff"}}
+    return {name for name in found if name.partition(".")[0] not in known}
 
 
 def test_every_imported_package_is_checked() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import functools
 import gzip
 import resource
 import struct
 import time
 import zlib
+from collections.abc import Callable
 
 import cramjam
 import lz4.frame
@@ -30,27 +32,38 @@ TEXT = b"".join(b'{"order": %d, "amount": %d}\n' % (number, number * 7919 % 1000
 """110 kB: several blocks of every codec, and more than one step of output for the small ones."""
 BIG = 1 << 24
 
-FORMS = {
-    "gzip": (GZIP, gzip.compress(TEXT)),
-    "gzip stored": (GZIP, gzip.compress(TEXT, 0)),
-    "snappy raw": (SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))),
-    "snappy xerial": (SNAPPY, xerial(TEXT)),
-    "snappy xerial, concatenated": (SNAPPY, xerial(TEXT[:50_000]) + xerial(TEXT[50_000:])),
-    "lz4": (LZ4, lz4.frame.compress(TEXT)),
+FORMS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
+    "gzip": (GZIP, gzip.compress),
+    "gzip stored": (GZIP, lambda text: gzip.compress(text, 0)),
+    "snappy raw": (SNAPPY, lambda text: bytes(cramjam.snappy.compress_raw(text))),
+    "snappy xerial": (SNAPPY, xerial),
+    "snappy xerial, concatenated": (SNAPPY, lambda text: xerial(text[:50_000]) + xerial(text[50_000:])),
+    "lz4": (LZ4, lz4.frame.compress),
     "lz4 linked, checksums, no size": (
         LZ4,
-        lz4.frame.compress(TEXT, block_linked=True, content_checksum=True, block_checksum=True, store_size=False),
+        lambda text: lz4.frame.compress(
+            text, block_linked=True, content_checksum=True, block_checksum=True, store_size=False
+        ),
     ),
-    "zstd without size": (ZSTD, zstandard.ZstdCompressor(write_content_size=False).compress(TEXT)),
-    "zstd with size and checksum": (ZSTD, zstandard.ZstdCompressor(write_checksum=True).compress(TEXT)),
-    "zstd level 22": (ZSTD, zstandard.ZstdCompressor(level=22, write_content_size=False).compress(TEXT)),
+    "zstd without size": (ZSTD, lambda text: zstandard.ZstdCompressor(write_content_size=False).compress(text)),
+    "zstd with size and checksum": (ZSTD, lambda text: zstandard.ZstdCompressor(write_checksum=True).compress(text)),
+    "zstd level 22": (ZSTD, lambda text: zstandard.ZstdCompressor(level=22, write_content_size=False).compress(text)),
 }
+
+
+@functools.cache
+def compressed(form: str) -> tuple[int, bytes]:
+    """Codec and bytes of the text in a form."""
+    codec, compress = FORMS[form]
+    return codec, compress(TEXT)
+
+
 each_form = pytest.mark.parametrize("form", FORMS)
 
 
 @each_form
 def test_data_of_other_encoders(form):
-    codec, data = FORMS[form]
+    codec, data = compressed(form)
     result = decompress(codec, data, BIG)
     assert result.data == TEXT
     assert (result.produced, result.failure, result.detail) == (len(TEXT), None, "")
@@ -58,7 +71,7 @@ def test_data_of_other_encoders(form):
 
 @each_form
 def test_cut_anywhere_is_a_failure(form):
-    codec, data = FORMS[form]
+    codec, data = compressed(form)
     cuts = {0, 1, 2, 5, 17, len(data) // 2, len(data) - 9, len(data) - 4, len(data) - 1}
     for cut in sorted(cuts):
         result = decompress(codec, data[:cut], BIG)
@@ -73,7 +86,7 @@ def test_a_cut_between_the_streams_is_no_failure():
 
 @each_form
 def test_the_limit_is_exact(form):
-    codec, data = FORMS[form]
+    codec, data = compressed(form)
     assert decompress(codec, data, len(TEXT)).data == TEXT
     result = decompress(codec, data, len(TEXT) - 1)
     assert (result.failure, result.data) == ("decompression-bound", b"")
@@ -278,7 +291,7 @@ def test_round_trip(codec, data, magic):
     st.integers(0, 1),
 )
 def test_damage_never_raises(form, damage, limit, magic):
-    codec, data = FORMS[form]
+    codec, data = compressed(form)
     changed = bytearray(data)
     for at, byte in damage:
         changed[at % len(changed)] = byte

@@ -40,7 +40,7 @@ OPTIONS = [
     ExportOptions(tables=("exchanges",)),
     ExportOptions(tables=("records", "problems")),
 ]
-BODIES = 24 if DEEP else fewer(2, 4)
+BODIES = 24 if DEEP else fewer(1, 4)
 SEEDS = 40 if DEEP else 2
 
 
@@ -49,8 +49,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The captures that several tests export, each with other options."""
     folder = tmp_path_factory.mktemp("columns")
     few, many = folder / "few.pcap", folder / "many.pcap"
-    small_messages.write(few, connections=10, wanted=600)
-    small_messages.write(many, connections=30, wanted=5_000)
+    small_messages.write(few, connections=10, wanted=fewer(400, 600))
+    small_messages.write(many, connections=30, wanted=fewer(2_000, 5_000))
     return {
         "ids": with_topic_ids(folder / "ids.pcap"),
         "records": records_of_all_sorts(folder / "records.pcap"),
@@ -167,7 +167,7 @@ def with_topic_ids(path: Path) -> Path:
     rng = random.Random(13)
     talks = [talk(number) for number in range(4)]
     kinds = [(0, 13), (1, 7), (1, 12), (1, 15), (1, 16), (1, 18), (3, 9), (3, 12), (3, 13), (8, 10), (9, 10)]
-    for number in range(3, 900):
+    for number in range(3, fewer(300, 900)):
         one = rng.choice(talks)
         request, response = any_exchange(*rng.choice(kinds), number, rng, Repeating)
         one.exchange(request, response)
@@ -201,7 +201,7 @@ def test_damaged_bodies(seed: int, tmp_path: Path, columns: list[int]) -> None:
     rest = [kind for kind in kinds if exchange_kind(*kind, show_secrets=True, names=True) is not None]
     talks = [talk(number) for number in range(12)]
     for one in talks:
-        for number in range(3, 100):
+        for number in range(3, fewer(40, 100)):
             kind = rng.choice(data if rng.random() < 0.3 else rest)
             request, response = any_exchange(*kind, 2 * number, rng, Repeating)
             if rng.random() < 0.6:
@@ -303,7 +303,7 @@ def test_filters(expression: str, headers: bool, made: dict[str, Path], tmp_path
 @pytest.mark.usefixtures("columns")
 @pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else 7], ids=lambda path: path.name)
 def test_filters_of_shipped_captures(capture: Path, tmp_path: Path) -> None:
-    chosen = EXPRESSIONS if DEEP else random.Random(capture.name).sample(EXPRESSIONS, 3)
+    chosen = EXPRESSIONS if DEEP else random.Random(capture.name).sample(EXPRESSIONS, fewer(1, 3))
     for number, expression in enumerate(chosen):
         options = ExportOptions(filters=(("filters", expression),))
         check(capture, tmp_path / str(number), options, expression)
@@ -314,7 +314,7 @@ def often_open(path: Path) -> Path:
     rng = random.Random(11)
     talks = [talk(number) for number in range(8)]
     batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
-    for number in range(3, 40):
+    for number in range(3, fewer(14, 40)):
         for one in talks:
             two = [kafka.produce_request(2 * number + one_of, "orders", batch) for one_of in range(rng.choice([1, 2]))]
             one.send("client", b"".join(two))

@@ -21,7 +21,7 @@ from tests.fuzz.costs.streams import dates_rows
 from tests.tables.exports.exported import CAPTURES, Rows, by_partition, files, named_files, rows, run, tables
 
 FEW = 5
-SIZE = 1 << 14
+SIZE = 9 << 10
 
 
 @pytest.fixture(scope="module")

@@ -286,24 +286,31 @@ def test_the_files(tmp_path: Path) -> None:
             assert columns["time"].statistics.min.tzinfo is not None
 
 
+@pytest.fixture(scope="module")
+def of_some(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of several captures."""
+    folder = tmp_path_factory.mktemp("some")
+    run([CAPTURES / name for name in SOME], folder)
+    return folder
+
+
 @pytest.mark.parametrize("table", TABLES)
-def test_rows_are_in_order_and_in_the_partition_of_their_date(table: str, tmp_path: Path) -> None:
-    run([CAPTURES / name for name in SOME], tmp_path)
+def test_rows_are_in_order_and_in_the_partition_of_their_date(table: str, of_some: Path) -> None:
     keys = {
         "exchanges": ("api", "time_ns", "connection_id", "exchange_id"),
         "records": ("api", "time", "connection_id", "exchange_id"),
         "connections": ("time_ns", "connection_id"),
         "problems": ("time_ns", "connection_id", "exchange_id"),
     }[table]
-    for entry in manifest(tmp_path)["tables"][table]["files"]:
+    for entry in manifest(of_some)["tables"][table]["files"]:
         date = entry["path"].split("/")[1].removeprefix("date=")
-        part = pq.ParquetFile(tmp_path / entry["path"]).read().to_pylist()
+        part = pq.ParquetFile(of_some / entry["path"]).read().to_pylist()
         order = [tuple((row[key] is not None, row[key]) for key in keys) for row in part]
         assert order == sorted(order, key=lambda key: [(known, value if known else 0) for known, value in key])
         for row in part:
             moment = row["time"] or datetime(1970, 1, 1, tzinfo=UTC)
             assert moment.strftime("%Y-%m-%d") == date
-    assert ds.dataset(tmp_path / table, partitioning="hive").count_rows() == manifest(tmp_path)["tables"][table]["rows"]
+    assert ds.dataset(of_some / table, partitioning="hive").count_rows() == manifest(of_some)["tables"][table]["rows"]
 
 
 def test_only_some_tables_and_no_bodies(tmp_path: Path) -> None:
