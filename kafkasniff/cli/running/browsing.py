@@ -78,7 +78,6 @@ def explore(
     arguments()  # an invalid key log is reported before the screen opens
 
     from kafkasniff.browse.commands import Commands
-    from kafkasniff.browse.export_reading import ExportReading
     from kafkasniff.browse.reading import CaptureReading, ExchangeReading
     from kafkasniff.browse.saved_filters import SavedFilters, filters_file
     from kafkasniff.browse.screen.app import Explorer
@@ -91,6 +90,9 @@ def explore(
         reading = CaptureReading(captures, arguments, catalog, growing)
         commands = Commands(captures, **again, lasting=lasting)
     else:
+        # Exports need Arrow's data sets, which import pandas if it is installed: 50 MB.
+        from kafkasniff.browse.export_reading import ExportReading
+
         reading = ExportReading(open_export(export, "browse needs"))
         commands = Commands(exports=(export,), selection=again["selection"])
     if port is not None:
