@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
+from functools import cached_property
 from operator import itemgetter
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ from kafkasniff.native.rows import joined
 __all__ = ["AccountTurns", "ColumnTurns"]
 
 Ints = NDArray[np.int64]
+_NEVER: Final = -(1 << 62)
+"""A time before all others."""
 
 
 class ColumnTurns:
@@ -58,21 +62,55 @@ class ColumnTurns:
         self._muted = np.zeros_like(self._behind)
         odd = done < before
         odd[starts] = False
-        self._odd: list[int] = np.append(0, np.cumsum(odd | (throttle > 0))).tolist()
+        self._odd: Ints = np.append(0, np.cumsum(odd | (throttle > 0)))
         """Number of odd rows before each row."""
-        columns = asked_ns, done, latency, throttle, at_once[by_connection]
-        self._rows: list[tuple[int, ...]] = list(zip(*(column.tolist() for column in columns), strict=True))
-        self._orders: list[int] = order[by_connection].tolist()
-        self._steps: list[int] = (step[by_connection].astype(np.int64) * EVENTS).tolist()
+        self._columns_of_rows = asked_ns, done, latency, throttle, at_once[by_connection]
+        self._order_of_rows, self._step_of_rows = order[by_connection], step[by_connection]
+        self._take_whole(connection[starts].tolist(), starts, np.append(starts[1:], len(connection)), emitted)
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, ...]]:
+        return list(zip(*(column.tolist() for column in self._columns_of_rows), strict=True))
+
+    @cached_property
+    def _orders(self) -> list[int]:
+        orders: list[int] = self._order_of_rows.tolist()
+        return orders
+
+    @cached_property
+    def _steps(self) -> list[int]:
+        steps: list[int] = (self._step_of_rows.astype(np.int64) * EVENTS).tolist()
+        return steps
+
+    def _take_whole(self, connections: list[int], starts: Ints, stops: Ints, emitted: Container[int]) -> None:
+        """Process the rows of each connection, from its start to its stop; of those that also emit, in `until`."""
         owners = self._columns[0].owners
-        stops = np.append(starts[1:], len(connection))
-        for number, start, stop in zip(connection[starts].tolist(), starts.tolist(), stops.tolist(), strict=True):
+        whole: list[int] = []
+        turns: list[Turns] = []
+        for at, number in enumerate(connections):
             owner = owners[number]
             assert owner is not None
             if owner.place in emitted:
-                self._waiting[owner.place] = owner.turns, start, stop
+                self._waiting[owner.place] = owner.turns, int(starts[at]), int(stops[at])
             else:
-                self._take(owner.turns, start, stop)
+                whole.append(at)
+                turns.append(owner.turns)
+        first, stop = starts[whole], stops[whole]
+        asked, done, latency = (column[first] for column in self._columns_of_rows[:3])
+        answered = np.array([_NEVER if one.answered is None else one.answered for one in turns], np.int64)
+        behind = np.maximum(np.minimum(answered, asked + latency) - asked, 0)
+        odd = self._odd
+        unmuted = np.array([one.muted_until is None for one in turns], np.bool_)
+        usual = unmuted & (done >= answered) & (odd[stop] == odd[first])
+        self._behind[first[usual]] = behind[usual]
+        last = self._columns_of_rows[1][stop - 1]
+        for one, is_usual, row, end, last_done in zip(
+            turns, usual.tolist(), first.tolist(), stop.tolist(), last.tolist(), strict=True
+        ):
+            if is_usual:
+                one.answered = last_done
+            else:
+                self._take(one, row, end)
 
     def until(self, place: int, order: int, within: int) -> None:
         """Process those of the connection at this place that precede what is emitted now."""

@@ -94,7 +94,7 @@ class Feeder:
             adopted = kernel.adopt(deltas, [] if taken is None else taken.back)
             # Use smaller parts only while that hands connections to the kernel sooner.
             is_worth = adopted and len(left) > len(batch) // 4
-            self._rows_at_once = FEW_ROWS if is_worth else max(2 * len(batch), FEW_ROWS)
+            self._rows_at_once = FEW_ROWS if is_worth else max(2 * len(batch), self._rows_at_once)
         return Collected(keyed, paired, None if taken is None else taken.run, names)
 
     def _number_connections(self, begun: list[TcpConnection]) -> None:

@@ -20,14 +20,14 @@ __all__ = ["FILE_BYTES", "ROW_GROUPS", "ROW_GROUP_BYTES", "ROW_GROUP_ROWS", "Tab
 
 ROW_GROUP_ROWS: Final = 65_536
 """Rows of a row group: enough for good compression, few enough to hold back in memory."""
-ROW_GROUP_BYTES: Final = 64 << 20
+ROW_GROUP_BYTES: Final = 32 << 20
 """Bytes of rows in Arrow's memory that make a row group even if there are fewer rows."""
 ROW_GROUPS: Final = 256
 """Row groups after which a new file is started, so that its footer stays small, however well rows are compressed."""
 FILE_BYTES: Final = 256 << 20
 """Bytes after which a new file is started: large enough to be read at speed, small enough to be read in parallel."""
 COMPRESSION: Final = "zstd"
-DICTIONARY_BYTES: Final = 32 << 20
+DICTIONARY_BYTES: Final = 8 << 20
 """Maximum size of a row group's dictionary of large values; Parquet stores further values plainly. Other dictionaries
 keep Arrow's limit of a megabyte: larger ones do not make them smaller."""
 

@@ -31,7 +31,7 @@ from kafkasniff.tcp.packets import Note, PacketBatch
 
 __all__ = ["CHUNK_SIZE", "CaptureSource", "noted", "open_captures", "with_pauses"]
 
-CHUNK_SIZE: Final = 16 << 20
+CHUNK_SIZE: Final = 4 << 20
 """Bytes of captures in memory at a time, by default."""
 
 SMALLEST_SHARE: Final = 64 << 10

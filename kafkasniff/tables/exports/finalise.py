@@ -32,7 +32,7 @@ REST: Final = "rest"
 
 MEMORY_PART: Final = 16
 """The largest part of the memory budget for a row group, and for a window of merged rows."""
-RELEASE_BYTES: Final = 4 << 20
+RELEASE_BYTES: Final = 2 << 20
 """Bytes of staged rows that are read before their pages are released. The kernel maps several pages around each one
 that is read, for each column of each staged batch, so that far more are resident than were read."""
 

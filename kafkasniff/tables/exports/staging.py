@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["inspected", "new_stager", "settle", "stage", "stage_rest", "stage_unfinished", "together_bytes"]
 
-TOGETHER_BYTES: Final = 32 << 20
+TOGETHER_BYTES: Final = 16 << 20
 """Memory of messages that become rows at once, or a sixteenth of the budget: small groups cost several times as
 much."""
 TOGETHER: Final = 4096
