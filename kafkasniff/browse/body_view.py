@@ -18,10 +18,12 @@ from kafkasniff.text.paint import PLAIN
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import duration, rfc3339
 
-__all__ = ["MAX_CHILDREN", "BodyNode", "are_decoded", "children", "facts", "roots"]
+__all__ = ["MAX_CHILDREN", "MAX_SEARCHED_VALUE", "BodyNode", "are_decoded", "children", "facts", "roots"]
 
 MAX_CHILDREN: Final = 1000
 """Maximum number of children of a node in the tree; more are divided into parts."""
+MAX_SEARCHED_VALUE: Final = 256 << 10
+"""Number of bytes or characters of a value that are searched, as many as the table shows of one."""
 
 
 class BodyNode(NamedTuple):
@@ -43,10 +45,10 @@ class BodyNode(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The label, with all of a long value."""
+        """The label, with the beginning of a long value."""
         value = self.value
         if isinstance(value, bytes | str) and len(value) > VALUE_WIDTH:
-            return f"{self.label} {printable(value)}"
+            return f"{self.label} {printable(value[:MAX_SEARCHED_VALUE])}"
         return self.label
 
 

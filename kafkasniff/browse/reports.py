@@ -31,6 +31,8 @@ class ReportLine(NamedTuple):
 
 
 class _Evidence(msgspec.Struct):
+    exchange_id: int | None
+    time: str | None
     connection: int | None
     exchange: int | None
 
@@ -86,12 +88,16 @@ def _wrapped(text: str, width: int, indent: int = _INDENT) -> Iterator[str]:
 
 
 def _expression(evidence: list[_Evidence]) -> str:
-    """The filter for the exchanges, or whole connections, that show a finding."""
+    """The filter for the exchanges, or whole connections, that show a finding.
+
+    Those of an export have no numbers, so the times of their requests select them, to the nanosecond.
+    """
     exchanges = [str(one.exchange) for one in evidence if one.exchange is not None]
     connections = [str(one.connection) for one in evidence if one.exchange is None and one.connection is not None]
+    times = [one.time for one in evidence if one.connection is None and one.exchange_id is not None and one.time]
     parts = [
         f"{field} in ({', '.join(numbers)})"
         for field, numbers in (("exchange", exchanges), ("connection", connections))
         if numbers
     ]
-    return " or ".join(parts)
+    return " or ".join((*parts, *(f"time == {time}" for time in dict.fromkeys(times))))

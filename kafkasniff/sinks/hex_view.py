@@ -246,16 +246,19 @@ def hex_rows(
     Consecutive hidden bytes share one row. `visible`: 1 for each byte that may be shown; None: all. `whole`: all rows,
     not only the first. The row that counts the rest has no offset.
     """
-    count, position = 0, start
+    count = 0
+    position = stop = start
+    is_hidden = False
     while position < end:
         if count == SHOWN_ROWS and not whole:
             yield None, 0, f"… {end - position:,} more bytes"
             return
         count += 1
-        is_hidden = visible is not None and not visible[position]
-        stop = end if visible is None else visible.find(is_hidden, position, end)
-        if stop < 0:
-            stop = end
+        if position == stop:
+            # Once for many rows: what is next may be far away.
+            is_hidden = visible is not None and not visible[position]
+            stop = end if visible is None else visible.find(is_hidden, position, end)
+            stop = end if stop < 0 else stop
         if is_hidden:
             yield position, 0, f"[{_amount(stop - position)} hidden]"
             position = stop

@@ -74,3 +74,16 @@ def test_text_has_all_of_a_long_value() -> None:
     node = next(children(BodyNode("body", "", {"value": b"x" * 1000 + b"\x1b end"}, None)))
     assert "end" not in node.label
     assert node.text.endswith("x\\x1b end")
+
+
+def test_the_text_of_a_long_value_is_bounded() -> None:
+    class Sliced(bytes):
+        def __getitem__(self, part: slice) -> bytes:  # type: ignore[override]
+            return bytes(self)[part]
+
+        def decode(self, *_: object) -> str:  # type: ignore[override]
+            raise AssertionError("all of the value was used")
+
+    most = module.MAX_SEARCHED_VALUE
+    for value in ("v" * (most + 100), Sliced(b"v" * (most + 100))):
+        assert BodyNode("value: …", "value", value, None).text.count("v") == len("v" + "v" * most)

@@ -9,6 +9,8 @@ import pytest
 from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.reports import MAX_LINES, ReportLine, report
 from tests.browse.test_commands import never
+from tests.browse.test_export_reading import exported
+from tests.browse.test_reading import fill
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
 
@@ -37,6 +39,18 @@ def test_findings() -> None:
         found = command("decode", "-q", "--json", "--filter", line.evidence, CAPTURE).objects
         assert {one["exchange"] for one in found} == {one["exchange"] for one in finding["evidence"]}
     assert max(len(one.text) for one in lines) <= 80
+
+
+def test_findings_of_an_export_select_its_exchanges(tmp_path: Path) -> None:
+    reading = exported("java-errors", tmp_path)
+    [wanted] = command("check", "--format=json", tmp_path / "export").objects
+    lines = report("check", Commands(exports=(str(tmp_path / "export"),)), "", 80, stopped=never)
+    titles = [one for one in lines if one.severity is not None]
+    assert len(titles) == len(wanted["findings"]) > 5
+    for line, finding in zip(titles, wanted["findings"], strict=True):
+        index = fill(reading, line.evidence)
+        found = {(row.connection_id, row.exchange_id) for row in map(index.row, range(len(index)))}
+        assert found == {(one["connection_id"], one["exchange_id"]) for one in finding["evidence"]}
 
 
 def test_no_findings_and_errors(tmp_path: Path) -> None:

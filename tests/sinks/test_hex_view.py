@@ -183,3 +183,18 @@ def write_golden() -> None:
 
 if __name__ == "__main__":
     write_golden()
+
+
+def test_a_long_field_is_scanned_once() -> None:
+    class Counted(bytearray):
+        scanned = 0
+
+        def find(self, *arguments: int) -> int:  # type: ignore[override]
+            found = super().find(*arguments)
+            self.scanned += (arguments[2] if found < 0 else found) - arguments[1]
+            return found
+
+    visible = Counted(b"\1" * 5000 + b"\0" * 3000 + b"\1" * 2000)
+    rows = list(hex_rows(bytes(10_000), 0, 10_000, visible, whole=True))
+    assert len(rows) == 5000 // 8 + 1 + 2000 // 8
+    assert visible.scanned == 10_000

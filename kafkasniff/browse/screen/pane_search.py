@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-__all__ = ["MAX_FOUND", "PaneSearch", "SearchedPane"]
+__all__ = ["MAX_EXAMINED", "MAX_FOUND", "PaneSearch", "SearchedPane"]
 
 MAX_FOUND: Final = 10_000
 """Maximum number of places that a search finds; it ends there."""
+MAX_EXAMINED: Final = 64 << 20
+"""Number of characters that a search examines before it ends, some seconds of work. A place counts as at least
+`PLACE_COST` of them."""
+PLACE_COST: Final = 100
 
 
 class SearchedPane(Protocol):
@@ -37,12 +41,17 @@ class PaneSearch:
         """Number of the next place from the cursor on."""
         self._at: int | None = None
         self._has_more = False
+        self._ended_early = False
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Find the places; called once, in a thread."""
-        wanted = self.text.casefold()
+        wanted, left = self.text.casefold(), MAX_EXAMINED
         for place, text in self._texts:
             if stopped():
+                return
+            left -= max(len(text), PLACE_COST)
+            if left < 0:
+                self._ended_early = True
                 return
             if place == self._here:
                 self._next = len(self._found)
@@ -55,9 +64,10 @@ class PaneSearch:
     def step(self, way: int) -> str:
         """Go to the next place, or with -1 to the previous one; returns what the pane says about it."""
         count = len(self._found)
+        rest = "; the rest was not searched" if self._ended_early else ""
         if not count:
-            return "not found"
+            return f"not found{rest}"
         first = self._next if way > 0 else self._next - 1
         self._at = (first if self._at is None else self._at + way) % count
         self.pane.go(self._found[self._at])
-        return f"match {self._at + 1:,} of {'the first ' if self._has_more else ''}{count:,}"
+        return f"match {self._at + 1:,} of {'the first ' if self._has_more else ''}{count:,}{rest}"

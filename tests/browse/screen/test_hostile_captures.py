@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from kafkasniff.browse.byte_rows import MAX_ROWS
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.body_tree import BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
@@ -46,7 +47,14 @@ def test_a_huge_message(tmp_path: Path) -> None:
         await pilot.press("x")
         await settled(app, pilot)
         await settled(app, pilot)
-        assert "orders" in "".join(one.text for one in app.query_one(BytesPane).rows.rows)
+        rows = app.query_one(BytesPane)
+        assert "orders" in "".join(one.text for one in rows.rows.rows)
+        await pilot.press("tab", "plus")
+        await settled(app, pilot)
+        assert rows.count > MAX_ROWS
+        await pilot.press("shift+tab", "slash", *"vvv", "enter")
+        await settled(app, pilot)
+        assert app.query_one(BodyTree).border_title == "match 1 of 1"
         await pilot.press("escape", "r")
         await settled(app, pilot)
         table = app.query_one(RecordTable)

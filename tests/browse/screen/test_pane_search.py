@@ -59,6 +59,22 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.step(1) == "not found"
 
 
+@pytest.mark.parametrize(("count", "matches"), [(3, "match 1 of 3"), (4, "match 1 of 3; the rest was not searched")])
+def test_work_is_bounded(count: int, matches: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_EXAMINED", 3 * module.PLACE_COST)
+    asked = []
+
+    class Endless(Words):
+        def texts(self) -> Iterator[tuple[int, str]]:
+            for place in range(count if count == 3 else 1_000_000):
+                asked.append(place)
+                yield place, "a"
+
+    assert search(Endless(), "a").step(1) == matches
+    assert len(asked) == count
+    assert search(Words("b" * module.MAX_EXAMINED, "a"), "a").step(1) == "not found; the rest was not searched"
+
+
 async def find(app: Explorer, pilot: Pilot[None], text: str) -> None:
     await pilot.press("slash", *text, "enter")
     await settled(app, pilot)
