@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,17 @@ def shuffle_files(spark: SparkSession) -> set[str]:
     return {path.name for path in Path(spark.sparkContext.getConf().get("spark.local.dir") or "").rglob("shuffle_*")}
 
 
+@pytest.fixture
+def adaptive(spark: SparkSession) -> Iterator[None]:
+    """Plans as Spark makes them by default, unlike in other tests."""
+    name = "spark.sql.adaptive.enabled"
+    before = spark.conf.get(name) or ""
+    spark.conf.set(name, "true")
+    yield
+    spark.conf.set(name, before)
+
+
+@pytest.mark.usefixtures("adaptive")
 def test_shuffles_are_deleted_before_the_next_stage(spark: SparkSession, paths: list[str]) -> None:
     """Spark can write them again if it loses rows that were made from them."""
     packets = module.survey(packets_of(spark, paths))
