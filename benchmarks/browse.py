@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import itertools
 import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -40,7 +41,7 @@ class _Filled(CaptureReading):
         return False
 
 
-@contextmanager
+@contextlib.contextmanager
 def _timed(label: str, size: int = 0) -> Iterator[None]:
     wall, cpu = time.perf_counter(), time.process_time()
     yield
@@ -50,8 +51,19 @@ def _timed(label: str, size: int = 0) -> Iterator[None]:
 
 
 def _peak() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    """Peak memory of the process, in MB; on Linux, since `_new_peak`."""
+    try:
+        [peak] = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1000 if sys.platform == "linux" else 10**6)
+    return int(peak) * 1024 // 10**6
+
+
+def _new_peak() -> None:
+    """Return freed memory to the system and measure the peak anew, on Linux."""
+    release_freed_memory()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _index(path: Path) -> ExchangeIndex:
@@ -62,8 +74,8 @@ def _index(path: Path) -> ExchangeIndex:
         row = index.row(int(share * (len(index) - 1)))
         with _timed(f"look at an exchange {share:.0%} into the capture"):
             reading.look(index, row, stopped=lambda: False)
-    release_freed_memory()  # likewise
     print(f"{len(index):,} exchanges, peak {_peak():,} MB")
+    _new_peak()
     return index
 
 
@@ -71,16 +83,19 @@ def _repeated(index: ExchangeIndex, count: int) -> ExchangeIndex:
     """An index with the same words and connections."""
     made = ExchangeIndex()
     made._words, made._code_of, made._connections = index._words, index._code_of, index._connections
-    chunks = [{name: chunk[name].numbers() for name in NAMES} for chunk in index._chunks]
-    last = len(index) % len(chunks[0]["time"])
-    chunks[-1] = {name: numbers[:last] for name, numbers in chunks[-1].items()}
-    packets = max(int(chunk["packet"].max()) for chunk in chunks)
-    duration = int(chunks[-1]["time"].max()) - int(chunks[0]["time"].min())
-    while len(made) < count:
-        for chunk in chunks:
-            made._append(chunk, np.arange(min(len(chunk["time"]), count - len(made))))
-            chunk["packet"] += packets
-            chunk["time"] += duration
+    parts = {name: list(index.numbers(name)) for name in ("packet", "time")}
+    packets = max(int(part.max()) for part in parts["packet"])
+    duration = int(parts["time"][-1].max()) - int(parts["time"][0].min())
+    del parts
+    for turn in itertools.count():
+        # One chunk at a time: otherwise these numbers would be most of the memory that is measured.
+        for chunk in zip(*(index.numbers(name) for name in NAMES), strict=True):
+            whole = dict(zip(NAMES, chunk, strict=True))
+            whole["packet"] += turn * packets
+            whole["time"] += turn * duration
+            made._append(whole, np.arange(min(len(whole["time"]), count - len(made))))
+        if len(made) >= count:
+            break
     made.is_complete = True
     return made
 
@@ -129,6 +144,7 @@ def main(arguments: list[str] | None = None) -> None:
     # Those with a stride of 0 repeat one number.
     size = sum(values.nbytes for values in columns if values.strides != (0,))
     print(f"{len(made):,} exchanges, {size / len(made):.1f} bytes each, peak {_peak():,} MB")
+    _new_peak()
     for column in ("time", "latency", "api", "subject", "client"):
         with _timed(f"sort by {column}"):
             made.order(column)

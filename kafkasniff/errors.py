@@ -3,7 +3,8 @@
 KafkasniffError
 ├── UsageError          an invalid option or argument                     (exit code 2)
 ├── OutputError         the output cannot be written                       (exit code 5)
-├── MissingPartError    privileges, Java or Spark are missing              (exit code 5)
+├── MissingPartError    privileges, Java or an extra are missing            (exit code 5)
+│   ├── MissingExtraError   a package of an extra is not installed         (exit code 5)
 │   └── OutOfMemoryError    there is not enough memory                     (exit code 5)
 ├── CaptureError        a capture or interface cannot be opened            (exit code 3)
 │   └── UnreachableError    a remote file system does not answer           (exit code 3)
@@ -16,6 +17,7 @@ __all__ = [
     "CaptureError",
     "DefinitionError",
     "KafkasniffError",
+    "MissingExtraError",
     "MissingPartError",
     "OutOfMemoryError",
     "OutputError",
@@ -38,7 +40,15 @@ class OutputError(KafkasniffError):
 
 
 class MissingPartError(KafkasniffError):
-    """Something that the machine has to provide is missing: privileges, Java, Spark, memory."""
+    """Something that the machine has to provide is missing: privileges, Java, an extra, memory."""
+
+
+class MissingExtraError(MissingPartError):
+    """A package of an extra is not installed."""
+
+    def __init__(self, user: str, package: str, extra: str) -> None:
+        """`user`: the option, command or feature that needs the package."""
+        super().__init__(f"{user} needs the package {package}: pip install 'kafkasniff[{extra}]'")
 
 
 class OutOfMemoryError(MissingPartError):

@@ -203,6 +203,21 @@ def test_the_first_two_commands_of_the_readme() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text()
 
 
+def test_every_command_of_the_readme_shows_output() -> None:
+    """Except for the page of `report`, of which the README has a picture."""
+    run_here = [
+        one
+        for block in blocks(ROOT / "README.md")
+        if block.language == "console" and block.reason is None
+        for one in commands(block)
+        if not one[0].startswith("make ")
+    ]
+    assert len(run_here) > 10
+    assert [command for command, lines in run_here if not any(line != "…" for line in lines)] == [
+        "kafkasniff report captures/java-group-classic.pcap -o report.html"
+    ]
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_resolve(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):

@@ -104,6 +104,15 @@ SASL = Listener(
         "scram-sha-512.connections.max.reauth.ms": "3000",
     },
 )
+SASL_WITH_ADMINISTRATOR = Listener(
+    SASL.name,
+    SASL.protocol,
+    properties={
+        **SASL.properties,
+        "plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        ' user_admin="admin-secret" user_alice="alice-secret";',
+    },
+)
 SCRAM_USERS = (
     *("--add-scram", "SCRAM-SHA-256=[name=bob,password=bob-secret]"),
     *("--add-scram", "SCRAM-SHA-512=[name=bob,password=bob-secret]"),

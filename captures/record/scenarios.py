@@ -17,6 +17,7 @@ from .programs import (
     OLD_PYTHON,
     QUICK_GROUPS,
     SASL,
+    SASL_WITH_ADMINISTRATOR,
     SCRAM_USERS,
     SHARE_GROUPS,
     java_classes,
@@ -81,6 +82,23 @@ JAVA = [
         broker=BrokerOptions(
             listeners=[SASL],
             properties={"delegation.token.secret.key": "secret-of-the-tokens"},
+            storage_options=SCRAM_USERS,
+        ),
+    ),
+    Scenario(
+        "java-denied.pcap",
+        "denied by ACLs (StandardAuthorizer): topics, groups, transactional ids, the cluster, a delegation token; a "
+        "wrong SCRAM password",
+        java_program("JavaDenied", version=DEFAULT_VERSION),
+        java_log,
+        log_is_complete=False,  # the authenticator's own requests are not logged
+        broker=BrokerOptions(
+            listeners=[SASL_WITH_ADMINISTRATOR],
+            properties={
+                **AUTHORIZER,
+                "super.users": "User:ANONYMOUS;User:admin",
+                "delegation.token.secret.key": "secret-of-the-tokens",
+            },
             storage_options=SCRAM_USERS,
         ),
     ),

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from kafkasniff.browse.packed_columns import PackedColumn, order_of, pack, sort_keys
+from kafkasniff.browse.packed_columns import PackedColumn, in_one_block, order_of, pack, sort_keys
 from kafkasniff.browse.row_facts import MISSING, NUMBERS, TEXTS, UNKNOWN, Block, column_block, exchange_row
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.model import Endpoint, Exchange
@@ -162,7 +162,9 @@ class ExchangeIndex:
             done += len(part)
             if at + len(part) == CHUNK:
                 # Another thread may still read the buffers.
-                self._chunks[-1] = {name: pack(one, MISSING.get(name)) for name, one in self._buffers.items()}
+                self._chunks[-1] = in_one_block(
+                    {name: pack(one, MISSING.get(name)) for name, one in self._buffers.items()}
+                )
         self._count += done
 
     def _code(self, text: str) -> int:
@@ -212,9 +214,7 @@ class ExchangeIndex:
     def _parts(self, column: str, count: int) -> list[PackedColumn]:
         """The column of the first rows, in chunks; of texts, their codes."""
         if column in ENDS:
-            known = list(self._connections.items())
-            table = np.zeros(max((number for number, _ in known), default=0) + 1, np.int32)
-            table[[number for number, _ in known]] = [one.codes[ENDS.index(column)] for _, one in known]
+            table = self._codes_of_ends(column)
             return [PackedColumn(table[part.numbers()]) for part in self._parts("connection", count)]
         parts = [chunk[column] for chunk in self._chunks[: -(-count // CHUNK)]]
         if count % CHUNK:
@@ -223,17 +223,23 @@ class ExchangeIndex:
             parts[-1] = pack(last.numbers(), MISSING.get(column))
         return parts
 
+    def _codes_of_ends(self, column: str) -> NDArray[np.int32]:
+        """The code of one end of each connection, by its number."""
+        known = list(self._connections.items())
+        table = np.zeros(max((number for number, _ in known), default=0) + 1, np.int32)
+        table[[number for number, _ in known]] = [one.codes[ENDS.index(column)] for _, one in known]
+        return table
+
     def order(self, column: str, *, descending: bool = False) -> NDArray[np.int32]:
         """The places of all rows so far, sorted by a column; equal ones stay in order of reading."""
-        parts = self._parts(column, self._count)
+        is_end = column in ENDS
+        parts, ranks = self._parts("connection" if is_end else column, self._count), None
         if column not in NUMBERS:
-            words = self._words[:]
-            # By Arrow: Python would not let the screen's thread run meanwhile.
-            ranks = np.empty(len(words), np.int32)
-            ranks[compute.sort_indices(pa.array(words, pa.string())).to_numpy()] = np.arange(len(words))
-            ranks = ranks.astype(np.min_scalar_type(len(ranks)))
-            parts = [PackedColumn(ranks[part.numbers()]) for part in parts]
-        keys, top = sort_keys(parts)
+            # Before the words: meanwhile, another thread adds to both.
+            codes = self._codes_of_ends(column) if is_end else None
+            ranks = _ranks(self._words[:])
+            ranks = ranks if codes is None else ranks[codes]
+        keys, top = sort_keys(parts, ranks)
         return order_of(keys, top, descending=descending)
 
     def shared(self, other: ExchangeIndex) -> NDArray[np.bool_]:
@@ -283,3 +289,19 @@ class ExchangeIndex:
             return found
 
         return test
+
+
+def _ranks(words: list[str]) -> NDArray[np.int32]:
+    """The place of each word in their order.
+
+    By Arrow: Python would not let the screen's thread run meanwhile. Only by buffers: both `pa.array` and `to_numpy`
+    import pandas if it is installed, which needs 45 MB.
+    """
+    encoded = [word.encode() for word in words]
+    ends = np.zeros(len(words) + 1, np.int32)
+    np.cumsum([len(word) for word in encoded], out=ends[1:])
+    strings = pa.StringArray.from_buffers(len(words), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+    order = np.frombuffer(compute.sort_indices(strings).buffers()[1], np.uint64, len(words))
+    ranks = np.empty(len(words), np.int32)
+    ranks[order] = np.arange(len(words), dtype=np.int32)
+    return ranks

@@ -6,13 +6,14 @@ places into words of 64 bits, which are sorted in place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import mmap
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PackedColumn", "order_of", "pack", "sort_keys"]
+__all__ = ["PackedColumn", "in_one_block", "order_of", "pack", "sort_keys"]
 
 MICROSECOND: Final = 1000
 """Most captures have times in microseconds, in nanoseconds only some."""
@@ -93,9 +94,37 @@ def _same(value: int, count: int) -> NDArray[np.uint8]:
     return np.broadcast_to(np.uint8(value), count)
 
 
-def sort_keys(parts: Sequence[PackedColumn]) -> tuple[NDArray[np.uint64], int]:
-    """A number per row that sorts as the column does, missing ones first, and the largest of them."""
+def in_one_block(columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
+    """The same columns in memory of their own, outside the heap.
+
+    They stay until the end. Between the buffers of each batch, which come and go, they would fragment the heap.
+    """
+    stored = sorted(
+        ((name, one) for name, one in columns.items() if one.values.strides != (0,)),
+        key=lambda pair: -pair[1].values.itemsize,
+    )
+    block = mmap.mmap(-1, max(sum(one.values.nbytes for _, one in stored), 1), access=mmap.ACCESS_COPY)
+    moved, at = dict(columns), 0
+    for name, one in stored:
+        values = np.frombuffer(block, one.values.dtype, len(one.values), at)
+        values[:] = one.values
+        moved[name] = one._replace(values=values)
+        at += values.nbytes
+    return moved
+
+
+def sort_keys(parts: Sequence[PackedColumn], ranks: NDArray[Any] | None = None) -> tuple[NDArray[np.uint64], int]:
+    """A number per row that sorts as the column does, missing ones first, and the largest of them.
+
+    `ranks`: the place of each number of the column in the order; None: the numbers themselves are in order.
+    """
     keys = np.zeros(sum(len(part.values) for part in parts), np.uint64)
+    if ranks is not None:
+        first = 0
+        for part in parts:
+            keys[first : first + len(part.values)] = ranks[part.numbers()]
+            first += len(part.values)
+        return keys, int(ranks.max(initial=0))
     filled = [part for part in parts if part.has_numbers]
     low = min((part.base for part in filled), default=0)
     coarse = all(part.step == MICROSECOND and (part.base - low) % MICROSECOND == 0 for part in filled)

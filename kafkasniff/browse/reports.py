@@ -7,7 +7,6 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
-from kafkasniff.analysis.detectors.finding import Severity
 from kafkasniff.browse.commands import Commands, run_command
 from kafkasniff.text.printable import printable
 from kafkasniff.text.wrapping import wrapped
@@ -27,7 +26,7 @@ class ReportLine(NamedTuple):
     text: str
     """Escaped."""
     evidence: str = ""
-    severity: Severity | None = None
+    severity: str | None = None
     """That of the finding, in its first line; else None."""
 
 
@@ -38,7 +37,7 @@ class _Evidence(msgspec.Struct):
 
 class _Finding(msgspec.Struct):
     detector: str
-    severity: Severity
+    severity: str
     title: str
     meaning: str
     advice: str

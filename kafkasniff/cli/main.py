@@ -96,7 +96,13 @@ class _LazyGroup(click.Group):
         if args[0] not in _COMMANDS and not ctx.resilient_parsing:
             ctx.fail(unknown_command(args[0], _COMMANDS))
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command, with_options(command, rest)
+        try:
+            return name, command, with_options(command, rest)
+        except click.UsageError as error:
+            if command is not None:
+                # Its help is the one to read.
+                error.ctx = click.Context(command, info_name=name, parent=ctx)
+            raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Click's own implementation would import all commands to get their summaries.

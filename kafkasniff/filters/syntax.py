@@ -134,6 +134,8 @@ _WORDS: Final = frozenset({"and", "or", "not", "in", "has", "true", "false", "nu
 _SIGNS: Final = {"&&": "and", "||": "or", "!": "not"}
 _WORD_OPERATORS: Final = {"matches": "=~", "contains": "contains", "startswith": "startswith", "endswith": "endswith"}
 """They are not keywords: they follow a field, where no name can be."""
+_CALLED: Final = re.compile(rf"\.({'|'.join(_WORD_OPERATORS)})\s*\(", re.IGNORECASE)
+"""An operator as a method, which people try."""
 _COMPARE: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "=~", "!~"})
 
 
@@ -165,6 +167,8 @@ def _tokens(expression: str) -> list[_Token]:
         column = position + 1
         if found is None:
             sign = expression[position]
+            if (called := _CALLED.match(expression, position)) is not None:
+                raise _no_function(column + 1, called[1])
             raise wrong(column, _HINTS.get(sign, f"unexpected {sign!r}"))
         position = found.end()
         text = found[0]
@@ -187,6 +191,11 @@ def _tokens(expression: str) -> list[_Token]:
                 tokens.append(_Token("sign", text, column))
     tokens.append(_Token("end", "", len(expression) + 1))
     return tokens
+
+
+def _no_function(column: int, name: str) -> UsageError:
+    """An error for `contains(…)` and `FIELD.contains(…)`."""
+    return wrong(column, f'{name!r} is an operator, not a function: FIELD {name.lower()} "TEXT"')
 
 
 def parse(expression: str) -> Node:
@@ -269,6 +278,10 @@ class _FilterParser:
                 self.unexpected("')'")
             self._take()
             return found
+        if token.kind == "name" and self._tokens[self._next + 1].is_sign("("):
+            above, dot, name = token.text.rpartition(".")
+            if name.lower() in _WORD_OPERATORS:
+                raise _no_function(token.column + len(above) + len(dot), name)
         return self._comparison(self._name())
 
     def _name(self) -> Name:

@@ -18,7 +18,7 @@ from kafkasniff.analysis.detectors import SEVERITIES, Evidence, Finding
 from kafkasniff.analysis.detectors.numbers import Numbers
 from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_lines
 from kafkasniff.enrich.hosts import Hosts
-from kafkasniff.errors import MissingPartError
+from kafkasniff.errors import MissingExtraError
 from kafkasniff.report.cells import address, moment
 from kafkasniff.report.charts import Chart, charts_of
 from kafkasniff.report.contents import MAX_FINDINGS, Contents
@@ -85,13 +85,13 @@ def page_of(
     """The page. `sources`: the captures and folders as given; `broken`: one of them was truncated or damaged.
 
     `hosts`: names and racks of addresses; `numbers`: numbers of exchanges and connections of captures, as in `decode`;
-    `security`: who connects as whom in captures. Raises MissingPartError if a package is not installed.
+    `security`: who connects as whom in captures. Raises MissingExtraError if a package is not installed.
     """
     try:
         import jinja2
         import markupsafe
     except ImportError:
-        raise MissingPartError("report needs the package jinja2: pip install 'kafkasniff[report]'") from None
+        raise MissingExtraError("report", "jinja2", "report") from None
     style, script = (_file(name) for name in ("page.css", "page.js"))
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),

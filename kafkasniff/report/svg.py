@@ -11,7 +11,7 @@ import re
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from kafkasniff.errors import MissingPartError
+from kafkasniff.errors import MissingExtraError
 from kafkasniff.report.wide_characters import StandIns
 
 __all__ = ["MAX_SVG", "SERIES", "cleaned", "colour", "svg_of"]
@@ -85,12 +85,12 @@ def _config() -> dict[str, Any]:
 def svg_of(spec: dict[str, Any], label: str) -> str:
     """A chart as SVG, `WIDTH` wide; `label`: a description for screen readers.
 
-    Raises MissingPartError if vl-convert is not installed.
+    Raises MissingExtraError if vl-convert is not installed.
     """
     try:
         import vl_convert
     except ImportError:
-        raise MissingPartError("report needs the package vl-convert-python: pip install 'kafkasniff[report]'") from None
+        raise MissingExtraError("report", "vl-convert-python", "report") from None
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": WIDTH,

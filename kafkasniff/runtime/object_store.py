@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
-from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.random_access import RemoteFile
 
@@ -237,13 +237,11 @@ def _reason(error: Exception) -> str:
 
 
 def _obstore() -> Any:
-    """The package. Raises MissingPartError."""
+    """The package. Raises MissingExtraError."""
     try:
         import obstore.store
     except ImportError:
-        raise MissingPartError(
-            "writing to an object store needs the package obstore: pip install 'kafkasniff[object-store]'"
-        ) from None
+        raise MissingExtraError("writing to an object store", "obstore", "object-store") from None
     return obstore
 
 

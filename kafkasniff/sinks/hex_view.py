@@ -40,6 +40,8 @@ MIN_VALUE: Final = 16
 """Columns left to a value if its path is long."""
 _HEX: Final = ROW * 3 - 1
 _BYTES: Final = _HEX + 2 + ROW
+_TYPE: Final = 22
+"""Columns of a type, which most types fit."""
 _TEXT: Final = bytes(code if 0x20 <= code < 0x7F else 0x2E for code in range(256))
 """What stands for each byte in the column of text: a dot if it is not printable ASCII."""
 _WITHOUT_FIELD: Final = frozenset({LEFT_OVER, NOT_DECODED, NOT_LISTED})
@@ -63,7 +65,8 @@ class HexView:
     """Shows messages that were decoded with all their records.
 
     `whole`: show all bytes of long fields and messages; `secrets`, `payload`: those are shown; `width`: columns
-    available, None: any; `types`: also show types on the wire.
+    available, None: any; `types`: also show types on the wire; `text`: also show bytes as text; `below`: a field that
+    is too wide goes to a line of its own below its bytes, instead of being cut.
     """
 
     def __init__(
@@ -75,6 +78,8 @@ class HexView:
         payload: bool = True,
         width: int | None = None,
         types: bool = False,
+        text: bool = True,
+        below: bool = False,
     ) -> None:
         self._paint = paint
         self._whole = whole
@@ -82,6 +87,9 @@ class HexView:
         self._blanker = Blanker(secrets=secrets, payload=payload, most=MAX_SPANS)
         self._width = width
         self._types = types
+        self._bytes = _BYTES if text else _HEX
+        """Columns of a row's bytes."""
+        self._below = below
 
     def lines(self, message: Message, data: bytes, indent: str = "") -> Iterator[str]:
         """The rows of a message, `data`, as text."""
@@ -140,22 +148,34 @@ class _View:
                 yield HexRow(f"{indent}{sign}{' ' * digits}  … {len(data) - piece.start:,} more bytes")
                 return
             self.fields += 1
-            room = None if self.of._width is None else self.of._width - len(indent) - len(sign) - digits - _BYTES - 4
-            note = self.note(piece, visible, room, outer=not sign)
-            rows = hex_rows(data, piece.start, piece.end, visible, whole=self.of._whole)
             column = len(indent) + len(sign) + digits + 2
-            for offset, count, shown in rows:
+            left = None if self.of._width is None else self.of._width - column
+            room = None if left is None else left - self.of._bytes - 2
+            kinds = "" if sign else self.problems_before(piece.end)
+            note, width = self.note(piece, visible, None if self.of._below else room, kinds)
+            below = ""
+            if self.of._below and room is not None and width > room:
+                fits = None if left is None else left - (_TYPE + 2 if self.of._types else 0)
+                below, note = self.note(piece, visible, fits, kinds)[0], ""
+            for offset, count, shown in hex_rows(data, piece.start, piece.end, visible, whole=self.of._whole):
                 place = f"{sign}{offset:0{digits}x}" if offset is not None else f"{sign}{' ' * digits}"
-                text = f"{indent}{paint.dim}{place}{paint.reset}  {shown:<{_BYTES}}  {note}".rstrip()
+                seen = shown[: self.of._bytes] if count else shown
+                text = f"{indent}{paint.dim}{place}{paint.reset}  {seen:<{self.of._bytes}}  {note}".rstrip()
                 yield HexRow(text, piece.path, offset or 0, count, column)
                 note = ""
+            if below:
+                yield HexRow(f"{' ' * column}{below}")
 
-    def note(self, span: Span, visible: bytearray | None, room: int | None, *, outer: bool) -> str:
-        """Field and value of a span, and problems in it."""
-        paint = self.of._paint
+    def problems_before(self, end: int) -> str:
+        """The kinds of problems up to this place that were not shown yet."""
         kinds = ""
-        while outer and self.problems and self.problems[-1][0] < span.end:
+        while self.problems and self.problems[-1][0] < end:
             kinds += f" ! {self.problems.pop()[1]}"
+        return kinds
+
+    def note(self, span: Span, visible: bytearray | None, room: int | None, kinds: str) -> tuple[str, int]:
+        """Field and value of a span, with the kinds of problems in it; and its width."""
+        paint = self.of._paint
         hidden = 0 if visible is None else visible.count(0, span.start, span.end)
         text, remark, colour = self.value(span, hidden)
         path = printable(span.path)
@@ -169,11 +189,14 @@ class _View:
                 remark = ""
         above, dot, name = path.rpartition(".")
         shown = f"{paint.dim}{above}{dot}{paint.reset}{paint.name}{name}{paint.reset}: {text}"
+        width = len(path) + 2 + display_width(text) + len(kinds)
         if self.of._types:
-            shown = f"{paint.dim}{span.type:<22}{paint.reset}  {shown}"
+            shown = f"{paint.dim}{span.type:<{_TYPE}}{paint.reset}  {shown}"
+            width += max(len(span.type), _TYPE) + 2
         if remark:
             shown += f" {colour}({remark}){paint.reset}"
-        return f"{shown}{paint.warn}{kinds}{paint.reset}" if kinds else shown
+            width += display_width(remark) + 3
+        return f"{shown}{paint.warn}{kinds}{paint.reset}" if kinds else shown, width
 
     def value(self, span: Span, hidden: int) -> tuple[str, str, str]:
         """The value of a span, a remark on it, and the remark's colour."""

@@ -18,8 +18,8 @@ from kafkasniff.capture.formats.reader import BROKEN_KINDS
 from kafkasniff.capture.timeline.locations import list_captures
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.failures import task_errors
-from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.planning import look_at_captures, plan_looked_at
+from kafkasniff.spark.reading import split_bytes
 from kafkasniff.spark.run import SparkRun, describe, parallelism, run_captures
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.source import PlannedCaptures
@@ -59,7 +59,7 @@ def export(
     keys: KeyLog | None = None,
     shards: int | None = None,
     memory: int | None = None,
-    split_size: int = SPLIT_BYTES,
+    split_size: int | None = None,
     discard_state: bool = False,
     on_bad: OnBadCapture = "fail",
     lake: LakeTables | None = None,
@@ -68,10 +68,10 @@ def export(
 
     `directory`: a folder, or an address in an object store (`tables.exports.opening`). `given`: names by topic id;
     `keys`: TLS secrets, none of which are stored in the folder. `shards`: tasks of the first stage; `memory`: budget of
-    each in bytes; `split_size`: bytes of a capture that one task reads; `discard_state`: do not resume connections that
-    were open when the last run ended; their rows stay as they are; `on_bad`: what to do about captures that are empty
-    or no captures (`tables.exports.bad_captures`); `lake`: tables that get the rows of all runs that they lack. The
-    executors need the captures, and the folder, under the same paths.
+    each in bytes; `split_size`: bytes of captures that one task reads, by default those of `reading.split_bytes`;
+    `discard_state`: do not resume connections that were open when the last run ended; their rows stay as they are;
+    `on_bad`: what to do about captures that are empty or no captures (`tables.exports.bad_captures`); `lake`: tables
+    that get the rows of all runs that they lack. The executors need the captures, and the folder, under the same paths.
 
     Raises CaptureError, OutputError, UsageError if the folder holds an export with other options, or a capture that has
     grown, and MissingPartError if decryption is not available.
@@ -86,6 +86,7 @@ def export(
         if lake is not None:
             lake.check(manifest)
         files = list_captures(captures, by_name=True)
+        split_size = split_size or split_bytes(sum(file.size for file in files))
         parallel = parallelism(spark)
         # A run of the other engine that was killed is discarded only once there is something to do.
         begun = not has_checkpoint(target)

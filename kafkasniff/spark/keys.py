@@ -13,7 +13,7 @@ from typing import Final
 from kafkasniff.capture.timeline.key_log_file import MAX_KEY_LOG
 from kafkasniff.capture.timeline.parts import Place, PlacedNote
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
 from kafkasniff.model import Problem
 from kafkasniff.spark.pieces import rows_before
 from kafkasniff.tcp.packets import Note, PacketBatch
@@ -59,7 +59,7 @@ class TaskKeys:
             )
         here = _can_decrypt()
         if self._file is not None and not here:
-            raise MissingPartError("a key log needs the package cryptography: pip install 'kafkasniff[tls]'")
+            raise MissingExtraError("a key log", "cryptography", "tls")
         # If the package is missing everywhere, the connections' problems say so, as without Spark.
         self._decrypts = here and (self._file is not None or bool(self._captured))
 

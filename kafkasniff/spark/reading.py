@@ -22,7 +22,7 @@ from kafkasniff.spark.tables import PACKETS
 from kafkasniff.tables.exports.captures import SMALL_FILE, open_kept
 from kafkasniff.tcp.packets import PacketBatch
 
-__all__ = ["PacketQuery", "Part", "grouped", "packets_of", "parts_of", "read_part"]
+__all__ = ["PacketQuery", "Part", "grouped", "packets_of", "parts_of", "read_part", "split_bytes"]
 
 _T = TypeVar("_T")
 
@@ -52,6 +52,15 @@ AT_ONCE: Final = 16
 FILE_BYTES: Final = 1 << 20
 """What a part of a file costs besides its bytes, in bytes: opening it, two requests if it is remote, and reading its
 first packets take about 2 ms of CPU time, in which a task reads about a megabyte."""
+
+
+MAX_PARTS: Final = 1 << 13
+"""Tasks that read captures of an export, about: each takes CPU time of the driver, which has a single queue."""
+
+
+def split_bytes(size: int) -> int:
+    """Bytes of captures that one task reads, if there are `size` bytes in total."""
+    return max(SPLIT_BYTES, -(-size // MAX_PARTS))
 
 
 def grouped(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> list[list[_T]]:

@@ -23,6 +23,7 @@ from kafkasniff.spark.division import ShardSize, plan_parts
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.pieces import PIECES, RowCutter
+from kafkasniff.spark.session import is_connect
 from kafkasniff.spark.shard_rows import END, SHARD_ROWS, STEP
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.tables import PIPELINE, ddl
@@ -113,6 +114,7 @@ class SparkRun(ClosedAtExit):
         except BaseException:
             self.close()  # the caller does not have this run yet
             raise
+        release_shuffles(self._rows)
         self.ends: list[ShardEnd] = sorted((END_VALUES.load(row["data"]) for row in ends), key=lambda end: end.shard)
         self.notices = slow_tasks(end.without_kernel for end in self.ends)
         """Notices about the run for the user."""
@@ -193,6 +195,19 @@ def describe(spark: SparkSession, what: str) -> None:
     # Spark Connect has another class, and its server's jobs are not ours to describe.
     if isinstance(spark, Classic):
         spark.sparkContext.setJobDescription(f"kafkasniff: {what}")
+
+
+def release_shuffles(rows: DataFrame) -> None:
+    """Delete the shuffle files from which persisted rows were made; if Spark loses such rows, it writes them again.
+
+    Spark itself keeps them as long as the rows. Spark Connect has no access to them: without effect.
+    """
+    if is_connect(rows.sparkSession):
+        return
+    # A new query over the rows has them as leaves of its plan.
+    leaves = rows.select("*")._jdf.queryExecution().withCachedData().collectLeaves()
+    for number in range(leaves.size()):
+        leaves.apply(number).cacheBuilder().cachedColumnBuffers().cleanShuffleDependencies(True)
 
 
 def parallelism(spark: SparkSession) -> int:

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
 from kafkasniff.runtime.stop_signals import ignored_hangup
 from kafkasniff.spark.failures import first_line
 from kafkasniff.spark.java import find_java_home
@@ -69,7 +69,7 @@ def get_session(master: str | None = None, *, quick_start: bool = False, **conf:
     The workers of a cluster need kafkasniff; `kafkasniff.spark.shipping.ship` takes it there.
     """
     if importlib.util.find_spec("pyspark") is None:
-        raise MissingPartError("Spark is not installed: pip install 'kafkasniff[spark]'")
+        raise MissingExtraError("Spark", "pyspark", "spark")
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -82,7 +82,7 @@ def get_session(master: str | None = None, *, quick_start: bool = False, **conf:
     builder = SparkSession.builder
     if master.startswith("sc://"):
         if importlib.util.find_spec("grpc") is None:
-            raise MissingPartError("Spark Connect is not installed: pip install 'kafkasniff[connect]'")
+            raise MissingExtraError("Spark Connect", "grpcio", "connect")
         _check_server(master)
         builder = builder.remote(master)
         # A server has its own configuration; only settings of the session are ours.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
 import pytest
 
-from kafkasniff.browse.packed_columns import PackedColumn, order_of, pack, sort_keys
+from kafkasniff.browse.packed_columns import PackedColumn, in_one_block, order_of, pack, sort_keys
 
 MISSING = -(1 << 63)
 HIGHEST = (1 << 63) - 1
@@ -72,3 +73,27 @@ def test_large_keys_keep_the_order_of_places(descending: bool) -> None:
     keys = [1 << 63, 5, 1 << 63, 5, 0]
     places = sorted(range(5), key=lambda place: keys[place], reverse=descending)
     assert order_of(np.array(keys, np.uint64), 1 << 63, descending=descending).tolist() == places
+
+
+@pytest.mark.parametrize("names", [[*COLUMNS], ["equal", "all missing"], ["nanoseconds", "bytes", "words"]])
+def test_columns_in_one_block(names: list[str]) -> None:
+    packed = {name: pack(column(name), MISSING) for name in names}
+    moved = in_one_block(packed)
+    assert [*moved] == names
+    blocks = set()
+    for name, one in moved.items():
+        assert one.numbers().tolist() == COLUMNS[name]
+        if one.values.strides == (0,):
+            assert one is packed[name]
+        else:
+            block = one.values.base.obj
+            assert isinstance(block, mmap.mmap)
+            assert one.values.flags.aligned
+            blocks.add(id(block))
+    assert len(blocks) == any(one.values.strides != (0,) for one in packed.values())
+
+
+def test_keys_by_rank() -> None:
+    parts = [pack(np.array(numbers), None) for numbers in ([2, 0, 2], [1], [])]
+    keys, top = sort_keys(parts, np.array([5, 9, 7], np.int32))
+    assert (keys.tolist(), top) == ([7, 5, 7, 9], 9)

@@ -28,8 +28,10 @@ from kafkasniff.errors import (
 )
 from kafkasniff.native import kernel_note
 from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
 
 PYTHON = [sys.executable, "-m", "kafkasniff"]
+CAPTURE = ROOT / "captures" / "java-errors.pcap"
 HEAVY = ("numpy", "pyarrow", "rich", "scapy", "orjson", "msgspec")
 
 
@@ -48,6 +50,34 @@ def test_help_is_light(arguments: list[str]) -> None:
     allowed = [] if arguments[0].startswith("-") else ["msgspec"]
     assert done.stderr.strip() in {"[]", repr(allowed)}
     assert "kafkasniff" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "extra"),
+    [
+        ("decode --keylog keys.log FILE", "cryptography", "tls"),
+        ("browse FILE", "textual", "browse"),
+        ("browse --serve FILE", "textual_serve", "browse"),
+        ("report FILE -o out", "jinja2", "report"),
+        ("report FILE -o out", "vl_convert", "report"),
+        ("export FILE -o s3://bucket/tables", "obstore", "object-store"),
+        ("export FILE -o s3://bucket/tables", "obstore.store", "object-store"),
+        ("export --engine spark FILE -o out", "pyspark", "spark"),
+        ("export --engine spark --master sc://localhost FILE -o out", "grpc", "connect"),
+    ],
+)
+def test_missing_extras(command: str, module: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rule for all: exit code 5, and one line that names the extra, before anything is written.
+
+    `tests/cli/test_without_tables.py` has the extra `tables`, `tests/cli/running/test_otlp_export.py` has `otlp`.
+    """
+    (tmp_path / "keys.log").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    done = kafkasniff(*(str(CAPTURE) if word == "FILE" else word for word in command.split()), stdout_tty=True)
+    assert (done.code, done.out, done.err.count("\n")) == (Exit.UNAVAILABLE, b"", 1)
+    assert done.err.endswith(f": pip install 'kafkasniff[{extra}]'\n")
+    assert {file.name for file in tmp_path.iterdir()} == {"keys.log"}
 
 
 def test_version_and_the_list_of_commands() -> None:
@@ -79,6 +109,10 @@ def test_version_and_the_list_of_commands() -> None:
         (["decode", "x", "--port", "70000"], "70000 is not in the range"),
         (["decode", "-", "-"], "stdin"),
         (["live"], "--interface"),
+        (["analyze", "latencies", "x"], "'latencies'; did you mean latency?"),
+        (["analyze", "users", "x"], "'users'; `kafkasniff analyze --list` lists them"),
+        (["check", "--only", "slow-brokers", "x"], "'slow-brokers'; did you mean slow-broker?"),
+        (["check", "--only", "nonsense", "x"], "'nonsense'; `kafkasniff check --list` lists them"),
         (["export", "x"], "--output"),
         (["decode-bytes", "--response", "00"], "--api and --version"),
     ],

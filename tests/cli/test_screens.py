@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from kafkasniff.analysis import find_question, question_names
+from kafkasniff.capture import open_captures
 from kafkasniff.cli.render.fitted import MIN_TEXT
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live.columns import CLIENTS, TABLES
 from kafkasniff.live.state import ViewState
 from kafkasniff.live.top import TopModel
+from kafkasniff.model import Message
 from kafkasniff.text.printable import display_width, printable
 from tests.choice import in_turn, one_in
 from tests.cli.console import kafkasniff
@@ -109,14 +111,43 @@ def test_lists(command: str, width: int) -> None:
     assert len(names) >= 17
 
 
-@pytest.mark.parametrize("width", WIDTHS[1:])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_decode_bytes(width: int) -> None:
-    """Types of fields are hidden where values would be wrapped; not in a pipe."""
+    """Types of fields and bytes as text are hidden where values would be wrapped; not in a pipe."""
     command = ("decode-bytes", "0000000e0012000000000001000474657374")
     text, piped = screen(width, *command), kafkasniff(*command, width=width).text
     assert "request_api_key: 18 (ApiVersions)" in text
-    assert ("int16" in text) == ("hidden: types" not in text) == (width >= 100)
-    assert ("int16" in piped, "hidden" in piped) == (True, False)
+    assert ("int16" in text) == (width >= 100)
+    assert ("..test" in text) == (width >= 80)
+    hidden = {60: "types, text", 80: "types"}
+    assert [line for line in text.splitlines() if "hidden" in line] == [
+        f"hidden: {names} (100 columns show all)" for at, names in hidden.items() if at == width
+    ]
+    assert ("int16" in piped, "..test" in piped, "hidden" in piped) == (True, True, False)
+
+
+@pytest.fixture(scope="module")
+def pasted() -> dict[str, Message]:
+    """Messages with long paths and values, with their bytes."""
+    inspector = Inspector(frames=True, exchanges=False)
+    with open_captures([CAPTURES[0].with_name("librdkafka-codecs.pcap")]) as source:
+        events = [event for one in source for event in inspector.feed(one)]
+    return {f"{one.api} {one.type}": one for one in events if isinstance(one, Message) and one.frame}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["Produce request", "Fetch response", "ApiVersions response"])
+def test_decode_bytes_of_long_fields(name: str, width: int, pasted: dict[str, Message]) -> None:
+    """A field that does not fit beside its bytes is below them; no row of bytes is lost."""
+    message = pasted[name]
+    of = () if message.type == "request" else ("--response", "--api", message.api, "--version", message.api_version)
+    command = ("decode-bytes", "-x", *of, message.frame.hex())
+    text, piped = screen(width, *command), kafkasniff(*command, width=width).text
+    rows, all_rows = (re.findall("^[0-9a-f]{4}  ((?:[0-9a-f]{2} ?)+)", one, re.MULTILINE) for one in (text, piped))
+    assert [row.strip() for row in rows] == [row.strip() for row in all_rows]
+    values = [line.rpartition(": ")[2] for line in piped.splitlines() if ": " in line and "(" not in line]
+    for value in values[1:]:
+        assert len(value) > width - 30 or value in " ".join(text.split("\n")), value
 
 
 SENTENCES = ("check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0", "timing --exchange 3")

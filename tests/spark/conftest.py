@@ -39,7 +39,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     folder = tmp_path_factory.mktemp("spark")
     try:
-        session = get_session("local[2]", **FAST, **{"spark.sql.warehouse.dir": str(folder)})
+        places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
+        session = get_session("local[2]", **FAST, **places)
     except MissingPartError as error:
         missing(str(error))
     yield session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkasniff.spark.options import SPLIT_BYTES
-from kafkasniff.spark.reading import FILE_BYTES, grouped
+from kafkasniff.spark.reading import FILE_BYTES, MAX_PARTS, grouped, split_bytes
 
 MB = 1 << 20
 
@@ -31,3 +31,11 @@ def test_each_file_costs_as_much_as_some_bytes() -> None:
     assert sizes(60 * MB, SPLIT_BYTES - 62 * MB, limit=SPLIT_BYTES) == [[60 * MB, SPLIT_BYTES - 62 * MB]]
     assert sizes(60 * MB, SPLIT_BYTES - 61 * MB, limit=SPLIT_BYTES) == [[60 * MB], [SPLIT_BYTES - 61 * MB]]
     assert FILE_BYTES == MB
+
+
+def test_terabytes_are_read_in_larger_splits() -> None:
+    """The driver's work grows with the number of tasks."""
+    assert split_bytes(0) == split_bytes(MAX_PARTS * SPLIT_BYTES) == SPLIT_BYTES
+    assert split_bytes(10**13) > 9 * SPLIT_BYTES
+    files = [100 * 10**6] * 100_000
+    assert MAX_PARTS <= len(sizes(*files, limit=split_bytes(sum(files)))) < MAX_PARTS * 6 // 5

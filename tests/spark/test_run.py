@@ -93,9 +93,12 @@ def test_packets_without_a_column(spark: SparkSession, paths: list[str]) -> None
 
 
 def made(packets: DataFrame, options: ExportOptions | None = None, **more: Any) -> SparkRun:
-    found = module.survey(packets)
+    return of_survey(module.survey(packets), options, **more)
+
+
+def of_survey(found: module.Survey, options: ExportOptions | None = None, **more: Any) -> SparkRun:
     return SparkRun(
-        packets.sparkSession,
+        found.packets.sparkSession,
         module.of_rows(found.packets),
         ExportOptions() if options is None else options,
         names=found.names,
@@ -136,6 +139,32 @@ def test_a_run_and_the_next_one(spark: SparkSession, paths: list[str]) -> None:
         assert run.carry().order > carried.order
         assert dump(run.carry().sessions) == dump(carried.sessions)
     assert kept(spark) == before
+
+
+def shuffle_files(spark: SparkSession) -> set[str]:
+    """Files of shuffles on the disk."""
+    return {path.name for path in Path(spark.sparkContext.getConf().get("spark.local.dir") or "").rglob("shuffle_*")}
+
+
+def test_shuffles_are_deleted_before_the_next_stage(spark: SparkSession, paths: list[str]) -> None:
+    """Spark can write them again if it loses rows that were made from them."""
+    packets = module.survey(packets_of(spark, paths))
+    before, kept_before = shuffle_files(spark), set(spark.sparkContext._jsc.getPersistentRDDs())
+
+    def rows(run: SparkRun) -> list[Any]:
+        found = run.in_parts(KINDS["exchanges"]).select("kind", "open", "data").collect()
+        return sorted((row["kind"], row["open"], bytes(row["data"])) for row in found)
+
+    with of_survey(packets) as run:
+        assert shuffle_files(spark) <= before
+        found = rows(run)
+        assert found
+        stored = spark.sparkContext._jsc.getPersistentRDDs()
+        for number in set(stored) - kept_before:
+            stored[number].unpersist(True)
+        before = shuffle_files(spark)
+        assert rows(run) == found
+        assert shuffle_files(spark) - before
 
 
 def test_all_packets_are_counted(spark: SparkSession, paths: list[str]) -> None:

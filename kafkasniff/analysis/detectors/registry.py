@@ -58,8 +58,9 @@ def find_detector(name: str) -> type[Detector[Any]]:
     module = dict(DETECTORS).get(wanted)
     if module is None:
         close = [one for one in detector_names() if wanted and one.startswith(wanted)]
-        close = close or difflib.get_close_matches(wanted, detector_names(), n=1, cutoff=0.5)
-        raise UsageError(f"no detector is called {name!r}" + (f"; {close[0]}?" if close else ""))
+        close = close or difflib.get_close_matches(wanted, detector_names(), n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]}?" if close else "`kafkasniff check --list` lists them"
+        raise UsageError(f"no detector is called {name!r}; {hint}")
     for value in vars(import_module(module)).values():
         if isinstance(value, type) and issubclass(value, Detector) and getattr(value, "name", None) == wanted:
             return value

@@ -45,8 +45,9 @@ def find_question(name: str) -> type[Accumulator[Any]]:
     wanted = name.replace("_", "-").lower()
     if wanted not in _QUESTIONS:
         close = [one for one in _QUESTIONS if wanted and one.startswith(wanted)]
-        close = close or difflib.get_close_matches(wanted, _QUESTIONS, n=1, cutoff=0.5)
-        raise UsageError(f"no question is called {name!r}" + (f"; {close[0]}?" if close else ""))
+        close = close or difflib.get_close_matches(wanted, _QUESTIONS, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]}?" if close else "`kafkasniff analyze --list` lists them"
+        raise UsageError(f"no question is called {name!r}; {hint}")
     module, attribute = _QUESTIONS[wanted]
     found: type[Accumulator[Any]] = getattr(import_module(f"{__name__}.{module}"), attribute)
     return found

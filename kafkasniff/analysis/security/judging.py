@@ -250,8 +250,8 @@ def _denied(denials: Iterable[Denial]) -> Iterator[Finding]:
             detector="denied",
             severity="warning",
             title=f"{who} may not use {resource}: {one.error} for {one.api or 'a request'}, {times}",
-            meaning="An ACL is missing, or the client should not try. A topic that a principal may not describe looks "
-            "like one that does not exist.",
+            meaning="An ACL is missing, or the client should not try. Requests by topic id get UNKNOWN_TOPIC_ID "
+            "instead for topics that the principal may not describe.",
             advice="Grant the operation with kafka-acls.sh, or fix the client's configuration.",
             subject={
                 "principal": one.principal,

@@ -94,7 +94,8 @@ def _find(name: str) -> Api | DataDefinition:
     names = {found.name.lower(): found.name for key in api_keys() if (found := api(key)) is not None}
     names |= {data_name.lower(): data_name for data_name in data_definitions()}
     close = difflib.get_close_matches(wanted.replace("_", ""), names, n=1, cutoff=0.5)
-    raise UsageError(f"no API is called {name!r}" + (f"; {names[close[0]]}?" if close else ""))
+    hint = f"did you mean {names[close[0]]}?" if close else "`kafkasniff api` lists them"
+    raise UsageError(f"no API is called {name!r}; {hint}")
 
 
 def _api(name: str) -> Api:

@@ -21,6 +21,8 @@ __all__ = ["decode_bytes_command"]
 
 WIDTH_OF_TYPES: Final = 100
 """Columns of a terminal for which the types of fields are shown; bytes and values take some 80."""
+WIDTH_OF_TEXT: Final = 80
+"""Columns of a terminal for which bytes are also shown as text, which the values of most fields repeat."""
 
 
 @click.command("decode-bytes", cls=SectionedCommand)
@@ -68,12 +70,15 @@ def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **o
             output.write_json(_json(message, spans, options["bytes_form"]))
         else:
             paint = COLOUR if output.coloured(options["color"]) else PLAIN
-            lines = _head(message, paint, " after the length prefix" if prefixed else "")
-            types = not output.is_terminal or environment.width >= WIDTH_OF_TYPES
-            view = HexView(paint, whole=options["hex"] > 0, secrets=secrets, types=types)
+            width = environment.width if output.is_terminal else None
+            lines = _head(message, paint, " after the length prefix" if prefixed else "", width)
+            least = {"types": WIDTH_OF_TYPES, "text": WIDTH_OF_TEXT}
+            shown = {name: width is None or width >= columns for name, columns in least.items()}
+            view = HexView(paint, whole=options["hex"] > 0, secrets=secrets, width=width, below=True, **shown)
             lines += ["", *view.lines(message, content)]
-            if not types:
-                lines.append(f"{paint.dim}hidden: types ({WIDTH_OF_TYPES} columns show them){paint.reset}")
+            if not all(shown.values()):
+                hidden = ", ".join(name for name in shown if not shown[name])
+                lines.append(f"{paint.dim}hidden: {hidden} ({WIDTH_OF_TYPES} columns show all){paint.reset}")
             if options["verbose"]:
                 lines += ["", *body_tree(message, paint, records=True, width=environment.width)]
             output.write_text("".join(f"{line}\n" for line in lines), "backslashreplace")
@@ -136,18 +141,22 @@ def _json(message: Message, spans: list[Span], form: Literal["auto", "base64", "
     return item
 
 
-def _head(message: Message, paint: Paint, prefixed: str) -> list[str]:
-    """Name and size of the message, and its problems."""
+def _head(message: Message, paint: Paint, prefixed: str, width: int | None) -> list[str]:
+    """Name and size of the message, and its problems, in lines of this width."""
     from kafkasniff.sinks.summaries import summary
-    from kafkasniff.text.printable import printable
+    from kafkasniff.text.paint import PLAIN
+    from kafkasniff.text.printable import display_width, printable
+    from kafkasniff.text.wrapping import wrapped
 
     name = message.api or (f"API {message.api_key}" if message.api_key is not None else "not a Kafka message:")
     version = "" if message.api_version is None else f" v{message.api_version}"
     lines = [f"{paint.api}{name}{version}{paint.reset} {message.type}, {message.size} bytes{prefixed}"]
-    line = summary(message, paint)
+    line = summary(message, PLAIN)
     if line:
-        lines.append(line)
+        wide = width is not None and display_width(line) > width
+        lines += wrapped(line, width) if wide and width else [summary(message, paint)]
     for problem in message.problems:
         place = "" if problem.offset is None else f" (at byte {problem.offset:#06x})"
-        lines.append(f"{paint.warn}{problem.kind}: {printable(problem.detail)}{place}{paint.reset}")
+        text = f"{problem.kind}: {printable(problem.detail)}{place}"
+        lines += (f"{paint.warn}{one}{paint.reset}" for one in (wrapped(text, width) if width else [text]))
     return lines

@@ -50,7 +50,14 @@ def _filters(formatter: click.HelpFormatter) -> None:
     for field in FIELDS.values():
         by_kind.setdefault(field.kind, []).append((field.name, field.meaning))
     for kind, fields in by_kind.items():
-        with formatter.section(f"Fields: {KINDS[kind]}"):
+        title, forms = f"Fields: {KINDS[kind]}", ""
+        if len(title) >= formatter.width:
+            # Titles are not wrapped.
+            title, _, forms = title.removesuffix(")").partition(" (")
+        with formatter.section(title):
+            if forms:
+                formatter.write_text(forms)
+                formatter.write_paragraph()
             formatter.write_dl(fields)
     with formatter.section("In messages and records"):
         formatter.write_dl(

@@ -13,7 +13,7 @@ from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources, open_export
-from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.errors import MissingExtraError, UsageError
 from kafkasniff.runtime.addresses import name_of
 
 __all__ = ["report_command"]
@@ -82,9 +82,9 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
 
 
 def _need_parts() -> None:
-    """Raise MissingPartError if a library of the page is missing: before hours of reading, not after them."""
+    """Raise MissingExtraError if a library of the page is missing: before hours of reading, not after them."""
     from importlib.util import find_spec
 
     for module, package in (("jinja2", "jinja2"), ("vl_convert", "vl-convert-python")):
         if find_spec(module) is None:
-            raise MissingPartError(f"report needs the package {package}: pip install 'kafkasniff[report]'")
+            raise MissingExtraError("report", package, "report")

@@ -13,7 +13,7 @@ from kafkasniff.cli.options.answer_options import color_option, output_option
 from kafkasniff.cli.options.filter_options import filter_options
 from kafkasniff.cli.options.memory_option import MEMORY
 from kafkasniff.cli.options.stacked import Command, stacked
-from kafkasniff.errors import UsageError
+from kafkasniff.errors import MissingExtraError, UsageError
 from kafkasniff.sinks.formats import FORMATS, SinkSettings
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key_arguments(options: Mapping[str, Any], *, grows: bool = False) -> dict[str, Any]:
-    """The `inspector_options` that provide secrets, as arguments of `Inspector`. Raises UsageError.
+    """The `inspector_options` that provide secrets, as arguments of `Inspector`. Raises UsageError, MissingExtraError.
 
     Each call reads the key log again; `grows`: it is still being written.
     """
@@ -246,7 +246,7 @@ def key_arguments(options: Mapping[str, Any], *, grows: bool = False) -> dict[st
     if path is None:
         return {}
     if importlib.util.find_spec("cryptography") is None:
-        raise UsageError("--keylog needs the package cryptography: pip install 'kafkasniff[tls]'")
+        raise MissingExtraError("--keylog", "cryptography", "tls")
     from kafkasniff.capture.timeline.key_log_file import open_key_log
 
     return {"keys": open_key_log(path, grows=grows)}

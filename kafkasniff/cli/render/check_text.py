@@ -115,14 +115,17 @@ def how_to_look(shown: Sequence[Evidence], captures: Sequence[str]) -> Iterator[
         yield f"To look at conn N: kafkasniff decode -v {names} --connection N"
 
 
-def finding_lines(finding: Finding, paint: Paint, width: int, *, captures: bool) -> Iterator[str]:
-    """A finding as lines of text."""
+def finding_lines(
+    finding: Finding, paint: Paint, width: int, *, captures: bool, explained: bool = True
+) -> Iterator[str]:
+    """A finding as lines of text; `explained`: with its meaning and advice."""
     colour = severity_paint(paint, finding.severity)
     first, *rest = _wrapped(finding.title, width)
     yield f"{colour}{finding.severity:<9}{paint.reset}{paint.api}{first}{paint.reset}"
     yield from (f"{INDENT}{paint.api}{line}{paint.reset}" for line in rest)
-    yield from (f"{INDENT}{line}" for line in _wrapped(finding.meaning, width))
-    yield from (f"{INDENT}{line}" for line in _wrapped(f"Try: {finding.advice}", width))
+    if explained:
+        yield from (f"{INDENT}{line}" for line in _wrapped(finding.meaning, width))
+        yield from (f"{INDENT}{line}" for line in _wrapped(f"Try: {finding.advice}", width))
     seen = _seen(finding, captures=captures)
     yield from (f"{INDENT}{paint.dim}{line}{paint.reset}" for line in _wrapped(f"{finding.detector}: {seen}", width))
 

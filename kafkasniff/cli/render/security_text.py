@@ -76,8 +76,11 @@ def security_text(
         lines += ["", f"{paint.name}{broker}{paint.reset}"]
         for one in these:
             lines += _identity(one, paint, width)
-    for finding in findings:
-        lines += ["", *finding_lines(finding, paint, width, captures=True)]
+    # Denials are many, and one explanation serves all of them.
+    for _, alike in groupby(findings, key=lambda one: (one.meaning, one.advice)):
+        lines.append("")
+        for number, finding in enumerate(alike):
+            lines += finding_lines(finding, paint, width, captures=True, explained=number == 0)
     hints = list(how_to_look([one for finding in findings for one in finding.evidence], captures))
     if hints:
         lines += ["", *(f"{paint.dim}{line}{paint.reset}" for line in hints)]

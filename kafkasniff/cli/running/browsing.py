@@ -22,7 +22,7 @@ from kafkasniff.cli.options.filter_options import FilterOptions, take_predicate
 from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog
 from kafkasniff.cli.running.privileges import take_rights
 from kafkasniff.cli.running.sources import open_export
-from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.browse.commands import Commands
@@ -42,7 +42,7 @@ SERVED: Final = "TEXTUAL_DRIVER"
 
 
 def check_screen(environment: Environment) -> None:
-    """Raise UsageError if the explorer cannot be shown."""
+    """Raise MissingExtraError or UsageError if the explorer cannot be shown."""
     _check_package("textual")
     if not (environment.stdout_tty or environment.environ.get(SERVED)):
         raise UsageError("browse needs a terminal; `kafkasniff decode` writes to files and pipes")
@@ -50,7 +50,7 @@ def check_screen(environment: Environment) -> None:
 
 def _check_package(name: str) -> None:
     if find_spec(name) is None:
-        raise UsageError(f"browse needs the package {name.replace('_', '-')}: pip install 'kafkasniff[browse]'")
+        raise MissingExtraError("browse", name.replace("_", "-"), "browse")
 
 
 def explore(
@@ -78,7 +78,6 @@ def explore(
     arguments()  # an invalid key log is reported before the screen opens
 
     from kafkasniff.browse.commands import Commands
-    from kafkasniff.browse.export_reading import ExportReading
     from kafkasniff.browse.reading import CaptureReading, ExchangeReading
     from kafkasniff.browse.saved_filters import SavedFilters, filters_file
     from kafkasniff.browse.screen.app import Explorer
@@ -91,6 +90,9 @@ def explore(
         reading = CaptureReading(captures, arguments, catalog, growing)
         commands = Commands(captures, **again, lasting=lasting)
     else:
+        # Exports need Arrow's data sets, which import pandas if it is installed: 50 MB.
+        from kafkasniff.browse.export_reading import ExportReading
+
         reading = ExportReading(open_export(export, "browse needs"))
         commands = Commands(exports=(export,), selection=again["selection"])
     if port is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.filter_options import make_selector
 from kafkasniff.cli.options.option_groups import make_catalog, make_inspector
-from kafkasniff.errors import MissingPartError
+from kafkasniff.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from kafkasniff.cli.running.pipeline import Event
@@ -35,11 +35,11 @@ class _Observed:
 
 
 def endpoint_port(url: str) -> int:
-    """The port of a receiver. Raises UsageError if it is not one, MissingPartError without the packages."""
+    """The port of a receiver. Raises UsageError if it is not one, MissingExtraError without the packages."""
     try:
         from kafkasniff.otlp.delivery import port_of
     except ModuleNotFoundError as error:
-        raise MissingPartError(f"OTLP needs the package {error.name}: pip install 'kafkasniff[otlp]'") from None
+        raise MissingExtraError("OTLP", error.name or "opentelemetry-sdk", "otlp") from None
     return port_of(url)
 
 
@@ -53,7 +53,7 @@ def export_spans(
     payload: Payload,
     quiet: bool,
 ) -> Exit:
-    """Send the exchanges of captures that a filter selects. Raises UsageError, MissingPartError, OutputError."""
+    """Send the exchanges of captures that a filter selects. Raises UsageError, MissingExtraError, OutputError."""
     endpoint_port(url)
     catalog = make_catalog(options)
     # Record headers name the traces.

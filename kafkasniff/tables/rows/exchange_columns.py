@@ -7,7 +7,8 @@ which exchanges these are. Exchanges with more to report or to add are left to P
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -48,27 +49,25 @@ MAX_LEARNT_BYTES: Final = 8 << 20
 """Bodies, and parts of them, from which Python has learnt, so that they need not be read again."""
 
 
-class Ends(NamedTuple):
+class Ends:
     """Constant facts of connections: `PairColumns.ends`. Each column has a value per owner."""
 
-    owners: list[InspectedConnection | None]
-    ids: Ints
-    columns: dict[str, pa.Array]
-    final: bool
-    """No client is unknown: a connection that began in the kernel has one with its first request."""
+    def __init__(self, owners: list[InspectedConnection | None]) -> None:
+        self.owners = owners
+        self.ids: Ints = np.array([0 if owner is None else owner.identify() for owner in owners], np.int64)
+        self._both = [(None, None) if owner is None else (owner.client, owner.broker) for owner in owners]
+        self.final = all(owner is None or owner.client is not None for owner in owners)
+        """No client is unknown: a connection that began in the kernel has one with its first request."""
 
-    @classmethod
-    def of(cls, owners: list[InspectedConnection | None]) -> Ends:
-        """The facts of these owners."""
-        ids = np.array([0 if owner is None else owner.identify() for owner in owners], np.int64)
-        both = [(None, None) if owner is None else (owner.client, owner.broker) for owner in owners]
-        columns = {"connection_id": pa.array(ids)}
+    @cached_property
+    def columns(self) -> dict[str, pa.Array]:
+        """The facts as columns of tables. The explorer has none: `pa.array` would import pandas if it is installed."""
+        columns = {"connection_id": pa.array(self.ids)}
         for side, which in (("client", 0), ("broker", 1)):
-            ends = [one[which] for one in both]
+            ends = [one[which] for one in self._both]
             columns[f"{side}_ip"] = pa.array([end and end.address for end in ends], pa.string())
             columns[f"{side}_port"] = pa.array([end and end.port for end in ends], pa.int32())
-        final = all(owner is None or owner.client is not None for owner in owners)
-        return cls(owners, ids, columns, final)
+        return columns
 
 
 class ExchangeFinder:
@@ -106,7 +105,7 @@ class ExchangeFinder:
         self._rejected: ExchangeReader | None = None
         """Reads exchanges that a filter rejects."""
         self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets, names=names is not None)
-        self._ends = Ends.of([])
+        self._ends = Ends([])
         self._learnt: dict[tuple[int, bytes], int] = {}
         """Facts that Python has read, each with the time at which it was first seen."""
         self._learnt_bytes = 0
@@ -123,7 +122,7 @@ class ExchangeFinder:
         reader = self._use(options)
         # Owners are compared by identity, which costs next to nothing; mostly they are those of the batch before.
         if not self._ends.final or self._ends.owners != messages.owners:
-            self._ends = Ends.of(messages.owners)
+            self._ends = Ends(messages.owners)
         ids = self._ends.ids
         # Only exchanges that are emitted one by one count retransmissions.
         answer = np.flatnonzero((rows["pair"] != NONE) & (rows["flags"] & REQUEST == 0) & (rows["retransmits"] == 0))
@@ -314,8 +313,11 @@ def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
     shared = columns.shared.compress(chosen)
     shared["row"] = (np.cumsum(right) - 1)[shared["row"]]
 
+    # By its buffer: the explorer comes here, too, and `pa.array` would import pandas.
+    mask = pa.Array.from_buffers(pa.bool_(), len(right), [None, pa.py_buffer(np.packbits(right, bitorder="little"))])
+
     def texts(strings: Strings) -> Strings:
-        kept = string_array(strings).filter(pa.array(right)) if len(strings.offsets) > 1 else string_array(strings)
+        kept = string_array(strings).filter(mask) if len(strings.offsets) > 1 else string_array(strings)
         # A filtered array owns its memory and begins with it.
         _, offsets, data = kept.buffers()
         return Strings(

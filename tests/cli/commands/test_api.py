@@ -168,9 +168,9 @@ def test_the_current_coverage() -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["Produc"], "no API is called 'Produc'; Produce?"),
-        (["listofset"], "no API is called 'listofset'; ListOffsets?"),
-        (["zzzzzzzz"], "no API is called 'zzzzzzzz'"),
+        (["Produc"], "no API is called 'Produc'; did you mean Produce?"),
+        (["listofset"], "no API is called 'listofset'; did you mean ListOffsets?"),
+        (["zzzzzzzz"], "no API is called 'zzzzzzzz'; `kafkasniff api` lists them"),
         (["999"], f"no API has the key 999: keys range from 0 to {api_keys()[-1]}"),
         (["123456789012345678901234567890"], "no API has the key"),
         (["Produce", "99"], "Produce has no version 99: it has 0-13"),

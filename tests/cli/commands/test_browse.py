@@ -21,14 +21,6 @@ def test_without_a_terminal() -> None:
     assert len(done.err.splitlines()) == 1
 
 
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.cli.running.browsing.find_spec", lambda _name: None)
-    done = kafkasniff("browse", CAPTURE, stdout_tty=True)
-    assert done.code == 2
-    assert "pip install 'kafkasniff[browse]'" in done.err
-    assert len(done.err.splitlines()) == 1
-
-
 def test_stdin() -> None:
     for arguments, words in [(("-",), "stdin is a terminal"), (("-", CAPTURE), "alone")]:
         done = kafkasniff("browse", *arguments, stdout_tty=True, stdin_tty=True)

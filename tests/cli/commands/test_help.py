@@ -64,9 +64,12 @@ def test_exit_codes() -> None:
     assert all(re.search(rf"\b{int(code)}\b", text) for code in Exit)
 
 
+@pytest.mark.parametrize("width", [60, 80])
 @pytest.mark.parametrize("name", TOPICS)
-def test_topics_fit_80_columns(name: str) -> None:
-    assert max(map(len, _lines(name))) <= 80
+def test_topics_fit_the_terminal(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    # Examples are commands to paste.
+    assert [line for line in _lines(name) if len(line) > width and "--filter '" not in line] == []
 
 
 def test_completion() -> None:

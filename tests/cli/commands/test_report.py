@@ -146,17 +146,6 @@ def test_interrupted(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "interrupted" in result.err
 
 
-def test_a_missing_library(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.util
-
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "vl_convert" else real(name))
-    result = kafkasniff("report", capture, "-o", tmp_path / "report.html")
-    assert result.code == Exit.UNAVAILABLE
-    assert "pip install 'kafkasniff[report]'" in result.err
-    assert list(tmp_path.iterdir()) == []
-
-
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 

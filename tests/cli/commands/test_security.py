@@ -11,12 +11,10 @@ import pytest
 from kafkasniff.cli.environment import Exit
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
-from tests.craft.conversation import Conversation
-from tests.craft.from_layout import request_bytes, response_bytes
-from tests.craft.write import write_pcap
 
 CAPTURES = ROOT / "captures"
 SASL = CAPTURES / "java-sasl.pcap"
+DENIED = CAPTURES / "java-denied.pcap"
 
 
 def test_text() -> None:
@@ -73,7 +71,7 @@ def test_several_captures_and_a_broken_one(tmp_path: Path) -> None:
 
 def test_no_secret_is_shown() -> None:
     for form in ("text", "json"):
-        text = command("security", "-q", "--format", form, SASL, CAPTURES / "old-raw-sasl.pcap").out
+        text = command("security", "-q", "--format", form, SASL, CAPTURES / "old-raw-sasl.pcap", DENIED).out
         assert b"-secret" not in text
         assert not re.search(rb"[A-Za-z0-9+/]{40,}", text)
 
@@ -88,40 +86,50 @@ def test_a_folder_and_standard_input(tmp_path: Path) -> None:
     assert [line for line in of_folder if line.startswith("  ")] == by_address
 
 
-@pytest.fixture
-def denied(tmp_path: Path) -> Path:
-    """alice may not see a topic, nor join a group."""
-    talk = Conversation()
-    talk.handshake()
-    talk.exchange(request_bytes(17, 1, 1, mechanism="PLAIN"), response_bytes(17, 1, 1, mechanisms=["PLAIN"]))
-    talk.exchange(request_bytes(36, 1, 2, auth_bytes=b"\0alice\0hush"), response_bytes(36, 1, 2))
-    talk.exchange(
-        request_bytes(3, 5, 3, topics=[{"name": "payroll"}, {"name": "orders"}]),
-        response_bytes(3, 5, 3, topics=[{"name": "payroll", "error_code": 29}, {"name": "orders"}]),
-    )
-    talk.exchange(request_bytes(11, 3, 4, group_id="auditors"), response_bytes(11, 3, 4, error_code=30))
-    talk.exchange(request_bytes(11, 3, 5, group_id="auditors"), response_bytes(11, 3, 5, error_code=30))
-    talk.close()
-    return write_pcap(tmp_path / "denied.pcap", talk.packets)
+DENIALS = {
+    # Operation in the client's report: API, kind of resource, resource.
+    "create a topic": ("CreateTopics", "topic", "bonus"),
+    "delete payroll": ("DeleteTopics", "topic", "payroll"),
+    "read settings of a broker": ("DescribeConfigs", "cluster", None),
+    "allow itself to read": ("CreateAcls", "cluster", None),
+    "make a token for bob": ("CreateDelegationToken", "delegation token", None),
+    "produce to payroll": ("Produce", "topic", "payroll"),
+    "produce to salaries": ("Metadata", "topic", "salaries"),
+    "produce idempotently": ("InitProducerId", "cluster", None),
+    "begin transactions of payroll-run": ("InitProducerId", "transactional id", "payroll-run"),
+    "begin transactions of salaries-run": ("FindCoordinator", "transactional id", "salaries-run"),
+    "join payroll-readers": ("JoinGroup", "group", "payroll-readers"),
+    "join salaries-readers": ("FindCoordinator", "group", "salaries-readers"),
+    "fetch from payroll": ("Fetch", "topic", "payroll"),
+    "commit for payroll-readers": ("OffsetCommit", "group", "payroll-readers"),
+}
 
 
-def test_denials_by_principal_and_resource(denied: Path) -> None:
-    (document,) = command("security", "-q", "--format", "json", denied).objects
-    found = [one for one in document["findings"] if one["detector"] == "denied"]
-    assert [one["severity"] for one in found] == ["warning"] * 2
-    topic, group = sorted((one["title"] for one in found), key=lambda title: "auditors" in title)
-    assert [word for word in ("alice", "payroll", "Metadata", "orders") if word in topic] == [
-        "alice",
-        "payroll",
-        "Metadata",
+def test_denials_by_principal_and_resource() -> None:
+    """A real authorizer denies what the client reports, and nothing else."""
+    reported = [json.loads(line) for line in DENIED.with_suffix(".log.jsonl").read_text(encoding="utf-8").splitlines()]
+    failed = {one["operation"]: one["error"] for one in reported if one["kind"] == "failed"}
+    assert [one for one in failed if one not in DENIALS] == [
+        "renew a token of admin",  # no ACL allows it
+        "log in with a wrong password: SCRAM-SHA-512",
     ]
-    assert [word for word in ("alice", "auditors", "JoinGroup") if word not in group] == []
-    done = command("security", "-q", "--fail-on", "warning", denied)
+    (document,) = command("security", "-q", "--format", "json", DENIED).objects
+    found = [one for one in document["findings"] if one["detector"] == "denied"]
+    assert {(one["severity"], one["subject"]["principal"]) for one in found} == {("warning", "alice")}
+    subjects = [tuple(one["subject"][key] for key in ("error", "api", "resource_type", "resource")) for one in found]
+    assert sorted(subjects, key=str) == sorted(((failed[one], *what) for one, what in DENIALS.items()), key=str)
+    (refused,) = [one["subject"] for one in document["findings"] if one["detector"] == "failed-authentication"]
+    assert (refused["principal"], refused["mechanism"]) == ("bob", "SCRAM-SHA-512")
+
+
+def test_denials_as_text() -> None:
+    done = command("security", "-q", "--fail-on", "warning", DENIED)
     assert done.code == Exit.FINDINGS
-    assert topic in " ".join(done.text.split())
-    assert "hush" not in done.text
-    chosen = command("security", "-q", "--json", "--topic", "payroll", denied).objects[0]["findings"]
-    assert [one["title"] for one in chosen if one["detector"] == "denied"] == [topic]
+    text = " ".join(done.text.split())
+    assert "alice may not use group payroll-readers: GROUP_AUTHORIZATION_FAILED for JoinGroup, once" in text
+    assert (text.count(" may not use "), text.count("An ACL is missing")) == (14, 1)
+    chosen = command("security", "-q", "--json", "--topic", "salaries", DENIED).objects[0]["findings"]
+    assert [one["subject"]["resource"] for one in chosen if one["detector"] == "denied"] == ["salaries"]
 
 
 def test_an_export_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from kafkasniff.cli.options.option_groups import (
     take_output,
 )
 from kafkasniff.cli.output import Output
-from kafkasniff.errors import UsageError
+from kafkasniff.errors import MissingExtraError, UsageError
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from tests.cli.console import environment
@@ -85,7 +85,7 @@ def test_a_key_log_needs_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert key_arguments(FRAMING) == {}
     assert list(key_arguments({**FRAMING, "keylog": str(path)})) == ["keys"]
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=r"pip install 'kafkasniff\[tls\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'kafkasniff\[tls\]'"):
         key_arguments({**FRAMING, "keylog": str(path)})
 
 

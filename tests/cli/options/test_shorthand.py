@@ -102,7 +102,7 @@ def test_arguments_after_two_dashes_are_kept() -> None:
         (("no/such.pcap",), "no such command, and no such file: no/such.pcap"),
         (("no/such.pcap", "stats"), "no such command, and no such file: no/such.pcap"),
         (("-f", "tcp", "-r", CAPTURE), "-f is the capture filter of live; to select exchanges, use -Y EXPR"),
-        (("stats", "-f", "tcp", CAPTURE), "use -Y EXPR"),
+        (("stats", "-f", "tcp", CAPTURE), "use -Y EXPR (see `kafkasniff stats --help`)"),
         (("--json", "stats", CAPTURE), "No such option '--json'"),
         (("live", "--json", "--no-such"), "No such option"),
     ],
