@@ -79,7 +79,7 @@ def by(count: int) -> Callable[[int, int], bool]:
 
 
 def far(count: int) -> Callable[[int, int], bool]:
-    """At least this many in one direction, as a page is."""
+    """At least `count` in one direction, as a page is."""
     return lambda before, after: (after - before) * (1 if count > 0 else -1) >= abs(count)
 
 
