@@ -4,7 +4,7 @@
 
 const calls = @import("call.zig");
 const columns = @import("columns.zig");
-const feed = @import("feed_state.zig");
+const feed = @import("feed_found.zig");
 const NameTable = @import("names.zig").Names;
 const reading = @import("reader.zig");
 const std = @import("std");

@@ -7,6 +7,7 @@ pub const sessions = @import("sessions.zig");
 pub const columns = @import("columns.zig");
 pub const exchanges = @import("exchanges.zig");
 const feed = @import("feed.zig");
+pub const feed_found = @import("feed_found.zig");
 pub const feed_state = @import("feed_state.zig");
 const feed_table = @import("feed_table.zig");
 pub const headers = @import("headers.zig");
@@ -29,6 +30,7 @@ const walking = @import("walk.zig");
 pub const crc32 = @import("checksum.zig").crc32;
 pub const crc32c = @import("checksum.zig").crc32c;
 
+const Account = @import("record_account.zig").Account;
 const Call = calls.Call;
 const Status = calls.Status;
 
@@ -158,7 +160,7 @@ pub export fn kafkasniff_records(call: *Call, data: [*]const u8, start: u64, end
     defer if (hiding) |used| used.forget();
     var out = jsonOutput(call, hiding);
     // The field does not name its topic.
-    var account = record_fields.Account{
+    var account = Account{
         .call = call,
         .left = call.max_records,
         .hiding = out.hiding,
@@ -182,7 +184,7 @@ pub export fn kafkasniff_record_list(
     if (start > end) return .misuse;
     reset(call);
     var out = packOutput(call);
-    var account = record_fields.Account{ .call = call, .left = call.max_records };
+    var account = Account{ .call = call, .left = call.max_records };
     const list = out.openList() catch |reason| return status(reason);
     const count = record_fields.records(&out, data[start..end], base.*, false, &account) catch |reason| return status(reason);
     out.closeList(list, @intCast(count)) catch |reason| return status(reason);

@@ -4,7 +4,7 @@
 //! left to Python. `kafkasniff/native/lines.py` has the same structures.
 
 const calls = @import("call.zig");
-const feed = @import("feed_state.zig");
+const feed = @import("feed_found.zig");
 const Hiding = @import("payload.zig").Hiding;
 const isText = @import("text.zig").isText;
 const Json = @import("json.zig").Json;

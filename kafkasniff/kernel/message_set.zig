@@ -7,9 +7,11 @@ const std = @import("std");
 const calls = @import("call.zig");
 const crc32 = @import("checksum.zig").crc32;
 const reading = @import("reader.zig");
+const accounts = @import("record_account.zig");
+const record_facts = @import("record_facts.zig");
 const record_fields = @import("records.zig");
 
-const Account = record_fields.Account;
+const Account = accounts.Account;
 const Error = reading.Error;
 
 /// Bytes before those that a message's size counts, and the minimum size, by magic.
@@ -44,7 +46,7 @@ pub fn want(bytes: []const u8, position: usize, account: *Account) Error!void {
     if (one.codec() >= record_fields.CODECS.len) return error.Odd;
     const value = one.value orelse return error.Odd;
     const end = position + bytes.len;
-    try record_fields.ask(account, .{
+    try accounts.ask(account, .{
         .position = end - value.len,
         .end = end,
         .codec = one.codec(),
@@ -66,7 +68,7 @@ pub fn message(out: anytype, bytes: []const u8, position: usize, account: *Accou
     if (one.codec() != 0) {
         if (one.key != null) return error.Odd;
         const value = one.value orelse return error.Odd;
-        const unpacked = try record_fields.decompressed(account, position + bytes.len - value.len);
+        const unpacked = try accounts.decompressed(account, position + bytes.len - value.len);
         inside = try setOf(unpacked, one.magic, most);
     } else if (most == 0) return error.Odd;
 
@@ -189,9 +191,9 @@ fn record(
     try out.name("key", false);
     try record_fields.optional(out, one.key);
     const is_tree = @TypeOf(out.*).is_tree;
-    if (is_tree) try record_fields.schemaIds(out, one.key, null, account);
+    if (is_tree) try record_facts.schemaIds(out, one.key, null, &account.framed);
     try out.name("value", false);
     try record_fields.optional(out, one.value);
-    try record_fields.schemaIds(out, if (is_tree) null else one.key, one.value, account);
+    try record_facts.schemaIds(out, if (is_tree) null else one.key, one.value, &account.framed);
     try out.closeMap(map, 4);
 }

@@ -4,7 +4,7 @@
 //! ends; the caller adds it and calls again. `kafkasniff/native/names.py` has the same structures.
 
 const Error = @import("reader.zig").Error;
-const feed = @import("feed_state.zig");
+const feed = @import("feed_found.zig");
 const Session = @import("sessions.zig").Session;
 const Sessions = @import("sessions.zig").Sessions;
 const std = @import("std");

@@ -2,6 +2,7 @@
 //!
 //! The specification is `kafka/embedded/schema_registry.py` and `trace_ids.py`.
 
+const Error = @import("reader.zig").Error;
 const HeaderKind = @import("call.zig").HeaderKind;
 const std = @import("std");
 
@@ -248,3 +249,30 @@ const Cursor = struct {
         return found;
     }
 };
+
+/// Writes the schema ids of a key and a value, if all of the field are framed.
+pub inline fn schemaIds(out: anytype, key: ?[]const u8, value: ?[]const u8, framed: *const [2]bool) Error!void {
+    if (framed[0]) if (key) |found| try schemaId(out, "_key", found);
+    if (framed[1]) if (value) |found| try schemaId(out, "_value", found);
+}
+
+fn schemaId(out: anytype, comptime name: []const u8, value: []const u8) Error!void {
+    try out.name(name, false);
+    const map = try out.openMap(2, 0);
+    try out.name("format", true);
+    try out.word("schema-registry");
+    try out.name("schema_id", false);
+    try out.integer(Framing.idOf(value));
+    try out.closeMap(map, 2);
+}
+
+pub fn traceIds(out: anytype, traces: *const Traces) Error!void {
+    try out.name("_trace_ids", false);
+    _ = try out.openArray(traces.count);
+    for (traces.ids[0..traces.count], 0..) |*id, index| {
+        var memory: [TraceId.MAX_SIZE]u8 = undefined;
+        try out.element(index == 0);
+        try out.string(id.text(&memory));
+    }
+    try out.closeArray();
+}

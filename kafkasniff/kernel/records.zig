@@ -7,14 +7,15 @@
 const std = @import("std");
 const calls = @import("call.zig");
 const crc32c = @import("checksum.zig").crc32c;
-const Hiding = @import("payload.zig").Hiding;
+const accounts = @import("record_account.zig");
 const control_of = @import("control.zig");
 const message_set = @import("message_set.zig");
 const reading = @import("reader.zig");
+const marks = @import("record_marks.zig");
 const record_facts = @import("record_facts.zig");
 
+const Account = accounts.Account;
 const Error = reading.Error;
-const Framing = record_facts.Framing;
 const Reader = reading.Reader;
 const Traces = record_facts.Traces;
 
@@ -41,44 +42,6 @@ const DELETE_HORIZON = 0x40;
 pub const UNKNOWN_BITS = 0xFF80;
 
 pub const CODECS = [_][]const u8{ "none", "gzip", "snappy", "lz4", "zstd" };
-
-/// State that the `records` fields of one message share.
-pub const Account = struct {
-    call: *calls.Call,
-    /// Number of records and headers that the message may still have.
-    left: u64,
-    /// Number of batches in `call.batches` that were used.
-    used: u64 = 0,
-    /// Compressed batches are requested, so that the output will be discarded.
-    wanting: bool = false,
-    /// How payload is hidden in JSON; null where it is shown.
-    hiding: ?*Hiding = null,
-    /// Framing of the keys and of the values of the current field, in final output.
-    framing: [2]Framing = .{ .{}, .{} },
-    /// Whether their schema ids are written.
-    framed: [2]bool = .{ false, false },
-    /// The field may belong to one of the brokers' own topics, which have no schema ids.
-    may_be_internal: bool = false,
-
-    /// Checks a record of final output for facts that interpreters add: if they may add any, it is `Odd`.
-    pub inline fn look(self: *Account, out: anytype, key: ?[]const u8, value: ?[]const u8, is_control: bool) Error!void {
-        if (!self.call.wants.show_secrets) {
-            // Settings of Kafka Connect may be secret.
-            if (key) |found| {
-                if (value != null and beginsWithMark(found, self.call.marks[0..self.call.marks_size])) return error.Odd;
-            }
-        }
-        // Facts inside keys and values are hidden with them.
-        if (out.hiding != null) return;
-        if (is_control) {
-            self.framing[0].pass(key);
-            self.framing[1].pass(value);
-            return;
-        }
-        self.framing[0].see(key);
-        self.framing[1].see(value);
-    }
-};
 
 /// Writes the field `bytes`, which begins at `base` of the caller's data.
 pub fn field(out: anytype, bytes: []const u8, base: usize, account: *Account) Error!void {
@@ -116,7 +79,7 @@ fn want(bytes: []const u8, base: usize, account: *Account) Error!void {
         const count = std.mem.readInt(i32, found[HEADER_SIZE - 4 ..][0..4], .big);
         if (codec == 0 or isEmpty(found, count)) continue;
         if (codec >= CODECS.len or count < 0) return error.Odd;
-        try ask(account, .{
+        try accounts.ask(account, .{
             .position = position,
             .end = position + found.len,
             .codec = codec,
@@ -239,7 +202,7 @@ fn batch(out: anytype, bytes: []const u8, position: usize, account: *Account) Er
     if (has_horizon) try number(out, "_delete_horizon", base_timestamp);
     if (wanted == .full) {
         var payload: []const u8 = bytes[HEADER_SIZE..];
-        if (codec != 0 and !isEmpty(bytes, count)) payload = try decompressed(account, position);
+        if (codec != 0 and !isEmpty(bytes, count)) payload = try accounts.decompressed(account, position);
         try out.name("records", false);
         const list = try out.openList();
         const read = try records(out, payload, .{
@@ -275,26 +238,6 @@ pub fn timestampType(out: anytype, appends: bool) Error!void {
     if (appends) try out.word("LogAppendTime") else try out.word("CreateTime");
 }
 
-/// Asks the caller to decompress a batch.
-pub fn ask(account: *Account, wanted: calls.Batch) Error!void {
-    const call = account.call;
-    if (call.batches_wanted >= call.batches_size) return error.Odd;
-    account.wanting = true;
-    call.batches[call.batches_wanted] = wanted;
-    call.batches_wanted += 1;
-}
-
-/// The records of the compressed batch at this position, for which `want` has asked.
-pub fn decompressed(account: *Account, position: usize) Error![]const u8 {
-    const call = account.call;
-    if (account.used >= call.batches_given) return error.Odd;
-    const given = call.batches[account.used];
-    account.used += 1;
-    const begin = given.records orelse return error.Odd;
-    if (given.position != position) return error.Odd;
-    return begin[0..given.size];
-}
-
 /// Writes the records that fill `bytes` and returns their number. `is_control`: they are in a control batch.
 pub fn records(out: anytype, bytes: []const u8, base: calls.Base, is_control: bool, account: *Account) Error!u64 {
     const Out = @TypeOf(out.*);
@@ -325,7 +268,7 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, is_control: bo
             // A schema registry framing may come before the first or the last key or value.
             if (odd_start and count == 0) call.looked_at = 1;
             if (key) |bytes_of_key| {
-                if (holdsMark(bytes_of_key, call.marks[0..call.marks_size])) call.looked_at = 1;
+                if (marks.holdsMark(bytes_of_key, call.marks[0..call.marks_size])) call.looked_at = 1;
             }
         }
         try out.element(count == 0);
@@ -338,10 +281,10 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, is_control: bo
         try out.name("key", false);
         try optional(out, key);
         // Trees show what was decoded beside its field, JSON lines at the end.
-        if (Out.is_tree and !is_control) try schemaIds(out, key, null, account);
+        if (Out.is_tree and !is_control) try record_facts.schemaIds(out, key, null, &account.framed);
         try out.name("value", false);
         try optional(out, value);
-        if (Out.is_tree and !is_control) try schemaIds(out, null, value, account);
+        if (Out.is_tree and !is_control) try record_facts.schemaIds(out, null, value, &account.framed);
         try out.name("headers", false);
         const of_record = try record.zigzag32();
         if (of_record < 0 or of_record > record.left() / 2) return error.Odd;
@@ -352,8 +295,8 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, is_control: bo
         if (record.left() > 0) return error.Odd;
         if (Out.is_final and out.hiding == null) {
             if (listed) return error.Odd;
-            if (traces.count > 0) try traceIds(out, &traces);
-            if (!Out.is_tree and !is_control) try schemaIds(out, key, value, account);
+            if (traces.count > 0) try record_facts.traceIds(out, &traces);
+            if (!Out.is_tree and !is_control) try record_facts.schemaIds(out, key, value, &account.framed);
         }
         if (Out.is_final and is_control) try control_of.member(out, key, value, call);
         try out.closeMap(map, 5);
@@ -363,32 +306,6 @@ pub fn records(out: anytype, bytes: []const u8, base: calls.Base, is_control: bo
     account.left -= @max(count, headers);
     call.records += @max(count, headers);
     return count;
-}
-
-/// Writes the schema ids of a key and a value, if all of the field are framed.
-pub inline fn schemaIds(out: anytype, key: ?[]const u8, value: ?[]const u8, account: *const Account) Error!void {
-    if (account.framed[0]) if (key) |found| try schemaId(out, "_key", found);
-    if (account.framed[1]) if (value) |found| try schemaId(out, "_value", found);
-}
-
-fn schemaId(out: anytype, comptime name: []const u8, value: []const u8) Error!void {
-    try out.name(name, false);
-    const map = try out.openMap(2, 0);
-    try out.name("format", true);
-    try out.word("schema-registry");
-    try number(out, "schema_id", Framing.idOf(value));
-    try out.closeMap(map, 2);
-}
-
-fn traceIds(out: anytype, traces: *const Traces) Error!void {
-    try out.name("_trace_ids", false);
-    _ = try out.openArray(traces.count);
-    for (traces.ids[0..traces.count], 0..) |*id, index| {
-        var memory: [record_facts.TraceId.MAX_SIZE]u8 = undefined;
-        try out.element(index == 0);
-        try out.string(id.text(&memory));
-    }
-    try out.closeArray();
 }
 
 /// Writes the headers of a record. Returns whether Python has to decode one of them. `traces`: those decoded here, if
@@ -405,7 +322,7 @@ inline fn headersOf(
     _ = try out.openArray(count);
     for (0..count) |index| {
         const name = try nullable(record) orelse return error.Odd;
-        const kind = listedKind(name, call.headers[0..call.headers_size]);
+        const kind = marks.listedKind(name, call.headers[0..call.headers_size]);
         try out.element(index == 0);
         const map = try out.openMap(2, 0);
         try out.name("key", true);
@@ -440,45 +357,4 @@ inline fn nullable(record: *Reader) Error!?[]const u8 {
 /// A key, a value, or that of a header.
 pub inline fn optional(out: anytype, value: ?[]const u8) Error!void {
     if (value) |bytes| try out.payload(bytes) else try out.nothing();
-}
-
-/// The kind of a header's name in a list. Each entry: a uint8 kind, a uint8 length, the text.
-fn listedKind(name: []const u8, list: []const u8) ?calls.HeaderKind {
-    var at: usize = 0;
-    while (list.len - at >= 2) {
-        const size = list[at + 1];
-        if (size > list.len - at - 2) return null;
-        if (std.mem.eql(u8, list[at + 2 ..][0..size], name)) return @enumFromInt(list[at]);
-        at += 2 + @as(usize, size);
-    }
-    return null;
-}
-
-/// Whether `key` begins with a text of the list (length-prefixed texts).
-fn beginsWithMark(key: []const u8, list: []const u8) bool {
-    var at: usize = 0;
-    while (at < list.len) {
-        const size = list[at];
-        if (size > list.len - at - 1) return false;
-        if (std.mem.startsWith(u8, key, list[at + 1 ..][0..size])) return true;
-        at += 1 + @as(usize, size);
-    }
-    return false;
-}
-
-/// Whether `key` contains a text of such a list.
-fn holdsMark(key: []const u8, list: []const u8) bool {
-    var at: usize = 0;
-    while (at < list.len) {
-        const size = list[at];
-        if (size == 0 or size > list.len - at - 1) return false;
-        const mark = list[at + 1 ..][0..size];
-        if (key.len >= size) {
-            for (0..key.len - size + 1) |begin| {
-                if (key[begin] == mark[0] and std.mem.eql(u8, key[begin..][0..size], mark)) return true;
-            }
-        }
-        at += 1 + @as(usize, size);
-    }
-    return false;
 }

@@ -4,7 +4,7 @@
 //! handles them without the caller, who applies them to the order of its sessions afterwards (`Sessions.steps`).
 
 const Fields = @import("fields.zig").Fields;
-const feed = @import("feed_state.zig");
+const feed = @import("feed_found.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const std = @import("std");

@@ -7,7 +7,7 @@
 
 const calls = @import("call.zig");
 const Duration = @import("durations.zig").Duration;
-const feed = @import("feed_state.zig");
+const feed = @import("feed_found.zig");
 const lines_of = @import("lines.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");

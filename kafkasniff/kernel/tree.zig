@@ -2,9 +2,10 @@
 //!
 //! The specification is `kafkasniff/sinks/tree.py`. `Tree` has the functions of `json.Json`, so that the same walk writes
 //! it. Fields without nested fields share lines up to the width. Bodies with anything unusual are `Odd`: problems, error
-//! codes, unknown tags, hidden payload. `tree_style.zig` has their structures.
+//! codes, unknown tags, hidden payload. `tree_style.zig` has their structures, `tree_notes.zig` what is said beside values.
 
 const encoding = @import("base64.zig");
+const notes = @import("tree_notes.zig");
 const programs = @import("program.zig");
 const shown_text = @import("tree_text.zig");
 const std = @import("std");
@@ -18,15 +19,12 @@ const Note = styles.Note;
 pub const Page = shown_text.Page;
 pub const Pages = shown_text.Pages;
 pub const Style = styles.Style;
-const Text = @import("lines.zig").Text;
 
 /// As `tree.VALUE_WIDTH` and `tree.MARGIN`.
 const VALUE_WIDTH = 400;
 pub const MARGIN = 4;
 /// Structs and arrays around a value: those of a program, and of the records in it with their control records.
 const MAX_FRAMES = 4 * (programs.MAX_DEPTH + 4);
-/// Times from here on are beyond the year 9999 (`times.milliseconds_date`).
-const TIME_END = 253_402_300_800_000;
 const SPACES: [64]u8 = @splat(' ');
 const HEX = "0123456789abcdef";
 
@@ -328,14 +326,14 @@ pub const Tree = struct {
         const begin_at = self.at;
         try self.digits(value);
         const columns = self.at - begin_at;
-        try self.close(columns + try self.annotate(value));
+        try self.close(columns + try notes.ofNumber(self, value));
     }
 
     pub fn boolean(self: *Self, value: bool) Error!void {
         if (self.note == .time) self.note = .none;
         try self.open();
         try self.put(if (value) "true" else "false");
-        try self.close(@as(usize, 5) - @intFromBool(value) + try self.annotate(@intFromBool(value)));
+        try self.close(@as(usize, 5) - @intFromBool(value) + try notes.ofNumber(self, @intFromBool(value)));
     }
 
     pub fn uuid(self: *Self, value: *const [16]u8) Error!void {
@@ -345,7 +343,7 @@ pub const Tree = struct {
         try self.byte('"');
         try self.put(&text);
         try self.byte('"');
-        try self.close(text.len + 2 + try self.annotateText(&text));
+        try self.close(text.len + 2 + try notes.ofText(self, &text));
     }
 
     /// A string in quotes. Text that is not UTF-8 is `Odd`.
@@ -361,7 +359,7 @@ pub const Tree = struct {
         }
         try self.open();
         const columns = try shown_text.quoted(self, text[0..size]) + try self.rest(text.len - size);
-        try self.close(columns + try self.annotateText(text));
+        try self.close(columns + try notes.ofText(self, text));
     }
 
     /// Bytes: as a string if they are UTF-8, else in hex.
@@ -389,9 +387,7 @@ pub const Tree = struct {
         try self.put(made[times.decimal(&made, value)..]);
     }
 
-    // The following return the columns that they write.
-
-    /// The number of bytes that are not shown.
+    /// The number of bytes that are not shown. Returns its columns.
     fn rest(self: *Self, count: usize) Error!usize {
         if (count == 0) return 0;
         const begin_at = self.at;
@@ -400,61 +396,5 @@ pub const Tree = struct {
         try self.put(" bytes");
         // The ellipsis is one character of three bytes.
         return self.at - begin_at - 2;
-    }
-
-    /// What is said of a number beside it.
-    fn annotate(self: *Self, value: i64) Error!usize {
-        const number = @intFromEnum(self.note);
-        switch (self.note) {
-            .none => return 0,
-            .time => return self.date(value),
-            // Python shows errors.
-            .error_code => return if (value == 0) self.annotation("NONE", &self.style.dim) else error.Odd,
-            _ => {},
-        }
-        for (try self.enumOf(number)) |*one| {
-            if (one.key.text == null and one.number == value) {
-                return self.annotation(one.name.get() orelse return error.Odd, &self.style.note);
-            }
-        }
-        return if (number >= Note.TIMES) self.date(value) else 0;
-    }
-
-    fn annotateText(self: *Self, text: []const u8) Error!usize {
-        const number = @intFromEnum(self.note);
-        if (number < Note.FIRST_ENUM) return 0;
-        for (try self.enumOf(number)) |*one| {
-            const found = one.key.get() orelse continue;
-            if (std.mem.eql(u8, found, text)) {
-                return self.annotation(one.name.get() orelse return error.Odd, &self.style.note);
-            }
-        }
-        return 0;
-    }
-
-    fn enumOf(self: *const Self, number: u8) Error![]const styles.EnumValue {
-        const index = (number & ~@as(u8, Note.TIMES)) -% Note.FIRST_ENUM;
-        if (index >= self.style.enums_size) return error.Odd;
-        const found = &self.style.enums[index];
-        return found.values[0..found.size];
-    }
-
-    /// The date of a time in milliseconds; nothing for codes.
-    fn date(self: *Self, value: i64) Error!usize {
-        if (value <= 0 or value >= TIME_END) return 0;
-        var text = self.dates.ofSecond(@divFloor(value, 1000))[0..24].*;
-        times.write(3, text[20..23], @intCast(@mod(value, 1000)));
-        text[23] = 'Z';
-        return self.annotation(&text, &self.style.note);
-    }
-
-    fn annotation(self: *Self, text: []const u8, colour: *const Text) Error!usize {
-        try self.byte(' ');
-        try self.put(colour.get() orelse "");
-        try self.byte('(');
-        try self.put(text);
-        try self.byte(')');
-        try self.put(self.style.reset.get() orelse "");
-        return text.len + 3;
     }
 };

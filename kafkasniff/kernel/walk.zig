@@ -9,12 +9,12 @@ const Hiding = @import("payload.zig").Hiding;
 const Names = @import("names.zig").Names;
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
-const record_fields = @import("records.zig");
 const std = @import("std");
 const walk_records = @import("walk_records.zig");
 const walk_tags = @import("walk_tags.zig");
 const isText = @import("text.zig").isText;
 
+const Account = @import("record_account.zig").Account;
 const Error = reading.Error;
 const Facts = notes_of.Facts;
 const Failure = notes_of.Failure;
@@ -41,7 +41,7 @@ pub fn Walk(comptime Out: type) type {
         program: programs.Program,
         reader: reading.Reader,
         out: *Out,
-        account: record_fields.Account,
+        account: Account,
         notes: Notes,
         /// The walk ended inside a value that is partly complete, so the value is kept.
         kept: bool = false,

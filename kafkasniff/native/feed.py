@@ -1,4 +1,4 @@
-"""The structures of the native feed; `kernel/feed_state.zig` has the same."""
+"""The structures of the native feed; `kernel/feed_state.zig` and `kernel/feed_found.zig` have the same."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ const std = @import("std");
 
 const exchanges = kernel.exchanges;
 const Memory = columns.Memory;
-const Message = kernel.feed_state.Message;
+const Message = kernel.feed_found.Message;
 const NONE = exchanges.NONE;
 
 /// One of the messages of an exchange to begin with.

@@ -8,6 +8,7 @@ const kernel = @import("kernel");
 const std = @import("std");
 
 const feed = kernel.feed_state;
+const found = kernel.feed_found;
 const NONE = feed.NONE;
 
 const Run = extern struct {
@@ -342,7 +343,7 @@ const World = struct {
     active: [TALKS]u32,
     kinds: [feed.KEYS * feed.VERSIONS]u8,
     arenas: [2][ARENA]u8,
-    messages: [MESSAGES]feed.Message,
+    messages: [MESSAGES]found.Message,
     left: [MOST]u32,
     back: [TALKS]u32,
     begins: [MOST]u32,
@@ -559,7 +560,7 @@ const World = struct {
         self.mix(which, std.hash.Wyhash.hash(0, bytes));
     }
 
-    fn take(self: *World, message: *const feed.Message, index: usize) void {
+    fn take(self: *World, message: *const found.Message, index: usize) void {
         const call = &self.call;
         self.found += 1;
         self.pieces += @intFromBool(message.flags.arena);

@@ -10,7 +10,7 @@ const names_of = kernel.names;
 const sessions_of = kernel.sessions;
 const text_lines = kernel.text_lines;
 const tree = kernel.tree;
-const Message = kernel.feed_state.Message;
+const Message = kernel.feed_found.Message;
 
 /// A message to begin with.
 const Seed = extern struct {
@@ -94,7 +94,7 @@ const Batch = struct {
         message.start = self.at;
         message.size = @intCast(size);
         message.flags.arena = random.below(2) == 0;
-        message.pair = kernel.feed_state.NONE;
+        message.pair = kernel.feed_found.NONE;
         self.numbers[self.count] = @bitCast(random.next() >> @intCast(random.below(64)));
         if (random.below(4) == 0) self.shown[self.count] = @enumFromInt(random.below(3));
         self.count += 1;
@@ -124,7 +124,7 @@ pub fn disturb(message: *Message, random: *fuzz.Random) void {
 }
 
 const ENDS = "192.0.2.1:40000 → [2001:db8::2]:9092";
-const LABELS: [kernel.feed_state.KEYS * kernel.feed_state.VERSIONS]lines.Text = @splat(text("Produce v3   "));
+const LABELS: [kernel.feed_found.KEYS * kernel.feed_found.VERSIONS]lines.Text = @splat(text("Produce v3   "));
 const CONNECTIONS: [4]text_lines.Ends = @splat(.{ .request = text(ENDS), .response = text(ENDS), .number = 3 });
 /// Characters that are shown in all ways.
 const CHARACTERS: [256]u8 = characters: {
