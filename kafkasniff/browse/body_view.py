@@ -87,11 +87,12 @@ def roots(exchange: Exchange) -> Iterator[BodyNode]:
     for message in (exchange.request, exchange.response):
         if message is None:
             continue
-        packets = str(message.first_packet)
+        # An export does not have them.
+        packets = "" if message.first_packet is None else f" · packet {message.first_packet}"
         if message.last_packet != message.first_packet:
             packets += f"-{message.last_packet}"
         label = (
-            f"{message.type} · {message.size:,} bytes · packet {packets} · {rfc3339(message.time_ns) or 'no time'}"
+            f"{message.type} · {message.size:,} bytes{packets} · {rfc3339(message.time_ns) or 'no time'}"
             f" · {summary(message, PLAIN)}"
         )
         yield BodyNode(label, "", message.body, layout_of(message))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kafkasniff.browse import body_view as module
@@ -32,7 +33,10 @@ def test_error_names_and_records() -> None:
     request, response = roots(exchange)
     assert "error_code: 10 (MESSAGE_TOO_LARGE)" in labels(response)
     assert any(label.startswith("value: ") for label in labels(request))
-    assert request.label.startswith("request · ")
+    assert request.label.startswith("request · 1,330 bytes · packet 54 · ")
+    unnumbered = msgspec.structs.replace(exchange.request, first_packet=None, last_packet=None)
+    request, _ = roots(msgspec.structs.replace(exchange, request=unnumbered))
+    assert request.label.startswith("request · 1,330 bytes · 2026-")
     assert facts(exchange)[0].startswith("answered · 127.0.0.1:")
 
 

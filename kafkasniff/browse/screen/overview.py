@@ -235,7 +235,7 @@ class OverviewScreen(Screen[str]):
         if name not in self._reports:
             self._reports[name] = [ReportLine("reading the captures")]
             self._show()
-            width = self.size.width
+            width = self.size.width - self._pane.styles.scrollbar_size_vertical
             self.run_worker(lambda: self._run(name, width), thread=True)
 
     def _run(self, name: ReportName, width: int) -> None:
@@ -253,7 +253,7 @@ class OverviewScreen(Screen[str]):
     def _show(self) -> None:
         names = (f"[{one}]" if one == self._shown else one for one in REPORTS)
         keys = "  ".join(f"{number} {name}" for number, name in enumerate(names, 1))
-        self._titles.update(Text(f"{keys} · Tab next pane, Space and Enter select a range, Enter lists evidence"))
+        self._titles.update(Text(f"{keys} · Tab pane · Space, Enter range · Enter evidence"))
         self._pane.show(self._reports.get(self._shown, []))
 
     def on_histogram_chosen(self, event: Histogram.Chosen) -> None:

@@ -52,7 +52,9 @@ def test_reports_are_those_of_the_commands() -> None:
         for key, name in [("2", "stats"), ("3", "timing")]:
             await pilot.press(key)
             await settled(app, pilot)
-            assert [one.text for one in pane.lines] == command(name, "-q", ERRORS, width=100).lines
+            # Beside the scrollbar.
+            assert pane.scrollable_content_region.width == 98
+            assert [one.text for one in pane.lines] == command(name, "-q", ERRORS, width=98).lines
             await pilot.press("enter")  # does nothing
         await pilot.press("o")
         assert app.focused is listed(app)
