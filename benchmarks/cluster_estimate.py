@@ -10,6 +10,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+from kafkasniff.spark.reading import MAX_PARTS
+from kafkasniff.spark.run import MAX_SHARDS
+
 GB: Final = 1e9
 
 
@@ -36,8 +39,13 @@ class Cluster:
     """Size of a capture."""
     driver_capture_ms: float = 0.2
     """CPU time of the driver for each capture that it plans, as `benchmarks.planning` measures it."""
-    driver_task_ms: float = 21.0
-    """The same for each task, as `benchmarks.driver` measures it: over the first thousand, while Java warms up."""
+    driver_task_ms: float = 5.1
+    """The same for each task once Java is warm, as `benchmarks.driver --empty` measures it."""
+    driver_warm_up_s: float = 46.0
+    """The additional CPU time of the first tasks, until then."""
+    most_tasks: int = 2 * MAX_PARTS + 5 * MAX_SHARDS
+    """Tasks of an export of any size: two stages have one for each split of the captures, five at most for each shard
+    (if there are fetch sessions)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +107,10 @@ def estimate(measured: Measured, cluster: Cluster, captures_gb: float) -> list[L
         )
     copies = captures_gb * measured.tables_gb * cluster.replicas
     lines.append(Line("tables, all replicas", disk_s=copies / disk, network_s=copies * away / network))
-    driver_ms = 1000 / cluster.capture_mb * cluster.driver_capture_ms + measured.tasks * cluster.driver_task_ms
-    lines.append(Line("driver", compute_s=measured.start_s + captures_gb * driver_ms / 1000))
+    planning_ms = captures_gb * 1000 / cluster.capture_mb * cluster.driver_capture_ms
+    tasks_ms = min(captures_gb * measured.tasks, cluster.most_tasks) * cluster.driver_task_ms
+    driver_s = measured.start_s + cluster.driver_warm_up_s + (planning_ms + tasks_ms) / 1000
+    lines.append(Line("driver", compute_s=driver_s))
     return lines
 
 
@@ -120,8 +130,9 @@ def assumptions(cluster: Cluster) -> list[str]:
         "and network at once.",
         f"No connection carries more than {cluster.largest_connection_gb:g} GB; every stage after a "
         "shuffle handles this much in one task.",
-        f"The driver uses one core and works while no task does: {cluster.driver_task_ms:g} ms for each task, whose "
-        f"number grows in proportion, and {cluster.driver_capture_ms:g} ms for each capture of {cluster.capture_mb:g} "
-        "MB. Lost nodes and memory that does not suffice are not in it.",
+        f"The driver uses one core and works while no task does: {cluster.driver_task_ms:g} ms for each task, "
+        f"{cluster.driver_warm_up_s:g} s more while Java warms up, and {cluster.driver_capture_ms:g} ms for each "
+        f"capture of {cluster.capture_mb:g} MB. The number of tasks grows in proportion up to {cluster.most_tasks:,}, "
+        "by larger splits and shards. Lost nodes and memory that does not suffice are not in it.",
         "The traffic is that of the benchmark: other sizes of messages and codecs have other costs.",
     ]

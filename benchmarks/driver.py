@@ -1,9 +1,11 @@
 """CPU time of Spark's driver for each task of an export.
 
     python -m benchmarks.driver --mb 20 --shards 8,256
+    python -m benchmarks.driver --empty 200,1000,1000,1000,2000
 
 The same captures are exported with few tasks and with many, each time in a new session. Executors are processes of
-their own (`local-cluster`), so that their work is not counted as the driver's.
+their own (`local-cluster`), so that their work is not counted as the driver's. With `--empty`, jobs of these numbers
+of tasks without work follow each other in one session instead, which shows how Java warms up.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -37,6 +39,20 @@ class DriverWork(NamedTuple):
     @property
     def cpu_s(self) -> float:
         return self.step.python_s + self.step.java_s
+
+
+def schedule(counts: Sequence[int], executors: int) -> Iterator[Step]:
+    """Jobs of these numbers of tasks without work, in one session."""
+    with tempfile.TemporaryDirectory() as events:
+        conf = {**CONF, "spark.eventLog.dir": Path(events).as_uri()}
+        spark = get_session(f"local-cluster[{executors},1,1024]", **conf)
+        try:
+            clock = DriverClock(spark)
+            for count in counts:
+                spark.range(0, count, 1, count).where("id < 0").collect()
+                yield clock.step(f"{count:,} tasks")
+        finally:
+            spark.stop()
 
 
 def run(paths: Sequence[str], shards: int, split_size: int, executors: int) -> DriverWork:
@@ -74,7 +90,15 @@ def main() -> None:
     parser.add_argument("--shards", default="8,256", help="two or more numbers of shards, separated by commas [8,256]")
     parser.add_argument("--executors", type=int, default=2, help="[2]")
     parser.add_argument("--data", type=Path, default=DATA / "driver", help="folder for the captures")
+    parser.add_argument("--empty", help="numbers of tasks without work, separated by commas; exports nothing")
     options = parser.parse_args()
+    if options.empty:
+        print(f"{today()}, {hardware()}", flush=True)
+        counts = [int(count) for count in options.empty.split(",")]
+        for count, step in zip(counts, schedule(counts, options.executors), strict=True):
+            cpu_s = step.python_s + step.java_s
+            print(f"{step.name}: CPU of the driver {cpu_s:.1f} s, {cpu_s / count * 1000:.1f} ms a task", flush=True)
+        return
     size = options.mb * 1_000_000
     paths = [str(path) for path in captures(options.data, FILES, Form(size // FILES, size))]
     print(f"{today()}, {hardware()}", flush=True)

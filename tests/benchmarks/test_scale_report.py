@@ -13,6 +13,7 @@ from benchmarks.scale_report import Measurement, growth, measured, page
 CLUSTER = Cluster(
     nodes=10, cores=4, efficiency=0.5, disk_mb_s=100, network_gbit_s=8, replicas=3, captures_read=2,
     largest_connection_gb=5, capture_mb=50, driver_capture_ms=1, driver_task_ms=4,
+    driver_warm_up_s=5, most_tasks=15_000,
 )  # fmt: skip
 
 
@@ -61,8 +62,9 @@ def test_an_estimate_is_of_the_scarcest_resource() -> None:
     assert join.network_s == pytest.approx(90)
     assert join.one_task_s == pytest.approx(5)
     assert tables.disk_s == pytest.approx(1500)
-    # 20,000 captures and as many tasks.
-    assert driver.seconds == pytest.approx(20 + 20 + 80)
+    # 20,000 captures; as many tasks would be too many.
+    assert driver.seconds == pytest.approx(20 + 5 + 20 + 60)
+    assert estimate(costs, CLUSTER, 500)[-1].seconds == pytest.approx(20 + 5 + 10 + 40)
 
 
 def test_the_largest_connection_can_be_what_takes_longest() -> None:
@@ -72,7 +74,7 @@ def test_the_largest_connection_can_be_what_takes_longest() -> None:
 
 
 def test_every_parameter_of_the_cluster_is_in_the_assumptions() -> None:
-    text = " ".join(assumptions(Cluster(7, 13, 0.31, 777, 23, 5, 9, 17, 61, 0.9, 8)))
+    text = " ".join(assumptions(Cluster(7, 13, 0.31, 777, 23, 5, 9, 17, 61, 0.9, 8, 41, 1234)))
     for value in (
         "7 nodes",
         "13 cores",
@@ -85,6 +87,8 @@ def test_every_parameter_of_the_cluster_is_in_the_assumptions() -> None:
         "61 MB",
         "0.9 ms",
         "8 ms",
+        "41 s",
+        "1,234",
     ):
         assert value in text
 
