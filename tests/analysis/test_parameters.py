@@ -53,5 +53,5 @@ def test_an_unknown_question(name: str, suggested: str) -> None:
 
 
 def test_a_question_like_no_other() -> None:
-    with pytest.raises(UsageError, match=r"'xyzzy'$"):
+    with pytest.raises(UsageError, match=r"'xyzzy'; `kafkasniff analyze --list` lists them$"):
         find_question("xyzzy")
