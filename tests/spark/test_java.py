@@ -128,7 +128,10 @@ def test_neither_java_nor_pyspark_is_a_missing_part_of_the_command_line(tmp_path
         "try: get_session()\n"
         "except MissingPartError as error: print(error)\n"
     )
-    for absent, reported in (("", "Spark needs Java 17 or newer"), ("pyspark", "Spark needs the package pyspark: pip install")):
+    for absent, reported in (
+        ("", "Spark needs Java 17 or newer"),
+        ("pyspark", "Spark needs the package pyspark: pip install"),
+    ):
         done = subprocess.run(
             [sys.executable, "-c", script, absent],
             capture_output=True,
