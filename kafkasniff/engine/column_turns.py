@@ -83,7 +83,7 @@ class ColumnTurns:
         return steps
 
     def _take_whole(self, connections: list[int], starts: Ints, stops: Ints, emitted: Container[int]) -> None:
-        """Process the rows of each connection, from its start to its stop; of those that also emit, in `until`."""
+        """Process the rows [start, stop) of each connection; rows of connections in `emitted` wait for `until`."""
         owners = self._columns[0].owners
         whole: list[int] = []
         turns: list[Turns] = []
@@ -97,6 +97,7 @@ class ColumnTurns:
                 turns.append(owner.turns)
         first, stop = starts[whole], stops[whole]
         asked, done, latency = (column[first] for column in self._columns_of_rows[:3])
+        # As `_take`, for all connections at once whose rows are as computed.
         answered = np.array([_NEVER if one.answered is None else one.answered for one in turns], np.int64)
         behind = np.maximum(np.minimum(answered, asked + latency) - asked, 0)
         odd = self._odd
