@@ -111,7 +111,7 @@ def final_rows(
         rest.remove_tree()
         for day, batches in rows.parts(own, rest):
             some = rows.files.released(batches)
-            yield table, day, _resolved(table, merged(some, table, window), resolver, rows.files)
+            yield table, day, _resolved(table, merged(some, table, window, rows.files.release), resolver, rows.files)
         if table == "exchanges":
             sessions.answer()
 

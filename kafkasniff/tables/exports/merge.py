@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -22,9 +22,13 @@ from kafkasniff.tables.rows.staged import SORT_KEYS
 __all__ = ["WINDOW_BYTES", "WINDOW_ROWS", "in_order", "merged", "together"]
 
 WINDOW_ROWS: Final = 65_536
-WINDOW_BYTES: Final = 8 << 20
+WINDOW_BYTES: Final = 4 << 20
 """Approximate rows and bytes of a window. Rows that are sorted are copied three times; each batch among them
 contributes at least one."""
+AROUND_BYTES: Final = 64 << 10
+"""Bytes of a mapped file that the kernel maps around a page that is read."""
+TOUCHED_BYTES: Final = 4 << 20
+"""Approximate bytes of mapped files that are read before `release` is called."""
 
 _NULL: Final = -(2**63)
 
@@ -124,8 +128,16 @@ class _Segment:
         return self.batch.slice(start, stop - start) if stop > start else None
 
 
-def merged(batches: Iterable[pa.RecordBatch], table: str, window_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
-    """All rows of sorted staged batches in the order of the table, in windows of `WINDOW_BYTES` or less."""
+def merged(
+    batches: Iterable[pa.RecordBatch],
+    table: str,
+    window_bytes: int | None = None,
+    release: Callable[[], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """All rows of sorted staged batches in the order of the table, in windows of `WINDOW_BYTES` or less.
+
+    `release` is called after batches were read, within windows too: their pages may be released.
+    """
     names = SORT_KEYS[table]
     most = window_bytes or WINDOW_BYTES
     by_api: dict[str | None, list[_Segment]] = {}
@@ -142,16 +154,16 @@ def merged(batches: Iterable[pa.RecordBatch], table: str, window_bytes: int | No
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for api in sorted(by_api, key=lambda name: (name is not None, name or "")):
-        for piece in _pieces(by_api.pop(api), table, most):
+        for piece in _pieces(by_api.pop(api), table, most, release):
             bytes_ = piece.nbytes
             if waiting and (rows + len(piece) > WINDOW_ROWS or size + bytes_ > most):
-                yield together(waiting)
+                yield together(waiting, release)
                 waiting, rows, size = [], 0, 0
             waiting.append(piece)
             rows += len(piece)
             size += bytes_
     if waiting:
-        yield together(waiting)
+        yield together(waiting, release)
 
 
 _TEXTS: Final = frozenset({"api", "kind", "detail"})
@@ -168,7 +180,9 @@ def _apis(column: pa.Array) -> Iterator[tuple[str | None, int, int]]:
         yield (None if codes[low] < 0 else names[codes[low]]), low, high
 
 
-def _pieces(segments: list[_Segment], table: str, most: int) -> Iterator[pa.RecordBatch]:
+def _pieces(
+    segments: list[_Segment], table: str, most: int, release: Callable[[], None] | None
+) -> Iterator[pa.RecordBatch]:
     """The rows of segments in order, at most a window at a time."""
     # Ties keep the order of the batches, which is that of staging.
     waiting = deque(sorted(segments, key=lambda segment: segment.first))
@@ -188,12 +202,24 @@ def _pieces(segments: list[_Segment], table: str, most: int) -> Iterator[pa.Reco
         else:
             parts = [part for segment in active if (part := segment.take(segment.up_to(pivot))) is not None]
         active = [segment for segment in active if segment.low < segment.high]
-        yield parts[0] if len(parts) == 1 else in_order(together(parts), table)
+        yield parts[0] if len(parts) == 1 else in_order(together(parts, release), table)
 
 
-def together(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The concatenated rows of one or more batches."""
+def together(parts: list[pa.RecordBatch], release: Callable[[], None] | None = None) -> pa.RecordBatch:
+    """The concatenated rows of one or more batches, a column at a time.
+
+    `release`: called after about `TOUCHED_BYTES`. A column of many small parts of mapped files makes far more of them
+    resident than it reads.
+    """
     if len(parts) == 1:
         return parts[0]
-    columns = [pa.concat_arrays([part.column(number) for part in parts]) for number in range(len(parts[0].schema))]
+    columns = []
+    touched = 0
+    for number in range(len(parts[0].schema)):
+        column = [part.column(number) for part in parts]
+        columns.append(pa.concat_arrays(column))
+        touched += len(parts) * len(column[0].buffers()) * AROUND_BYTES
+        if release is not None and touched >= TOUCHED_BYTES:
+            release()
+            touched = 0
     return pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)

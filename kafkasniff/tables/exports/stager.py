@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BYTES", "MAX_ROWS", "ROWS_PART", "Staged", "Stager"]
 
 MAX_ROWS: Final = 65_536
-MAX_BYTES: Final = 16 << 20
+MAX_BYTES: Final = 8 << 20
 """Rows, and estimated bytes of rows, that are held for each table before they are written."""
 ROWS_PART: Final = 16
 """The largest part of the memory budget for these bytes; each row counts `ROW_BYTES` of it."""

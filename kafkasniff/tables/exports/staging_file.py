@@ -19,7 +19,7 @@ __all__ = ["CACHED_BYTES", "StagingFile"]
 
 CACHED_BYTES: Final = 32 << 20
 """Bytes that are written through the page cache: short runs never wait for a disk."""
-BLOCK_BYTES: Final = 4 << 20
+BLOCK_BYTES: Final = 2 << 20
 """Bytes of one write, from page-aligned memory."""
 
 _DIRECT: Final = getattr(os, "O_DIRECT", 0)

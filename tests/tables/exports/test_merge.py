@@ -96,3 +96,13 @@ def test_windows_are_bounded_for_any_overlap(monkeypatch: pytest.MonkeyPatch) ->
     sizes = [len(window) for window in merge.merged(batches, "exchanges")]
     assert sum(sizes) == 5_000
     assert max(sizes) <= 200
+
+
+def test_pages_are_released_within_a_window_of_many_small_parts() -> None:
+    rows = [{"api": "Fetch", "time_ns": 5, "connection_id": 1, "exchange_id": place} for place in range(200)]
+    batches = [pa.RecordBatch.from_pylist([row], schema=STAGED["exchanges"]) for row in rows]
+    released: list[None] = []
+    windows = list(merge.merged(batches, "exchanges", release=lambda: released.append(None)))
+    assert [row["exchange_id"] for window in windows for row in window.to_pylist()] == list(range(200))
+    # Each of the columns is read from 200 places.
+    assert len(released) >= len(batches[0].schema) > len(windows)
