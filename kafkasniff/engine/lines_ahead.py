@@ -22,6 +22,8 @@ _T = TypeVar("_T")
 
 WINDOWS: Final = 2
 """Windows in the queue: lines of one are made while packets of the next are decoded, without blocking each other."""
+MOST_WINDOWS: Final = 5
+"""The same while lines of the first one are still being made: the requesting thread decodes more instead of waiting."""
 TASK_BYTES: Final = 512 << 10
 """Approximate bytes of messages per task: enough that threads seldom need the interpreter's lock."""
 MESSAGE_BYTES: Final = 128
@@ -75,6 +77,11 @@ class Window:
         self._tasks: dict[int, tuple[int, Task[dict[int, _Made]]]] = {}
         self._taken: Callable[[int], object] = int
         self._help: Callable[[], bool] = bool
+
+    @property
+    def is_made(self) -> bool:
+        """Whether all lines that threads make are there."""
+        return all(task.is_done for _, task in self._tasks.values())
 
     def make(
         self,
@@ -139,7 +146,10 @@ class LinesAhead:
 
     def due(self) -> Window | None:
         """The window that has to be reported before another one is added."""
-        return self.next() if len(self._windows) >= WINDOWS else None
+        windows = self._windows
+        if len(windows) >= MOST_WINDOWS or (len(windows) >= WINDOWS and windows[0].is_made):
+            return self.next()
+        return None
 
     def next(self) -> Window | None:
         """The next window to report."""

@@ -213,6 +213,10 @@ class Caller:
         self._address = output.ctypes.data
         self._call.output, self._call.output_size = self._address, size
 
+    def renew(self) -> None:
+        """Use other memory from now on: somebody else keeps `view`."""
+        self._grow(self.size)
+
     def more(self) -> bool:
         """Enlarge the output memory; False at the maximum."""
         if self.size >= self.most_output:

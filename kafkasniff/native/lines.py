@@ -218,6 +218,8 @@ class JsonLines:
         self._base = self._end = 0
         self._ahead = AT_ONCE
         """Number of messages written ahead: fewer after topics were learned or sessions have changed."""
+        self._is_kept = False
+        """Somebody keeps the current group."""
         lines = self._lines = _Lines()
         self._pointer = ctypes.pointer(lines)
         lines.call, lines.most, lines.names = caller.address, most, None if names is None else names.address
@@ -245,8 +247,8 @@ class JsonLines:
     def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[memoryview, int] | int]:
         """The lines of the messages from `first` up to `last`, in groups with their number. Hot.
 
-        A group is only valid until the next one is requested. For a message that is left to Python its index; the
-        caller has processed it before it continues. `only`: later ones will not be requested.
+        A group is only valid until the next one is requested, unless `keep` returns True. For a message that is left to
+        Python its index; the caller has processed it before it continues. `only`: later ones will not be requested.
         """
         while first < last:
             names = self._names
@@ -268,9 +270,22 @@ class JsonLines:
                 stop += 1
             first = stop
 
+    def keep(self, size: int) -> bool:
+        """Leave the current group to the caller of `take`, for as long as it wants; False if it has to be copied.
+
+        `size`: bytes of the group. Groups much smaller than the memory that they are in would waste the rest.
+        """
+        if 2 * size < self._caller.size:
+            return False
+        self._is_kept = True
+        return True
+
     def _write(self, first: int, last: int, most: int) -> None:
         """Write at least one line from this message on; events may precede the message `last`."""
         lines, function = self._lines, self._kernel.lines
+        if self._is_kept:
+            self._caller.renew()
+            self._is_kept = False
         lines.next = lines.base = self._base = first
         lines.last = min(first + self._ahead, most)
         self._ahead = min(2 * self._ahead, AT_ONCE)

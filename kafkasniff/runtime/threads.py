@@ -21,7 +21,7 @@ HERE: Final = 0
 """Number of the thread that requests results; those of `Threads` are numbered from 1."""
 
 
-RESERVE: Final = 8
+RESERVE: Final = 4
 """Tasks queued per thread: it should have work while the requesting thread is busy elsewhere."""
 
 

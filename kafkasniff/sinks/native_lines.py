@@ -77,8 +77,7 @@ class NativeLines:
         self._capture_name = capture
         self._names_captures = names_captures
         self._terminal = terminal
-        self._at_once = not (ahead or terminal)
-        """Lines are written before the next ones are requested."""
+        self._ahead = ahead
         # Sessions are followed in order.
         self._sessions = None if ahead else KnownSessions()
 
@@ -137,13 +136,15 @@ class NativeLines:
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """The lines of these messages, one or more at a time; the index of a message that is left to Python."""
         assert self._way is not None
-        for piece in self._way.lines.take(first, last, only=self.only_asked):
+        lines = self._way.lines
+        for piece in lines.take(first, last, only=self.only_asked):
             if isinstance(piece, int):
                 yield piece
             else:
                 view, count = piece
-                # Copying large lines takes as long as a third of writing them.
-                if self._at_once and len(view) >= BLOCK_BYTES:
+                # Copying large lines takes as long as a third of writing them. Without threads, they are written before
+                # the next ones are requested.
+                if not self._terminal and len(view) >= BLOCK_BYTES and (not self._ahead or lines.keep(len(view))):
                     yield Lines(view, count)
                 else:
                     data = bytes(view)

@@ -185,7 +185,7 @@ def threads_of(form: str, threads: int | None) -> int | None:
     return threads if form == "json" or threads is None else 0
 
 
-@pytest.mark.parametrize("bound", ["TASK_BYTES", "MAX_MADE", "MAX_WAITING"])
+@pytest.mark.parametrize("bound", ["TASK_BYTES", "MAX_MADE", "MAX_WAITING", "MOST_WINDOWS"])
 def test_bounds_of_threads(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """For any thread that makes a line, and any number of lines that may wait, lines are the same."""
     monkeypatch.setattr(lines_ahead, bound, 700)

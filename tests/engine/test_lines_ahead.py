@@ -13,7 +13,8 @@ from kafkasniff.capture import open_captures
 from kafkasniff.engine import lines_ahead
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher, catalog
-from kafkasniff.native import kernel
+from kafkasniff.native import caller, kernel
+from kafkasniff.sinks import native_lines
 from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import DEEP, examples
 from tests.craft import kafka_bytes as kafka
@@ -34,8 +35,10 @@ SCENES = [*sorted(UNREST), "names"]
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several tasks per window, so that threads write lines that others report."""
+    """Several tasks per window, so that threads write lines that others report; some of them keep the kernel's memory."""
     monkeypatch.setattr(lines_ahead, "TASK_BYTES", 700)
+    monkeypatch.setattr(native_lines, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(caller, "FIRST_OUTPUT", 1 << 11)
 
 
 def same(
