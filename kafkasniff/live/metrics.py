@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import kafkasniff
 from kafkasniff.live.lag import GroupLags
 from kafkasniff.live.outstanding import OpenRequests
-from kafkasniff.live.top import api_name
+from kafkasniff.live.rows import api_name
 from kafkasniff.live.traffic import topic_traffic
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.text.printable import printable

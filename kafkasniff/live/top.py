@@ -12,11 +12,12 @@ from kafkasniff.kafka.connection.waits import role_of
 from kafkasniff.live.counts import SLOT_NS, WINDOW_SLOTS, BoundedTable, Counts, Entry, latency_bucket, latency_quantiles
 from kafkasniff.live.lag import GroupLags
 from kafkasniff.live.outstanding import OpenRequests
-from kafkasniff.live.snapshot import ConnectionDetail, ErrorRow, Findings, LagRow, LiveRow, Recent, Snapshot, Waiting
+from kafkasniff.live.rows import QUANTILES, api_name, live_row, recent_row, waiting_row
+from kafkasniff.live.snapshot import ConnectionDetail, ErrorRow, Findings, LagRow, LiveRow, Recent, Snapshot
 from kafkasniff.live.traffic import PRODUCED, topic_traffic
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 
-__all__ = ["DEFAULT_THRESHOLD_NS", "MAX_CLIENTS", "MAX_CONNECTIONS", "MAX_TOPICS", "TopModel", "api_name"]
+__all__ = ["DEFAULT_THRESHOLD_NS", "MAX_CLIENTS", "MAX_CONNECTIONS", "MAX_TOPICS", "TopModel"]
 
 MAX_APIS: Final = 128
 """Maximum number of APIs. Kafka has some hundred; unknown request keys come from the wire."""
@@ -38,15 +39,7 @@ DEFAULT_THRESHOLD_NS: Final = 1_000_000_000
 
 _WITHOUT: Final = frozenset({"unanswered", "open"})
 """Statuses of exchanges whose response should be in the capture."""
-_QUANTILES: Final = (0.5, 0.99)
 OTHER: Final = "other"
-
-
-def api_name(message: Message) -> str:
-    """Name of the message's API; `key 999` for an unknown one, `?` for a response without its request."""
-    if message.api is not None:
-        return message.api
-    return "?" if message.api_key is None else f"key {message.api_key}"
 
 
 class _ApiEntry(Entry):
@@ -232,7 +225,7 @@ class TopModel:
             self._without_response += 1
         entry = self._connections.get(exchange.connection)
         if entry is not None:
-            entry.recent.append(_recent(exchange))
+            entry.recent.append(recent_row(exchange))
             if exchange.software_name is not None:
                 entry.software = f"{exchange.software_name} {exchange.software_version or ''}".rstrip()
 
@@ -263,10 +256,10 @@ class TopModel:
             all_now.add(one)
         for entry in [entry for _, entry in entries] if rest is None else [*(entry for _, entry in entries), rest]:
             all_time.add(entry.total())
-        quantiles = latency_quantiles([all_now.latency, *(one.latency for one in windows)], _QUANTILES)
-        whole = _row_of("all", all_now, all_time, seconds, quantiles[0])
+        quantiles = latency_quantiles([all_now.latency, *(one.latency for one in windows)], QUANTILES)
+        whole = live_row("all", all_now, all_time, seconds, quantiles[0])
         apis = [
-            _row_of(name, now, entry.total(), seconds, found)
+            live_row(name, now, entry.total(), seconds, found)
             for (name, entry), now, found in zip(entries, windows, quantiles[1:], strict=True)
         ]
         overdue = sorted(self._outstanding.overdue(self._now_ns - threshold_ns), key=lambda one: one.time_ns or 0)
@@ -299,7 +292,7 @@ class TopModel:
                 *(self._connection_row(number, entry, seconds) for number, entry in self._connections),
                 *self._rest(self._connections.other, seconds),
             ),
-            tuple(self._waiting(one) for one in overdue[:MAX_WAITING]),
+            tuple(waiting_row(one, self._now_ns) for one in overdue[:MAX_WAITING]),
             None if focus is None else self._detail(focus, seconds),
             findings,
             brokers=(
@@ -335,7 +328,7 @@ class TopModel:
         client: str = "",
     ) -> LiveRow:
         now, total = entry.window(self._slot), entry.total()
-        return _row_of(name, now, total, seconds, quantiles, client=client)
+        return live_row(name, now, total, seconds, quantiles, client=client)
 
     def _connection_row(
         self, number: int, entry: _ConnectionEntry, seconds: float, quantiles: list[int] | None = None
@@ -348,28 +341,15 @@ class TopModel:
     def _rest(self, other: Entry | None, seconds: float) -> tuple[LiveRow, ...]:
         return () if other is None else (self._row(None, other, seconds),)
 
-    def _waiting(self, message: Message) -> Waiting:
-        return Waiting(
-            message.exchange,
-            self._now_ns - (message.time_ns or 0),
-            api_name(message),
-            message.api_version,
-            message.correlation_id,
-            message.client_id,
-            str(message.client or ""),
-            str(message.broker or ""),
-            message.connection,
-        )
-
     def _detail(self, number: int, seconds: float) -> ConnectionDetail | None:
         entry = self._connections.get(number)
         if entry is None:
             return None
         groups = [entry.window(self._slot, latency=True).latency, *(counts.latency for counts in entry.apis.values())]
-        quantiles = latency_quantiles(groups, _QUANTILES)
+        quantiles = latency_quantiles(groups, QUANTILES)
         apis = tuple(
             # For a connection's APIs only sums since the start exist, so their rates cover its lifetime.
-            _row_of(name, counts, counts, self._life(entry), found)
+            live_row(name, counts, counts, self._life(entry), found)
             for (name, counts), found in zip(entry.apis.items(), quantiles[1:], strict=True)
         )
         waiting = [one for one in self._outstanding.since(self._now_ns) if one.connection == number]
@@ -379,58 +359,8 @@ class TopModel:
             entry.last_ns,
             apis,
             tuple(reversed(entry.recent)),
-            tuple(self._waiting(one) for one in waiting[:MAX_WAITING]),
+            tuple(waiting_row(one, self._now_ns) for one in waiting[:MAX_WAITING]),
         )
 
     def _life(self, entry: _ConnectionEntry) -> float:
         return 1.0 if entry.begun_ns is None else max((self._now_ns - entry.begun_ns) / 1e9, 1.0)
-
-
-def _row_of(
-    name: str | bytes | None,
-    now: Counts,
-    total: Counts,
-    seconds: float,
-    quantiles: list[int] | None,
-    *,
-    client: str = "",
-) -> LiveRow:
-    measured = now.measured
-    return LiveRow(
-        name,
-        client,
-        requests=now.requests / seconds,
-        errors=now.errors / seconds,
-        sent=now.sent / seconds,
-        received=now.received / seconds,
-        produced=now.produced / seconds,
-        fetched=now.fetched / seconds,
-        mean=round(now.latency_sum / measured) if measured else None,
-        slowest=now.latency_max if measured else None,
-        # Middles of buckets, which may exceed the greatest value.
-        p50=min(quantiles[0], now.latency_max) if quantiles else None,
-        p99=min(quantiles[1], now.latency_max) if quantiles else None,
-        total=total.requests,
-        total_errors=total.errors,
-        total_sent=total.sent,
-        total_received=total.received,
-    )
-
-
-def _recent(exchange: Exchange) -> Recent:
-    """The kept part of an exchange: no bodies, which may be large. Hot."""
-    request, response = exchange.request, exchange.response
-    known = request or response
-    errors = response.errors if response is not None else ()
-    return Recent(
-        exchange.exchange,
-        None if known is None else known.time_ns,
-        "?" if known is None else api_name(known),
-        None if known is None else known.api_version,
-        None if known is None else known.correlation_id,
-        exchange.status,
-        exchange.latency_ns,
-        0 if request is None else request.size + 4,
-        0 if response is None else response.size + 4,
-        (errors[0].name or f"error {errors[0].code}") if errors else "",
-    )

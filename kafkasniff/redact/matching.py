@@ -24,7 +24,8 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.redact.checksums import CHECKSUM_AT, checksums, header_starts, pseudo_sums
 from kafkasniff.redact.copied import BLANK
 from kafkasniff.redact.message import Blanker
-from kafkasniff.redact.streams import BlankedConnection, PayloadPlace
+from kafkasniff.redact.stream_bytes import PayloadPlace
+from kafkasniff.redact.streams import BlankedConnection
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import SYN, PacketBatch

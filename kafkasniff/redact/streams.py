@@ -10,11 +10,9 @@ one ended, by their content: even a wrong match would show nothing that may not 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.events import Event, MessageEvent, TokenEvent
@@ -25,30 +23,18 @@ from kafkasniff.kafka.connection.sasl import SCRAM_ANSWERS
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.redact.copied import BLANK
 from kafkasniff.redact.message import Blanker
+from kafkasniff.redact.stream_bytes import BlankedStream, PayloadPlace
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.segments import Closed, Gap, Item, Late, Run, Stretch
 from kafkasniff.tls.gate import TlsGate
 from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["MAX_CUT", "MAX_PIECES", "MAX_PLACES", "MAX_REPEATED", "MAX_UNCUT", "BlankedConnection", "PayloadPlace"]
+__all__ = ["MAX_CUT", "MAX_UNCUT", "BlankedConnection"]
 
 MAX_CUT: Final = 32_768
 """Maximum number of frames of a stream that are cut but not yet reported: twice the responses that may wait for their
 requests.
 """
-
-MAX_REPEATED: Final = 128 << 10
-"""Bytes of a stream that are remembered after their packets, for packets captured twice: an answer to the same packet
-within the last 16 is one (`tcp.stream.RECENT`).
-"""
-
-MAX_PLACES: Final = 262_144
-"""Maximum number of packets of a stream with unknown bytes; beyond it the first stay blank. 16 MiB after a hole need
-this many if each holds 64 bytes; more are forgeries.
-"""
-
-MAX_PIECES: Final = 4_096
-"""Maximum number of pieces with holes between them. Searched and provisionally cut streams have more than one."""
 
 MAX_UNCUT: Final = 32 << 20
 """Maximum number of bytes of a stream outside of frames, besides those of the longest acceptable frame: those being
@@ -61,22 +47,8 @@ _PROXY_V1: Final = b"PROXY "
 _PROXY_HEADS: Final = {0x11: 28, 0x21: 52}
 """Bytes of a binary PROXY header up to the end of its addresses, by family."""
 
-_Patch = Callable[["PayloadPlace", int, bytes], None]
+_Patch = Callable[[PayloadPlace, int, bytes], None]
 """Takes a packet, an offset in its payload, and the bytes there."""
-
-
-class PayloadPlace(NamedTuple):
-    """The payload of a written packet."""
-
-    position: int
-    """Position of its first byte in the stream."""
-    end: int
-    at: int
-    """Its offset in the file."""
-    header: int
-    """Offset of its TCP header in the file."""
-    pseudo: int
-    """Sum of what a TCP checksum covers besides header and payload."""
 
 
 class _Tapped(KafkaConnection):
@@ -91,102 +63,6 @@ class _Tapped(KafkaConnection):
     def _take_frame(self, frame: Frame) -> None:
         self._tap(frame)
         super()._take_frame(frame)
-
-
-class _Uncut:
-    """Delivered bytes outside of frames so far: pieces, with a hole between any two."""
-
-    __slots__ = ("pieces", "size")
-
-    def __init__(self) -> None:
-        self.pieces: deque[tuple[int, bytearray]] = deque()
-        """Each with the position of its first byte."""
-        self.size = 0
-
-    def add(self, position: int, data: bytes, most: int) -> None:
-        """Add delivered bytes; the first pieces are dropped if they exceed `most` bytes, or are too many."""
-        if self.pieces and self.pieces[-1][0] + len(self.pieces[-1][1]) == position:
-            self.pieces[-1][1].extend(data)
-        else:
-            self.pieces.append((position, bytearray(data)))
-        self.size += len(data)
-        while self.size > most or len(self.pieces) > MAX_PIECES:
-            self.drop()
-
-    def drop(self) -> tuple[int, bytes]:
-        """Take out the first piece."""
-        position, data = self.pieces.popleft()
-        self.size -= len(data)
-        return position, bytes(data)
-
-    def cut(self, count: int) -> None:
-        """Take out the first bytes of the first piece."""
-        position, data = self.pieces.popleft()
-        self.size -= count
-        del data[:count]
-        if data:
-            self.pieces.appendleft((position + count, data))
-
-    def clear(self) -> None:
-        """Take out all."""
-        self.pieces.clear()
-        self.size = 0
-
-
-class _Repeated:
-    """Recently identified bytes of a stream, by position, for packets that are captured again.
-
-    Pieces do not overlap: each byte is identified once. At the bound the first ones of the stream are dropped.
-    """
-
-    __slots__ = ("_first", "_pieces", "_size")
-
-    def __init__(self) -> None:
-        self._pieces: list[tuple[int, bytes]] = []
-        self._first = 0
-        """Those before it are gone: they are cleared out when they are half of all."""
-        self._size = 0
-
-    def add(self, position: int, data: bytes) -> None:
-        """These bytes were identified."""
-        insort(self._pieces, (position, data), lo=self._first, key=itemgetter(0))
-        self._size += len(data)
-        while self._size > MAX_REPEATED:
-            self._size -= len(self._pieces[self._first][1])
-            self._first += 1
-        if self._first > len(self._pieces) // 2:
-            del self._pieces[: self._first]
-            self._first = 0
-
-    def within(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """The pieces that have bytes of [begin, end), with their positions."""
-        index = bisect_left(self._pieces, end, lo=self._first, key=itemgetter(0)) - 1
-        while index >= self._first:
-            position, data = self._pieces[index]
-            if position + len(data) <= begin:
-                break
-            yield position, data
-            index -= 1
-
-
-class _Direction:
-    """One stream."""
-
-    __slots__ = ("at", "begin", "cut", "longest", "places", "repeated", "uncut")
-
-    def __init__(self) -> None:
-        self.at: int | None = None
-        """Position after the delivered bytes; None before the first."""
-        self.begin = 0
-        self.uncut = _Uncut()
-        self.cut: dict[tuple[int, int, int, int], deque[int]] = {}
-        """Positions of frames that were not reported yet, in order; several if they are indistinguishable."""
-        self.places: list[PayloadPlace] = []
-        """Packets with bytes that may still be identified."""
-        self.longest = 0
-        """Bytes of the longest of them."""
-        self.repeated = _Repeated()
-        """Recently identified bytes, for packets that are captured again."""
 
 
 class BlankedConnection:
@@ -204,7 +80,7 @@ class BlankedConnection:
         self._keys = KeyLog()
         """None are needed: encrypted data stays so."""
         self._encrypted = False
-        self._directions = (_Direction(), _Direction())
+        self._directions = (BlankedStream(), BlankedStream())
         self._opened = [False, False]
         """A frame of the stream was found."""
 
@@ -220,10 +96,7 @@ class BlankedConnection:
     def written(self, direction: int, place: PayloadPlace) -> None:
         """A packet with payload was written, blank."""
         stream = self._directions[direction]
-        insort(stream.places, place)
-        stream.longest = max(stream.longest, place.end - place.position)
-        if len(stream.places) > MAX_PLACES:
-            del stream.places[: MAX_PLACES // 2]
+        stream.add_place(place)
         if stream.at is not None and place.position < stream.at:
             for position, data in stream.repeated.within(place.position, place.end):
                 self._show_in(place, position, data)
@@ -256,7 +129,7 @@ class BlankedConnection:
 
     # -- bytes --------------------------------------------------------------------------------------------------------
 
-    def _stream(self, direction: int) -> _Direction:
+    def _stream(self, direction: int) -> BlankedStream:
         stream = self._directions[direction]
         if stream.at is None:
             stream.at = stream.begin = self._tcp.streams[direction].begin
@@ -288,7 +161,7 @@ class BlankedConnection:
         for event in self._kafka.feed(clear):
             self._event(event)
 
-    def _let_go(self, direction: int, stream: _Direction) -> None:
+    def _let_go(self, direction: int, stream: BlankedStream) -> None:
         """Forget packets whose bytes cannot be identified any further."""
         if self._kafka.verdict == "not-kafka":
             stream.uncut.clear()
@@ -301,12 +174,7 @@ class BlankedConnection:
         low = stream.uncut.pieces[0][0] if stream.uncut.pieces else stream.at
         if stream.cut:
             low = min(low, next(iter(stream.cut.values()))[0])
-        count = 0
-        while count < len(stream.places) and stream.places[count].end <= low:
-            count += 1
-        del stream.places[:count]
-        if not stream.places:
-            stream.longest = 0
+        stream.drop_places(low)
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
@@ -320,7 +188,7 @@ class BlankedConnection:
         self._show(frame.direction, position, head)
         stream.cut.setdefault(_key(frame), deque()).append(position)
 
-    def _find(self, stream: _Direction, content: bytes, direction: int) -> int | None:
+    def _find(self, stream: BlankedStream, content: bytes, direction: int) -> int | None:
         """Take the next frame out of the delivered bytes: its position."""
         opened, self._opened[direction] = self._opened[direction], True
         uncut = stream.uncut
@@ -405,11 +273,7 @@ class BlankedConnection:
     def _show(self, direction: int, position: int, data: bytes) -> None:
         """These bytes of a stream may be shown."""
         stream = self._directions[direction]
-        end, places = position + len(data), stream.places
-        for index in range(bisect_left(places, position - stream.longest, key=itemgetter(0)), len(places)):
-            place = places[index]
-            if place.position >= end:
-                break
+        for place in stream.places_within(position, position + len(data)):
             self._show_in(place, position, data)
         stream.repeated.add(position, data)
 

@@ -105,7 +105,7 @@ class ExchangeTimes:
         trouble = (Trouble(), Trouble())
         if link is not None:
             span = marks.request_first, marks.response_done
-            trouble = (link.client.between(*span), link.broker.between(*span))
+            trouble = (link.client.trouble.between(*span), link.broker.trouble.between(*span))
         return Timed(exchange, marks, parts, wait, throttle // 1_000_000, link, *trouble)
 
     def _link(self, message: Message | None) -> Link | None:
@@ -127,7 +127,7 @@ def _marks(exchange: Exchange, request: Message, response: Message, before: _Bef
         answered,
         before.turns.answered,
         before.quiet_since,
-        None if link is None else link.client.retransmitted_at(asked, response_first),
+        None if link is None else link.client.trouble.retransmitted_at(asked, response_first),
         before.turns.muted_until,
     )
 

@@ -6,41 +6,34 @@ acknowledged it, as Jacobson's timer does, unless it was retransmitted meanwhile
 the broker. Receivers delay acknowledgements (RFC 9293, 3.8.6.3), so only low values are meaningful: each half keeps the
 decreasing record of them. The kernel answers a handshake immediately, which makes it the best measure.
 
-All queries are by time (`between`), and data after the given span has no influence. So the answer about an exchange
-does not depend on how far the packets were read when it was asked.
+All queries are by time, and data after the given span has no influence. So the answer about an exchange does not depend
+on how far the packets were read when it was asked.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from bisect import bisect_right
 from typing import Final, Literal
 
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
-from kafkasniff.timing.trouble import NO_TROUBLE, Budget, Trouble
+from kafkasniff.timing.trouble import Budget
+from kafkasniff.timing.trouble_log import TroubleLog
 
 __all__ = [
     "MAX_HOLES",
     "MAX_RECORDS",
-    "MAX_TROUBLE",
     "Link",
     "LinkHalf",
     "Opening",
     "Vantage",
 ]
 
-MAX_TROUBLE: Final = 65_536
-"""Maximum number of retransmissions, late segments and closed windows that each half of a connection remembers; later
-ones are only counted.
-"""
 MAX_RECORDS: Final = 256
 """Maximum number of decreasing round trip times that a half remembers; a real one has some ten."""
 MAX_HOLES: Final = 64
 """Maximum number of open holes that a half remembers, to distinguish late segments from retransmissions."""
 MAX_FLYING: Final = 64
 """Maximum number of unacknowledged segments per half whose first transmission time is known, the latest."""
-MAX_LOOKED: Final = 256
-"""Maximum number of lost segments within one exchange that are examined."""
 RECENT: Final = 8
 """Number of segments per half that are remembered to distinguish a packet captured twice from a retransmission."""
 
@@ -70,24 +63,17 @@ class LinkHalf:
         "_recent",
         "_timed_end",
         "_timed_since",
-        "again",
-        "closed",
-        "closed_sum",
         "data",
         "fin",
         "isn",
-        "late",
-        "late_sum",
         "link",
-        "lost",
-        "lost_count",
-        "opened",
         "packets",
         "peer",
         "records",
         "samples",
         "spoke",
         "total_ns",
+        "trouble",
     )
 
     def __init__(self, link: Link) -> None:
@@ -106,24 +92,7 @@ class LinkHalf:
         self.samples = 0
         self.total_ns = 0
         """Number of round trips, and their sum."""
-        self.again: list[int] = []
-        """Times of retransmitted segments."""
-        self.lost: list[tuple[int, int]] = []
-        """Those of them that were not acknowledged before the retransmission: its time, and that of the first
-        transmission.
-        """
-        self.late: list[int] = []
-        """Times of late segments."""
-        self.late_sum: list[int] = [0]
-        """For how long the first 0, 1, 2 … of them were missing in total."""
-        self.closed: list[int] = []
-        """When its window was closed."""
-        self.opened: list[int] = []
-        """When it was opened again; the last one may still be closed."""
-        self.closed_sum: list[int] = [0]
-        """How long the first 0, 1, 2 … of them lasted in total."""
-        self.lost_count = 0
-        """Number of problems that are not remembered."""
+        self.trouble = TroubleLog(link.budget)
         self._next: int | None = None
         self._timed_end: int | None = None
         self._timed_since = 0
@@ -153,11 +122,11 @@ class LinkHalf:
         else:
             if window:
                 if self._closed_since is not None:
-                    self._opened(time)
+                    self.trouble.window_opened(time, self._closed_since)
+                    self._closed_since = None
             elif self._closed_since is None:
                 self._closed_since = time
-                if self._remembers(self.closed):
-                    self.closed.append(time)
+                self.trouble.window_closed(time)
             link = self.link
             if link.acknowledged is None and link.answered is not None and self is link.client:
                 link.acknowledged = time
@@ -196,20 +165,15 @@ class LinkHalf:
             return  # one packet, captured twice
         for place, (begin, until, since) in enumerate(self._holes):
             if (end - begin) & _MASK in range(1, _HALF) and (until - seq) & _MASK in range(1, _HALF):
-                if self._remembers(self.late):
-                    self.late.append(time)
-                    self.late_sum.append(self.late_sum[-1] + max(time - since, 0))
+                self.trouble.came_late(time, since)
                 rest = [(begin, seq, since), (end, until, since)]
                 self._holes[place : place + 1] = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
                 return
         if wire == 1 and self._next is not None and end == self._next:
             return  # a keep-alive (RFC 9293, 3.8.4)
         self._timed_end = None
-        if self._remembers(self.again):
-            self.again.append(time)
-            sent = next((since for flown, since in self._flying if (flown - end) & _MASK < _HALF), None)
-            if sent is not None:
-                self.lost.append((time, sent))
+        sent = next((since for flown, since in self._flying if (flown - end) & _MASK < _HALF), None)
+        self.trouble.retransmitted(time, sent)
 
     def _flagged(self, time: int, seq: int, flags: int, wire: int, ident: int) -> None:
         link = self.link
@@ -237,13 +201,6 @@ class LinkHalf:
             link.end_by(self, time, reset=False)
             link.closed = link.closed or self.peer.fin
 
-    def _opened(self, time: int) -> None:
-        assert self._closed_since is not None
-        if len(self.opened) < len(self.closed):
-            self.opened.append(time)
-            self.closed_sum.append(self.closed_sum[-1] + max(time - self._closed_since, 0))
-        self._closed_since = None
-
     def _sample(self, time: int, taken: int) -> None:
         """A round trip to the receiver was measured."""
         if taken < 0:
@@ -266,56 +223,10 @@ class LinkHalf:
             del recent[0]
         return False
 
-    @property
-    def remembered(self) -> int:
-        """Number of problems that it keeps."""
-        return len(self.again) + len(self.late) + len(self.closed)
-
-    def _remembers(self, found: Sequence[object]) -> bool:
-        budget = self.link.budget
-        if len(found) < MAX_TROUBLE and budget.left > 0:
-            budget.left -= 1
-            return True
-        self.lost_count += 1
-        return False
-
     def round_trip(self, until: int) -> int | None:
         """The lowest round trip to the receiver according to acknowledgements so far, in ns; None: there were none."""
         place = bisect_right(self.records, (until, 1 << 63))
         return self.records[place - 1][1] if place else None
-
-    def retransmitted_at(self, sent: int, until: int) -> int | None:
-        """When data sent by `sent` and lost after the capture point was last retransmitted by `until`.
-
-        None: none of it was lost in that time, as far as the capture shows.
-        """
-        place = bisect_right(self.lost, (until, 1 << 63))
-        for time, first in reversed(self.lost[max(place - MAX_LOOKED, 0) : place]):
-            if time <= sent:
-                return None
-            if first <= sent:
-                return time
-        return None
-
-    def between(self, first: int, last: int) -> Trouble:
-        """Problems from `first` to `last`, both included (ns since the epoch)."""
-        if not (self.again or self.late or self.closed):
-            return NO_TROUBLE
-        again = bisect_right(self.again, last) - bisect_left(self.again, first)
-        low, high = bisect_left(self.late, first), bisect_right(self.late, last)
-        late, late_ns = max(high - low, 0), self.late_sum[max(high, low)] - self.late_sum[low]
-        # Windows reopened by `first` are over; those closed after `last` are not part of this span.
-        low, high = bisect_right(self.opened, first), bisect_right(self.closed, last)
-        if low >= high:
-            return Trouble(again, late, late_ns)
-        done = min(high, len(self.opened))
-        lasted = self.closed_sum[done] - self.closed_sum[low] if done > low else 0
-        if done < high:
-            lasted += last - self.closed[high - 1]
-        elif self.opened[high - 1] > last:
-            lasted -= self.opened[high - 1] - last
-        lasted -= max(first - self.closed[low], 0)
-        return Trouble(again, late, late_ns, high - low, max(lasted, 0))
 
 
 class Link:
@@ -377,7 +288,7 @@ class Link:
 
     def give_back(self) -> None:
         """It is no longer needed: others may use its share of memory."""
-        self.budget.left += sum(half.remembered for half in self.halves)
+        self.budget.left += sum(half.trouble.remembered for half in self.halves)
 
     def end_by(self, half: LinkHalf, time: int, *, reset: bool) -> None:
         """One end closes or resets; the first one counts, since the other end only follows."""

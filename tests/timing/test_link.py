@@ -107,11 +107,11 @@ def test_what_came_again_and_what_came_late() -> None:
     line.add(10, third.but(ident=99))
     line.add(10, third.but(ident=99))  # the same packet, captured twice
     line.add(30, first.but(ident=98))
-    client = only(line.packets).client
-    assert (client.late, client.late_sum, client.again) == ([at(9)], [0, 7 * MS], [at(10), at(30)])
-    assert client.between(at(0), at(50)) == Trouble(again=2, late=1, late_ns=7 * MS)
-    assert client.between(at(10), at(29)) == Trouble(again=1)
-    assert client.between(at(31), at(50)) == Trouble()
+    log = only(line.packets).client.trouble
+    assert (log.late, log.late_sum, log.again) == ([at(9)], [0, 7 * MS], [at(10), at(30)])
+    assert log.between(at(0), at(50)) == Trouble(again=2, late=1, late_ns=7 * MS)
+    assert log.between(at(10), at(29)) == Trouble(again=1)
+    assert log.between(at(31), at(50)) == Trouble()
 
 
 def test_a_hole_that_is_filled_in_pieces() -> None:
@@ -121,16 +121,16 @@ def test_a_hole_that_is_filled_in_pieces() -> None:
     begin = whole.seq + 10
     for time, offset, length in ((0, 0, 10), (1, 40, 10), (2, 20, 10), (3, 10, 10), (4, 30, 10), (5, 30, 10)):
         line.add(time, whole.but(seq=begin - 10 + offset, payload=b"x" * length, ident=time))
-    client = only(line.packets).client
-    assert client.late == [at(2), at(3), at(4)]
-    assert client.again == [at(5)]
+    log = only(line.packets).client.trouble
+    assert log.late == [at(2), at(3), at(4)]
+    assert log.again == [at(5)]
 
 
 def test_keep_alives_are_no_retransmissions() -> None:
     line = Timeline()
     line.data("client", 0, b"a" * 10)
     line.at(5).keep_alive("client", garbage=True)
-    assert only(line.packets).client.again == []
+    assert only(line.packets).client.trouble.again == []
 
 
 def test_closed_windows() -> None:
@@ -146,7 +146,7 @@ def test_closed_windows() -> None:
     line.acked("client", 50)
     line.window = 1
     line.acked("client", 60)
-    client = only(line.packets).client
+    log = only(line.packets).client.trouble
     cases = {
         (0, 9): Trouble(),
         (0, 10): Trouble(closed=1),
@@ -157,7 +157,7 @@ def test_closed_windows() -> None:
         (30, 49): Trouble(),
         (60, 99): Trouble(),
     }
-    found = {span: client.between(at(span[0]), at(span[1])) for span in cases}
+    found = {span: log.between(at(span[0]), at(span[1])) for span in cases}
     assert found == cases
 
 
@@ -165,9 +165,9 @@ def test_a_window_that_stays_closed() -> None:
     line = Timeline(window=0)
     line.data("broker", 0, b"x")
     line.acked("client", 10)
-    client = only(line.packets).client
-    assert client.between(at(0), at(25)) == Trouble(closed=1, closed_ns=15 * MS)
-    assert client.between(at(12), at(13)) == Trouble(closed=1, closed_ns=MS)
+    log = only(line.packets).client.trouble
+    assert log.between(at(0), at(25)) == Trouble(closed=1, closed_ns=15 * MS)
+    assert log.between(at(12), at(13)) == Trouble(closed=1, closed_ns=MS)
 
 
 def test_what_went_wrong_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_what_went_wrong_is_remembered_within_a_bound(monkeypatch: pytest.Monkey
             line.add(begin + 6 + number, first.but(ident=100 + number))
     watch, reported = watched([*one.packets, *other.packets], size=9)
     watch.close()
-    assert [(len(link.client.again), link.client.lost_count) for link in reported] == [(3, 2), (3, 2)]
+    assert [(len(link.client.trouble.again), link.client.trouble.lost_count) for link in reported] == [(3, 2), (3, 2)]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -219,16 +219,17 @@ def test_packets_that_nobody_sends(seed: int) -> None:
         for half in link.halves:
             for _ in range(20):
                 first = time - random.randrange(100 * MS)
-                trouble = half.between(first, first + random.randrange(50 * MS))
+                trouble = half.trouble.between(first, first + random.randrange(50 * MS))
                 assert min(trouble) >= 0
                 assert trouble.closed_ns <= 50 * MS
-                again = half.retransmitted_at(first, first + 30 * MS)
+                again = half.trouble.retransmitted_at(first, first + 30 * MS)
                 assert again is None or first < again <= first + 30 * MS
 
 
 def facts_of(link: Link) -> tuple[object, ...]:
     halves = [
-        (half.packets, half.data, half.records, half.samples, half.again, half.late_sum, half.closed, half.opened)
+        (half.packets, half.data, half.records, half.samples, log.again, log.late_sum, log.closed, log.opened)
         for half in link.halves
+        for log in (half.trouble,)
     ]
     return link.ends, link.first_time, link.last_time, link.opening, link.syns, link.handshake(), halves

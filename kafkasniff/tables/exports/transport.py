@@ -66,7 +66,7 @@ _END: Final = 1 << 63
 class TransportRows:
     """Follows the packets of captures and passes on rows; `ports` as for `Inspector`, `memory` as for `LinkWatch`.
 
-    Counts limited by `timing.link.MAX_TROUBLE` are never too low.
+    Counts limited by `timing.trouble_log.MAX_TROUBLE` are never too low.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ def _row(link: Link) -> dict[str, Any]:
 
 
 def _of_half(name: str, half: LinkHalf, link: Link) -> dict[str, int]:
-    closed_ns = half.between(link.first_time, link.last_time).closed_ns
+    closed_ns = half.trouble.between(link.first_time, link.last_time).closed_ns
     return {
         f"{name}_packets": half.packets,
         f"{name}_data": half.data,
         # Trouble that was forgotten counts as the most frequent kind.
-        f"{name}_again": len(half.again) + half.lost_count,
-        f"{name}_late": len(half.late),
-        f"{name}_closed": len(half.closed),
+        f"{name}_again": len(half.trouble.again) + half.trouble.lost_count,
+        f"{name}_late": len(half.trouble.late),
+        f"{name}_closed": len(half.trouble.closed),
         f"{name}_closed_us": closed_ns // 1000,
     }
 
