@@ -35,7 +35,7 @@ SCENES = [*sorted(UNREST), "names"]
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several tasks per window, so that threads write lines that others report; some of them keep the kernel's memory."""
+    """Several tasks per window, so that threads write lines that others report. Some lines keep the kernel's memory."""
     monkeypatch.setattr(lines_ahead, "TASK_BYTES", 700)
     monkeypatch.setattr(native_lines, "BLOCK_BYTES", 1)
     monkeypatch.setattr(caller, "FIRST_OUTPUT", 1 << 11)
