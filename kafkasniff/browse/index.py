@@ -250,9 +250,9 @@ class ExchangeIndex:
 
     def place_of(self, row: Row) -> int | None:
         """The place of an exchange among the rows so far; `row` may be of another index of the same captures."""
-        wanted = np.uint64((row.connection << 32) | row.exchange_id)
-        for number, keys in enumerate(self._keys(self._count)):
-            found = np.flatnonzero(keys == wanted)
+        columns = [self._parts(name, self._count) for name in ("connection", "exchange_id")]
+        for number, (connection, ordinal) in enumerate(zip(*columns, strict=True)):
+            found = np.flatnonzero(connection.equal_to(row.connection) & ordinal.equal_to(row.exchange_id))
             if len(found):
                 return number * CHUNK + int(found[0])
         return None
@@ -272,20 +272,18 @@ class ExchangeIndex:
         """
         parts = self._parts(column, self._count)
         value = parts[like // CHUNK].at(like % CHUNK)
-        compared: dict[int, NDArray[np.bool_]] = {}
+        count = CHUNK * (len(parts) - 1) + len(parts[-1].values)
+        rows, is_compared = np.zeros(count, bool), np.zeros(len(parts), bool)
 
         def test(places: NDArray[np.int64]) -> NDArray[np.bool_]:
-            found = np.zeros(len(places), bool)
-            chunks = places // CHUNK
-            for chunk in np.unique(chunks).tolist():
-                if chunk >= len(parts):
-                    continue
-                if chunk not in compared:
-                    compared[chunk] = parts[chunk].equal_to(value)
-                mine = chunks == chunk
-                at = places[mine] % CHUNK
-                rows = compared[chunk]
-                found[mine] = (at < len(rows)) & rows[np.minimum(at, len(rows) - 1)]
+            known = places < count
+            places = np.where(known, places, 0)
+            asked = np.zeros(len(parts), bool)
+            asked[places // CHUNK] = True
+            for chunk in np.flatnonzero(asked & ~is_compared).tolist():
+                rows[chunk * CHUNK : (chunk + 1) * CHUNK] = parts[chunk].equal_to(value)
+            is_compared[asked] = True
+            found: NDArray[np.bool_] = rows[places] & known
             return found
 
         return test

@@ -212,6 +212,8 @@ class OverviewScreen(Screen[str]):
     def on_unmount(self) -> None:
         """End the command."""
         self._left.set()
+        # A closed screen stays until garbage is collected, but not its index.
+        self._index = ExchangeIndex()
 
     def _begin(self) -> None:
         for bars, count in self._bars.items():

@@ -107,7 +107,7 @@ def explore(
         app.run()
     if app.return_code:
         return Exit.INTERNAL
-    return Exit.BROKEN if app.broken else Exit.OK
+    return Exit.BROKEN if app.is_broken else Exit.OK
 
 
 def _serve(environment: Environment, commands: Commands, title: str, port: int) -> int:
