@@ -16,6 +16,7 @@ from pyarrow import compute
 from kafkasniff.browse.packed_columns import PackedColumn, in_one_block, order_of, pack, sort_keys
 from kafkasniff.browse.row_facts import MISSING, NUMBERS, TEXTS, UNKNOWN, Block, column_block, exchange_row
 from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.versions import distinct
 from kafkasniff.model import Endpoint, Exchange
 
 __all__ = ["COLUMNS", "MAX_EXCHANGES", "MAX_NUMBER", "MAX_WORDS", "ExchangeIndex", "Row"]
@@ -116,7 +117,7 @@ class ExchangeIndex:
         block = column_block(found, self._code)
         if self._ends is not found.ends:
             self._ends, self._known = found.ends, set()
-        unknown = set(np.unique(found.asked["connection"]).tolist()) - self._known
+        unknown = set(distinct(found.asked["connection"].astype(np.int64))) - self._known
         for number in unknown:
             owner = found.owners[number]
             assert owner is not None
@@ -149,7 +150,7 @@ class ExchangeIndex:
             # Missing times are first.
             self.start = int(known[0]) if self.start is None else min(self.start, int(known[0]))
         for name, codes in self._codes.items():
-            codes.update(np.unique(whole[name]).tolist())
+            codes.update(distinct(whole[name]))
         done = 0
         while done < len(order):
             at = (self._count + done) % CHUNK
