@@ -208,6 +208,10 @@ class ExchangeIndex:
             return None
         return connection.client, connection.broker
 
+    def connection_numbers(self) -> dict[int, int]:
+        """The number of each connection of a row so far, by its `connection_id`."""
+        return {one.id: number for number, one in list(self._connections.items())}
+
     def numbers(self, column: str) -> Iterator[NDArray[np.int64]]:
         """The numbers of the rows so far in a column, in parts."""
         return (part.numbers() for part in self._parts(column, self._count))
