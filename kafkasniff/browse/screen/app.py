@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import ClassVar, Final
@@ -9,6 +10,7 @@ from typing import ClassVar, Final
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.widgets import Input, Static
 
 from kafkasniff.browse.commands import Commands, Done, run_command
@@ -25,6 +27,7 @@ from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
 from kafkasniff.browse.screen.jumping import Trail
 from kafkasniff.browse.screen.key_help import KeyHelp
+from kafkasniff.browse.screen.lost_terminal import outliving
 from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
 from kafkasniff.browse.screen.overview import OverviewScreen
 from kafkasniff.browse.screen.reading_threads import ReadingThreads
@@ -85,7 +88,9 @@ class Explorer(App[None]):
         few_colours: bool = False,
         looks_only: bool = False,
     ) -> None:
-        super().__init__()
+        # Otherwise Textual has shades of grey for NO_COLOR, and its filter ends with an error on the tree.
+        few_colours = few_colours or "NO_COLOR" in os.environ
+        super().__init__(ansi_color=few_colours or None)
         self._looks_only = looks_only
         if few_colours:
             self.theme = "ansi-dark"
@@ -109,6 +114,10 @@ class Explorer(App[None]):
         self._detail = DetailPanes()
         self._filter_line = FilterLine(self._seen, self._saved)
         self._status = Static(id="status")
+
+    def get_driver_class(self) -> type[Driver]:
+        """The driver of the terminal."""
+        return outliving(super().get_driver_class(), lambda: self.call_later(self.exit))
 
     def compose(self) -> ComposeResult:
         """The panes from top to bottom."""
