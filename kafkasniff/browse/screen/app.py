@@ -165,7 +165,8 @@ class Explorer(App[None]):
         if self._expression:
             parts.append(f"filter: {printable(self._expression)}")
         sorting = "sorting" if found.is_sorting else ""
-        parts += [part for part in (sorting, self._error or self._threads.state, self._sources) if part]
+        said = (sorting, self._error, self._threads.looking, "" if self._error else self._threads.state, self._sources)
+        parts += [part for part in said if part]
         line = f"{' · '.join(parts)} · ? keys"
         if line != self._shown:
             self._shown = line

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.browse.following import Followed, FollowKind
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.reading import ExchangeReading
+from kafkasniff.browse.reading import ExchangeReading, Progress
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
 
@@ -50,9 +50,10 @@ def find_trail(
     predicate: Predicate | None,
     *,
     stopped: Callable[[], bool],
+    progress: Progress,
 ) -> Trail:
     """The rows of an index, whose predicate is given, that share something. Raises CaptureError."""
     found = ExchangeIndex()
-    reading.fill(found, all_of([predicate, parse_filter(of.expression)]), stopped=stopped, progress=lambda *_: None)
+    reading.fill(found, all_of([predicate, parse_filter(of.expression)]), stopped=stopped, progress=progress)
     rows = listed.shared(found)
     return Trail(of, listed, rows, int(rows.sum()))

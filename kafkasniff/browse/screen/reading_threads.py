@@ -10,7 +10,7 @@ from textual.app import App
 
 from kafkasniff.browse.following import Followed
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex, Row
-from kafkasniff.browse.reading import FIRST_RECORDS, ExchangeReading
+from kafkasniff.browse.reading import FIRST_RECORDS, ExchangeReading, Progress
 from kafkasniff.browse.screen.jumping import Trail, find_trail
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.filters import Predicate
@@ -44,6 +44,8 @@ class ReadingThreads:
         """Ends the thread that fills the index."""
         self._away = threading.Event()
         """Ends the thread that reads an exchange, or all for a jump."""
+        self._progressed: tuple[threading.Event, str] | None = None
+        """How far that thread has read."""
 
     def end(self) -> None:
         """End the threads."""
@@ -53,6 +55,21 @@ class ReadingThreads:
     def leave(self) -> None:
         """End what is being decoded."""
         self._away.set()
+
+    @property
+    def looking(self) -> str:
+        """How far the captures have been read for one exchange, or for a jump; empty if they are not."""
+        of, text = self._progressed or (None, "")
+        return "" if of is not self._away or self._away.is_set() else text
+
+    def _progress(self, away: threading.Event) -> Progress:
+        """Show how far a reading has come, from the beginning of the captures, until it is no longer wanted."""
+
+        def progress(read: int, total: int | None) -> None:
+            if total:
+                self._progressed = away, f"reading from the start: {min(read * 100 // total, 100)}%"
+
+        return progress
 
     def show_growth(self, index: ExchangeIndex, *, is_paused: bool) -> None:
         """Have the state say how far a capture has grown that is still written."""
@@ -98,7 +115,7 @@ class ReadingThreads:
             try:
                 runs.pop()()
             except KafkasniffError as error:
-                self.state = printable(str(error))
+                self.state, self._progressed = printable(str(error)), None
             finally:
                 # Reading needs much more memory than what it has found.
                 release_freed_memory()
@@ -109,7 +126,7 @@ class ReadingThreads:
         self, index: ExchangeIndex, row: Row, use: Callable[[Exchange | None], object], *, more: bool = False
     ) -> None:
         """Decode an exchange and use it, unless another one is wanted by then. `more`: with more records."""
-        self._away.set()
+        self.leave()
         away = self._away = threading.Event()
         if more:
             self._read = None
@@ -119,12 +136,14 @@ class ReadingThreads:
             return
 
         def run() -> None:
-            exchange = self._reading.look(index, row, stopped=away.is_set, most=self.most)
+            progress = self._progress(away)
+            exchange = self._reading.look(index, row, stopped=away.is_set, progress=progress, most=self.most)
             if not away.is_set():
                 self._app.call_from_thread(done, exchange)
 
         def done(exchange: Exchange | None) -> None:
             if not away.is_set():
+                self._progressed = None
                 self._read = None if exchange is None else (row, exchange)
                 use(exchange)
 
@@ -135,8 +154,13 @@ class ReadingThreads:
         away, predicate = self._away, self.predicate
 
         def run() -> None:
-            found = find_trail(of, index, self._reading, predicate, stopped=away.is_set)
+            progress = self._progress(away)
+            found = find_trail(of, index, self._reading, predicate, stopped=away.is_set, progress=progress)
             if not away.is_set():
-                self._app.call_from_thread(use, found)
+                self._app.call_from_thread(done, found)
+
+        def done(found: Trail) -> None:
+            self._progressed = None
+            use(found)
 
         self.work(run)
