@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 __all__ = ["PackedColumn", "in_one_block", "order_of", "pack", "sort_keys"]
 
+RUN: Final = 1000
+"""Average length of sorted runs from which on they are merged."""
 MICROSECOND: Final = 1000
 """Most captures have times in microseconds, in nanoseconds only some."""
 BLOCK: Final = 1 << 16
@@ -195,6 +197,15 @@ def _floor(part: PackedColumn) -> int:
     return int((numbers if part.missing is None else numbers[part.values != 0]).min()) - (part.missing is not None)
 
 
+def _has_long_runs(keys: NDArray[np.uint64]) -> bool:
+    """Whether keys, which all differ, are mostly in order, or in the opposite one, as times are.
+
+    Merging such runs takes a hundredth of the time of sorting them anew.
+    """
+    falls = int(np.count_nonzero(keys[1:] < keys[:-1]))
+    return RUN * min(falls, len(keys) - falls) < len(keys)
+
+
 def order_of(keys: NDArray[np.uint64], top: int, *, descending: bool) -> NDArray[np.int32]:
     """The places in order of their keys, of which `top` is the largest. Overwrites `keys`."""
     if descending:
@@ -208,7 +219,7 @@ def order_of(keys: NDArray[np.uint64], top: int, *, descending: bool) -> NDArray
     for first in range(0, len(keys), BLOCK):
         part = keys[first : first + BLOCK]
         part |= np.arange(first, first + len(part), dtype=np.uint64)
-    keys.sort()
+    keys.sort(kind="stable" if _has_long_runs(keys) else None)
     keys &= np.uint64((1 << bits) - 1)
     # Into the first half of the same memory, which then shrinks.
     count, places = len(keys), keys.view(np.int32)

@@ -89,6 +89,19 @@ def test_large_keys_keep_the_order_of_places(descending: bool) -> None:
     assert order_of(np.array(keys, np.uint64), 1 << 63, descending=descending).tolist() == places
 
 
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("swaps", [0, 3, 3000])
+def test_order_of_many(swaps: int, descending: bool) -> None:
+    """Runs are merged if they are long, and sorted otherwise."""
+    rng = np.random.default_rng(1)
+    numbers = np.sort(rng.integers(0, 4000, 10_000))
+    for at in rng.integers(0, 9000, swaps).tolist():
+        numbers[at : at + 1000] = np.roll(numbers[at : at + 1000], 300)
+    keys, top = sort_keys([pack(numbers[:6000], None), pack(numbers[6000:], None)])
+    places = sorted(range(len(numbers)), key=lambda place: numbers[place], reverse=descending)
+    assert order_of(keys, top, descending=descending).tolist() == places
+
+
 @pytest.mark.parametrize("names", [[*COLUMNS], ["equal", "all missing"], ["nanoseconds", "bytes", "words"]])
 def test_columns_in_one_block(names: list[str]) -> None:
     packed = {name: pack(column(name), MISSING) for name in names}
