@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import itertools
 import resource
 import sys
@@ -30,6 +29,7 @@ from kafkasniff.browse.packed_columns import PackedColumn, pack
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
+from kafkasniff.cli.running.browsing import collect_often
 from kafkasniff.native.allocation import keep_freed_memory, release_freed_memory
 
 REPEATS = 20
@@ -176,7 +176,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--exchanges", type=int, default=10_000_000)
     options = parser.parse_args(arguments)
     # As the command does.
-    gc.set_threshold(400_000, 50, 100)
+    collect_often()
     keep_freed_memory()
     made = _repeated(_index(options.capture), options.exchanges)
     columns = (column.values for chunk in made._chunks for column in chunk.values())

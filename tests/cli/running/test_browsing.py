@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -140,6 +141,34 @@ def test_an_interface_is_browsed(kept: bool, require_root: Callable[[], None], t
         assert not [*tmp_path.glob("kafkasniff-*")]
         if kept:
             assert [one.request.correlation_id for one in read(written) if one.request] == [0, 1, 2, 4]
+
+
+CYCLES = """
+import gc
+from kafkasniff.cli.running.browsing import collect_often
+
+class Drawn:
+    alive = most = 0
+
+    def __init__(self):
+        self.again = self
+        Drawn.alive += 1
+        Drawn.most = max(Drawn.most, Drawn.alive)
+
+    def __del__(self):
+        Drawn.alive -= 1
+
+gc.set_threshold(400_000, 50, 100)
+collect_often()
+for _ in range(300_000):
+    Drawn()
+print(Drawn.most)
+"""
+
+
+def test_garbage_is_collected_often() -> None:
+    done = subprocess.run([sys.executable, "-c", CYCLES], capture_output=True, check=True, text=True)
+    assert int(done.stdout) < 60_000
 
 
 def test_what_live_cannot_browse(tmp_path: Path) -> None:
