@@ -46,7 +46,11 @@ class LosableTerminal:
 
 
 def outliving(driver: type[Driver], lost: Callable[[], object]) -> type[Driver]:
-    """A driver whose writing thread outlives the terminal; those that write in other ways are not changed."""
+    """A driver whose writing thread outlives the terminal; those that write in other ways are not changed.
+
+    SIGCONT, which also follows the loss of a terminal, resumes only what SIGTSTP has suspended. Otherwise, Textual
+    would begin twice, and would neither end nor restore the terminal.
+    """
 
     class OutlivingDriver(driver):  # type: ignore[misc, valid-type]  # its class is chosen at run time
         def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -54,5 +58,11 @@ def outliving(driver: type[Driver], lost: Callable[[], object]) -> type[Driver]:
             file = getattr(self, "_file", None)
             if file is not None:
                 self._file = LosableTerminal(file, lost)
+
+        def _sigcont_application(self, *arguments: Any) -> None:
+            if self._must_signal_resume:
+                super()._sigcont_application(*arguments)
+            else:
+                self._app.call_later(self._app.refresh)
 
     return OutlivingDriver

@@ -90,6 +90,21 @@ def test_terminals_of_all_kinds_are_left_as_they_were(kind: str, end: str, tmp_p
         assert bool(colours) != bool(no_color), colours
 
 
+def test_a_stopped_explorer_continues(tmp_path: Path) -> None:
+    with terminal(sys.executable, "-m", "kafkasniff", "browse", str(CAPTURE), environ=environ(tmp_path)) as screen:
+        before = screen.modes
+        screen.until(b"/49")
+        os.kill(screen.pid, signal.SIGSTOP)
+        os.kill(screen.pid, signal.SIGCONT)
+        # The screen is drawn again.
+        screen.until(b"1/49")
+        screen.press(b"j")
+        screen.until(b"2/49")
+        screen.press(b"q")
+        assert screen.exit_code() == 0
+        assert screen.modes == before
+
+
 def test_the_explorer_ends_when_its_terminal_is_gone(tmp_path: Path) -> None:
     command = f"(cat {shlex.quote(str(CAPTURE))}; sleep 60) | exec {KAFKASNIFF} browse -"
     with terminal("sh", "-c", command, environ=environ(tmp_path)) as screen:
