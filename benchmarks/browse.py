@@ -3,7 +3,8 @@
     python -m benchmarks.browse CAPTURE [--exchanges 10000000]
 
 The exchanges of the capture are repeated until there are this many, each time later than before. A key press is
-measured until the screen has been drawn again; a thread sorts, so the screen answers meanwhile.
+measured until the screen has been drawn for the first time, and until it stays as it is: a thread sorts, or looks for
+a row far away, and the screen answers meanwhile.
 """
 
 from __future__ import annotations
@@ -18,18 +19,35 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from textual.pilot import Pilot
 
-from kafkasniff.browse.index import NAMES, ExchangeIndex
+from kafkasniff.browse.index import CHUNK, NAMES, ExchangeIndex
+from kafkasniff.browse.packed_columns import PackedColumn, pack
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
+from kafkasniff.cli.running.browsing import collect_often
 from kafkasniff.native.allocation import keep_freed_memory, release_freed_memory
 
 REPEATS = 20
 KEYS = ("j", "space", "G", "k", "g", "]", "n", "s", "r", "t", "l", "h", "b")
+RARE = 1_000_001
+"""The row that has a connection of its own: a jump to another one of it looks at all rows, in vain."""
+
+
+class _Measured(Explorer):
+    """Notes when it draws."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.drawn: list[float] = []
+
+    def _display(self, *arguments: Any) -> None:
+        super()._display(*arguments)
+        self.drawn.append(time.perf_counter())
 
 
 class _Filled(CaptureReading):
@@ -101,7 +119,7 @@ def _repeated(index: ExchangeIndex, count: int) -> ExchangeIndex:
 
 
 async def _press(made: ExchangeIndex) -> None:
-    app = Explorer(_Filled((), dict), title="benchmark")
+    app = _Measured(_Filled((), dict), title="benchmark")
     async with app.run_test(size=(160, 48)) as pilot:
         await app.workers.wait_for_complete()
         rows = app.query_one(ExchangeList)
@@ -113,21 +131,40 @@ async def _press(made: ExchangeIndex) -> None:
         await pilot.pause()
         for key in KEYS:
             await _measure(app, pilot, key)
+        rare = made._chunks[RARE // CHUNK]["connection"]
+        made._chunks[RARE // CHUNK]["connection"] = _with_rare(rare, RARE % CHUNK, made)
+        rows.move_to(int(np.flatnonzero(rows._order == RARE)[0]))
+        await pilot.pause()
+        await _measure(app, pilot, "]", f"] in vain, sorted by {rows.column}")
 
 
-async def _measure(app: Explorer, pilot: Pilot[None], key: str) -> None:
-    walls: list[float] = []
+def _with_rare(column: PackedColumn, at: int, made: ExchangeIndex) -> PackedColumn:
+    """The same column with a connection in one row that no other row has."""
+    numbers = column.numbers()
+    rare = max(made._connections) + 1
+    made._connections[rare] = made._connections[int(numbers[at])]
+    numbers[at] = rare
+    return pack(numbers, None)
+
+
+async def _measure(app: _Measured, pilot: Pilot[None], key: str, label: str = "") -> None:
+    firsts: list[float] = []
+    lasts: list[float] = []
     cpus: list[float] = []
     for _ in range(REPEATS):
-        wall, cpu = time.perf_counter(), time.thread_time()
+        app.drawn.clear()
+        began, cpu = time.perf_counter(), time.thread_time()
         await pilot.press(key)
-        walls.append((time.perf_counter() - wall) * 1000)
-        cpus.append((time.thread_time() - cpu) * 1000)
         await app.workers.wait_for_complete()
         await pilot.pause()
+        cpus.append((time.thread_time() - cpu) * 1000)
+        # Nothing is drawn if nothing has changed, as at the end of the list.
+        drawn = [(one - began) * 1000 for one in app.drawn] or [0.0]
+        firsts.append(drawn[0])
+        lasts.append(drawn[-1])
     print(
-        f"key {key:<6} CPU of the screen's thread: median {median(cpus):5.1f} ms, longest {max(cpus):5.1f} ms;"
-        f" with waiting: {median(walls):5.1f} ms, {max(walls):5.1f} ms",
+        f"key {label or key:<6} first drawn after: median {median(firsts):5.1f} ms, longest {max(firsts):5.1f} ms;"
+        f" last: {median(lasts):5.1f} ms, {max(lasts):5.1f} ms; CPU of the screen's thread {median(cpus):5.1f} ms",
         flush=True,
     )
 
@@ -138,7 +175,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("capture", type=Path)
     parser.add_argument("--exchanges", type=int, default=10_000_000)
     options = parser.parse_args(arguments)
-    keep_freed_memory()  # as the command does
+    # As the command does.
+    collect_often()
+    keep_freed_memory()
     made = _repeated(_index(options.capture), options.exchanges)
     columns = (column.values for chunk in made._chunks for column in chunk.values())
     # Those with a stride of 0 repeat one number.

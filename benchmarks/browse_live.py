@@ -103,8 +103,25 @@ def summary(looks: Sequence[Look], facts: dict[str, int], listed: int) -> dict[s
         "explorer_mb": [round(one / 1e6, 1) for one in (*explorer, max(one.explorer for one in looks))],
         "capturing_mb": [round(one / 1e6, 1) for one in (*capturing, max(one.capturing for one in looks))],
         "rows_between": round(rows),
+        "minutes": minutes(looks),
         "faults": faults,
     }
+
+
+def minutes(looks: Sequence[Look]) -> list[dict[str, float]]:
+    """Memory in MB, and rows, at the first look of each minute."""
+    found: dict[int, Look] = {}
+    for one in looks:
+        found.setdefault(int(one.at // 60), one)
+    return [
+        {
+            "minute": number,
+            "explorer_mb": round(one.explorer / 1e6, 1),
+            "capturing_mb": round(one.capturing / 1e6, 1),
+            "listed": one.listed,
+        }
+        for number, one in found.items()
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.export import Export
 from kafkasniff.browse.growing import GrowingCapture
 from kafkasniff.browse.index import ExchangeIndex, Row
+from kafkasniff.browse.reading import Progress, unseen
 from kafkasniff.errors import UsageError
 from kafkasniff.filters import Candidate, Predicate, compiled, fields_of
 from kafkasniff.kafka.schema.errors import error_name
@@ -56,7 +57,7 @@ class ExportReading:
         predicate: Predicate | None,
         *,
         stopped: Callable[[], bool],
-        progress: Callable[[int, int | None], object],
+        progress: Progress,
         follow: bool = False,
     ) -> bool:
         """See `CaptureReading`. Raises CaptureError; UsageError if a filter needs what the export does not have."""
@@ -81,7 +82,15 @@ class ExportReading:
         index.is_complete = True
         return False
 
-    def look(self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool], most: int = 0) -> Exchange | None:
+    def look(
+        self,
+        index: ExchangeIndex,
+        row: Row,
+        *,
+        stopped: Callable[[], bool],
+        progress: Progress = unseen,
+        most: int = 0,
+    ) -> Exchange | None:
         """See `CaptureReading`; all records of the export are decoded. Raises CaptureError."""
         times = (row.time, row.time) if row.time is not None else (None, None)
         for batch in self._export.batches("exchanges", TableReading(WHOLE), *times):

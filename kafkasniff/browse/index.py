@@ -16,6 +16,7 @@ from pyarrow import compute
 from kafkasniff.browse.packed_columns import PackedColumn, in_one_block, order_of, pack, sort_keys
 from kafkasniff.browse.row_facts import MISSING, NUMBERS, TEXTS, UNKNOWN, Block, column_block, exchange_row
 from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.versions import distinct
 from kafkasniff.model import Endpoint, Exchange
 
 __all__ = ["COLUMNS", "MAX_EXCHANGES", "MAX_NUMBER", "MAX_WORDS", "ExchangeIndex", "Row"]
@@ -116,7 +117,7 @@ class ExchangeIndex:
         block = column_block(found, self._code)
         if self._ends is not found.ends:
             self._ends, self._known = found.ends, set()
-        unknown = set(np.unique(found.asked["connection"]).tolist()) - self._known
+        unknown = set(distinct(found.asked["connection"].astype(np.int64))) - self._known
         for number in unknown:
             owner = found.owners[number]
             assert owner is not None
@@ -149,7 +150,7 @@ class ExchangeIndex:
             # Missing times are first.
             self.start = int(known[0]) if self.start is None else min(self.start, int(known[0]))
         for name, codes in self._codes.items():
-            codes.update(np.unique(whole[name]).tolist())
+            codes.update(distinct(whole[name]))
         done = 0
         while done < len(order):
             at = (self._count + done) % CHUNK
@@ -207,6 +208,10 @@ class ExchangeIndex:
             return None
         return connection.client, connection.broker
 
+    def connection_numbers(self) -> dict[int, int]:
+        """The number of each connection of a row so far, by its `connection_id`."""
+        return {one.id: number for number, one in list(self._connections.items())}
+
     def numbers(self, column: str) -> Iterator[NDArray[np.int64]]:
         """The numbers of the rows so far in a column, in parts."""
         return (part.numbers() for part in self._parts(column, self._count))
@@ -250,9 +255,9 @@ class ExchangeIndex:
 
     def place_of(self, row: Row) -> int | None:
         """The place of an exchange among the rows so far; `row` may be of another index of the same captures."""
-        wanted = np.uint64((row.connection << 32) | row.exchange_id)
-        for number, keys in enumerate(self._keys(self._count)):
-            found = np.flatnonzero(keys == wanted)
+        columns = [self._parts(name, self._count) for name in ("connection", "exchange_id")]
+        for number, (connection, ordinal) in enumerate(zip(*columns, strict=True)):
+            found = np.flatnonzero(connection.equal_to(row.connection) & ordinal.equal_to(row.exchange_id))
             if len(found):
                 return number * CHUNK + int(found[0])
         return None
@@ -272,20 +277,18 @@ class ExchangeIndex:
         """
         parts = self._parts(column, self._count)
         value = parts[like // CHUNK].at(like % CHUNK)
-        compared: dict[int, NDArray[np.bool_]] = {}
+        count = CHUNK * (len(parts) - 1) + len(parts[-1].values)
+        rows, is_compared = np.zeros(count, bool), np.zeros(len(parts), bool)
 
         def test(places: NDArray[np.int64]) -> NDArray[np.bool_]:
-            found = np.zeros(len(places), bool)
-            chunks = places // CHUNK
-            for chunk in np.unique(chunks).tolist():
-                if chunk >= len(parts):
-                    continue
-                if chunk not in compared:
-                    compared[chunk] = parts[chunk].equal_to(value)
-                mine = chunks == chunk
-                at = places[mine] % CHUNK
-                rows = compared[chunk]
-                found[mine] = (at < len(rows)) & rows[np.minimum(at, len(rows) - 1)]
+            known = places < count
+            places = np.where(known, places, 0)
+            asked = np.zeros(len(parts), bool)
+            asked[places // CHUNK] = True
+            for chunk in np.flatnonzero(asked & ~is_compared).tolist():
+                rows[chunk * CHUNK : (chunk + 1) * CHUNK] = parts[chunk].equal_to(value)
+            is_compared[asked] = True
+            found: NDArray[np.bool_] = rows[places] & known
             return found
 
         return test

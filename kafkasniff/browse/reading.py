@@ -32,7 +32,7 @@ from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["FIRST_RECORDS", "SHARES", "CaptureReading", "ExchangeReading"]
+__all__ = ["FIRST_RECORDS", "SHARES", "CaptureReading", "ExchangeReading", "Progress", "unseen"]
 
 FIRST_RECORDS: Final = 100_000
 """Records of a message that are decoded at first: more take seconds."""
@@ -40,6 +40,14 @@ RELEASE_SECONDS: Final = 10.0
 """How often freed memory is returned to the system while a capture grows."""
 SHARES: Final = 1 << 16
 """Parts into which connections are divided for the second reading; one of them is decoded."""
+
+
+Progress = Callable[[int, int | None], object]
+"""Takes the bytes that were read so far, and in total, None if unknown."""
+
+
+def unseen(_read: int, _total: int | None) -> None:
+    """Progress that nobody sees."""
 
 
 class ExchangeReading(Protocol):
@@ -53,13 +61,19 @@ class ExchangeReading(Protocol):
         predicate: Predicate | None,
         *,
         stopped: Callable[[], bool],
-        progress: Callable[[int, int | None], object],
+        progress: Progress,
         follow: bool = False,
     ) -> bool:
         """See `CaptureReading`."""
 
     def look(
-        self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool], most: int = FIRST_RECORDS
+        self,
+        index: ExchangeIndex,
+        row: Row,
+        *,
+        stopped: Callable[[], bool],
+        progress: Progress = unseen,
+        most: int = FIRST_RECORDS,
     ) -> Exchange | None:
         """See `CaptureReading`."""
 
@@ -91,16 +105,19 @@ class CaptureReading:
         predicate: Predicate | None,
         *,
         stopped: Callable[[], bool],
-        progress: Callable[[int, int | None], object],
+        progress: Progress,
         follow: bool = False,
     ) -> bool:
         """Append the exchanges that a predicate selects, until the end, the index's bound, or until `stopped`.
 
         `progress` receives after each batch the bytes read and in total, None if unknown. Returns whether a capture
-        is broken. `follow`: wait for what is still being written. Raises CaptureError.
+        is broken. `follow`: it is for the list; wait for what is still being written. Raises CaptureError.
         """
         with self._lock:
-            catalog = self._catalog = copy.deepcopy(self._given)
+            catalog = copy.deepcopy(self._given)
+            if follow or self._catalog is self._given:
+                # Readings for jumps begin without names, which `look` needs meanwhile and afterwards.
+                self._catalog = catalog
         wants_records = predicate is not None and needs_records(predicate)
         inspector = Inspector(
             **self._arguments(), records="full" if wants_records else "metadata", exchanges=True, show_secrets=False
@@ -145,12 +162,18 @@ class CaptureReading:
             return source.broken and (follow or self.growing is None)
 
     def look(
-        self, index: ExchangeIndex, row: Row, *, stopped: Callable[[], bool], most: int = FIRST_RECORDS
+        self,
+        index: ExchangeIndex,
+        row: Row,
+        *,
+        stopped: Callable[[], bool],
+        progress: Progress = unseen,
+        most: int = FIRST_RECORDS,
     ) -> Exchange | None:
         """The exchange of a row with its bodies, records and bytes; None if `stopped`, or if the captures changed.
 
-        `most`: records of a message that are decoded; the problem `record-bound` says that there are more. Raises
-        CaptureError.
+        `progress`: as for `fill`. `most`: records of a message that are decoded; the problem `record-bound` says that
+        there are more. Raises CaptureError.
         """
         ends = index.ends(row)
         if ends is None:
@@ -178,6 +201,7 @@ class CaptureReading:
             for batch in source:
                 if stopped():
                     return None
+                progress(source.bytes_read, source.bytes_total)
                 exchange = found(inspector.feed_slices(share(batch, shard, SHARES)))
                 if exchange is not None:
                     return exchange

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -31,6 +31,7 @@ class ReportLine(NamedTuple):
 
 
 class _Evidence(msgspec.Struct):
+    connection_id: int
     exchange_id: int | None
     time: str | None
     connection: int | None
@@ -53,30 +54,40 @@ class _Check(msgspec.Struct):
 
 
 def report(
-    name: ReportName, commands: Commands, expression: str, width: int, *, stopped: Callable[[], bool]
+    name: ReportName,
+    commands: Commands,
+    expression: str,
+    width: int,
+    *,
+    numbers: Mapping[int, int],
+    stopped: Callable[[], bool],
 ) -> list[ReportLine]:
-    """Run a command for the exchanges that a filter selects, and return its lines."""
+    """Run a command for the exchanges that a filter selects, and return its lines.
+
+    `numbers`: those of connections in the list, by `connection_id`.
+    """
     done = run_command(commands.report(name, expression), stopped=stopped, width=width)
     if done.wrong is not None:
         return [ReportLine(done.wrong)]
     if name == "check":
-        lines = list(_check_lines(msgspec.json.decode(done.output, type=_Check), width))
+        lines = list(_check_lines(msgspec.json.decode(done.output, type=_Check), width, numbers))
     else:
         lines = [ReportLine(printable(one, backslashes=False)) for one in done.output.decode().splitlines()]
     return lines[:MAX_LINES]
 
 
-def _check_lines(check: _Check, width: int) -> Iterator[ReportLine]:
+def _check_lines(check: _Check, width: int, numbers: Mapping[int, int]) -> Iterator[ReportLine]:
     if not check.findings:
         yield ReportLine("no findings")
     for one in check.findings:
-        evidence = _expression(one.evidence)
+        shown = [found for found in (_numbered(evidence, numbers) for evidence in one.evidence) if found is not None]
+        evidence = _expression(shown)
         first, *rest = _wrapped(f"{one.severity:<{_INDENT}}{one.title}", width, 0)
         yield ReportLine(first, evidence, one.severity)
         for text in (*rest, *_wrapped(one.meaning, width), *_wrapped(f"Try: {one.advice}", width)):
             yield ReportLine(text, evidence)
-        shown = f"Enter lists {len(one.evidence):,} of {one.count:,}" if evidence else f"{one.count:,}"
-        yield ReportLine(f"{'':{_INDENT}}{one.detector}: {shown}", evidence)
+        does = f"Enter lists {len(shown):,} of {one.count:,}" if evidence else f"{one.count:,}, no exchanges to list"
+        yield ReportLine(f"{'':{_INDENT}}{one.detector}: {does}", evidence)
         yield ReportLine("", evidence)
     for note in check.notes:
         yield from map(ReportLine, _wrapped(f"note: {note}", width, 0))
@@ -87,10 +98,18 @@ def _wrapped(text: str, width: int, indent: int = _INDENT) -> Iterator[str]:
     return wrapped(" " * indent + printable(text, backslashes=False), max(width, 2 * _INDENT), _INDENT - indent)
 
 
+def _numbered(evidence: _Evidence, numbers: Mapping[int, int]) -> _Evidence | None:
+    """Evidence with the number of its connection if it is a whole one of an export; None if that has no exchanges."""
+    if evidence.exchange_id is not None or evidence.connection is not None:
+        return evidence
+    number = numbers.get(evidence.connection_id)
+    return None if number is None else msgspec.structs.replace(evidence, connection=number)
+
+
 def _expression(evidence: list[_Evidence]) -> str:
     """The filter for the exchanges, or whole connections, that show a finding.
 
-    Those of an export have no numbers, so the times of their requests select them, to the nanosecond.
+    Exchanges of an export have no numbers, so the times of their requests select them, to the nanosecond.
     """
     exchanges = [str(one.exchange) for one in evidence if one.exchange is not None]
     connections = [str(one.connection) for one in evidence if one.exchange is None and one.connection is not None]

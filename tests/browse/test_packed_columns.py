@@ -23,6 +23,19 @@ COLUMNS: dict[str, list[int]] = {
     "nanoseconds": [1_700_000_000_000_000_000, 1_700_000_000_900_000_001, 1_700_000_000_000_000_002],
     "some missing": [MISSING, 1_700_000_000_000_000_000, MISSING, 1_700_000_000_900_000_000],
     "all missing": [MISSING, MISSING],
+    "steady": [1_700_000_000_000_000_000 + 5_000_000_007 * one + one * one % 7 for one in range(9)],
+    "steady, some missing": [
+        MISSING,
+        10_000_000_003,
+        MISSING,
+        30_000_000_001,
+        40_000_000_000,
+        MISSING,
+        60_000_000_000,
+        MISSING,
+    ],
+    "falling": [60_000_000_000, 40_000_000_003, 20_000_000_001, 0],
+    "from end to end": [MISSING + 1 + (1 << 62) * one for one in range(4)],
     "ends": [HIGHEST, MISSING + 1, 0, -1],
 }
 
@@ -46,6 +59,7 @@ def test_numbers_come_back(name: str, missing: int | None) -> None:
     [
         ("equal", 1), ("bytes", 1), ("words", 2), ("microseconds", 4),
         ("nanoseconds", 4), ("some missing", 4), ("ends", 8),
+        ("steady", 4), ("steady, some missing", 4), ("falling", 4), ("from end to end", 4),
     ],
 )  # fmt: skip
 def test_bytes_of_a_number(name: str, size: int) -> None:
@@ -53,7 +67,7 @@ def test_bytes_of_a_number(name: str, size: int) -> None:
 
 
 def pairs() -> Iterator[tuple[str, str]]:
-    return ((one, other) for one, other in product(COLUMNS, repeat=2) if "ends" not in {one, other})
+    return ((one, other) for one, other in product(COLUMNS, repeat=2) if not {"ends", "from end to end"} & {one, other})
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -73,6 +87,19 @@ def test_large_keys_keep_the_order_of_places(descending: bool) -> None:
     keys = [1 << 63, 5, 1 << 63, 5, 0]
     places = sorted(range(5), key=lambda place: keys[place], reverse=descending)
     assert order_of(np.array(keys, np.uint64), 1 << 63, descending=descending).tolist() == places
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("swaps", [0, 3, 3000])
+def test_order_of_many(swaps: int, descending: bool) -> None:
+    """Runs are merged if they are long, and sorted otherwise."""
+    rng = np.random.default_rng(1)
+    numbers = np.sort(rng.integers(0, 4000, 10_000))
+    for at in rng.integers(0, 9000, swaps).tolist():
+        numbers[at : at + 1000] = np.roll(numbers[at : at + 1000], 300)
+    keys, top = sort_keys([pack(numbers[:6000], None), pack(numbers[6000:], None)])
+    places = sorted(range(len(numbers)), key=lambda place: numbers[place], reverse=descending)
+    assert order_of(keys, top, descending=descending).tolist() == places
 
 
 @pytest.mark.parametrize("names", [[*COLUMNS], ["equal", "all missing"], ["nanoseconds", "bytes", "words"]])

@@ -9,8 +9,9 @@ import pytest
 import kafkasniff
 from kafkasniff.browse import reading as module
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.reading import CaptureReading, unseen
 from kafkasniff.filters.expression import parse_filter
+from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.model import Message
 from kafkasniff.native import kernel
 from tests.conftest import ROOT
@@ -70,6 +71,20 @@ def test_filter() -> None:
     assert found is not None
     assert found.request is not None
     assert found.request.api == "Produce"
+
+
+def test_readings_for_jumps_leave_names_known() -> None:
+    """Topics of Fetch 13 and later have ids, whose names other connections say."""
+    reading, index = CaptureReading((str(ROOT / "captures" / "java-errors.pcap"),), dict), ExchangeIndex()
+    reading.fill(index, None, stopped=never, progress=unseen, follow=True)
+    reading.fill(ExchangeIndex(), None, stopped=lambda: True, progress=unseen)
+    rows = [row for row in map(index.row, range(len(index))) if row.api == "Fetch v18"]
+    seen: list[tuple[int, int | None]] = []
+    found = reading.look(index, rows[0], stopped=never, progress=lambda *at: seen.append(at))
+    assert found is not None
+    assert [*mentions(found.request, found.response).topics] == ["errors"]
+    size = (ROOT / "captures" / "java-errors.pcap").stat().st_size
+    assert seen[-1] == (size, size)
 
 
 def test_records_in_filters() -> None:

@@ -21,7 +21,7 @@ EXPRESSION = 'client_id == "errors-admin"'
 @pytest.mark.parametrize("name", ["stats", "timing"])
 def test_text_of_commands(name: str) -> None:
     commands = Commands((CAPTURE,), ("--port=43051",), ("--slower-than=1ms",))
-    lines = report(name, commands, EXPRESSION, 90, stopped=never)
+    lines = report(name, commands, EXPRESSION, 90, numbers={}, stopped=never)
     wanted = command(name, "-q", "--port=43051", "--slower-than=1ms", "--filter", EXPRESSION, CAPTURE, width=90)
     assert [one.text for one in lines] == wanted.lines
     assert len(lines) > 10
@@ -29,7 +29,7 @@ def test_text_of_commands(name: str) -> None:
 
 def test_findings() -> None:
     [wanted] = command("check", "--format=json", "--filter", EXPRESSION, CAPTURE).objects
-    lines = report("check", Commands((CAPTURE,)), EXPRESSION, 80, stopped=never)
+    lines = report("check", Commands((CAPTURE,)), EXPRESSION, 80, numbers={}, stopped=never)
     titles = [one for one in lines if one.severity is not None]
     assert [one.severity for one in titles] == [one["severity"] for one in wanted["findings"]]
     text = " ".join(" ".join(one.text.split()) for one in lines)
@@ -44,7 +44,7 @@ def test_findings() -> None:
 def test_findings_of_an_export_select_its_exchanges(tmp_path: Path) -> None:
     reading = exported("java-errors", tmp_path)
     [wanted] = command("check", "--format=json", tmp_path / "export").objects
-    lines = report("check", Commands(exports=(str(tmp_path / "export"),)), "", 80, stopped=never)
+    lines = report("check", Commands(exports=(str(tmp_path / "export"),)), "", 80, numbers={}, stopped=never)
     titles = [one for one in lines if one.severity is not None]
     assert len(titles) == len(wanted["findings"]) > 5
     for line, finding in zip(titles, wanted["findings"], strict=True):
@@ -53,13 +53,37 @@ def test_findings_of_an_export_select_its_exchanges(tmp_path: Path) -> None:
         assert found == {(one["connection_id"], one["exchange_id"]) for one in finding["evidence"]}
 
 
+def test_findings_of_an_export_select_whole_connections(tmp_path: Path) -> None:
+    reading = exported("faults/sasl-wrong-mechanism", tmp_path)
+    listed = fill(reading)
+    numbers = listed.connection_numbers()
+    [wanted] = command("check", "--format=json", tmp_path / "export").objects
+    [finding] = [one for one in wanted["findings"] if one["detector"] == "connection-churn"]
+    connections = {one["connection_id"] for one in finding["evidence"]}
+    assert {one.get("exchange_id") for one in finding["evidence"]} == {None}
+    commands = Commands(exports=(str(tmp_path / "export"),))
+    lines = report("check", commands, "", 80, numbers=numbers, stopped=never)
+    [line] = [one for one in lines if one.text.lstrip().startswith("connection-churn:")]
+    assert line.text.split(": ")[1] == f"Enter lists {len(connections)} of {finding['count']}"
+    index = fill(reading, line.evidence)
+    rows = [*map(index.row, range(len(index)))]
+    assert {row.connection_id for row in rows} == connections
+    assert len(rows) == sum(row.connection_id in connections for row in map(listed.row, range(len(listed))))
+    # Connections without exchanges have nothing to list.
+    lines = report("check", commands, "", 80, numbers={}, stopped=never)
+    [line] = [one for one in lines if one.text.lstrip().startswith("connection-churn:")]
+    assert (line.evidence, line.text.split(", ")[1]) == ("", "no exchanges to list")
+
+
 def test_no_findings_and_errors(tmp_path: Path) -> None:
-    assert report("check", Commands((CAPTURE,)), 'api == "Heartbeat"', 80, stopped=never) == [ReportLine("no findings")]
-    [line] = report("stats", Commands((str(tmp_path / "none.pcap"),)), "", 80, stopped=never)
+    assert report("check", Commands((CAPTURE,)), 'api == "Heartbeat"', 80, numbers={}, stopped=never) == [
+        ReportLine("no findings")
+    ]
+    [line] = report("stats", Commands((str(tmp_path / "none.pcap"),)), "", 80, numbers={}, stopped=never)
     assert "none.pcap" in line.text
 
 
 def test_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkasniff.browse.reports.MAX_LINES", 3)
     assert MAX_LINES > 3
-    assert len(report("stats", Commands((CAPTURE,)), "", 80, stopped=never)) == 3
+    assert len(report("stats", Commands((CAPTURE,)), "", 80, numbers={}, stopped=never)) == 3

@@ -11,7 +11,7 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 WAIT_SECONDS: Final = 120.0
 
@@ -24,6 +24,17 @@ class Terminal:
         self._descriptor = descriptor
         self.shown = b""
         """All that was written to the screen."""
+
+    @property
+    def modes(self) -> list[Any]:
+        """The terminal's line settings, such as echo."""
+        return termios.tcgetattr(self._descriptor)
+
+    def hang_up(self) -> None:
+        """Close the terminal, as when an ssh connection ends: SIGHUP is sent, and nothing can be written any more."""
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, self._descriptor)
+        os.close(null)
 
     def press(self, keys: bytes) -> None:
         os.write(self._descriptor, keys)
@@ -56,9 +67,12 @@ class Terminal:
         while time.monotonic() < deadline:
             if select.select([self._descriptor], [], [], 0.1)[0]:
                 try:
-                    self.shown += os.read(self._descriptor, 1 << 16)
+                    data = os.read(self._descriptor, 1 << 16)
                 except OSError:
                     break
+                if not data:
+                    break
+                self.shown += data
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 

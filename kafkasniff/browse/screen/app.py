@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import ClassVar, Final
@@ -9,36 +10,36 @@ from typing import ClassVar, Final
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.widgets import Input, Static
 
 from kafkasniff.browse.commands import Commands, Done, run_command
 from kafkasniff.browse.conditions import added, condition
 from kafkasniff.browse.copying import copies
 from kafkasniff.browse.following import FollowKind, followed
-from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex, Row
+from kafkasniff.browse.index import Row
 from kafkasniff.browse.list_columns import CLOCKS
-from kafkasniff.browse.reading import FIRST_RECORDS, ExchangeReading
+from kafkasniff.browse.reading import ExchangeReading
 from kafkasniff.browse.saved_filters import SavedFilters
 from kafkasniff.browse.screen.choices import FollowMenu
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
-from kafkasniff.browse.screen.jumping import Trail, find_trail
+from kafkasniff.browse.screen.jumping import Trail
 from kafkasniff.browse.screen.key_help import KeyHelp
+from kafkasniff.browse.screen.lost_terminal import outliving
 from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
 from kafkasniff.browse.screen.overview import OverviewScreen
-from kafkasniff.errors import KafkasniffError, UsageError
+from kafkasniff.browse.screen.reading_threads import ReadingThreads
+from kafkasniff.errors import UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import Exchange
-from kafkasniff.native.allocation import release_freed_memory
 from kafkasniff.text.printable import printable
 
 __all__ = ["Explorer"]
 
 NO_COMMANDS: Final = Commands()
-MORE_RECORDS: Final = 10
-"""How many times as many records are decoded when more are wanted."""
 REFRESH_SECONDS: Final = 0.25
 """How often rows are shown while captures are read."""
 
@@ -87,49 +88,52 @@ class Explorer(App[None]):
         few_colours: bool = False,
         looks_only: bool = False,
     ) -> None:
-        super().__init__()
+        # Otherwise Textual has shades of grey for NO_COLOR, and its filter ends with an error on the tree.
+        few_colours = few_colours or "NO_COLOR" in os.environ
+        super().__init__(ansi_color=few_colours or None)
         self._looks_only = looks_only
         if few_colours:
             self.theme = "ansi-dark"
         self._commands = commands
         self._saved = saved or SavedFilters()
-        self._reading = reading
+        self._threads = ReadingThreads(self, reading)
         self._base = predicate
         self._sources = printable(title)
         self._expression = ""
-        self._predicate = predicate
         self._paused = False
         self._before: list[str] = []
         """Expressions before this one."""
-        self._most = FIRST_RECORDS
-        """Records of a message that are decoded."""
         self._trail: Trail | None = None
-        self._read: tuple[Row, Exchange] | None = None
-        """The exchange that was decoded last."""
-        self._stop = threading.Event()
-        """Ends the thread that fills the index."""
-        self._away = threading.Event()
-        """Ends the thread that reads an exchange."""
         self._left = threading.Event()
         """Ends commands that write."""
-        self._state = "reading"
         self._error = ""
-        self.broken = False
-        # Not looked up in the screen: the timer may still fire while the screen is being removed.
+        self._shown = ""
+        """The status line."""
+        # Not looked up in the screen: timer and list may still send something while the screen is being removed.
         self._list = ExchangeList()
         self._detail = DetailPanes()
+        self._filter_line = FilterLine(self._seen, self._saved)
         self._status = Static(id="status")
+
+    def get_driver_class(self) -> type[Driver]:
+        """The driver of the terminal."""
+        return outliving(super().get_driver_class(), lambda: self.call_later(self.exit))
 
     def compose(self) -> ComposeResult:
         """The panes from top to bottom."""
         yield self._list
         yield self._detail
-        yield FilterLine(self._seen, self._saved)
+        yield self._filter_line
         yield self._status
 
     def _seen(self, column: str) -> list[str]:
         """The texts in a column of the list, whichever index it shows by now."""
         return self._list.index.texts(column)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a capture is broken."""
+        return self._threads.is_broken
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -139,60 +143,17 @@ class Explorer(App[None]):
 
     def on_unmount(self) -> None:
         """End the threads."""
-        self._stop.set()
-        self._away.set()
+        self._threads.end()
         self._left.set()
 
     def _begin(self, predicate: Predicate | None) -> None:
-        self._stop.set()
-        stop = self._stop = threading.Event()
-        index = ExchangeIndex()
-        self._state = "reading"
-        self._predicate = predicate
-        self._list.show(index)
-        self._paused = False
-
-        def progress(read: int, total: int | None) -> None:
-            if not stop.is_set() and self._reading.growing is None:
-                self._state = f"reading: {min(read * 100 // total, 100)}%" if total else "reading"
-
-        def run() -> None:
-            try:
-                broken = self._reading.fill(index, predicate, stopped=stop.is_set, progress=progress, follow=True)
-            except KafkasniffError:
-                # A reading that was stopped may have seen only the beginning of a growing capture.
-                if not stop.is_set():
-                    raise
-                return
-            if not stop.is_set():
-                self.broken = broken
-                growing = self._reading.growing
-                self._state = "a capture is broken" if broken else "" if growing is None else growing.state
-                if index.is_full:
-                    self._state = f"only the first {MAX_EXCHANGES:,} exchanges"
-
-        self._work(run)
-
-    def _work(self, run: Callable[[], object]) -> None:
-        """Run something in a thread; the status line reports errors of captures."""
-
-        def guarded() -> None:
-            try:
-                run()
-            except KafkasniffError as error:
-                self._state = printable(str(error))
-            finally:
-                # Reading needs much more memory than what it has found.
-                release_freed_memory()
-
-        self.run_worker(guarded, thread=True, exit_on_error=True)
+        self._list.show(self._threads.begin(predicate))
+        self._paused, self._trail = False, None
 
     def _refresh_rows(self) -> None:
         if not self._list.is_settled and not self._paused:
             self._list.grow()
-        growing = self._reading.growing
-        if growing is not None and not self._list.index.is_complete:
-            self._state = f"{'paused, ' if self._paused else ''}{growing.state}"
+        self._threads.show_growth(self._list.index, is_paused=self._paused)
         self._show_status()
 
     def _show_status(self) -> None:
@@ -204,14 +165,17 @@ class Explorer(App[None]):
         if self._expression:
             parts.append(f"filter: {printable(self._expression)}")
         sorting = "sorting" if found.is_sorting else ""
-        parts += [part for part in (sorting, self._error or self._state, self._sources) if part]
-        line = Text(" · ".join(parts) + " · ? keys", no_wrap=True, overflow="ellipsis")
-        # Its size stays the same: laying out all panes again would cost more than all else that a key does.
-        self._status.update(line, layout=False)
+        said = (sorting, self._error, self._threads.looking, "" if self._error else self._threads.state, self._sources)
+        parts += [part for part in said if part]
+        line = f"{' · '.join(parts)} · ? keys"
+        if line != self._shown:
+            self._shown = line
+            # Its size stays the same: laying out all panes again would cost more than all else that a key does.
+            self._status.update(Text(line, no_wrap=True, overflow="ellipsis"), layout=False)
 
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""
-        if not self.query_one("#filter").display:
+        if not self._filter_line.display:
             self._error = ""
         self._show_status()
         self._look()
@@ -226,37 +190,20 @@ class Explorer(App[None]):
         if self._detail.is_open:
             self._decode(lambda exchange, _: self._detail.show(exchange))
         else:
-            self._away.set()
+            self._threads.leave()
 
     def on_detail_panes_more_wanted(self) -> None:
         """Decode the exchange again, with more records."""
-        self._read = None
-        self._most *= MORE_RECORDS
-        self._say(f"decoding up to {self._most:,} records of each message")
-        self._decode(lambda exchange, _: self._detail.show(exchange))
+        self._decode(lambda exchange, _: self._detail.show(exchange), more=True)
+        self._say(f"decoding up to {self._threads.most:,} records of each message")
 
-    def _decode(self, use: Callable[[Exchange | None, Row], object]) -> None:
-        """Decode the exchange under the cursor, in a thread, and use it, unless the cursor has moved meanwhile."""
-        self._away.set()
-        away = self._away = threading.Event()
-        index, row, most = self._list.index, self._list.row, self._most
+    def _decode(self, use: Callable[[Exchange | None, Row], object], *, more: bool = False) -> None:
+        """Decode the exchange under the cursor and use it, unless the cursor has moved meanwhile."""
+        row = self._list.row
         if row is None:
-            return
-        if self._read is not None and self._read[0] == row:
-            use(self._read[1], row)
-            return
-
-        def run() -> None:
-            exchange = self._reading.look(index, row, stopped=away.is_set, most=most)
-            if not away.is_set():
-                self.call_from_thread(done, exchange)
-
-        def done(exchange: Exchange | None) -> None:
-            if not away.is_set():
-                self._read = None if exchange is None else (row, exchange)
-                use(exchange, row)
-
-        self._work(run)
+            self._threads.leave()
+        else:
+            self._threads.decode(self._list.index, row, lambda exchange: use(exchange, row), more=more)
 
     def action_bytes(self) -> None:
         """Show or hide the bytes."""
@@ -279,33 +226,30 @@ class Explorer(App[None]):
             if of is None:
                 self._say(f"this exchange names no {kind}")
                 return
-            away, predicate = self._away, self._predicate
             self._say(f"looking for {kind} {of.title}")
+            self._threads.find(of, index, done)
 
-            def run() -> None:
-                found = find_trail(of, index, self._reading, predicate, stopped=away.is_set)
-                if not away.is_set():
-                    self.call_from_thread(done, found)
-
-            def done(found: Trail) -> None:
-                self._trail = found
-                self._follow_trail(way, again=False)
-
-            self._work(run)
+        def done(found: Trail) -> None:
+            self._trail = found
+            self._follow_trail(way, again=False)
 
         self._decode(use)
 
     def _follow_trail(self, way: int, *, again: bool) -> None:
         trail = self._trail
         self._list.focus()
-        if trail is None or self._list.jump(trail.has, way):
+        if trail is None:
             return
-        if again and len(trail.rows) < len(self._list.index):
-            # More was read meanwhile.
-            self._trail = None
-            self.action_jump(trail.of.kind, way)
-        else:
-            self._say(f"no {'next' if way > 0 else 'previous'} exchange of {trail.of.kind} {trail.of.title}")
+
+        def missed() -> None:
+            if again and len(trail.rows) < len(self._list.index):
+                # More was read meanwhile.
+                self._trail = None
+                self.action_jump(trail.of.kind, way)
+            else:
+                self._say(f"no {'next' if way > 0 else 'previous'} exchange of {trail.of.kind} {trail.of.title}")
+
+        self._list.jump(trail.has, way, trail.of.kind, missed)
 
     def action_copy(self) -> None:
         """Show the formats in which the exchange under the cursor can be copied."""
@@ -370,11 +314,11 @@ class Explorer(App[None]):
             else:
                 self.notify(ended.wrong, markup=False, severity="error")
 
-        self._work(run)
+        self._threads.work(run)
 
     def action_filter(self) -> None:
         """Ask for an expression."""
-        line = self.query_one("#filter", Input)
+        line = self._filter_line
         line.display = True
         line.value = self._expression
         line.focus()
@@ -419,7 +363,7 @@ class Explorer(App[None]):
         self._show_status()
 
     def _close_filter(self) -> None:
-        self.query_one("#filter", Input).display = False
+        self._filter_line.display = False
         self._error = ""
         self._list.focus()
 
@@ -431,7 +375,7 @@ class Explorer(App[None]):
 
     def action_close_pane(self) -> None:
         """Close what was opened last."""
-        if self.query_one("#filter", Input).display:
+        if self._filter_line.display:
             self._close_filter()
         elif self._detail.close() and not self._detail.is_open:
             self._list.focus()

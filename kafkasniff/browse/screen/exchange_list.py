@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import ClassVar, Final
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
@@ -19,23 +17,19 @@ from textual.strip import Strip
 
 from kafkasniff.browse.conditions import Sign
 from kafkasniff.browse.index import ExchangeIndex, Row
-from kafkasniff.browse.list_columns import CLOCKS, LIST_COLUMNS, ListColumn, cell, fitted
+from kafkasniff.browse.list_columns import CLOCKS, LIST_COLUMNS, ListColumn
+from kafkasniff.browse.screen.line_places import LineJump, Wanted, line_of, place_of
+from kafkasniff.browse.screen.list_lines import LineWindow, row_line, title_line
 
 __all__ = ["ExchangeList"]
 
 SORTED_AT_ONCE: Final = 200_000
 """Maximum number of rows that are sorted before the next key is read: a few ms. A thread sorts longer lists."""
-FIRST_JUMP: Final = 1 << 8
-JUMP: Final = 1 << 16
-"""Lines that a jump examines in its first step, and at most in one step: the next exchange is usually close."""
-_APIS: Final = tuple(Style(color=one) for one in ("magenta", "bright_blue", "bright_magenta", "green", "cyan"))
-"""Colours of APIs, by their names: errors and problems have the others."""
-_ERROR: Final = Style(color="red")
-_WARNING: Final = Style(color="yellow")
-_TITLE: Final = Style(bold=True)
-_CURSOR: Final = Style(reverse=True)
-_CELL: Final = Style(bold=True, underline=True)
-"""The cell under the cursor, marked even without colours."""
+NEAR: Final = (1 << 8, 1 << 16)
+"""Lines that a jump examines before the next key is read, in two steps of some ms at most: the next exchange is usually
+close. A thread examines the others."""
+JUMP: Final = 1 << 20
+"""Maximum number of lines that the thread examines at a time."""
 
 
 class ExchangeList(ScrollView, can_focus=True):
@@ -104,10 +98,12 @@ class ExchangeList(ScrollView, can_focus=True):
         """The cursor stays at the end when rows are added."""
         self._wanted: tuple[ExchangeIndex, str, bool, int] | None = None
         """The order that a thread sorts next, or now."""
+        self._jump: LineJump | None = None
+        """The jump whose line a thread looks for."""
 
     def on_unmount(self) -> None:
-        """End the thread."""
-        self._wanted = None
+        """End the threads."""
+        self._wanted = self._jump = None
 
     @property
     def is_settled(self) -> bool:
@@ -144,7 +140,7 @@ class ExchangeList(ScrollView, can_focus=True):
             self._sought = None
             place = None if self.cursor else self.index.place_of(sought)
             if place is not None:
-                self.move_to(_line_of(place, self._order))
+                self.move_to(line_of(place, self._order))
 
     def _sort(self) -> None:
         """Sort all rows, immediately or in a thread."""
@@ -165,7 +161,7 @@ class ExchangeList(ScrollView, can_focus=True):
             index, column, descending, _ = wanted
             order = index.order(column, descending=descending)
             place = self.place
-            line = None if place is None else _line_of(place, order)
+            line = None if place is None else line_of(place, order)
             if self._wanted == wanted:
                 self.app.call_from_thread(self._take_wanted, wanted, order, place, line)
 
@@ -189,7 +185,7 @@ class ExchangeList(ScrollView, can_focus=True):
         self._count = max(self._count, len(order))
         self.cursor = 0
         if place is not None:
-            self.cursor = _line_of(place, order) if line is None else line
+            self.cursor = line_of(place, order) if line is None else line
         self._resized()
 
     def _resized(self) -> None:
@@ -207,7 +203,7 @@ class ExchangeList(ScrollView, can_focus=True):
         return None if self.place is None else self.index.row(self.place)
 
     def _place(self, line: int) -> int:
-        return int(self._order[line]) if line < len(self._order) else line
+        return place_of(line, self._order)
 
     def move_to(self, line: int) -> None:
         """Put the cursor on a line of the list, or on the nearest one."""
@@ -304,28 +300,51 @@ class ExchangeList(ScrollView, can_focus=True):
 
     def action_same(self, column: str, way: int) -> None:
         """To the next or previous line with the same value in a column."""
-        if self.place is None:
+        if self.place is not None:
+            self.jump(self.index.same(column, self.place), way, column)
+
+    def jump(self, wanted: Wanted, way: int, along: str, missed: Callable[[], object] | None = None) -> None:
+        """To the next or previous line with a row that is wanted. `missed` is called if there is none.
+
+        `along`: what these rows have in common. While a thread looks for a line, the same jump is not begun again.
+        """
+        end = self._count - self.cursor if way > 0 else self.cursor + 1
+        jump, now = LineJump(self.cursor, self._order, along, way, end, wanted, missed), self._jump
+        if now is not None and now.repeats(jump):
             return
-        self.jump(self.index.same(column, self.place), way)
+        self._jump = jump
+        first, near = (min(1 + lines, end) for lines in NEAR)
+        line = jump.first(1, first)
+        if line is None:
+            line = jump.first(first, near)
+        if line is not None or near == end:
+            self._settle(jump, line)
+        else:
+            # Not a closure: Textual keeps what a worker runs, and so the order, until garbage is collected.
+            self.run_worker(self._look_further, thread=True)
 
-    def jump(self, wanted: Callable[[NDArray[np.int64]], NDArray[np.bool_]], way: int) -> bool:
-        """To the next or previous line with a row that is wanted, by its place; False if there is none."""
-        start, step = self.cursor + way, FIRST_JUMP
-        while 0 <= start < self._count:
-            lines = np.arange(start, max(start + step * way, -1) if way < 0 else min(start + step, self._count), way)
-            found = np.flatnonzero(wanted(self._places(lines)))
-            if len(found):
-                self.move_to(start + int(found[0]) * way)
-                return True
-            start, step = start + step * way, min(2 * step, JUMP)
-        return False
+    def _look_further(self) -> None:
+        """Look for the line of the jump, in a thread."""
+        jump = self._jump
+        if jump is None:
+            return
+        line, begin, end = None, 1 + NEAR[-1], jump.end
+        while line is None and begin < end and self._jump is jump:
+            line = jump.first(begin, min(begin + JUMP, end))
+            begin += JUMP
+        if self._jump is jump:
+            self.app.call_from_thread(self._settle, jump, line)
 
-    def _places(self, lines: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of lines."""
-        places = lines.copy()
-        sorted_ = lines < len(self._order)
-        places[sorted_] = self._order[lines[sorted_]]
-        return places
+    def _settle(self, jump: LineJump, line: int | None) -> None:
+        """Go to the line that was found, unless the cursor has moved since, or the order has changed."""
+        if self._jump is not jump:
+            return
+        self._jump = None
+        if jump.starts_at(self.cursor, self._order):
+            if line is not None:
+                self.move_to(line)
+            elif jump.missed is not None:
+                jump.missed()
 
     def action_open(self) -> None:
         """Show the exchange under the cursor."""
@@ -344,51 +363,17 @@ class ExchangeList(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """A line of the screen: titles first, then rows. Hot."""
+        window = LineWindow(self.scroll_offset.x, self.size.width)
         if y == 0:
-            titles = [fitted(self._title(column), column) for column in self.columns]
-            return self._strip(titles, _TITLE)
+            return title_line(self.columns, self.column, window, descending=self.descending)
         line = y - 1 + self.scroll_offset.y
         if line >= self._count:
-            return Strip.blank(self.size.width, Style.null())
-        row = self.index.row(self._place(line))
-        style = Style.null()
-        if row.error:
-            style = _ERROR
-        elif row.problems:
-            style = _WARNING
-        if line == self.cursor:
-            style += _CURSOR
-        since = self._since(line)
-        cells = [fitted(cell(row, column, since, self.clock), column) for column in self.columns]
-        return self._strip(cells, style, marked=line == self.cursor, api=row.api)
-
-    def _strip(self, cells: list[str], style: Style, *, marked: bool = False, api: str = "") -> Strip:
-        """Cells as a line of the screen, as far as it is visible."""
-        x, width = self.scroll_offset.x, self.size.width
-        segments = [Segment(f"{one} ", style) for one in cells]
-        if api and style.color is None:
-            at = next((at for at, column in enumerate(self.columns) if column.name == "api"), len(cells))
-            segments[at : at + 1] = [Segment(f"{one} ", style + _api_style(api)) for one in cells[at : at + 1]]
-        if marked:
-            segments[self.at : self.at + 1] = [Segment(cells[self.at], style + _CELL), Segment(" ", style)]
-        return Strip(segments).crop_extend(x, x + width, style)
+            return Strip.blank(window.width, Style.null())
+        row, cursor = self.index.row(self._place(line)), self.at if line == self.cursor else None
+        return row_line(row, self.columns, window, cursor=cursor, since=self._since(line), clock=self.clock)
 
     def _since(self, line: int) -> int | None:
         """The time from which the time in a line is counted."""
         if self.clock < 2:
             return self.index.start
         return self.index.row(self._place(line - 1)).time if line else None
-
-    def _title(self, column: ListColumn) -> str:
-        mark = "" if column.name != self.column else "↓" if self.descending else "↑"
-        return f"{column.title}{mark}"
-
-
-def _api_style(api: str) -> Style:
-    """The colour of an API, the same for all its versions."""
-    return _APIS[crc32(api.partition(" ")[0].encode()) % len(_APIS)]
-
-
-def _line_of(place: int, order: NDArray[np.int32]) -> int:
-    """The line of a row; rows that were added after sorting follow in order of reading."""
-    return int(np.argmax(order == place)) if place < len(order) else place

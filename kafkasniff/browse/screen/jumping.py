@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.browse.following import Followed, FollowKind
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.reading import ExchangeReading
+from kafkasniff.browse.reading import ExchangeReading, Progress
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
 
@@ -24,6 +24,8 @@ class Trail(NamedTuple):
     listed: ExchangeIndex
     rows: NDArray[np.bool_]
     """By place in the index."""
+    size: int
+    """Number of these rows."""
 
     def covers(self, kind: FollowKind, listed: ExchangeIndex, place: int) -> bool:
         """Whether it can be followed on from a row: the list is the same, and the row belongs to it."""
@@ -38,7 +40,7 @@ class Trail(NamedTuple):
     @property
     def text(self) -> str:
         """What it is, and how many rows it has."""
-        return f"{self.of.kind} {self.of.title}: {int(self.rows.sum()):,}"
+        return f"{self.of.kind} {self.of.title}: {self.size:,}"
 
 
 def find_trail(
@@ -48,8 +50,10 @@ def find_trail(
     predicate: Predicate | None,
     *,
     stopped: Callable[[], bool],
+    progress: Progress,
 ) -> Trail:
     """The rows of an index, whose predicate is given, that share something. Raises CaptureError."""
     found = ExchangeIndex()
-    reading.fill(found, all_of([predicate, parse_filter(of.expression)]), stopped=stopped, progress=lambda *_: None)
-    return Trail(of, listed, listed.shared(found))
+    reading.fill(found, all_of([predicate, parse_filter(of.expression)]), stopped=stopped, progress=progress)
+    rows = listed.shared(found)
+    return Trail(of, listed, rows, int(rows.sum()))

@@ -212,6 +212,8 @@ class OverviewScreen(Screen[str]):
     def on_unmount(self) -> None:
         """End the command."""
         self._left.set()
+        # A closed screen stays until garbage is collected, but not its index.
+        self._index = ExchangeIndex()
 
     def _begin(self) -> None:
         for bars, count in self._bars.items():
@@ -240,7 +242,14 @@ class OverviewScreen(Screen[str]):
 
     def _run(self, name: ReportName, width: int) -> None:
         try:
-            lines = report(name, self._commands, self._expression, width, stopped=self._left.is_set)
+            lines = report(
+                name,
+                self._commands,
+                self._expression,
+                width,
+                numbers=self._index.connection_numbers(),
+                stopped=self._left.is_set,
+            )
         except KafkasniffError as error:
             lines = [ReportLine(printable(str(error)))]
         if not self._left.is_set():

@@ -82,17 +82,21 @@ def test_help_and_quit() -> None:
     assert drive(steps).return_code == 0
 
 
-def test_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("keys", ["", "\r", "\rx", "\rr", "o", "?", "F"])
+def test_without_colours(keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         # More lines than exchanges: the blank ones are drawn as well.
         assert listed(app).size.height > len(listed(app).index)
+        for key in keys:
+            await pilot.press({"\r": "enter", "?": "question_mark"}.get(key, key))
+            await settled(app, pilot)
         strips = [strip for line in app.screen._compositor.render_strips() for strip in line]
-        styles = [segment.style for segment in strips if segment.style is not None and segment.style.color is not None]
-        shades = {style.color.get_truecolor() for style in styles}
-        assert shades
-        assert {max(shade) - min(shade) for shade in shades} == {0}
+        styles = [segment.style for segment in strips if segment.style is not None]
+        colours = [colour for style in styles for colour in (style.color, style.bgcolor) if colour is not None]
+        assert {colour.type for colour in colours} == {ColorType.DEFAULT}
+        assert any(style.reverse for style in styles)
 
     drive(steps, size=(80, 70))
 

@@ -55,7 +55,7 @@ def test_panes_close_in_turn() -> None:
 
 def test_more_records_of_a_large_message() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        app._most = 2
+        app._threads.most = 2
         rows = listed(app)
         found = [rows.index.row(line) for line in range(len(rows.index))]
         rows.move_to(next(line for line, row in enumerate(found) if row.api.startswith("Fetch") and row.others > 2))
@@ -73,7 +73,7 @@ def test_more_records_of_a_large_message() -> None:
         assert count > 20
         assert "not all records are decoded: press m for more" not in facts(app._detail.exchange)
         await pilot.press("m")
-        assert app._most == 200
+        assert app._threads.most == 200
 
     drive(steps, ROOT / "captures" / "java-codecs.pcap")
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
+
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from textual.pilot import Pilot
 
 import kafkasniff
@@ -180,18 +186,83 @@ def test_a_click_selects_a_cell() -> None:
     ("there", "back", "field"), [("]", "[", "connection"), ("}", "{", "client_id"), ("n", "N", "api")]
 )
 def test_jumps(there: str, back: str, field: str, jump: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if jump == 1:
+        # A thread looks through all lines, one by one.
+        monkeypatch.setattr(module, "NEAR", (0, 0))
     monkeypatch.setattr(module, "JUMP", jump)
 
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
         start = rows.row
         same = [place for place in range(49) if getattr(rows.index.row(place), field) == getattr(start, field)]
-        await pilot.press(there)
-        assert rows.cursor == same[1]
-        await pilot.press(back, back)
-        assert rows.row == start
+        for key, cursor in [(there, same[1]), (back, 0), (back, 0)]:
+            await pilot.press(key)
+            await settled(app, pilot)
+            assert rows.cursor == cursor
+        assert rows._jump is None
 
     drive(steps)
+
+
+def test_a_jump_does_not_move_a_cursor_that_was_moved_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NEAR", (0, 0))
+    looking, moved = threading.Event(), threading.Event()
+    missed: list[str] = []
+
+    def wanted(places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if len(places):
+            looking.set()
+            assert moved.wait(60)
+        return places == 40
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        rows.jump(wanted, 1, "the same")
+        while not looking.is_set():
+            await pilot.pause(0.01)
+        # The screen answers meanwhile, and the same jump is not begun again.
+        running = rows._jump
+        rows.jump(wanted, 1, "the same")
+        assert rows._jump is running
+        await pilot.press("j")
+        moved.set()
+        await settled(app, pilot)
+        assert rows.cursor == 1
+        rows.jump(wanted, 1, "the same", lambda: missed.append("next"))
+        await settled(app, pilot)
+        assert rows.cursor == 40
+        rows.jump(wanted, 1, "the same", lambda: missed.append("next"))
+        await settled(app, pilot)
+        assert (rows.cursor, missed) == (40, ["next"])
+
+    drive(steps)
+
+
+def test_orders_and_indexes_go_when_they_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the garbage collector, which in long lists runs every few minutes: they are large."""
+    monkeypatch.setattr(module, "SORTED_AT_ONCE", 10)
+    monkeypatch.setattr(module, "NEAR", (0, 0))
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        at_first = weakref.ref(rows._order)
+        for key in ("]", "r"):
+            await pilot.press(key)
+            await settled(app, pilot)
+        assert at_first() is None
+        kept = weakref.ref(rows._order), weakref.ref(rows.index)
+        for key in ("enter", "p", "o", "escape", "f"):
+            await pilot.press(key)
+            await settled(app, pilot)
+            await settled(app, pilot)
+        assert len(rows.index) < 49
+        assert [one() for one in kept] == [None, None]
+
+    gc.disable()
+    try:
+        drive(steps)
+    finally:
+        gc.enable()
 
 
 def test_apis_have_colours() -> None:
@@ -203,12 +274,14 @@ def test_apis_have_colours() -> None:
             rows.scroll_to(0, max(line - 1, 0), animate=False)
             row = rows.index.row(rows._place(line))
             strip = rows.render_line(line + 1 - rows.scroll_offset.y)
-            colours = {one.text.strip(): one.style.color for one in strip if one.style is not None}
-            api, client_id = (fitted(text, column).strip() for text, column in
-                              [(row.api, LIST_COLUMNS[3]), (row.client_id, LIST_COLUMNS[6])])  # fmt: skip
-            assert (colours[api] == colours[client_id]) == bool(row.error)
+            # Neighbours of the same colour are one segment.
+            api, client_id = (
+                next(one.style.color for one in strip if one.style is not None and fitted(text, column) in one.text)
+                for text, column in [(row.api, LIST_COLUMNS[3]), (row.client_id, LIST_COLUMNS[6])]
+            )
+            assert (api == client_id) == bool(row.error)
             if not row.error:
-                seen.setdefault(row.api.split(" ")[0], set()).add(colours[api])
+                seen.setdefault(row.api.split(" ")[0], set()).add(api)
         assert len(seen) > 3
         assert {len(one) for one in seen.values()} == {1}
         assert len({*map(tuple, seen.values())}) > 2

@@ -104,7 +104,7 @@ def test_a_capture_that_is_cut_in_a_packet(tmp_path: Path) -> None:
 
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         assert "a capture is broken" in status(app)
-        assert app.broken
+        assert app.is_broken
         await pilot.press("G", "enter", "x")
         await settled(app, pilot)
         assert app.query_one(BodyTree).display

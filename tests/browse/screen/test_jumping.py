@@ -144,8 +144,8 @@ def test_menu(api: str, kind: str, apis: set[str]) -> None:
 def test_what_is_shown_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         calls = []
-        look = app._reading.look
-        monkeypatch.setattr(app._reading, "look", lambda *args, **more: calls.append(1) or look(*args, **more))
+        look = app._threads._reading.look
+        monkeypatch.setattr(app._threads._reading, "look", lambda *args, **more: calls.append(1) or look(*args, **more))
         await pilot.press("G", "enter")
         await settled(app, pilot)
         await pilot.press("j", "j", "x")

@@ -294,7 +294,7 @@ async def begin(app: Explorer, pilot: Pilot[None], case: Case) -> None:
     rows._sort()
     rows.move_to(next(line for line, one in enumerate(everything(rows)) if one.response == FETCH))
     if case is CASES["DetailPanes", "more"]:
-        app._most, app._read = 1, None
+        app._threads.most, app._threads._read = 1, None
     await pilot.pause()
     await press(app, pilot, *PLACES[case.place], *(_KEYS.get(key, key) for key in case.keys))
 

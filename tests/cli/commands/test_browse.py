@@ -46,7 +46,7 @@ def test_options_are_passed_on_to_commands(monkeypatch: pytest.MonkeyPatch) -> N
 
     class Screen:
         return_code = None
-        broken = False
+        is_broken = False
 
         def __init__(self, *_: object, commands: Commands, **__: object) -> None:
             made.append(commands)

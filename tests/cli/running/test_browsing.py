@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from kafkasniff import read
 from tests.browse.test_serving import children, is_gone, soon
+from tests.choice import in_turn
 from tests.cli.console import kafkasniff
 from tests.cli.real_live import STAYS
 from tests.cli.terminal import terminal
@@ -45,6 +48,73 @@ def test_a_pipe_is_browsed_and_keys_come_from_the_terminal(tmp_path: Path) -> No
         screen.press(b"q")
         screen.until(b"\x1b[?1049l")
         assert screen.exit_code() == 0
+        assert not folder.exists()
+
+
+TERMINALS = ("dumb", "screen-256color", "linux", "xterm-16color", "", "xterm-256color NO_COLOR", "linux NO_COLOR")
+"""Values of TERM. The explorer needs no terminfo entry for them."""
+ENDS = ("q", "\x03", "SIGTERM", "SIGHUP")
+RESTORED = {
+    b"\x1b[?1049l": "its screen",
+    b"\x1b[?25h": "the cursor",
+    b"\x1b[?1000l": "the mouse",
+    b"\x1b[?2004l": "paste",
+}
+COLOUR = re.compile(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;\d+)*m")
+
+
+@pytest.mark.parametrize(("kind", "end"), in_turn(TERMINALS, ENDS, 4))
+def test_terminals_of_all_kinds_are_left_as_they_were(kind: str, end: str, tmp_path: Path) -> None:
+    name, _, no_color = kind.partition(" ")
+    given = {**environ(tmp_path), "TERM": name, **({no_color: "1"} if no_color else {})}
+    given.pop("COLORTERM", None)
+    with terminal(sys.executable, "-m", "kafkasniff", "browse", str(CAPTURE), environ=given) as screen:
+        before = screen.modes
+        screen.until(b"/49")
+        screen.press(b"G")
+        screen.until(b"49/49")
+        screen.press(b"\r")
+        screen.until("▼".encode())
+        screen.press(b"x")
+        screen.until(b"0000  ")
+        assert screen.modes != before
+        begun = len(screen.shown)
+        if len(end) == 1:
+            screen.press(end.encode())
+        else:
+            os.kill(screen.pid, signal.Signals[end])
+        assert screen.exit_code() == 0
+        assert [what for code, what in RESTORED.items() if code not in screen.shown[begun:]] == []
+        assert screen.modes == before
+        colours = {*COLOUR.findall(screen.shown)}
+        assert bool(colours) != bool(no_color), colours
+
+
+def test_a_stopped_explorer_continues(tmp_path: Path) -> None:
+    with terminal(sys.executable, "-m", "kafkasniff", "browse", str(CAPTURE), environ=environ(tmp_path)) as screen:
+        before = screen.modes
+        screen.until(b"/49")
+        os.kill(screen.pid, signal.SIGSTOP)
+        os.kill(screen.pid, signal.SIGCONT)
+        # The screen is drawn again.
+        screen.until(b"1/49")
+        screen.press(b"j")
+        screen.until(b"2/49")
+        screen.press(b"q")
+        assert screen.exit_code() == 0
+        assert screen.modes == before
+
+
+def test_the_explorer_ends_when_its_terminal_is_gone(tmp_path: Path) -> None:
+    command = f"(cat {shlex.quote(str(CAPTURE))}; sleep 60) | exec {KAFKASNIFF} browse -"
+    with terminal("sh", "-c", command, environ=environ(tmp_path)) as screen:
+        screen.until(b"/49")
+        screen.press(b"\r")
+        screen.until("▼".encode())
+        own = children(screen.pid)
+        [folder] = tmp_path.glob("kafkasniff-*")
+        screen.hang_up()
+        soon(lambda: all(map(is_gone, own)))
         assert not folder.exists()
 
 
@@ -86,6 +156,34 @@ def test_an_interface_is_browsed(kept: bool, require_root: Callable[[], None], t
         assert not [*tmp_path.glob("kafkasniff-*")]
         if kept:
             assert [one.request.correlation_id for one in read(written) if one.request] == [0, 1, 2, 4]
+
+
+CYCLES = """
+import gc
+from kafkasniff.cli.running.browsing import collect_often
+
+class Drawn:
+    alive = most = 0
+
+    def __init__(self):
+        self.again = self
+        Drawn.alive += 1
+        Drawn.most = max(Drawn.most, Drawn.alive)
+
+    def __del__(self):
+        Drawn.alive -= 1
+
+gc.set_threshold(400_000, 50, 100)
+collect_often()
+for _ in range(300_000):
+    Drawn()
+print(Drawn.most)
+"""
+
+
+def test_garbage_is_collected_often() -> None:
+    done = subprocess.run([sys.executable, "-c", CYCLES], capture_output=True, check=True, text=True)
+    assert int(done.stdout) < 60_000
 
 
 def test_what_live_cannot_browse(tmp_path: Path) -> None:

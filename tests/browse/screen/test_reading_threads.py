@@ -1,0 +1,150 @@
+"""Threads that read for the explorer: only what is still wanted is used, errors are shown."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkasniff.browse.index import ExchangeIndex
+from kafkasniff.browse.reading import FIRST_RECORDS, CaptureReading
+from kafkasniff.browse.screen.reading_threads import ReadingThreads
+from kafkasniff.errors import CaptureError
+from kafkasniff.filters.expression import parse_filter
+from tests.browse.screen.driving import ERRORS
+
+WAIT = 60
+
+
+class Screen:
+    """Runs threads as the explorer does, and what they pass to the screen at once."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def run_worker(self, run: Callable[[], object], **_: Any) -> None:
+        self.threads.append(threading.Thread(target=run))
+        self.threads[-1].start()
+
+    def call_from_thread(self, use: Callable[..., object], *values: Any) -> None:
+        use(*values)
+
+    def wait(self) -> None:
+        for thread in self.threads:
+            thread.join(WAIT)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen()
+
+
+def threads_of(screen: Screen) -> ReadingThreads:
+    return ReadingThreads(screen, CaptureReading((str(ERRORS),), dict))
+
+
+def test_an_exchange_is_decoded_once(screen: Screen) -> None:
+    threads = threads_of(screen)
+    index = threads.begin(None)
+    screen.wait()
+    assert (len(index), threads.state, threads.is_broken) == (49, "", False)
+    used: list[Any] = []
+    for more, started in [(False, 1), (False, 0), (True, 1)]:
+        before = len(screen.threads)
+        threads.decode(index, index.row(7), used.append, more=more)
+        assert len(screen.threads) == before + started
+        screen.wait()
+    assert {one.exchange_id for one in used} == {index.row(7).exchange_id}
+    assert (len(used), threads.most) == (3, 10 * FIRST_RECORDS)
+
+
+def test_only_the_last_exchange_is_used(screen: Screen) -> None:
+    threads = threads_of(screen)
+    index = threads.begin(None)
+    screen.wait()
+    reads, look = threading.Event(), threads._reading.look
+
+    def slow(*values: Any, **more: Any) -> Any:
+        assert reads.wait(WAIT)
+        return look(*values, **more)
+
+    threads._reading.look = slow
+    used: list[Any] = []
+    for place in (3, 4, 5):
+        threads.decode(index, index.row(place), used.append)
+    reads.set()
+    screen.wait()
+    assert [one.exchange_id for one in used] == [index.row(5).exchange_id]
+    reads.clear()
+    threads.decode(index, index.row(6), used.append)
+    threads.leave()
+    reads.set()
+    screen.wait()
+    assert len(used) == 1
+
+
+def test_how_far_a_reading_has_come(screen: Screen) -> None:
+    threads = threads_of(screen)
+    index = threads.begin(None)
+    screen.wait()
+    look, shown = threads._reading.look, []
+
+    def slow(*values: Any, progress: Any, **more: Any) -> Any:
+        progress(1, 4)
+        shown.append(threads.looking)
+        found = look(*values, progress=progress, **more)
+        shown.append(threads.looking)
+        return found
+
+    threads._reading.look = slow
+    threads.decode(index, index.row(7), lambda _: shown.append(threads.looking))
+    screen.wait()
+    assert shown == ["reading from the start: 25%", "reading from the start: 100%", ""]
+    # Nor once another exchange is wanted.
+    threads._reading.look = lambda *_, progress, **__: (threads.leave(), progress(1, 4))
+    threads.decode(index, index.row(8), shown.append)
+    screen.wait()
+    assert (threads.looking, len(shown)) == ("", 3)
+
+
+def test_an_earlier_reading_says_nothing_any_more(screen: Screen) -> None:
+    threads = threads_of(screen)
+    filled: list[ExchangeIndex] = []
+    reads, fill = threading.Event(), threads._reading.fill
+
+    def slow(index: ExchangeIndex, predicate: Any, **how: Any) -> bool:
+        if not filled:
+            filled.append(index)
+            assert reads.wait(WAIT)
+            raise CaptureError("only its beginning was seen")
+        return fill(index, predicate, **how)
+
+    threads._reading.fill = slow
+    first = threads.begin(None)
+    second = threads.begin(parse_filter('api == "Fetch"'))
+    reads.set()
+    screen.wait()
+    assert (len(first), len(second), threads.state) == (0, 2, "")
+
+
+def test_errors_are_shown(screen: Screen) -> None:
+    threads = ReadingThreads(screen, CaptureReading((str(ERRORS.parent / "none\n.pcap"),), dict))
+    threads.begin(None)
+    screen.wait()
+    assert "none\\x0a.pcap: cannot be opened" in threads.state
+
+
+def test_growth_is_shown_until_all_is_listed(screen: Screen) -> None:
+    threads = threads_of(screen)
+    index = ExchangeIndex()
+    threads._reading.growing = SimpleNamespace(state="live, 1.0 MB")
+    threads.show_growth(index, is_paused=True)
+    assert threads.state == "paused, live, 1.0 MB"
+    index.is_complete = True
+    threads.state = ""
+    threads.show_growth(index, is_paused=False)
+    assert threads.state == ""
