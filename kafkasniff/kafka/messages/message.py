@@ -15,9 +15,10 @@ from kafkasniff.kafka.apis.record_fields import each_whole
 from kafkasniff.kafka.messages.message_body import decode_body, read_body, take_rendered, unread
 from kafkasniff.kafka.messages.message_header import judge_tags, read_tags, read_varint
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
+from kafkasniff.kafka.schema.body_forms import RenderedBody, RenderedRecords
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Body, ErrorCode, Problem, RenderedBody, RenderedRecords
+from kafkasniff.model import Body, ErrorCode, Problem
 
 __all__ = [
     "DecodeOptions",
