@@ -6,8 +6,7 @@ Sizes are bytes. Packet numbers are 1-based and count every packet of their capt
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -38,42 +37,6 @@ contain the response), orphan (a response without its request).
 
 Body = dict[str, Any]
 """A decoded body by the protocol's names in snake_case; bytes stay bytes, uuids are strings of 22 characters."""
-
-
-class LargeBody(dict[str, Any]):
-    """A body that takes much memory (`LARGE_BODY`), so sinks render it in pieces; otherwise an ordinary dict."""
-
-    __slots__ = ()
-
-
-LARGE_BODY: Final = 4 << 20
-"""Bytes of a message, including decompressed ones, from which on its body is a `LargeBody`."""
-
-
-class RenderedBody(msgspec.Struct, frozen=True, gc=False):
-    """Replaces a body in a run that only writes JSON lines, if nothing else needs messages of its kind.
-
-    Only an `Inspector` with a renderer yields such bodies, and only a sink of the same run gets them.
-    """
-
-    json: bytes
-    """The body as in the JSON lines."""
-    errors: tuple[Any, ...] = ()
-    """Its error codes that are not zero, as `ErrorCode`."""
-    odd: tuple[Any, int] | None = None
-    """For a body with problems: the problems as the kernel notes them (`native.caller.Noted`), and where in the data
-    the body ends. They are not yet reported (`message_body.take_rendered`); None in all messages.
-    """
-
-
-class RenderedRecords(msgspec.Struct, frozen=True, gc=False):
-    """Replaces a `records` field in such a run: only its JSON is needed."""
-
-    json: bytes
-    truncated: int
-    """Its `truncated_bytes`."""
-    decode: Callable[[], Body]
-    """Creates the field's value as in any other run, for code that needs it after all."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from kafkasniff.tcp import delivery as tcp_rules
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import Note
 from kafkasniff.tls import gate as gate_module
-from kafkasniff.tls import session as session_module
+from kafkasniff.tls import waiting as waiting_module
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
@@ -161,7 +161,7 @@ def test_one_byte_of_tls_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_empty_records_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "MAX_WAITING_RECORDS", 50)
+    monkeypatch.setattr(waiting_module, "MAX_WAITING_RECORDS", 50)
     feeder = Feeder()
     hello = b"\x16\x03\x01\0\x2f\x01\0\0\x2b\x03\x03" + bytes(32) + b"\0\0\2\x13\1\1\0\0\0"
     feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, hello)])

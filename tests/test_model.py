@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import pickle
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff import model
-from kafkasniff.model import Endpoint, ErrorCode, LargeBody, Message, Problem, StreamBytes, Summary
+from kafkasniff.model import Endpoint, ErrorCode, Message, Problem, StreamBytes, Summary
 
 sizes = st.integers(0, 1 << 50)
 
@@ -51,15 +49,6 @@ def test_totals_add_up_in_any_order(one: Summary, two: Summary, three: Summary) 
 def test_only_totals_may_be_changed(name: str) -> None:
     config = getattr(model, name).__struct_config__
     assert config.frozen is (name != "Summary")
-
-
-def test_a_large_body_is_a_body() -> None:
-    body = LargeBody({"a": 1})
-    assert body == {"a": 1}
-    assert msgspec.json.encode(body) == b'{"a":1}'
-    # Worker processes exchange bodies.
-    again = pickle.loads(pickle.dumps(body))
-    assert (type(again), again) == (LargeBody, body)
 
 
 def test_messages_are_made_by_position() -> None:

@@ -28,8 +28,9 @@ import msgspec
 
 from kafkasniff.engine.connection_stats import InspectedConnection, OpenExchange
 from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, has_records, likely_bytes
+from kafkasniff.kafka.schema.body_forms import RenderedBody
 from kafkasniff.kafka.schema.context import MAX_DECOMPRESSED, MAX_RECORDS
-from kafkasniff.model import Message, Problem, RenderedBody
+from kafkasniff.model import Message, Problem
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, size_text
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.reassembly import Reassembler

@@ -13,7 +13,8 @@ from kafkasniff.engine.paired import Open, Paired, PairedEntry
 from kafkasniff.engine.versions import ApiVersion, client_id_text
 from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_request, decode_response
-from kafkasniff.model import Body, Direction, ErrorCode, Message, Problem, RenderedBody
+from kafkasniff.kafka.schema.body_forms import RenderedBody
+from kafkasniff.model import Body, Direction, ErrorCode, Message, Problem
 
 __all__ = ["decoded_message", "request_message", "response_message"]
 

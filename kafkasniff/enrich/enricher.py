@@ -17,6 +17,7 @@ from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep,
 from kafkasniff.kafka.apis import cluster_metadata
 from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.kafka.messages.message_plan import client_software
+from kafkasniff.kafka.schema.body_forms import RenderedBody, RenderedRecords
 from kafkasniff.kafka.schema.uuids import ZERO_UUID
 from kafkasniff.model import (
     Body,
@@ -27,8 +28,6 @@ from kafkasniff.model import (
     Lines,
     Message,
     Problem,
-    RenderedBody,
-    RenderedRecords,
     SaslToken,
     Summary,
 )

@@ -15,7 +15,7 @@ from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, re
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.data_schemas import data_schema
 from kafkasniff.kafka.schema.secrets import may_be_misread
-from kafkasniff.kafka.schema.walker import UNKNOWN_TAG, Span, value_at
+from kafkasniff.kafka.schema.spans import UNKNOWN_TAG, Span, value_at
 from kafkasniff.model import Message, Problem
 from kafkasniff.redact.copied import Copied, Visible
 from kafkasniff.redact.records import keep_records

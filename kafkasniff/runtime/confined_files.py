@@ -8,11 +8,8 @@ use in which another path could replace the one that was checked.
     open_own_folder     for writing: the folder has to be the user's own
     open_any_folder     for reading: anybody's folder
 
-A folder is the user's own if the effective user owns it. For root, a folder of the user who called sudo counts, too.
-For everybody, a folder of root counts that neither group nor others may write to. The same holds for each folder below
-it and for each file that is read; of these, only those of the effective user may have further hard links.
-
-In anybody's folder, a file with further hard links has to belong to the folder's owner.
+`ownership.py` decides which folders and files are the user's own. If the opened folder has to be, so has each folder
+below it, and each file that is read.
 """
 
 from __future__ import annotations
@@ -26,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from kafkasniff.errors import CaptureError, KafkasniffError, UsageError
+from kafkasniff.runtime.ownership import kind_of, why_file_refused, why_folder_refused
 
 __all__ = ["FILE_MODE", "FOLDER_MODE", "MAX_DEPTH", "ConfinedPath", "open_any_folder", "open_own_folder"]
 
@@ -40,7 +38,6 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO would block until somebody writes to it.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 class _Root:
@@ -70,23 +67,15 @@ class _Root:
 
     def check_folder(self, found: os.stat_result, path: Path) -> None:
         """Raises UsageError if a folder to write into is not the user's own."""
-        if not self.own or _is_own(found):
-            return
-        if found.st_uid == 0:
-            raise self.refusal(f"{path} belongs to root, and others may write to it: name a folder of your own")
-        raise self.refusal(f"{path} belongs to user {found.st_uid}, not to you: name a folder of your own")
+        why = why_folder_refused(found) if self.own else None
+        if why is not None:
+            raise self.refusal(f"{path} {why}")
 
     def check_file(self, found: os.stat_result, folder: os.stat_result, path: Path) -> None:
         """Raises if this is not a file that may be read."""
-        if not stat.S_ISREG(found.st_mode):
-            raise self.refusal(f"{path} is {_kind(found)}, not a file: remove it, or name another folder")
-        if self.own and not _is_own(found):
-            raise self.refusal(f"{path} belongs to user {found.st_uid}, not to you: remove it, or name another folder")
-        owner = os.geteuid() if self.own else folder.st_uid
-        if found.st_nlink > 1 and found.st_uid != owner:
-            raise self.refusal(
-                f"{path} is a hard link to a file of user {found.st_uid}: remove it, or name another folder"
-            )
+        why = why_file_refused(found, folder, own=self.own)
+        if why is not None:
+            raise self.refusal(f"{path} {why}")
 
 
 def open_own_folder(path: str | os.PathLike[str], *, make: bool = False) -> ConfinedPath:
@@ -211,7 +200,7 @@ class ConfinedPath:
         except OSError as error:
             # Linux reports a symbolic link as no directory, other systems as a link.
             if error.errno in {errno.ENOTDIR, errno.ELOOP, errno.EMLINK}:
-                kind = _kind(os.stat(part, dir_fd=folder, follow_symlinks=False))
+                kind = kind_of(os.stat(part, dir_fd=folder, follow_symlinks=False))
                 raise self._root.refusal(f"{path} is {kind}, not a folder: remove it, or name another folder") from None
             raise _with_path(error, path) from None
         try:
@@ -382,27 +371,6 @@ class ConfinedPath:
     def close(self) -> None:
         """Close the folder that all paths are in."""
         self._root.close()
-
-
-def _is_own(found: os.stat_result) -> bool:
-    """Whether a folder or file belongs to the user: see the top."""
-    user = os.geteuid()
-    if found.st_uid == user:
-        return True
-    if user == 0:
-        return str(found.st_uid) == os.environ.get("SUDO_UID")
-    return found.st_uid == 0 and not found.st_mode & _OTHERS_WRITE
-
-
-def _kind(found: os.stat_result) -> str:
-    mode = found.st_mode
-    if stat.S_ISLNK(mode):
-        return "a symbolic link"
-    if stat.S_ISDIR(mode):
-        return "a folder"
-    if stat.S_ISREG(mode):
-        return "a file"
-    return "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
 def _with_path(error: OSError, path: Path) -> OSError:

@@ -18,7 +18,7 @@ from kafkasniff.kafka.messages.message_spans import (
 )
 from kafkasniff.kafka.records.record_spans import COMPRESSED, MALFORMED, Inside, Piece
 from kafkasniff.kafka.schema.layout import Field
-from kafkasniff.kafka.schema.walker import Span
+from kafkasniff.kafka.schema.spans import Span
 from kafkasniff.model import Message, SaslToken
 from kafkasniff.redact.message import Blanker
 from kafkasniff.sinks.names import field_at, layout_of

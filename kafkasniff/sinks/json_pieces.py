@@ -15,7 +15,8 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from kafkasniff.model import Body, RenderedRecords
+from kafkasniff.kafka.schema.body_forms import RenderedRecords
+from kafkasniff.model import Body
 from kafkasniff.sinks.lines import joined
 
 __all__ = ["LONG_VALUE", "PIECE_BYTES", "PLACE", "BytesForm", "Pieces", "bytes_default"]

@@ -15,18 +15,8 @@ from typing import Any, Final
 import orjson
 
 from kafkasniff.kafka.embedded.interpreters import may_have_floats
-from kafkasniff.model import (
-    Body,
-    Endpoint,
-    Exchange,
-    LargeBody,
-    Lines,
-    Message,
-    Problem,
-    RenderedBody,
-    RenderedRecords,
-    SaslToken,
-)
+from kafkasniff.kafka.schema.body_forms import LargeBody, RenderedBody, RenderedRecords
+from kafkasniff.model import Body, Endpoint, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.json_pieces import PIECE_BYTES, PLACE, BytesForm, Pieces, bytes_default
 from kafkasniff.sinks.lines import ByteOutput, LineWriter

@@ -10,28 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkasniff.model import Body, Endpoint, Exchange, LargeBody, Lines, Message, Problem, SaslToken
+from kafkasniff.kafka.schema.body_forms import LargeBody
+from kafkasniff.model import Body, Endpoint, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteOutput, TextWriter, joined
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.summaries.sasl import message_phrase
+from kafkasniff.sinks.text_columns import EndsColumn, PaddedColumn
 from kafkasniff.sinks.tree import body_tree, bytes_dump
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import display_width, printable, word
+from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
 if TYPE_CHECKING:
     from kafkasniff.sinks.hex_view import HexView
 
-__all__ = ["CLIENT_WIDTH", "LINE_CACHE", "PROBLEMS_SHOWN", "TextSink", "TextState"]
+__all__ = ["CLIENT_WIDTH", "PROBLEMS_SHOWN", "TextSink", "TextState"]
 
 CLIENT_WIDTH: Final = 24
 """Width of the client id column."""
-LINE_CACHE: Final = 4096
-"""Maximum numbers of cached connections, APIs and client ids with padded columns."""
-NAME_WIDTH: Final = 40
-"""Maximum length of a host's name."""
 PROBLEMS_SHOWN: Final = 3
 """Problems of one message that are shown without `-v`."""
 PIECE_CHARACTERS: Final = 64 << 10
@@ -55,31 +53,6 @@ class TextState(NamedTuple):
     exchange_width: int
     correlation_width: int
     client_width: int
-
-
-class _PaddedColumn:
-    """A growing column: texts padded to the widest so far, cached by key."""
-
-    __slots__ = ("blank", "ready", "width")
-
-    def __init__(self, width: int) -> None:
-        self.width = width
-        self.blank = " " * width
-        self.ready: dict[object, str] = {}
-
-    def widen(self, width: int) -> None:
-        """Pad to this width from now on."""
-        self.ready.clear()
-        self.width = width
-        self.blank = " " * width
-
-    def pad(self, key: object, text: str, before: str = "", after: str = "") -> str:
-        """`text` in its colours, padded without colour, and cached in `ready` under `key`."""
-        width = display_width(text)
-        if width > self.width or len(self.ready) >= LINE_CACHE:
-            self.widen(max(width, self.width))
-        padded = self.ready[key] = f"{before}{text}{after}{' ' * (self.width - width)}"
-        return padded
 
 
 def _label(key: int | None, version: int | None, api: str | None) -> str:
@@ -124,7 +97,6 @@ class TextSink:
     ) -> None:
         self._payload = payload if payload.hides else None
         self._beside = BesideRecords.of(payload)
-        self._names: Mapping[str, str] = {} if names is None else names
         self._lines = TextWriter(stream, encoding=encoding)
         self._add = self._lines.add
         self._paint = COLOUR if colour else PLAIN
@@ -143,14 +115,12 @@ class TextSink:
         self._captures = captures
         self._capture: str | None = None
         self._day = ""
-        # connection → its endpoints, and both ways to show them, padded
-        self._pairs: dict[int | None, tuple[Endpoint | None, Endpoint | None, str, str]] = {}
-        self._pair_width = self._pairs_cleared = 0
-        self._apis = _PaddedColumn(12)
+        arrows = ("→", "←") if self._encodable("→←") else (">", "<")
+        self._ends = EndsColumn({} if names is None else names, self._paint, arrows)
+        self._apis = PaddedColumn(12)
         self._exchange_width = 4
         self._correlation_width = 7
-        self._clients = _PaddedColumn(8)
-        self._arrows = self._encodable("→←")
+        self._clients = PaddedColumn(8)
 
     def _encodable(self, text: str) -> bool:
         try:
@@ -222,9 +192,9 @@ class TextSink:
         else:
             self._correlation_width = len(correlation)
         number = f"{exchange} {correlation}"
-        pair = self._pairs.get(message.connection)
+        pair = self._ends.ready.get(message.connection)
         if pair is None or pair[0] is not message.client or pair[1] is not message.broker:
-            pair = self._pair(message.connection, message.client, message.broker)
+            pair = self._ends.pad(message.connection, message.client, message.broker)
         if message.type == "request":
             client = message.client_id
             shown = self._clients.ready.get(client) or self._clients.pad(client, _client(client))
@@ -251,28 +221,6 @@ class TextSink:
         self._capture = capture
         if capture is not None:
             self._add(self.capture_line(capture))
-
-    def _pair(
-        self, connection: int | None, client: Endpoint | None, broker: Endpoint | None
-    ) -> tuple[Endpoint | None, Endpoint | None, str, str]:
-        ready = self._pairs.get(connection)
-        if ready is None or ready[0] != client or ready[1] != broker:
-            left, right = self._name(client), self._name(broker)
-            width = len(left) + len(right) + 3
-            if width > self._pair_width or len(self._pairs) >= LINE_CACHE:
-                self._pairs.clear()
-                self._pairs_cleared += 1
-                self._pair_width = max(width, self._pair_width)
-            pad = " " * (self._pair_width - width)
-            there, back = ("→", "←") if self._arrows else (">", "<")
-            paint = self._paint
-            ready = self._pairs[connection] = (
-                client,
-                broker,
-                f"{left} {paint.request}{there}{paint.reset} {right}{pad}",
-                f"{left} {paint.response}{back}{paint.reset} {right}{pad}",
-            )
-        return ready
 
     # -- for lines written by the kernel (`native_text`) --------------------------------------------------------------
 
@@ -308,11 +256,11 @@ class TextSink:
     @property
     def turn(self) -> tuple[int, int]:
         """Changes when earlier results of `ends` and `label` would now be padded or named differently."""
-        return self._pairs_cleared, self._apis.width
+        return self._ends.cleared, self._apis.width
 
     def ends(self, connection: int, client: Endpoint | None, broker: Endpoint | None) -> tuple[str, str]:
         """The column of both ends on a request and on a response."""
-        _, _, request, response = self._pair(connection, client, broker)
+        _, _, request, response = self._ends.pad(connection, client, broker)
         return request, response
 
     def label(self, key: int | None, version: int | None, api: str | None) -> str:
@@ -341,14 +289,6 @@ class TextSink:
         self._day, self._capture, self._exchange_width, self._correlation_width, width = state
         if width != self._clients.width:
             self._clients.widen(width)
-
-    def _name(self, endpoint: Endpoint | None) -> str:
-        if endpoint is None:
-            return "?"
-        shown = str(endpoint)
-        # A name for this port alone is more specific.
-        name = self._names.get(shown) or self._names.get(endpoint.address)
-        return shown if name is None else f"{word(name, NAME_WIDTH)}:{endpoint.port}"
 
     def problem_lines(self, problems: tuple[Problem, ...]) -> Iterator[str]:
         """The lines below a message's own for its problems."""
@@ -393,7 +333,7 @@ class TextSink:
         if self._captures and token.capture != self._capture:
             self._turn_capture(token.capture)
         time = self._time(token.time_ns)
-        pair = self._pair(token.connection, token.client, token.broker)[2 if token.direction == "request" else 3]
+        pair = self._ends.pad(token.connection, token.client, token.broker)[2 if token.direction == "request" else 3]
         api = self._apis.pad("SASL", "SASL token", self._paint.api, self._paint.reset)
         phrase = message_phrase(token.meaning)
         if phrase:
@@ -412,7 +352,7 @@ class TextSink:
         time = self._time(problem.time_ns)
         place = ""
         if problem.connection is not None:
-            ready = self._pairs.get(problem.connection)
+            ready = self._ends.ready.get(problem.connection)
             # The endpoints, if a message of the connection was seen before; the number in any case.
             place = f"{ready[3 if problem.direction == 'response' else 2]}  " if ready is not None else ""
         facts = []

@@ -4,7 +4,7 @@ Theory of operation. Records of both streams are cut and processed in the order 
 contain the client random that the secrets are looked up by. From then on each stream has an epoch (half.py), which
 changes at ChangeCipherSpec (TLS 1.2) or at Finished, EndOfEarlyData and KeyUpdate (TLS 1.3). A record that cannot be
 processed yet waits in its stream's queue for the other stream's hello, or for its secret (key logs grow while a live
-capture runs). The queues are bounded by MAX_WAITING. A connection that cannot be decrypted is rejected with one problem
+capture runs). The queues are bounded (waiting.py). A connection that cannot be decrypted is rejected with one problem
 that describes what is visible of it.
 
 Clear bytes are emitted as runs, so later stages need not know about TLS. Missing bytes are a gap whose size in clear
@@ -35,26 +35,21 @@ from kafkasniff.tcp.segments import (
 )
 from kafkasniff.tls.clear import ClearBytes
 from kafkasniff.tls.descriptions import alert_name
-from kafkasniff.tls.failing import INCOMPLETE, may_report_more, why_failed, why_incomplete, why_without_keys
+from kafkasniff.tls.failing import why_failed
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.negotiation import Negotiation
-from kafkasniff.tls.readiness import has_keys, is_clear, next_ready, skips
+from kafkasniff.tls.readiness import is_clear, next_ready
 from kafkasniff.tls.record import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record
+from kafkasniff.tls.waiting import reason_at_end, why_useless
 from kafkasniff.tls.wording import NAMED, NO_CLIENT_CERTIFICATE, ended_with_alert
 
-__all__ = ["MAX_DAMAGED", "MAX_FLIGHT", "MAX_WAITING", "MAX_WAITING_RECORDS", "TlsSession"]
+__all__ = ["MAX_DAMAGED", "TlsSession"]
 
-MAX_WAITING: Final = 1 << 20
-"""Maximum number of bytes of a connection that wait for a secret or for the other side's hello."""
 SESSION_BYTES: Final = 6_000
 """Bytes of memory of a session that buffers nothing."""
 RECORD_BYTES: Final = 500
 """Bytes of memory of a record that waits, without its own."""
-MAX_WAITING_RECORDS: Final = 16_384
-"""Maximum number of waiting records and losses: empty ones take five bytes on the wire and some hundreds in memory."""
-MAX_FLIGHT: Final = 1 << 16
-"""Maximum number of bytes that wait without keys for the other side's part of the handshake, its chain included."""
 MAX_DAMAGED: Final = 8
 """Number of consecutive records that cannot be opened before a stream is given up."""
 MAX_PROBLEMS: Final = 20
@@ -227,8 +222,11 @@ class TlsSession:
             else:
                 ready.held -= len(entry.data)
                 self._take(ready, entry)
+        # As in `_look_at_waiting`, without a call for each segment.
         if not self._over:
-            self._look_at_waiting(ended=ended)
+            useless = why_useless(self._talk, self._halves, self._keys, self._order, ended=ended)
+            if useless is not None:
+                self._reject(useless)
 
     def _take(self, half: Half, record: Record) -> None:
         if is_clear(half, record):
@@ -345,41 +343,14 @@ class TlsSession:
 
     # -- failures ----------------------------------------------------------------------------------------------------
 
-    def _look_at_waiting(self, *, ended: bool = False) -> None:
-        """Reject the connection if waiting is useless, or took too much.
-
-        `ended`: it is over. Records that could be opened were opened then, perhaps by a process that had the keys
-        before this state was transferred; that they are missing here proves nothing.
-        """
-        if self._over:
-            return
-        waiting = 0
-        for half in self._halves:
-            if half.dead:
-                continue
-            waiting += half.waiting
-            if half.negotiated is None or half.epoch.phase in ("clear", "open"):
-                continue
-            if has_keys(self._talk, half, self._keys, self._order):
-                continue
-            refused = half.refused()
-            if refused is not None:
-                self._reject(refused)
-                return
-            if skips(self._talk, half, self._keys, self._order) or ended or self._keys.may_come(self._order):
-                continue
-            if self.waiting <= MAX_FLIGHT and may_report_more(self._talk, self._halves):
-                continue
-            self._reject(self._no_keys())
-            return
-        if waiting > MAX_WAITING or sum(len(half.queue) for half in self._halves) > MAX_WAITING_RECORDS:
-            self._reject(self._reason_at_end() if self._talk.agreed is None else self._no_keys())
-
-    def _no_keys(self) -> str:
-        return why_without_keys(self._talk, given=self._keys.given(self._order))
+    def _look_at_waiting(self) -> None:
+        if not self._over:
+            useless = why_useless(self._talk, self._halves, self._keys, self._order)
+            if useless is not None:
+                self._reject(useless)
 
     def _reason_at_end(self) -> str:
-        return why_incomplete(self._talk) or (self._no_keys() if self.waiting else INCOMPLETE)
+        return reason_at_end(self._talk, self._halves, self._keys, self._order)
 
     def _reject(self, reason: str) -> None:
         """Nothing of it can be decrypted."""

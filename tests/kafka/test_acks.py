@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.kafka.messages.message import decode_request, read_acks, request_header
+from kafkasniff.kafka.messages.message import decode_request, read_acks
+from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.schema.context import DecodeOptions
 from tests.craft import kafka_bytes as kafka
 from tests.vectors.reader import vectors

@@ -19,7 +19,8 @@ from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import MessageEvent
 from kafkasniff.kafka.connection.framing import Frame
-from kafkasniff.kafka.messages.message import decode_request, decode_response, request_header
+from kafkasniff.kafka.messages.message import decode_request, decode_response
+from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.message_plan import response_plan
 from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.kafka.schema.context import DecodeOptions

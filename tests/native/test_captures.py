@@ -16,7 +16,8 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.kafka.messages.rendered import Renderer
-from kafkasniff.model import Message, RenderedBody
+from kafkasniff.kafka.schema.body_forms import RenderedBody
+from kafkasniff.model import Message
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, JsonSink
 from kafkasniff.tcp.packets import PacketBatch

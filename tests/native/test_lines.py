@@ -14,7 +14,8 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.apis.dissectors import api, api_keys
-from kafkasniff.kafka.messages.message import decode_request, decode_response, request_header
+from kafkasniff.kafka.messages.message import decode_request, decode_response
+from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.kafka.schema.context import DecodeOptions

@@ -24,6 +24,7 @@ from kafkasniff.kafka.schema.body_problems import NUMBERED, Template
 from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.kafka.schema.spans import Span
 from kafkasniff.kafka.schema.wire import MAX_UNKNOWN_TAGS
 from tests.choice import DEEP, examples, fewer
 from tests.craft.kafka_bytes import unsigned_varint
@@ -67,7 +68,7 @@ def cuts(data: bytes, rng: random.Random) -> list[int]:
 
 def lengths(root: Struct, data: bytes) -> Iterator[tuple[int, int, bool, bool]]:
     """Where lengths and counts lie: start, end, whether they are varints, and whether they are counts."""
-    spans: list[walker.Span] = []
+    spans: list[Span] = []
     walker.walk(root, data, 0, len(data), DecodeContext(SHOW), record_sets, spans=spans)
     for span in spans:
         is_count = span.type.startswith("count of ") and "tagged" not in span.type

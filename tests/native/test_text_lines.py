@@ -15,7 +15,7 @@ from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.model import Endpoint
 from kafkasniff.native.lines import LineBatch
-from kafkasniff.sinks import text
+from kafkasniff.sinks import text_columns
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
@@ -119,7 +119,7 @@ def test_summaries_are_made() -> None:
 @pytest.mark.parametrize("kept", [4096, 2])
 def test_several_captures(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Captures begin, and few connections are remembered."""
-    monkeypatch.setattr(text, "LINE_CACHE", kept)
+    monkeypatch.setattr(text_columns, "LINE_CACHE", kept)
     recorder, seen = captured("java-1.1.pcap", "librdkafka-ipv6-ns.pcapng", "java-2.4.pcap", "sarama.pcap")
     clients = sorted({str(one.connection.client) for one in seen})
     for names in ({}, dict.fromkeys(clients[3:5], "a-rather-long-name")):

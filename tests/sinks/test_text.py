@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Problem, SaslToken
-from kafkasniff.sinks.text import CLIENT_WIDTH, LINE_CACHE, PROBLEMS_SHOWN, TextSink
+from kafkasniff.sinks.text import CLIENT_WIDTH, PROBLEMS_SHOWN, TextSink
+from kafkasniff.sinks.text_columns import LINE_CACHE
 from kafkasniff.text.times import clock_time
 from tests.sinks.messages import BROKER, CLIENT, PRODUCED, TIME_NS, message
 
@@ -206,7 +207,7 @@ def test_the_caches_are_bounded() -> None:
     sink = TextSink(stream)
     for number in range(LINE_CACHE + 500):
         sink.write(message(connection=number, client_id=f"c{number}", api_version=number))
-    assert len(sink._pairs) <= LINE_CACHE
+    assert len(sink._ends.ready) <= LINE_CACHE
     assert len(sink._clients.ready) <= LINE_CACHE
     assert len(sink._apis.ready) <= LINE_CACHE
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
 from kafkasniff.tcp.reassembly import FEW_DEADLINES, LINGER_NS, Reassembler
 from kafkasniff.tcp.segments import Closed, Gap, Started
-from kafkasniff.tcp.stream import Packet
 from tests.tcp.outcomes import MESSAGES, SENT, conversation, of_kind, only, outcome, split_everywhere, streams
 
 from .batches import Raw, batch
@@ -126,26 +124,6 @@ def test_batching_changes_nothing(chance: random.Random, disturbances: int) -> N
         rest, tail = rest.split(cut)
         parts.insert(0, tail)
     assert outcome([rest, *parts]) == whole
-
-
-def test_behind_each_hole_the_rest_goes_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many holes there were before: what is plain between them is not looked at packet by packet."""
-    looked_at = 0
-    handle = TcpConnection.handle
-
-    def counting(self: TcpConnection, packet: Packet) -> str:
-        nonlocal looked_at
-        looked_at += 1
-        return handle(self, packet)
-
-    monkeypatch.setattr(TcpConnection, "handle", counting)
-    segments = [Raw(0, 10 * number, bytes((number % 251,)) * 10) for number in range(4000)]
-    for place in range(50, 4000, 50):
-        # Three places late: a hole, and nothing in bulk until it is gone.
-        segments[place : place + 4] = [*segments[place + 1 : place + 4], segments[place]]
-    rows = only(outcome([batch(segments)]))
-    assert streams(rows)[0] == b"".join(bytes((number % 251,)) * 10 for number in range(4000))
-    assert 79 * 4 <= looked_at < 79 * 12
 
 
 def connections_in_memory() -> list[TcpConnection]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.tls.session import MAX_FLIGHT
+from kafkasniff.tls.waiting import MAX_FLIGHT
 from tests.craft.conversation import Conversation
 from tests.craft.kafka_bytes import api_versions_request, api_versions_response
 from tests.craft.outcome import Line, packets_outcome

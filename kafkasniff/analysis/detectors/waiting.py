@@ -18,7 +18,7 @@ from kafkasniff.analysis.detectors.wording import client, elapsed, plural, subje
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, with_sender, work_us
-from kafkasniff.kafka.connection.dialogue import CLOSED_BEFORE
+from kafkasniff.kafka.connection.ends import CLOSED_BEFORE
 from kafkasniff.text.printable import cut, printable, word
 
 __all__ = ["LateAnswers", "UnansweredRequests"]

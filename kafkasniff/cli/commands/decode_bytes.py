@@ -12,7 +12,7 @@ from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafkasniff.kafka.schema.walker import Span
+    from kafkasniff.kafka.schema.spans import Span
     from kafkasniff.model import Message
     from kafkasniff.text.paint import Paint
 

@@ -21,9 +21,8 @@ from kafkasniff.cli.options.capture_options import (
     take_writing,
     write_options,
 )
-from kafkasniff.cli.options.export_options import TABLES, make_export_options, rows_line
+from kafkasniff.cli.options.export_options import TABLES
 from kafkasniff.cli.options.filter_options import (
-    FilterOptions,
     filter_options,
     make_predicate,
     make_selector,
@@ -47,10 +46,11 @@ from kafkasniff.cli.options.option_groups import (
 from kafkasniff.cli.options.payload_options import payload_options, take_payload
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.line_making import begin_lines
+from kafkasniff.cli.running.live_tables import export_arguments, exported, finished
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
 from kafkasniff.errors import UsageError
-from kafkasniff.runtime.addresses import is_remote, name_of
+from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.runtime.stop_signals import ENDS_WITH_STDIN
 from kafkasniff.sinks.formats import FORMATS
 
@@ -60,19 +60,14 @@ if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.running.pipeline import Event, Sink
     from kafkasniff.engine.inspector import Inspector
-    from kafkasniff.filters import Predicate
     from kafkasniff.live.load_shedding import Pressure
     from kafkasniff.live.packet_filter import Keeper
-    from kafkasniff.redact.payload import Payload
     from kafkasniff.tables.exports.live import LiveExport
-    from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["live_command"]
 
 LOOK_SECONDS: Final = 1.0
 """If no packets arrive: how often to check whether a commit of tables is due."""
-MIN_EVERY_SECONDS: Final = 1.0
-"""Minimum of `--export-every`: each commit starts a process and makes some files."""
 
 
 @click.command("live", cls=SectionedCommand)
@@ -125,7 +120,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     filters = take_filters(options)
     predicate = make_predicate(filters)
     limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
-    exporting = _export_arguments(options, filters, predicate, records=bool(wanted.records), payload=payload)
+    exporting = export_arguments(options, filters, predicate, _seconds, records=bool(wanted.records), payload=payload)
     catalog, hosts = make_catalog(options), take_hosts(options)
     watching = WatchOptions(environment, options)
     # The screen of --top replaces messages.
@@ -260,7 +255,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 inspector.level = Level.NO_MESSAGES
             batches = pressure.batches(source)
             if tables is not None:
-                batches = _exported(environment, batches, tables)
+                batches = exported(environment, batches, tables)
             if keeper is not None:
                 around.callback(keeper.close)
                 batches = written = kept(environment, source, batches, keeper)
@@ -283,7 +278,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             if writing is not None and keeper is not None:
                 written.close()
                 files = f"{kept_line(environment, keeper, writing.name)}: "
-        rows = "" if tables is None else f"{_finished(environment, tables)}: "
+        rows = "" if tables is None else f"{finished(environment, tables)}: "
         if not quiet:
             selected = predicate is not None or limit is not None
             line = summary_line(inspector.summary, pipeline.shown if selected else None)
@@ -302,47 +297,6 @@ class _NoSink:
         """Nothing to finish."""
 
 
-def _export_arguments(
-    options: dict[str, Any], filters: FilterOptions, predicate: Predicate | None, *, records: bool, payload: Payload
-) -> dict[str, Any] | None:
-    """Arguments of `LiveExport` from the options for tables, removed from `options`; None without `--export`.
-
-    Raises UsageError.
-    """
-    directory, every = options.pop("directory"), options.pop("every")
-    tables, no_bodies, no_json = options.pop("tables"), options.pop("no_bodies"), options.pop("no_json")
-    discard_state = options.pop("discard_state")
-    if directory is None:
-        given_options = (
-            ("--discard-state", discard_state),
-            ("--export-every", every),
-            ("--tables", tables),
-            ("--no-bodies", no_bodies),
-            ("--no-json", no_json),
-        )
-        for name, given in given_options:
-            if given:
-                raise UsageError(f"{name} needs --export DIR")
-        return None
-    arguments: dict[str, Any] = {"directory": directory, "discard_state": discard_state}
-    seconds = _seconds(every)
-    if seconds is not None:
-        if seconds < MIN_EVERY_SECONDS:
-            raise UsageError(f"--export-every: at least {MIN_EVERY_SECONDS:g} s")
-        arguments["every_seconds"] = seconds
-    arguments["options"] = make_export_options(
-        ",".join(TABLES) if tables is None else tables,
-        options,
-        filters,
-        predicate,
-        bodies=not (no_bodies or no_json),
-        headers=no_bodies,
-        records=records,
-        payload=payload,
-    )
-    return arguments
-
-
 def _load_shedding(source: LiveSource, inspector: Inspector | None, tables: LiveExport | None) -> Pressure:
     """Load shedding, for a run that cannot keep up with its source. Rows of exchanges are never dropped."""
     from kafkasniff.kafka.connection.detail import Level
@@ -352,27 +306,6 @@ def _load_shedding(source: LiveSource, inspector: Inspector | None, tables: Live
     if tables is not None:
         inspectors.append((tables.inspector, Level.NO_BODIES))
     return Pressure(lambda: source.backlog, inspectors)
-
-
-def _exported(environment: Environment, batches: Iterator[PacketBatch], tables: LiveExport) -> Iterator[PacketBatch]:
-    """The batches of a source, each after it was added to the tables. Signals are deferred meanwhile."""
-    for batch in batches:
-        with environment.interrupts.held():
-            tables.feed(batch)
-        yield batch
-
-
-def _finished(environment: Environment, tables: LiveExport) -> str:
-    """Commit the remaining rows; returns their count as text. A first signal is ignored, a second one aborts."""
-    try:
-        with environment.interrupts.stopping(lambda: None):
-            result = tables.close()
-    except Interrupted:
-        environment.say(f"stopped immediately: {name_of(tables.directory)} lacks the last rows")
-        raise
-    for notice in result.notices:
-        environment.say(notice)
-    return rows_line(result.rows, name_of(tables.directory))
 
 
 def _output(environment: Environment, path: str | None, rights: Rights) -> Output:

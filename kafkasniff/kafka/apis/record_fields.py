@@ -13,8 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.schema.body_forms import RenderedRecords
 from kafkasniff.kafka.schema.layout import Struct
-from kafkasniff.model import Body, Direction, RenderedRecords
+from kafkasniff.model import Body, Direction
 
 __all__ = ["PARTITION_FIELDS", "RecordFields", "each_records", "each_whole", "record_fields"]
 

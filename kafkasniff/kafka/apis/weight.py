@@ -7,8 +7,9 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.schema.body_forms import RenderedBody, RenderedRecords
 from kafkasniff.kafka.schema.definition import FieldDefinition, MessageDefinition
-from kafkasniff.model import Body, Direction, RenderedBody, RenderedRecords
+from kafkasniff.model import Body, Direction
 
 __all__ = [
     "BODY_RATIO",

@@ -16,7 +16,7 @@ from kafkasniff.kafka.connection.framing import Framer
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
 from kafkasniff.kafka.connection.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
 from kafkasniff.kafka.connection.trial import Trial
-from kafkasniff.kafka.messages.message import request_header
+from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.other_protocols import NAMED, name_protocol
 from kafkasniff.tcp.segments import Gap
 

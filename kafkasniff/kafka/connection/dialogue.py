@@ -1,6 +1,6 @@
 """The dialogue of a Kafka connection: classifies each frame, and pairs responses with requests.
 
-`correlation.py` judges whether a response answers a request.
+`correlation.py` judges whether a response answers a request, `ends.py` ends their exchanges.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Final, Literal, NamedTuple
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.apis.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
-from kafkasniff.kafka.connection.correlation import Correlation, elapsed, precedes
+from kafkasniff.kafka.connection.correlation import elapsed, precedes
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.early import EarlyResponses
-from kafkasniff.kafka.connection.events import EventLog, ExchangeEvent, MessageEvent, TokenEvent
+from kafkasniff.kafka.connection.ends import ExchangeEnds
+from kafkasniff.kafka.connection.events import EventLog, MessageEvent, TokenEvent
 from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import AUTHENTICATION, Opening, refusal
@@ -23,16 +24,13 @@ from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_re
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_likely_request
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Problem, Status
+from kafkasniff.model import Problem
 from kafkasniff.tcp.segments import NO_TIME
 
-__all__ = ["CLOSED_BEFORE", "Dialogue", "Turn"]
+__all__ = ["Dialogue", "Turn"]
 
-NS_IN_S: Final = 1_000_000_000
 MOST_RETRANSMITS: Final = 0xFFFF
 """Retransmitted segments between two exchanges; with more, the kernel does not continue a connection."""
-CLOSED_BEFORE: Final = "the broker had closed it"
-"""Problem text for a request that was sent after the end of its connection."""
 _INT = Struct(">i")
 
 
@@ -50,25 +48,21 @@ class Turn(NamedTuple):
     """Earlier arrivals since then: `EarlyResponses.take_back`."""
 
 
-class Dialogue(Correlation):
+class Dialogue(ExchangeEnds):
     """Frames of both streams in, messages, tokens and ends of exchanges into the log."""
 
     __slots__ = (
         "_early",
-        "_every_end",
         "_offered",
         "_ordinal",
         "_sasl",
         "memory",
-        "one_sided",
         "opening",
-        "retransmits",
         "unread_of",
     )
 
     def __init__(self, log: EventLog, detail: Detail, *, every_end: bool = True) -> None:
-        super().__init__(log, detail)
-        self._every_end = every_end
+        super().__init__(log, detail, every_end=every_end)
         self._sasl: RawSasl | None = None
         self._offered: str | None = None
         """Mechanism of an unanswered SaslHandshake v0: tokens may follow if the answer was lost."""
@@ -77,10 +71,6 @@ class Dialogue(Correlation):
         self.memory = ConnectionMemory()
         self.opening: Opening | None = Opening()
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
-        self.one_sided = False
-        """The capture lacks responses, and it is unknown which requests they answered."""
-        self.retransmits = 0
-        """Retransmitted segments since the last exchange ended."""
         self.unread_of = [0, 0]
         """Bytes of each stream's frames that are not messages, with their length prefixes."""
 
@@ -126,18 +116,7 @@ class Dialogue(Correlation):
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], left_ns: int = NO_TIME) -> None:
         """The connection and its exchanges have ended. `left_ns`: when the broker closed its side, if it did."""
         self._give_up(self._early.drain())
-        for rest in self.ledger.drain():
-            if rest.silent:
-                self._end_silent(rest)
-            elif rest.lost:
-                self._end_without(rest, "lost")
-            elif (late := elapsed(left_ns, rest.first_time)) is not None and late > 0:
-                # Such a request gets no response, whenever the capture ends.
-                self._end_without(rest, "unanswered", f"{CLOSED_BEFORE} {_span(late)} before the request")
-            elif self.one_sided:
-                self._end_without(rest, "lost", reported=False)
-            else:
-                self._end_without(rest, "open" if reason == "end" else "unanswered")
+        self._end_rest(reason, left_ns)
 
     def lose_requests(self) -> None:
         """Bytes are missing at the beginning of requests, or no request can be found in them."""
@@ -393,47 +372,6 @@ class Dialogue(Correlation):
         for frame in frames:
             self._orphan(frame)
 
-    # -- ends -------------------------------------------------------------------------------------------------------
-
-    def _end(self, ordinal: int, status: Status, latency: int | None = None, duration: int | None = None) -> None:
-        if not self._every_end and status in ("answered", "orphan"):
-            return
-        log = self._log
-        log.events.append(
-            ExchangeEvent(
-                log.order, ordinal, status, log.time_ns, log.packet, latency, duration, retransmits=self.retransmits
-            )
-        )
-        self.retransmits = 0
-
-    def _end_silent(self, pending: Pending) -> None:
-        """End an exchange that needs no response."""
-        if not pending.hidden:
-            self._end(pending.ordinal, "no_response")
-
-    def _end_without(self, pending: Pending, status: Status, reason: str = "", *, reported: bool = True) -> None:
-        """End an exchange that should have had a response and has none.
-
-        `reason`: why, as text; `reported`: the loss is reported here, not for the connection as a whole.
-        """
-        problems: tuple[Problem, ...] = ()
-        if status == "unanswered":
-            detail = "the connection ended without a response to this request"
-            problems = (Problem("request-unanswered", f"{detail}: {reason}" if reason else detail),)
-        elif status == "lost" and reported:
-            problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
-        if pending.hidden:
-            client = self._log.client
-            assert client is not None  # there was a request
-            for problem in problems:
-                what = f"API {pending.api_key} v{pending.api_version} corr {pending.correlation_id}, not shown"
-                self._log.problem(problem.kind, f"{what}: {problem.detail}", client)
-            return
-        self._end(pending.ordinal, status)
-        event = self._log.events[-1]
-        assert isinstance(event, ExchangeEvent)
-        event.problems = problems
-
 
 def _incomplete(frame: Frame) -> tuple[Problem, ...]:
     """The problem of a frame with missing bytes at its end."""
@@ -441,10 +379,3 @@ def _incomplete(frame: Frame) -> tuple[Problem, ...]:
     if have == frame.size:
         return ()
     return (Problem("frame-incomplete", f"{have} of {frame.size} bytes of the message are in the capture", have),)
-
-
-def _span(nanoseconds: int) -> str:
-    """A duration as text."""
-    if nanoseconds < NS_IN_S:
-        return f"{nanoseconds / 1_000_000:.3g} ms"
-    return f"{nanoseconds / NS_IN_S:,.1f} s"

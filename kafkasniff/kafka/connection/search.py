@@ -1,8 +1,8 @@
 """Finding frames in a stream whose boundaries are unknown, and ruling out Kafka.
 
 Needed if a capture starts in the middle of a connection, after a gap that contained a boundary, and for a connection
-without a verdict. A `Searcher` collects the stream's bytes and follows *candidates*: positions that could be a frame's
-start, with the chain of frames that begins there. One is accepted
+without a verdict. A `Searcher` follows the *candidates* in the stream's bytes (candidates.py): positions that could be
+a frame's start, with the chain of frames that begins there. One is accepted
 
 - as requests: if a frame of the chain decodes exactly, or, if the stream is known to be the client's, MIN_CHAIN frames
   have plausible request headers (responses with small correlation ids look like Produce requests);
@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS
-from kafkasniff.kafka.connection.segmented_bytes import SegmentedBytes
+from kafkasniff.kafka.connection.candidates import CHUNK, FrameCandidate, FrameCandidates
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.kafka.messages.plausibility import (
     BEGINNING,
@@ -31,13 +31,11 @@ from kafkasniff.kafka.messages.plausibility import (
     judge_request,
     may_begin_request,
 )
-from kafkasniff.kafka.messages.scan import REQUEST_HEAD, RESPONSE_HEAD, SMALLEST_RESPONSE, scan_requests, scan_responses
-from kafkasniff.tcp.segments import Run
+from kafkasniff.kafka.messages.scan import RESPONSE_HEAD, SMALLEST_RESPONSE
 
 __all__ = [
     "MIN_CHAIN",
     "RESPONSE_CHAIN",
-    "SEARCH_LIMIT",
     "Requests",
     "Searcher",
 ]
@@ -46,19 +44,12 @@ MIN_CHAIN: Final = 2
 RESPONSE_CHAIN: Final = 3
 MAX_RISE: Final = 1000
 """Correlation ids of consecutive responses rise by less than this: by 1, or by more if requests had acks 0."""
-SEARCH_LIMIT: Final = 4 << 20
-"""A stream without a candidate in this many bytes is not Kafka: four times the largest request that clients send by
-default (max.request.size), since a capture may start anywhere in one."""
-MAX_CANDIDATES: Final = 64
 MAX_FORM: Final = 1 << 20
 """Size of a request with an unknown API that a search waits for."""
 MAX_ODD: Final = 64 << 10
 """Size of a plausible request that is examined together with a response: odd requests are small."""
 MAX_ANSWER: Final = 1 << 20
 """Size of that response: Metadata of thousands of topics is smaller."""
-_CHUNK: Final = 4096
-"""Bytes that are scanned for candidates at once, so that a frame that is found early does not cost a scan of all the
-following bytes: a segment may hold hundreds of places where frames begin and end again."""
 
 _API_VERSIONS: Final = API_VERSIONS.to_bytes(2, "big")
 _INT = Struct(">i")
@@ -80,103 +71,15 @@ class Requests(Protocol):
         """Whether a message decodes exactly as the response to the outstanding request with this id."""
 
 
-class _Candidate:
-    """A possible frame start and how far its chain of frames was followed."""
+class Searcher(FrameCandidates):
+    """A search in the bytes of one stream since its boundaries were lost."""
 
-    __slots__ = ("at", "correlation_id", "expected", "frames", "needed", "refuted", "start")
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-        self.at = start
-        self.frames = 0
-        self.correlation_id = -1
-        self.expected: int | None = None
-        """The first frame of a chain of responses that answers a request."""
-        self.needed = 0
-        """For a chain of requests: bytes that must be available before it can be followed further."""
-        self.refuted = False
-        """For a chain of responses: its first frame has the id of a request that it does not answer."""
-
-
-class Searcher(SegmentedBytes):
-    """The bytes of one stream since its boundaries were lost, and the candidates among them."""
-
-    __slots__ = (
-        "_forced",
-        "_max_size",
-        "_requests",
-        "_responses",
-        "_scanned_requests",
-        "_scanned_responses",
-        "accepted_requests",
-        "aligned",
-    )
+    __slots__ = ("accepted_requests",)
 
     def __init__(self, *, aligned: bool, max_size: int, forced: bool = False) -> None:
-        super().__init__()
-        self.aligned = aligned
-        """The first byte is the stream's first: only position 0 is a candidate."""
+        super().__init__(aligned=aligned, max_size=max_size, forced=forced)
         self.accepted_requests = False
         """The last accepted chain was one of requests."""
-        self._forced = forced
-        """The user says that this is Kafka: a plausible header suffices where a segment begins."""
-        self._max_size = max_size
-        self._requests: list[_Candidate] = []
-        self._responses: list[_Candidate] = []
-        # Progress of each scan for candidates; 0 for the one that the stream's role rules out.
-        self._scanned_requests = 0
-        self._scanned_responses = 0
-
-    def add(self, run: Run, index: int, skip: int = 0) -> int:
-        """Add one segment of a run, without its first `skip` bytes; returns its position."""
-        begin = super().add(run, index, skip)
-        if self.aligned:
-            if begin == 0 and not self.dropped:
-                self._requests = [_Candidate(0)]
-                self._responses = [_Candidate(0)]
-        else:
-            if len(self._responses) < MAX_CANDIDATES:
-                self._responses.append(_Candidate(begin))
-            if self._forced and len(self._requests) < MAX_CANDIDATES:
-                self._requests.append(_Candidate(begin))
-        return begin
-
-    def drop(self, count: int) -> int:
-        """Drop the first `count` bytes and the candidates that begin there; returns how many bytes were there."""
-        count = super().drop(count)
-        self._scanned_requests = max(self._scanned_requests - count, 0)
-        self._scanned_responses = max(self._scanned_responses - count, 0)
-        for candidates in (self._requests, self._responses):
-            candidates[:] = [candidate for candidate in candidates if candidate.start >= count]
-            for candidate in candidates:
-                candidate.start -= count
-                candidate.at -= count
-                candidate.needed -= count
-                if candidate.expected is not None:
-                    candidate.expected -= count
-        return count
-
-    def strip(self, count: int) -> None:
-        """Remove a prologue: the stream begins after it."""
-        self.drop(count)
-        self.dropped = 0
-        if self.aligned and self._data:
-            self._requests = [_Candidate(0)]
-            self._responses = [_Candidate(0)]
-
-    @property
-    def began(self) -> bool:
-        """At least one whole frame with a plausible request header is at the stream's beginning."""
-        return self.aligned and any(candidate.frames > 0 for candidate in self._requests)
-
-    def forget(self) -> None:
-        """Drop the bytes before the first candidate: no frame will start there."""
-        if self.aligned:
-            return
-        needed = [candidate.start for candidate in (*self._requests, *self._responses)]
-        needed += [scanned for scanned in (self._scanned_requests, self._scanned_responses) if scanned]
-        if needed:
-            self.drop(min(needed))
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -215,20 +118,7 @@ class Searcher(SegmentedBytes):
         """No requests can be found here any more."""
         return self._is_hopeless(self._requests)
 
-    def _scan_for_requests(self) -> None:
-        """Add the positions not scanned yet whose first bytes look like a request's."""
-        limit = len(self._data) - REQUEST_HEAD
-        if limit < self._scanned_requests or len(self._requests) >= MAX_CANDIDATES:
-            return
-        at = self._scanned_requests
-        while at <= limit and len(self._requests) < MAX_CANDIDATES:
-            piece = bytes(self._data[at : at + _CHUNK + REQUEST_HEAD - 1])
-            for position in scan_requests(piece, self._max_size)[: MAX_CANDIDATES - len(self._requests)].tolist():
-                self._requests.append(_Candidate(at + position))
-            at += _CHUNK
-        self._scanned_requests = limit + 1
-
-    def _follow_requests(self, candidate: _Candidate, chain: int | None) -> bool | None:
+    def _follow_requests(self, candidate: FrameCandidate, chain: int | None) -> bool | None:
         """True: accepted; False: implausible; None: more bytes are needed."""
         data = self._data
         if len(data) < candidate.needed:
@@ -271,7 +161,7 @@ class Searcher(SegmentedBytes):
         """Position of the first frame of an accepted chain of responses; `chain`: how many with rising ids suffice."""
         if not self.aligned:
             limit = len(self._data) - RESPONSE_HEAD
-            while limit - self._scanned_responses >= _CHUNK:
+            while limit - self._scanned_responses >= CHUNK:
                 self._scan_for_responses(requests)
                 start = self._first_response(requests, chain, self._scanned_responses)
                 if start is not None:
@@ -317,22 +207,7 @@ class Searcher(SegmentedBytes):
         """No responses can be found here any more."""
         return self._is_hopeless(self._responses)
 
-    def _scan_for_responses(self, requests: Requests) -> None:
-        """Add those in the next bytes that are not scanned yet."""
-        begin = self._scanned_responses
-        stop = min(begin + _CHUNK, len(self._data) - RESPONSE_HEAD + 1)
-        known = {candidate.start for candidate in self._responses}
-        # A response that starts within a segment: only if its correlation id is outstanding.
-        piece = bytes(self._data[begin : stop + RESPONSE_HEAD - 1])
-        for position in scan_responses(piece, self._max_size).tolist():
-            at = begin + position
-            if len(self._responses) >= MAX_CANDIDATES:
-                break
-            if _RESPONSE.unpack_from(self._data, at)[1] in requests and at not in known:
-                self._responses.append(_Candidate(at))
-        self._scanned_responses = stop
-
-    def _follow_responses(self, candidate: _Candidate, requests: Requests, chain: int) -> bool | None:
+    def _follow_responses(self, candidate: FrameCandidate, requests: Requests, chain: int) -> bool | None:
         data = self._data
         while len(data) - candidate.at >= 8:
             size, correlation_id = _RESPONSE.unpack_from(data, candidate.at)
@@ -406,16 +281,3 @@ class Searcher(SegmentedBytes):
                     return start
                 candidate.refuted = True
         return None
-
-    # -- both -------------------------------------------------------------------------------------------------------
-
-    def _is_hopeless(self, candidates: list[_Candidate]) -> bool:
-        if self.aligned:
-            return self.seen and not candidates
-        return len(self._data) + self.dropped > SEARCH_LIMIT and not any(one.frames for one in candidates)
-
-    def _frame_end(self, candidate: _Candidate) -> int:
-        if len(self._data) - candidate.at < 4:
-            return candidate.at
-        size: int = _INT.unpack_from(self._data, candidate.at)[0]
-        return candidate.at + 4 + size

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from kafkasniff.kafka.connection.framing import Frame, Framer
-from kafkasniff.kafka.messages.message import request_header
+from kafkasniff.kafka.messages.message_header import request_header
 
 __all__ = ["MAX_TRIAL_BYTES", "MAX_TRIAL_FRAMES", "Trial"]
 

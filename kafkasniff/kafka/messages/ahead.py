@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
+from kafkasniff.kafka.schema.body_forms import RenderedBody
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import Body, Direction, RenderedBody
+from kafkasniff.model import Body, Direction
 from kafkasniff.native.caller import ITEM, Program
 from kafkasniff.native.library import Kernel
 

@@ -5,7 +5,6 @@ A message is `data[start:end]`, without its length prefix; `data` may hold more.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from struct import Struct
 from typing import Final
 
@@ -14,25 +13,21 @@ import msgspec
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
 from kafkasniff.kafka.apis.record_fields import each_whole
 from kafkasniff.kafka.messages.message_body import decode_body, read_body, take_rendered, unread
+from kafkasniff.kafka.messages.message_header import judge_tags, read_tags, read_varint
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
+from kafkasniff.kafka.schema.body_forms import RenderedBody, RenderedRecords
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.kafka.schema.wire import Odd, varint_rest
-from kafkasniff.model import Body, ErrorCode, Problem, RenderedBody, RenderedRecords
+from kafkasniff.model import Body, ErrorCode, Problem
 
 __all__ = [
     "DecodeOptions",
     "Decoded",
-    "RequestHeader",
     "decode_body",
     "decode_request",
     "decode_response",
     "read_rest",
-    "request_header",
 ]
-
-MAX_HEADER_TAGS: Final = 1000
-"""Tagged fields of a header; none is defined to this day (KIP-482)."""
 
 UNSUPPORTED_VERSION: Final = 35
 
@@ -40,18 +35,6 @@ _DEFAULT: Final = DecodeOptions()
 _head = Struct(">hhi").unpack_from
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
-
-
-class RequestHeader(msgspec.Struct, frozen=True, gc=False):
-    """The fields before a request's body."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | bytes | None
-    """bytes if it is not UTF-8."""
-    length: int
-    """Size of the header in bytes: the body starts there."""
 
 
 class Rest(msgspec.Struct, frozen=True):
@@ -91,86 +74,6 @@ class Decoded(msgspec.Struct, frozen=True):
     """A request that expects no response: Produce with acks 0."""
     rest: Rest | None = None
     """The body, if only the header was decoded (`read_rest`)."""
-
-
-def _text(raw: bytes) -> str | bytes:
-    """A string of the wire; bytes if it is not UTF-8."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw
-
-
-def _varint(data: bytes, position: int, end: int) -> tuple[int, int] | None:
-    """An unsigned varint and the position after it; None if it does not end before `end` or within 5 bytes."""
-    if position >= end:
-        return None
-    value = data[position]
-    position += 1
-    if value > 0x7F:
-        try:
-            value, position = varint_rest(data, position, value)
-        except (Odd, IndexError):
-            return None
-    return None if position > end else (value, position)
-
-
-def _read_tags(data: bytes, position: int, end: int) -> tuple[tuple[tuple[int, bytes], ...], int] | None:
-    """The tag section of a header and the position after it; None if it does not fit."""
-    if position < end and data[position] == 0:
-        return (), position + 1
-    read = _varint(data, position, end)
-    if read is None or read[0] > MAX_HEADER_TAGS:
-        return None
-    count, position = read
-    tags: list[tuple[int, bytes]] = []
-    for _ in range(count):
-        tag = _varint(data, position, end)
-        size = None if tag is None else _varint(data, tag[1], end)
-        if tag is None or size is None or size[0] > end - size[1]:
-            return None
-        position = size[1] + size[0]
-        tags.append((tag[0], data[size[1] : position]))
-    return tuple(tags), position
-
-
-def request_header(data: bytes, start: int, end: int, *, strict: bool = False) -> RequestHeader | None:
-    """The header of a request, or None if the bytes cannot be one.
-
-    Negative keys and versions, versions far above the known ones, and client ids or tags that do not fit are refused.
-    `strict`, for judging bytes of unknown kind, also refuses unknown keys and versions, and client ids that are not
-    printable text.
-    """
-    if end - start < 8:
-        return None
-    key, version, correlation_id = _head(data, start)
-    if key < 0 or version < 0:
-        return None
-    plan = request_plan(key, version)
-    if not plan.plausible_version or (strict and not plan.known_version):
-        return None
-    position = start + 8
-    client_id: str | bytes | None = None
-    if plan.header > 0:
-        if end - position < 2:
-            return None
-        (length,) = _int16(data, position)
-        position += 2
-        if length >= 0:
-            if length > end - position:
-                return None
-            client_id = _text(data[position : position + length])
-            position += length
-            if strict and not (isinstance(client_id, str) and client_id.isprintable()):
-                return None
-        elif length != -1:
-            return None
-        if plan.header > 1:
-            tags = _read_tags(data, position, end)
-            if tags is None:
-                return None
-            position = tags[1]
-    return RequestHeader(key, version, correlation_id, client_id, position - start)
 
 
 def decode_request(
@@ -223,11 +126,11 @@ def decode_request(
             "client_id": client_id,
         }
         if plan.header > 1:
-            read = _read_tags(data, position, end)
+            read = read_tags(data, position, end)
             if read is None:
                 return _without_header("its tagged fields do not fit", position - start, *known)
             tags, position = read
-            _judge_tags(tags, context, position)
+            judge_tags(tags, context, position)
     else:
         header = {"request_api_key": key, "request_api_version": version, "correlation_id": correlation_id}
     raw: bytes | None = None
@@ -294,7 +197,7 @@ def read_acks(data: bytes, position: int, end: int, version: int) -> int | None:
     It is preceded by the transactional id from version 3 on, a compact one from version 9 on.
     """
     if version >= 9:
-        length = _varint(data, position, end)
+        length = read_varint(data, position, end)
         if length is None:
             return None
         position = length[1] + max(length[0] - 1, 0)
@@ -336,12 +239,12 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     position = start + 4
     tags: tuple[tuple[int, bytes], ...] = ()
     if plan.header > 0:
-        read = _read_tags(data, position, end)
+        read = read_tags(data, position, end)
         if read is None:
             detail = "its tagged fields do not fit"
             return _without_header(detail, position - start, api_key, plan.api, api_version, correlation_id)
         tags, position = read
-        _judge_tags(tags, context, position)
+        judge_tags(tags, context, position)
     body_version: int | None = None
     if api_key == API_VERSIONS and end - position >= 2 and _int16(data, position)[0] == UNSUPPORTED_VERSION:
         body_version = _version_of_refusal(plan, data, position, end, options)
@@ -419,14 +322,6 @@ def _version_of_refusal(plan: MessagePlan, data: bytes, position: int, end: int,
             if walk.complete and walk.position == end:
                 return schema.version
     return 0
-
-
-def _judge_tags(tags: tuple[tuple[int, bytes], ...], context: DecodeContext, position: int) -> None:
-    """Report tags of a header that do not ascend; `position` is the end of the section."""
-    for (one, _), (other, _) in pairwise(tags):
-        if other <= one:
-            context.problem("tags-not-ascending", f"header: tag {other} comes after tag {one}", position)
-            return
 
 
 def _problems(context: DecodeContext) -> tuple[Problem, ...]:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import msgspec
 
 from kafkasniff.kafka.messages.message_plan import MessagePlan
+from kafkasniff.kafka.schema.body_forms import LARGE_BODY, LargeBody, RenderedBody
 from kafkasniff.kafka.schema.body_problems import add_noted, walk_ended
 from kafkasniff.kafka.schema.context import UNMARKED, DecodeContext, RenderingOptions
 from kafkasniff.kafka.schema.secrets import may_be_misread
 from kafkasniff.kafka.schema.wire import Ended, Odd
-from kafkasniff.model import LARGE_BODY, Body, LargeBody, Problem, RenderedBody
+from kafkasniff.model import Body, Problem
 
 __all__ = ["decode_body", "read_body", "settled", "take_rendered", "unknown_version", "unread"]
 

@@ -10,7 +10,7 @@ from kafkasniff.kafka.records.record_spans import Piece, record_spans
 from kafkasniff.kafka.schema import data_schemas
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.schema import Schema
-from kafkasniff.kafka.schema.walker import Span, value_at
+from kafkasniff.kafka.schema.spans import Span, value_at
 from kafkasniff.model import Message
 
 __all__ = ["LEFT_OVER", "MAX_SPANS", "NOT_DECODED", "NOT_LISTED", "message_spans", "with_records"]

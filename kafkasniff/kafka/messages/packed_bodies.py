@@ -14,10 +14,11 @@ from kafkasniff.kafka.messages.ahead import Programs
 from kafkasniff.kafka.messages.message_body import settled
 from kafkasniff.kafka.messages.message_plan import MessagePlan
 from kafkasniff.kafka.records import record_sets
+from kafkasniff.kafka.schema.body_forms import LARGE_BODY
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.packed import BodyMemory, config_paths, read_plain
 from kafkasniff.kafka.schema.program import program_of
-from kafkasniff.model import LARGE_BODY, Body, Direction
+from kafkasniff.model import Body, Direction
 from kafkasniff.native.caller import HEAD_OF_ARRAY, Program
 from kafkasniff.native.library import Kernel
 

@@ -7,7 +7,8 @@ from typing import Final, Literal
 
 from kafkasniff.kafka.apis.dissectors import api_keys
 from kafkasniff.kafka.apis.named_apis import PRODUCE
-from kafkasniff.kafka.messages.message import decode_request, decode_response, request_header
+from kafkasniff.kafka.messages.message import decode_request, decode_response
+from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.kafka.messages.scan import highest_version
 from kafkasniff.kafka.schema.context import DecodeOptions

@@ -25,11 +25,12 @@ from kafkasniff.kafka.records.compression import MAX_RATIO, decompress
 from kafkasniff.kafka.records.control_records import control_types
 from kafkasniff.kafka.records.record_batch import HEADER_SIZE
 from kafkasniff.kafka.records.record_sets import rendered_records
+from kafkasniff.kafka.schema.body_forms import RenderedBody, RenderedRecords
 from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.kafka.schema.program import ops_of, program_of
-from kafkasniff.model import Direction, ErrorCode, RenderedBody, RenderedRecords
+from kafkasniff.model import Direction, ErrorCode
 from kafkasniff.native.caller import Caller, Code, Program, WantedBatch, read_notes
 from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding, Noted
 from kafkasniff.native.library import Kernel

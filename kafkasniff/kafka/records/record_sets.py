@@ -21,8 +21,8 @@ from kafkasniff.kafka.records.record_batch import (
     decode_batch,
     decode_held_batch,
 )
+from kafkasniff.kafka.schema.body_forms import RenderedRecords
 from kafkasniff.kafka.schema.context import DecodeContext, RenderingOptions
-from kafkasniff.model import RenderedRecords
 
 __all__ = [
     "MAX_BATCHES",

@@ -19,7 +19,7 @@ from kafkasniff.kafka.records.record_list import FlawError, RecordCursor
 from kafkasniff.kafka.records.record_sets import find_batches
 from kafkasniff.kafka.schema.context import MAX_DECOMPRESSED, DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.layout import FORMATS
-from kafkasniff.kafka.schema.walker import Span
+from kafkasniff.kafka.schema.spans import Span
 
 __all__ = ["COMPRESSED", "MALFORMED", "Inside", "Piece", "record_spans"]
 

@@ -7,8 +7,9 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from kafkasniff.kafka.schema.body_forms import RenderedRecords
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Body, ErrorCode, Problem, RenderedRecords
+from kafkasniff.model import Body, ErrorCode, Problem
 from kafkasniff.native.calls import Hiding
 
 __all__ = [

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kafkasniff.kafka.schema.context import DecodeContext, RecordsReader
 from kafkasniff.kafka.schema.definition import MessageDefinition
 from kafkasniff.kafka.schema.layout import Struct, cut
-from kafkasniff.kafka.schema.walker import Span, Walk, walk
+from kafkasniff.kafka.schema.spans import Span
+from kafkasniff.kafka.schema.walker import Walk, walk
 from kafkasniff.kafka.schema.wire import Ended, Odd
 from kafkasniff.native.library import kernel
 

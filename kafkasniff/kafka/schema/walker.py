@@ -9,8 +9,6 @@ from __future__ import annotations
 from struct import unpack_from
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from kafkasniff.kafka.schema.body_problems import (
     CUT_NUMBER,
     CUT_TAG,
@@ -30,10 +28,11 @@ from kafkasniff.kafka.schema.body_problems import (
 from kafkasniff.kafka.schema.context import DecodeContext, RecordsReader
 from kafkasniff.kafka.schema.layout import FORMATS, Field, Struct, element_size
 from kafkasniff.kafka.schema.secrets import redact_config, redacted
+from kafkasniff.kafka.schema.spans import UNKNOWN_TAG, Span
 from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.kafka.schema.wire import MAX_ELEMENTS, ZERO_SIZE_SLACK, Odd, add_error, keep_tag
 
-__all__ = ["Span", "Walk", "value_at", "walk"]
+__all__ = ["Walk", "walk"]
 
 
 class Walk(NamedTuple):
@@ -47,42 +46,8 @@ class Walk(NamedTuple):
     """False after a failure, which is the last problem of the context."""
 
 
-UNKNOWN_TAG: Final = "unknown tagged field"
-"""Type of a span: a tagged field that this version of the definition does not have."""
-
-
 MANY_TAGS: Final = Template("too-many-elements", "too many tagged fields without a definition", ends=True)
 MANY_ELEMENTS: Final = Template("too-many-elements", f"more than {MAX_ELEMENTS} elements in one message", ends=True)
-
-
-class Span(msgspec.Struct):
-    """Bytes and their meaning; the spans of a message follow one another without gaps."""
-
-    start: int
-    """Absolute offset in the data."""
-    end: int
-    path: str
-    """Path in the body: `topics[0].name`."""
-    type: str
-    """The type on the wire: `int32`, `compact string`, `count of []` …"""
-    value: Any
-    """The value as in the body; a number for counts."""
-    field: Field | None = None
-    """The definition of a string, bytes or records at this place, after their length; None for all else."""
-
-    def content(self, data: bytes) -> int:
-        """Start of the part that may be hidden: strings, bytes and records after their length, others at their start.
-
-        The bytes of tagged fields without a definition have their own span.
-        """
-        if self.field is None:
-            return self.start
-        if not self.field.compact:
-            return self.start + (2 if self.field.type == "string" else 4)
-        position = self.start
-        while data[position] > 0x7F:
-            position += 1
-        return position + 1
 
 
 class _Failure(Exception):  # noqa: N818 - ends the walk from any depth; never leaves this module
@@ -91,19 +56,6 @@ class _Failure(Exception):  # noqa: N818 - ends the walk from any depth; never l
         self.detail = problem.detail(path, *numbers)
         super().__init__(self.detail)
         self.position = position
-
-
-def value_at(body: Any, path: str) -> Any:
-    """The value at the path of a span; None if the body has none."""
-    for step in path.split("."):
-        name, _, index = step.partition("[")
-        body = body.get(name)
-        if index and body is not None:
-            place = int(index[:-1])
-            body = body[place] if place < len(body) else None
-        if body is None:
-            return None
-    return body
 
 
 def walk(  # noqa: PLR0917

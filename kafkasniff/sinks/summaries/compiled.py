@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
@@ -18,15 +16,14 @@ from kafkasniff.model import Direction
 from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.general import LEFT_OUT
 from kafkasniff.sinks.summaries.interpreter import Shape, fields_at, is_number, shape_at
+from kafkasniff.sinks.summaries.slots import SESSION_ID, FieldSlots, LeftToPython, StructScope, field_of
 from kafkasniff.sinks.summaries.table import (
-    NONE,
     TEST_SIZE,
     EnumNames,
     Scope,
     Slot,
     TableList,
     TemplateTable,
-    Use,
     Word,
     condition_of,
     node_of,
@@ -36,28 +33,11 @@ from kafkasniff.sinks.summaries.templates import template
 __all__ = ["table_of"]
 
 SESSION: Final = "_session"
-SESSION_ID: Final = "session_id"
 SESSION_EPOCH: Final = "session_epoch"
 THROTTLE: Final = "throttle_time_ms"
 
 _COMPARED: Final = {"=": "equal", "!=": "unequal", ">=": "least"}
-_NAMES: Final = ("name", "topic", "topic_name")
 _NUMBERS: Final = frozenset({"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "error"})
-
-
-class _LeftToPython(Exception):  # noqa: N818 - not an error: the interpreter makes such summaries
-    """The template needs data that the kernel does not have."""
-
-
-class _StructScope(msgspec.Struct, frozen=True, eq=False):
-    """A struct that nodes refer to: its layout, its path, and the scope of its fields' slots."""
-
-    struct: Struct
-    shape: Shape
-    path: tuple[str, ...]
-    scope: Scope
-    topic: _StructScope | None = None
-    """The enclosing struct, which names a partition's topic."""
 
 
 def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
@@ -78,34 +58,33 @@ def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
         nodes = syntax.Parts(((),))
     try:
         return _Compiler(version, direction).table(nodes, root, definition.fields)
-    except _LeftToPython:
+    except LeftToPython:
         return None
 
 
-class _Compiler:
+class _Compiler(FieldSlots):
     def __init__(self, version: int, direction: Direction) -> None:
+        super().__init__()
         self._version = version
         self._is_response = direction == "response"
-        self._uses: dict[tuple[str, ...], Use] = {}
         self._table = TemplateTable(is_response=direction == "response")
-        self._session: Slot | None = None
 
     # -- Nodes -------------------------------------------------------------------------------------------------------
 
     def table(self, nodes: syntax.Parts, root: Struct, shape: Shape) -> bytes | None:
         scope = Scope()
-        place = _StructScope(root, shape, (), scope)
+        place = StructScope(root, shape, (), scope)
         code: list[Word] = []
-        if self._is_response and (throttle := _field(root, THROTTLE)) is not None:
+        if self._is_response and (throttle := field_of(root, THROTTLE)) is not None:
             code += node_of("refuse", self._slot(place, throttle))
         code += self._node(nodes, place)
         number, epoch = (
-            None if (field := _field(root, name)) is None else self._slot(place, field)
+            None if (field := field_of(root, name)) is None else self._slot(place, field)
             for name in (SESSION_ID, SESSION_EPOCH)
         )
         return self._table.packed(root, self._uses, code, scope, (self._session, number, epoch))
 
-    def _node(self, node: syntax.Node, place: _StructScope) -> list[Word]:
+    def _node(self, node: syntax.Node, place: StructScope) -> list[Word]:
         match node:
             case syntax.Text(text):
                 return node_of("text", *self._table.text(text))
@@ -118,9 +97,9 @@ class _Compiler:
             case syntax.Label(""):
                 return node_of("topic", *self._topic(place))
             case syntax.Label(index):
-                field = _field(place.struct, index)
+                field = field_of(place.struct, index)
                 if place.topic is None or field is None or field.tag is not None:
-                    raise _LeftToPython
+                    raise LeftToPython
                 return node_of("label", *self._topic(place.topic), self._slot(place, field))
             case syntax.FunctionCall(name):
                 return self._function(name, place)
@@ -133,16 +112,16 @@ class _Compiler:
                     found += [len(code), *code]
                 return node_of("parts", len(parts), *found)
 
-    def _sequence(self, body: syntax.Sequence, place: _StructScope) -> list[Word]:
+    def _sequence(self, body: syntax.Sequence, place: StructScope) -> list[Word]:
         return [word for node in body for word in self._node(node, place)]
 
     def _nothing(self, text: str = "") -> list[Word]:
         """The output for a field that the version lacks."""
         return node_of("nothing", *self._table.text(text))
 
-    def _value(self, node: syntax.Value, place: _StructScope) -> list[Word]:
+    def _value(self, node: syntax.Value, place: StructScope) -> list[Word]:
         if node.path[0].startswith("_"):
-            raise _LeftToPython
+            raise LeftToPython
         *outer, last = node.path
         known = shape_at(place.shape, node.path)
         if known is None and last == "base_offset":
@@ -158,16 +137,16 @@ class _Compiler:
         if node.form == "name":
             names = EnumNames(field.enum or "")
             if field.type not in _NUMBERS or not names.names():
-                raise _LeftToPython
+                raise LeftToPython
             return node_of("name", slot, names)
         if field.array or field.type in {"struct", "bytes", "float64"}:
-            raise _LeftToPython
+            raise LeftToPython
         if field.type == "bool":
             # Python shows True and False.
-            raise _LeftToPython
+            raise LeftToPython
         return node_of("number" if field.type in _NUMBERS else "records" if field.type == "records" else "word", slot)
 
-    def _count(self, node: syntax.Count, place: _StructScope) -> list[Word]:
+    def _count(self, node: syntax.Count, place: StructScope) -> list[Word]:
         noun = self._table.text(node.noun)
         if node.path[0] == SESSION:
             if not self._has_sessions(place):
@@ -180,25 +159,25 @@ class _Compiler:
             if found is None:
                 return self._nothing(f"None {node.noun}s")
             if found[0].tag is not None or found[0].type not in _NUMBERS:
-                raise _LeftToPython
+                raise LeftToPython
         if slot is None:
             return node_of("text", *self._table.text(f"0 {node.noun}s" if node.noun else "0"))
         return node_of("count", slot, *noun, known is not None and known.array)
 
-    def _function(self, name: str, place: _StructScope) -> list[Word]:
+    def _function(self, name: str, place: StructScope) -> list[Word]:
         if name == "address":
-            host, port = (_field(place.struct, field) for field in ("host", "port"))
+            host, port = (field_of(place.struct, field) for field in ("host", "port"))
             if host is None or port is None:
-                raise _LeftToPython
+                raise LeftToPython
             return node_of("address", self._slot(place, host), self._slot(place, port))
         if name == "types" and place.topic is not None:
-            records = _field(place.struct, "records")
+            records = field_of(place.struct, "records")
             if records is None:
-                raise _LeftToPython
+                raise LeftToPython
             return node_of("types", *self._topic(place.topic), self._slot(place, records))
-        raise _LeftToPython
+        raise LeftToPython
 
-    def _choice(self, choice: syntax.Choice, place: _StructScope) -> list[Word]:
+    def _choice(self, choice: syntax.Choice, place: StructScope) -> list[Word]:
         found: list[Word] = []
         count = 0
         for number, option in enumerate(choice.options, 1):
@@ -221,23 +200,23 @@ class _Compiler:
                 break  # it is always shown
         return node_of("choice", count, *found)
 
-    def _test(self, test: syntax.Test, place: _StructScope) -> list[Word] | bool:
+    def _test(self, test: syntax.Test, place: StructScope) -> list[Word] | bool:
         """A condition, or whether it always holds."""
         path, kind, operand = test.path, test.kind, test.operand
         if path == ("@version",):
             return self._version == operand
         if path[0] == SESSION:
             if kind not in {"has", "lacks"}:
-                raise _LeftToPython
+                raise LeftToPython
             if not self._has_sessions(place):
                 return kind == "lacks"
             return condition_of("not_null" if kind == "has" else "is_null", self._session_slot(place))
         if path[0].startswith("_"):
-            raise _LeftToPython
-        field = _field(place.struct, path[0])
+            raise LeftToPython
+        field = field_of(place.struct, path[0])
         if kind in {"has", "lacks"}:
             if field is not None and field.tag is not None:
-                raise _LeftToPython
+                raise LeftToPython
             return (field is not None) is (kind == "has")
         if kind in {"some", "none"} and len(path) > 1 and field is not None and field.array:
             slot = self._counted(path, place)
@@ -245,7 +224,7 @@ class _Compiler:
         found = self._found(path, place)
         if found is None:
             if isinstance(operand, tuple):
-                raise _LeftToPython
+                raise LeftToPython
             return {
                 "some": False,
                 "none": True,
@@ -259,108 +238,34 @@ class _Compiler:
         if isinstance(operand, tuple):
             other = self._found(operand, place)
             if other is None or other[0].type != found[0].type:
-                raise _LeftToPython
+                raise LeftToPython
             return condition_of("same" if kind == "=" else "other", slot, other[1])
         if operand is None:
             return condition_of("is_null" if kind == "=" else "not_null", slot)
         return condition_of(_COMPARED[kind], slot, operand)
 
-    # -- Fields ------------------------------------------------------------------------------------------------------
-
-    def _use(self, path: tuple[str, ...]) -> Use:
-        return self._uses.setdefault(path, Use())
-
-    def _slot(self, place: _StructScope, field: Field, path: tuple[str, ...] = ()) -> Slot:
-        """The slot of a field's value; `path`: of the structs between it and the place."""
-        # Fields that are hidden, or interpreted, are left to Python.
-        if field.secret != "no" or (field.payload and field.type != "records"):
-            raise _LeftToPython
-        use = self._use((*place.path, *path, field.name))
-        if use.slot is None:
-            use.slot = Slot()
-            place.scope.slots.append(use.slot)
-        return use.slot
-
-    def _found(self, path: syntax.Path, place: _StructScope) -> tuple[Field, Slot] | None:
-        """The field at a path through structs, and its slot; None if the version has none."""
-        struct: Struct | None = place.struct
-        field: Field | None = None
-        for depth, name in enumerate(path):
-            field = None if struct is None else _field(struct, name)
-            if field is None:
-                return None
-            if field.array and depth < len(path) - 1:
-                raise _LeftToPython
-            struct = field.struct
-        assert field is not None
-        return field, self._slot(place, field, path[:-1])
-
-    def _counted(self, path: syntax.Path, place: _StructScope) -> Slot | None:
-        """The slot for the number of elements of an array, or of nested arrays; None if there are none."""
-        struct: Struct | None = place.struct
-        field: Field | None = None
-        within = False
-        for depth, name in enumerate(path):
-            field = None if struct is None else _field(struct, name)
-            if field is None:
-                return None
-            struct = field.struct
-            within = within or (field.array and depth < len(path) - 1)
-        assert field is not None
-        if not within:
-            return self._slot(place, field, path[:-1])
-        use = self._use((*place.path, *path))
-        if use.sum is None:
-            use.sum = Slot()
-            place.scope.slots.append(use.sum)
-        return use.sum
-
-    def _topic(self, place: _StructScope) -> tuple[Slot | int, Slot | int]:
-        """The slots of a topic's name and id; both precede the fields shown with them."""
-        named = next((field for name in _NAMES if (field := _field(place.struct, name)) is not None), None)
-        by_id = _field(place.struct, "topic_id")
-        for field in (named, by_id):
-            if field is not None and (field.tag is not None or field.array):
-                raise _LeftToPython
-        return (
-            NONE if named is None else self._slot(place, named),
-            NONE if by_id is None else self._slot(place, by_id),
-        )
-
-    def _has_sessions(self, place: _StructScope) -> bool:
-        """Whether messages may belong to a fetch session, whose partitions the caller knows."""
-        return _field(place.struct, SESSION_ID) is not None
-
-    def _session_slot(self, place: _StructScope) -> Slot:
-        if place.path:
-            raise _LeftToPython
-        if self._session is None:
-            self._session = Slot()
-            place.scope.slots.append(self._session)
-        return self._session
-
     # -- Lists -------------------------------------------------------------------------------------------------------
 
-    def _array(self, node: syntax.Words | syntax.Each | syntax.Partitions, place: _StructScope) -> list[Word]:
+    def _array(self, node: syntax.Words | syntax.Each | syntax.Partitions, place: StructScope) -> list[Word]:
         """A list; its elements are in the last array of the path."""
-        outer: _StructScope | None = None
+        outer: StructScope | None = None
         inner = place
         field: Field | None = None
         for depth, name in enumerate(node.path):
-            field = _field(inner.struct, name)
+            field = field_of(inner.struct, name)
             if field is None:
                 return self._nothing()
             is_last = depth == len(node.path) - 1
             if (is_last or isinstance(node, syntax.Each)) and not field.array:
-                raise _LeftToPython
+                raise LeftToPython
             if is_last:
                 break
             assert field.struct is not None
             path = (*inner.path, name)
-            inner = _StructScope(field.struct, fields_at(inner.shape, (name,)), path, place.scope)
+            inner = StructScope(field.struct, fields_at(inner.shape, (name,)), path, place.scope)
             if field.array:
                 if outer is not None:
-                    raise _LeftToPython
+                    raise LeftToPython
                 outer = inner
         assert field is not None
         use = self._use((*inner.path, field.name))
@@ -368,43 +273,43 @@ class _Compiler:
             use.runs, use.list_of = self._list_of(node, field, inner, outer), node
             place.scope.lists.append(use.runs)
         elif use.list_of != node or use.runs not in place.scope.lists:
-            raise _LeftToPython
+            raise LeftToPython
         return node_of("list", use.runs)
 
     def _list_of(
         self,
         node: syntax.Words | syntax.Each | syntax.Partitions,
         field: Field,
-        inner: _StructScope,
-        outer: _StructScope | None,
+        inner: StructScope,
+        outer: StructScope | None,
     ) -> TableList:
         scope = Scope()
         if isinstance(node, syntax.Words):
             if field.type != "string" or field.secret != "no" or field.payload or outer is not None:
-                raise _LeftToPython
+                raise LeftToPython
             return TableList("words", scope, node.shown, ", ", "")
         path = (*inner.path, field.name)
         if isinstance(node, syntax.Partitions):
             if outer is None:
-                raise _LeftToPython
+                raise LeftToPython
             made = TableList("partitions", scope, 0, ", ", "partition")
             name, topic_id = self._topic(outer)
             made.name = name if isinstance(name, Slot) else None
             made.id = topic_id if isinstance(topic_id, Slot) else None
             if field.struct is None:
                 if field.type != "int32":
-                    raise _LeftToPython
+                    raise LeftToPython
                 made.index = Slot()
                 scope.slots.append(made.index)
             else:
-                index = _field(field.struct, node.index)
+                index = field_of(field.struct, node.index)
                 if index is None or index.type != "int32" or index.tag is not None:
-                    raise _LeftToPython
-                made.index = self._slot(_StructScope(field.struct, (), path, scope), index)
+                    raise LeftToPython
+                made.index = self._slot(StructScope(field.struct, (), path, scope), index)
             return made
         if field.struct is None:
-            raise _LeftToPython
-        element = _StructScope(field.struct, fields_at(inner.shape, (field.name,)), path, scope, outer)
+            raise LeftToPython
+        element = StructScope(field.struct, fields_at(inner.shape, (field.name,)), path, scope, outer)
         made = TableList("each", scope, node.shown, node.separator, node.noun)
         if node.prefer:
             found = self._found(tuple(node.prefer.split(".")), element)
@@ -412,7 +317,3 @@ class _Compiler:
         made.code = self._sequence(node.body, element)
         made.counts_all = syntax.is_never_empty(node.body)
         return made
-
-
-def _field(struct: Struct, name: str) -> Field | None:
-    return next((field for field in (*struct.fields, *struct.tagged) if field.name == name), None)

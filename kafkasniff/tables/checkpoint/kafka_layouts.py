@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from typing import Final, Literal
 
 from kafkasniff.engine import connection_stats
-from kafkasniff.kafka.connection import early, exchange, opening, search, segmented_bytes, trial, waits
+from kafkasniff.kafka.connection import candidates, early, exchange, opening, search, segmented_bytes, trial, waits
 from kafkasniff.kafka.connection.boundaries import Boundaries
 from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.detail import Detail
@@ -188,15 +188,15 @@ STREAMS: Final = (
             "_times": list[int],
             "_orders": list[int],
             "_released": list[int],
-            "_requests": list[search._Candidate],
-            "_responses": list[search._Candidate],
+            "_requests": list[candidates.FrameCandidate],
+            "_responses": list[candidates.FrameCandidate],
             "_scanned_requests": int,
             "_scanned_responses": int,
         },
         after=_check_segments,
     ),
     Layout(
-        search._Candidate,
+        candidates.FrameCandidate,
         {
             "start": int,
             "at": int,

@@ -39,6 +39,7 @@ _MODULES: Final = {
 
 _CLASSES: Final[dict[str, str]] = {
     "enrich.learned_facts.LearnedFacts": "enrich.tellings.Tellings",
+    "kafka.connection.candidates.FrameCandidate": "kafka.search._Candidate",
     "kafka.connection.recognition.ConnectionOptions": "kafka.connection.ConnectionOptions",
 }
 """The same of classes, each with its module."""

@@ -6,7 +6,8 @@ import pytest
 
 from kafkasniff.kafka.connection import dialogue as module
 from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.dialogue import CLOSED_BEFORE, Dialogue
+from kafkasniff.kafka.connection.dialogue import Dialogue
+from kafkasniff.kafka.connection.ends import CLOSED_BEFORE
 from kafkasniff.kafka.connection.events import EventLog, ExchangeEvent, MessageEvent, ProblemEvent, TokenEvent
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.schema.context import DecodeOptions

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.connection import search, segmented_bytes
+from kafkasniff.kafka.connection import candidates, segmented_bytes
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.kafka.connection.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
 from kafkasniff.tcp.segments import Run
@@ -181,7 +181,7 @@ def test_bytes_before_all_candidates_are_dropped() -> None:
 
 
 def test_a_stream_without_a_candidate_is_not_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "SEARCH_LIMIT", 500)
+    monkeypatch.setattr(candidates, "SEARCH_LIMIT", 500)
     searcher = fed([b"\xff" * 500])
     assert not searcher.hopeless_for_requests
     searcher.add(run_of([b"\xff"]), 0)

@@ -165,7 +165,8 @@ def test_protobuf_is_imported_for_metrics_alone() -> None:
     code = """
 import sys
 import kafkasniff.cli.main, kafkasniff.engine.inspector
-from kafkasniff.kafka.messages.message import request_header, decode_request
+from kafkasniff.kafka.messages.message import decode_request
+from kafkasniff.kafka.messages.message_header import request_header
 header = bytes([0, 72, 0, 0, 0, 0, 0, 1, 255, 255, 0])
 assert request_header(header, 0, len(header), strict=True) is not None
 decode_request(header, 0, len(header))

@@ -11,15 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka.apis.dissectors import api, api_keys
-from kafkasniff.kafka.messages.message import (
-    Decoded,
-    DecodeOptions,
-    RequestHeader,
-    decode_request,
-    decode_response,
-    request_header,
-)
-from kafkasniff.kafka.messages.message_plan import VERSION_MARGIN
+from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_request, decode_response
+from kafkasniff.kafka.messages.message_header import RequestHeader, request_header
 from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext
 from kafkasniff.kafka.schema.data_schemas import data_schema
 from kafkasniff.kafka.schema.walker import walk
@@ -597,35 +590,6 @@ def test_changed_messages_never_raise(data: st.DataObject) -> None:
 
 
 # The framer's question
-
-
-def test_request_header_refuses_what_cannot_be_one() -> None:
-    good = request(18, 2, b"", tags=b"")
-    assert request_header(good, 0, len(good)) == RequestHeader(18, 2, 7, "app", 13)
-    assert request_header(b"xx" + good + b"yy", 2, 2 + len(good)) == RequestHeader(18, 2, 7, "app", 13)
-    for bad in (
-        struct.pack(">hhih", -1, 0, 1, -1),
-        struct.pack(">hhih", 18, -1, 1, -1),
-        struct.pack(">hhih", 18, 5 + VERSION_MARGIN + 1, 1, -1) + b"\x00",
-        struct.pack(">hhih", 18, 0, 1, -2),
-        struct.pack(">hhih", 18, 0, 1, 1),
-        struct.pack(">hhih", 18, 3, 1, -1),
-        struct.pack(">hhihB", 18, 3, 1, -1, 1),
-        struct.pack(">hhihBBB", 18, 3, 1, -1, 1, 0, 200),
-    ):
-        assert request_header(bad, 0, len(bad)) is None
-
-
-def test_strict_request_header() -> None:
-    newer = struct.pack(">hhihB", 18, 6, 1, -1, 0)
-    assert request_header(newer, 0, len(newer)) is not None
-    assert request_header(newer, 0, len(newer), strict=True) is None
-    unknown = struct.pack(">hhih", 4242, 0, 1, -1)
-    assert request_header(unknown, 0, len(unknown)) is not None
-    assert request_header(unknown, 0, len(unknown), strict=True) is None
-    unprintable = request(18, 2, b"", client=b"a\x00", tags=b"")
-    assert request_header(unprintable, 0, len(unprintable)) is not None
-    assert request_header(unprintable, 0, len(unprintable), strict=True) is None
 
 
 def test_problems_of_a_message_are_bounded_and_its_end_is_reported() -> None:

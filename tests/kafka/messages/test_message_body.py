@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka.apis.dissectors import api, api_keys
-from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, request_header
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_body import decode_body
+from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from tests.craft import kafka_bytes

@@ -9,8 +9,8 @@ import pytest
 
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer, program_for
+from kafkasniff.kafka.schema.body_forms import RenderedBody
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import RenderedBody
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import ITEM
 from kafkasniff.native.calls import Hiding

@@ -12,7 +12,8 @@ from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.records import record_sets
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.schema import Schema
-from kafkasniff.kafka.schema.walker import Span, walk
+from kafkasniff.kafka.schema.spans import Span
+from kafkasniff.kafka.schema.walker import walk
 from kafkasniff.kafka.schema.wire import Odd
 from kafkasniff.native import kernel
 from tests.choice import DEEP

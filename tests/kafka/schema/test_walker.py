@@ -12,7 +12,8 @@ from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition_parser import parse_data
 from kafkasniff.kafka.schema.layout import Struct, cut
 from kafkasniff.kafka.schema.schema import Schema
-from kafkasniff.kafka.schema.walker import Span, walk
+from kafkasniff.kafka.schema.spans import Span
+from kafkasniff.kafka.schema.walker import walk
 from kafkasniff.kafka.schema.wire import MAX_ELEMENTS, MAX_UNKNOWN_TAGS, ZERO_SIZE_SLACK
 
 
