@@ -14,6 +14,7 @@ import importlib
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -43,6 +44,9 @@ GARBAGE = (10_000, 20, 20)
 # would compile kafkasniff again (a second), and every worker would compile the asserts of all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Processes started by tests would inherit from nohup that they ignore a hang-up, and tests would wait for their end.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Deadlines are off: the test machines are shared, and a slow example is not a wrong one.
 EXAMPLES = 40 if os.environ.get("KAFKASNIFF_ALL") else 13
