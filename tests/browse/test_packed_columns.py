@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from kafkasniff.browse import packed_columns
 from kafkasniff.browse.packed_columns import PackedColumn, in_one_block, order_of, pack, sort_keys
 
 MISSING = -(1 << 63)
@@ -91,8 +92,10 @@ def test_large_keys_keep_the_order_of_places(descending: bool) -> None:
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("swaps", [0, 3, 3000])
-def test_order_of_many(swaps: int, descending: bool) -> None:
+@pytest.mark.parametrize("block", [7, 1 << 16])
+def test_order_of_many(swaps: int, descending: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are merged if they are long, and sorted otherwise."""
+    monkeypatch.setattr(packed_columns, "BLOCK", block)
     rng = np.random.default_rng(1)
     numbers = np.sort(rng.integers(0, 4000, 10_000))
     for at in rng.integers(0, 9000, swaps).tolist():
