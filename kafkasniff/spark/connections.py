@@ -22,6 +22,7 @@ from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.pieces import in_capture_order, read_ahead
 from kafkasniff.spark.shard_rows import END, ShardRows
 from kafkasniff.spark.worker_kernel import check_kernel
+from kafkasniff.spark.worker_settings import settle_worker
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.exports.beginning import load_state
@@ -99,6 +100,7 @@ class ReadConnections:
 
         context = TaskContext.get()
         assert context is not None
+        settle_worker()
         yield from self.read(context.partitionId(), batches)
 
     def read(self, shard: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

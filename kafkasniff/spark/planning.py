@@ -35,6 +35,7 @@ from kafkasniff.errors import CaptureError
 from kafkasniff.model import Problem
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.spark.reading import AT_ONCE, FILE_BYTES, grouped
+from kafkasniff.spark.worker_settings import settle_worker
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.exports.captures import Exported, Look, ManifestCapture, flaw_of, identify, kept
 from kafkasniff.tables.rows.exchanges import capture_name
@@ -164,6 +165,7 @@ class _Looks:
         self._exported = exported
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_worker()
         for batch in batches:
             for number, data in zip(*(batch.column(name).to_pylist() for name in ("id", "data")), strict=True):
                 pieces: list[_Piece] = pickle.loads(data)

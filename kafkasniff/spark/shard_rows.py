@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
+import zstandard
 
 from kafkasniff.runtime.threads import Task, Threads
 from kafkasniff.tables.rows.staged import STAGED, StagedParts, place_name
@@ -46,7 +47,6 @@ _SCHEMA: Final = pa.schema([pa.field(name, _TYPES[kind]) for name, kind in SHARD
 
 BLOCK_BYTES: Final = 8 << 20
 """Approximate bytes of staged rows in a block, before compression."""
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 WAITING_BYTES: Final = 32 << 20
 """Bytes of rows, of blocks before compression, that wait until they are handed to Spark."""
 BATCH_BYTES: Final = 8 << 20
@@ -143,15 +143,15 @@ def _steps(batch: pa.RecordBatch) -> dict[int, tuple[Any, ...]]:
 
 def _block(table: str, batch: pa.RecordBatch, _thread: int) -> bytes:
     stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, STAGED[table], options=_COMPRESSED) as writer:
+    with pa.ipc.new_stream(stream, STAGED[table]) as writer:
         writer.write_batch(batch)
-    data: bytes = stream.getvalue().to_pybytes()
-    return data
+    # As a whole: Arrow would compress each of some hundred buffers with a context of its own, at a third more cost.
+    return zstandard.compress(stream.getvalue(), 1)
 
 
 def read_block(data: pa.Buffer) -> pa.RecordBatch:
     """The staged rows of a block."""
-    with pa.ipc.open_stream(data) as stream:
+    with pa.ipc.open_stream(pa.py_buffer(zstandard.decompress(data))) as stream:
         return stream.read_next_batch()
 
 

@@ -17,6 +17,7 @@ from kafkasniff.spark.pieces import PIECES, PacketCutter
 from kafkasniff.spark.planning import in_tasks, look_at_captures, notes_of, plan_looked_at
 from kafkasniff.spark.reading import PacketQuery, Part, packets_of, parts_of, read_part
 from kafkasniff.spark.tables import PACKETS, PIPELINE, ddl
+from kafkasniff.spark.worker_settings import settle_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,6 +101,7 @@ class _ReadPieces:
         self._cutter = cutter
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_worker()
         for batch in batches:
             for data in batch.column("data").to_pylist():
                 part: Part = pickle.loads(data)

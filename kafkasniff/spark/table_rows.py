@@ -21,6 +21,7 @@ from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark.fetch_sessions import HELD
 from kafkasniff.spark.shard_rows import read_block
 from kafkasniff.spark.task_output import TaskOutput
+from kafkasniff.spark.worker_settings import settle_worker
 from kafkasniff.tables.exports.finalise import REST, final_rows, finalise
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
@@ -123,6 +124,7 @@ class MakeRows(_Staging):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark, once per task."""
+        settle_worker()
         with own_folder() as folder:
             names, held = self._stage(batches, folder)
             for table, _, found in final_rows(
@@ -184,6 +186,7 @@ class WriteFiles(_Staging):
 
         context = TaskContext.get()
         assert context is not None
+        settle_worker()
         yield from self.write(context.partitionId(), context.taskAttemptId(), batches)
 
     def write(self, part: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

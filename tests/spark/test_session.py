@@ -43,16 +43,39 @@ def test_java_options() -> None:
     assert _java_options("-Xmx3g -Da=b", quick_start=True) == f"-XX:TieredStopAtLevel=1 {logging} -Xmx3g -Da=b"
 
 
+def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not start with two."""
+    from kafkasniff.spark.session import COLLECTOR, JAVA_VARIABLES, _java_options
+
+    def collectors(given: str | None) -> list[str]:
+        words = _java_options(given, quick_start=False, collects=True).split()
+        return [word for word in words if word.endswith("GC")]
+
+    for name in JAVA_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert collectors(None) == collectors("-XX:+UseStringDeduplication") == [COLLECTOR]
+    assert collectors("-Da=b -XX:+UseG1GC") == ["-XX:+UseG1GC"]
+    monkeypatch.setenv(JAVA_VARIABLES[0], "-XX:+UseZGC")
+    assert collectors(None) == []
+    assert COLLECTOR not in _java_options(None, quick_start=True)
+
+
 @only_with_all
-def test_java_gets_the_memory_that_local_tasks_need() -> None:
+def test_java_of_a_command_has_our_settings() -> None:
     program = (
-        "import sys; from kafkasniff.spark.session import get_session\n"
-        "spark = get_session('local[1]')\n"
-        "print(spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory())\n"
+        "import sys; from kafkasniff.spark.shipping import ready_session\n"
+        "spark = ready_session('local[1]', **{'spark.rdd.compress': 'true'})\n"
+        "names = ('spark.shuffle.compress', 'spark.rdd.compress',\n"
+        "    'spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch')\n"
+        "print(*(spark.conf.get(name) for name in names))\n"
+        "print(*spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())\n"
         "spark.stop()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
-    assert int(done.stdout) == 2 << 30
+    settings, java = done.stdout.splitlines()
+    # What the user gives comes first.
+    assert settings == "false true false"
+    assert {"-Xmx2g", "-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1"} < set(java.split())
 
 
 def test_an_active_session_is_used(spark: SparkSession) -> None:
