@@ -54,6 +54,8 @@ OWN_QUERIES: Final = {
     "spark.rdd.compress": "false",
     # Processors compute it themselves.
     "spark.shuffle.checksum.algorithm": "CRC32C",
+    # The other way to write few partitions writes everything twice.
+    "spark.shuffle.sort.bypassMergeThreshold": "0",
 }
 """For the session of a command, in which no one else's queries run."""
 OWN_LOCAL_QUERIES: Final = {
