@@ -64,7 +64,7 @@ OWN_LOCAL_QUERIES: Final = {
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
 }
-"""The same, if this machine is the only one."""
+"""The same, if there are no executors but the driver."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """A variable of programs that `spark-submit` has started: their Java knows the master."""
 CONNECT_SECONDS: Final = 20.0
@@ -118,7 +118,7 @@ def get_session(master: str | None = None, *, quick_start: bool = False, **conf:
         if master:
             settings["spark.master"] = master
         if quick_start:
-            settings = {**OWN_QUERIES, **(OWN_LOCAL_QUERIES if local else {}), **settings}
+            settings = {**_own_settings(master), **settings}
         if java := _java_options(
             conf.get("spark.driver.extraJavaOptions"), quick_start=local and quick_start, collects=local
         ):
@@ -221,6 +221,12 @@ def _java_options(given: str | None, *, quick_start: bool, collects: bool = Fals
     if LOGGING.is_file():  # not within a zip
         found.append(f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
     return " ".join([*found, *([given] if given else [])])
+
+
+def _own_settings(master: str) -> dict[str, str]:
+    """Settings of a command's session."""
+    alone = re.fullmatch(r"local(\[.*\])?", master) is not None  # not local-cluster
+    return {**OWN_QUERIES, **(OWN_LOCAL_QUERIES if alone else {})}
 
 
 def _memory(master: str) -> dict[str, str]:

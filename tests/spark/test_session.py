@@ -60,6 +60,14 @@ def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Non
     assert COLLECTOR not in _java_options(None, quick_start=True)
 
 
+@pytest.mark.parametrize("master", ["", "yarn", "spark://host:7077", "local-cluster[2,1,1024]"])
+def test_checksums_show_other_rows_where_executors_may_be_lost(master: str) -> None:
+    from kafkasniff.spark.session import OWN_LOCAL_QUERIES, OWN_QUERIES, _own_settings
+
+    assert _own_settings(master) == OWN_QUERIES
+    assert _own_settings("local") == _own_settings("local[2]") == {**OWN_QUERIES, **OWN_LOCAL_QUERIES}
+
+
 @only_with_all
 def test_java_of_a_command_has_our_settings() -> None:
     program = (
