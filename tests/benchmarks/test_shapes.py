@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import scale, shapes
+from benchmarks.scale_captures import Form
 from benchmarks.scale_report import Measurement
+from benchmarks.scale_traffic import HOT_SHARE
 from benchmarks.shapes import Shaped, main, section
 from tests.benchmarks.test_scale_report import run
 
@@ -50,3 +52,24 @@ def test_other_rows_are_a_failure(
     assert main(["--mb", "1", "--data", str(tmp_path), "--report", str(tmp_path / "page")]) == 1
     assert "not the same rows as local" in capsys.readouterr().out
     assert not (tmp_path / "page").exists()
+
+
+def test_large_captures_repeat_their_traffic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handshakes of more traffic would not fit into the first of many small files."""
+    forms: list[Form] = []
+
+    def made(folder: Path, count: int, form: Form) -> list[Path]:
+        forms.append(form)
+        return [folder / str(number) for number in range(count)]
+
+    monkeypatch.setattr(shapes, "captures", made)
+    monkeypatch.setattr(scale, "run", lambda *_: None)
+    options = shapes.parser().parse_args(["--data", str(tmp_path)])
+    for shape in shapes.shapes(2_000_000_000)[:3]:
+        list(shapes.runs_over(shape, 2_000_000_000, options))
+    assert [(form.file_bytes, form.base_bytes) for form in forms] == [
+        (500_000_000, shapes.BASE_BYTES),
+        (100_000, shapes.BASE_BYTES),
+        (500_000_000, shapes.BASE_BYTES),
+    ]
+    assert [form.hot_share for form in forms] == [HOT_SHARE, HOT_SHARE, 0.9]
