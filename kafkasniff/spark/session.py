@@ -48,7 +48,7 @@ COLLECTOR: Final = "-XX:+UseParallelGC"
 packets is large beside its regions: a seventh of Java's CPU time."""
 JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 OWN_QUERIES: Final = {
-    # What is shuffled is compressed already, but for some narrow columns.
+    # Shuffled blocks are compressed already; only some narrow columns are not.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
     "spark.rdd.compress": "false",
