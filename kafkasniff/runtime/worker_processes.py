@@ -24,7 +24,10 @@ from kafkasniff.errors import KafkasniffError, OutOfMemoryError, is_out_of_memor
 from kafkasniff.native.allocation import keep_freed_memory
 from kafkasniff.runtime.stop_signals import STOP_SIGNALS, left_to_parent
 
-__all__ = ["Background", "Work", "Workers"]
+__all__ = ["COLLECTION", "Background", "Work", "Workers"]
+
+COLLECTION: Final = (100_000, 50, 100)
+"""Thresholds of the search for cycles in a process that decodes: messages hold none."""
 
 PATIENCE_SECONDS: Final = 5.0
 """How long a worker that said its last word may take to end."""
@@ -182,7 +185,7 @@ def _live(work: Work, task: Any, end: Connection[Any, Any]) -> None:
     """A worker's whole life."""
     left_to_parent()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(*COLLECTION)
     keep_freed_memory()
     try:
         work(task, end)

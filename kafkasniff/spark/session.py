@@ -47,11 +47,14 @@ COLLECTOR: Final = "-XX:+UseParallelGC"
 """The garbage collector of local tasks. Java's default marks the whole heap again and again, since each piece of
 packets is large beside its regions: a seventh of Java's CPU time."""
 JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
-OWN_QUERIES: Final = {
-    # Shuffled blocks are compressed already; only some narrow columns are not.
+"""Variables with options for Java."""
+PACKED: Final = {
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
     "spark.rdd.compress": "false",
+}
+"""For pieces of packets and blocks of staged rows, which are compressed already."""
+OWN_QUERIES: Final = {
     # Processors compute it themselves.
     "spark.shuffle.checksum.algorithm": "CRC32C",
     # The other way to write few partitions writes everything twice.
@@ -77,7 +80,9 @@ _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)
 """Number of workers, their cores and megabytes."""
 
 
-def get_session(master: str | None = None, *, quick_start: bool = False, **conf: str) -> SparkSession:
+def get_session(
+    master: str | None = None, *, quick_start: bool = False, packed: bool = False, **conf: str
+) -> SparkSession:
     """The active Spark session (also Spark Connect's), else a new one with settings that suit captures.
 
     `master` is Spark's (`local[4]`, `local-cluster[2,1,1024]`, `spark://host:7077`, `yarn`, `sc://host:15002`);
@@ -86,7 +91,8 @@ def get_session(master: str | None = None, *, quick_start: bool = False, **conf:
     has another master, or if a server's address is invalid. Raises MissingPartError if pyspark, a dependency of Spark
     Connect, or Java is missing, if no server answers, or if Spark does not start.
 
-    `quick_start`: Java on this machine starts with less CPU time, but does not speed up in long queries.
+    `quick_start`: Java on this machine starts with less CPU time, but does not speed up in long queries. `packed`: what
+    queries shuffle and persist is compressed already.
 
     The workers of a cluster need kafkasniff; `kafkasniff.spark.shipping.ship` takes it there.
     """
@@ -119,9 +125,10 @@ def get_session(master: str | None = None, *, quick_start: bool = False, **conf:
             settings["spark.master"] = master
         if quick_start:
             settings = {**_own_settings(master), **settings}
-        if java := _java_options(
-            conf.get("spark.driver.extraJavaOptions"), quick_start=local and quick_start, collects=local
-        ):
+        if packed:
+            settings = {**PACKED, **settings}
+        given = conf.get("spark.driver.extraJavaOptions")
+        if java := _java_options(given, quick_start=local and quick_start, runs_tasks=local):
             settings["spark.driver.extraJavaOptions"] = java
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -211,12 +218,12 @@ def _is_installed(root: str) -> bool:
     return Path(root).name in {"site-packages", "dist-packages"}
 
 
-def _java_options(given: str | None, *, quick_start: bool, collects: bool = False) -> str:
-    """Ours, and those that were given, which take precedence. `collects`: Java runs tasks."""
+def _java_options(given: str | None, *, quick_start: bool, runs_tasks: bool = False) -> str:
+    """Ours, and those that were given, which take precedence. `runs_tasks`: this Java does."""
     found = [QUICK_START] if quick_start else []
     # Java refuses to start with two collectors.
     others = [given or "", *(os.environ.get(name, "") for name in JAVA_VARIABLES)]
-    if collects and not any(re.search(r"-XX:\+Use\w*GC\b", text) for text in others):
+    if runs_tasks and not any(re.search(r"-XX:\+Use\w*GC\b", text) for text in others):
         found.append(COLLECTOR)
     if LOGGING.is_file():  # not within a zip
         found.append(f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")

@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import gc
 import os
-from typing import Final
 
 import pyarrow as pa
 
 from kafkasniff.native.allocation import keep_freed_memory
+from kafkasniff.runtime.worker_processes import COLLECTION
 
 __all__ = ["settle_worker"]
-
-_COLLECTION: Final = (100_000, 50, 100)
 
 
 @functools.cache
@@ -28,6 +26,6 @@ def settle_worker() -> None:
     if not chosen:
         # Spark imports Arrow before it calls us, so that the variable has no effect any more.
         pa.set_memory_pool(pa.system_memory_pool())
-    if gc.get_threshold()[0] < _COLLECTION[0]:
-        gc.set_threshold(*_COLLECTION)
+    if gc.get_threshold()[0] < COLLECTION[0]:
+        gc.set_threshold(*COLLECTION)
     gc.freeze()

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import kafkasniff
+import kafkasniff as package
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 from tests.choice import only_with_all
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
 from tests.spark.checks import JAVA
+
+CAPTURE = ROOT / "captures" / "java-errors.pcap"
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +52,7 @@ def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Non
     from kafkasniff.spark.session import COLLECTOR, JAVA_VARIABLES, _java_options
 
     def collectors(given: str | None) -> list[str]:
-        words = _java_options(given, quick_start=False, collects=True).split()
+        words = _java_options(given, quick_start=False, runs_tasks=True).split()
         return [word for word in words if word.endswith("GC")]
 
     for name in JAVA_VARIABLES:
@@ -68,11 +72,26 @@ def test_checksums_show_other_rows_where_executors_may_be_lost(master: str) -> N
     assert _own_settings("local") == _own_settings("local[2]") == {**OWN_QUERIES, **OWN_LOCAL_QUERIES}
 
 
+@pytest.mark.parametrize(("arguments", "packed"), [([], True), (["--table", "local.db"], False)])
+def test_rows_for_lakehouse_tables_are_compressed_on_their_way(
+    arguments: list[str], packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[object] = []
+
+    def ready(master: str | None, **settings: object) -> None:
+        found.append(settings["packed"])
+        raise UsageError("seen")
+
+    monkeypatch.setattr("kafkasniff.spark.shipping.ready_session", ready)
+    done = kafkasniff("export", "--engine", "spark", *arguments, CAPTURE, "-o", tmp_path / "out")
+    assert (found, "seen" in done.err) == ([packed], True)
+
+
 @only_with_all
 def test_java_of_a_command_has_our_settings() -> None:
     program = (
         "import sys; from kafkasniff.spark.shipping import ready_session\n"
-        "spark = ready_session('local[1]', **{'spark.rdd.compress': 'true'})\n"
+        "spark = ready_session('local[1]', packed=True, **{'spark.rdd.compress': 'true'})\n"
         "names = ('spark.shuffle.compress', 'spark.rdd.compress',\n"
         "    'spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch')\n"
         "print(*(spark.conf.get(name) for name in names))\n"
@@ -109,15 +128,13 @@ def test_workers_have_our_python(spark: SparkSession) -> None:
         import pyarrow
         import pyspark
 
-        import kafkasniff
-
-        found = {"python": sys.executable, "package": kafkasniff.__file__, "pyspark": pyspark.__file__}
+        found = {"python": sys.executable, "package": package.__file__, "pyspark": pyspark.__file__}
         for _ in batches:
             yield pyarrow.RecordBatch.from_pydict({name: [value] for name, value in found.items()})
 
     types = "python string, package string, pyspark string"
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(reported, types).collect()
-    assert (row["python"], row["package"]) == (sys.executable, kafkasniff.__file__)
+    assert (row["python"], row["package"]) == (sys.executable, package.__file__)
     assert Path(row["pyspark"]).is_file()
 
 

@@ -157,7 +157,8 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
 
         given = make_catalog(options).given
         # The session ends with this process.
-        spark = ready_session(master, **properties)
+        # Writing lakehouse tables shuffles rows, too.
+        spark = ready_session(master, packed=lake_name is None, **properties)
         lake = None if lake_name is None else LakeTables(spark, lake_name, wanted.tables, lasting=True)
         watched = wants_progress(environment, to_terminal=False, quiet=quiet)
         with TaskProgress(environment, tracker_of(spark) if watched else None):
