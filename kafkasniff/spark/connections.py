@@ -7,6 +7,7 @@ may know (`exports.staging`). They stay on the disk of the executor until these 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -20,7 +21,9 @@ from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.pieces import in_capture_order, read_ahead
+from kafkasniff.spark.record_files import RecordFiles, RecordOutput
 from kafkasniff.spark.shard_rows import END, ShardRows
+from kafkasniff.spark.task_files import FileReport
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.spark.worker_settings import settle_worker
 from kafkasniff.tables.checkpoint import dump
@@ -59,6 +62,10 @@ class ShardEnd(msgspec.Struct):
     """Bytes of its staged rows."""
     in_session: int = 0
     """Bytes of those that are exchanges in fetch sessions."""
+    records: int = 0
+    """Rows of `records`, except those of open exchanges."""
+    files: list[FileReport] = []
+    """The files that have most of those rows already."""
 
 
 BEGIN_VALUES: Final = Values[ShardBegin](ShardBegin)
@@ -81,11 +88,12 @@ class ReadConnections:
         end_clock: int = NO_TIME,
         keys: TaskKeys | None = None,
         memory: int | None = None,
+        records: RecordOutput | None = None,
     ) -> None:
         """`end_clock`: the packet clock when the captures end; `order`: number of packets in earlier runs.
 
         `names`: names of captures by `capture_index`; `keys`: secrets for decrypting TLS; `memory`: budget of a task
-        in bytes.
+        in bytes; `records`: where it writes final rows of `records`.
         """
         self._options = options
         self._names = tuple(names.get(index, "") for index in range(max(names, default=-1) + 1))
@@ -93,6 +101,7 @@ class ReadConnections:
         self._end_clock = end_clock
         self._memory = checked_memory(memory)
         self._keys = TaskKeys() if keys is None else keys
+        self._records = records
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark, once per task."""
@@ -101,16 +110,24 @@ class ReadConnections:
         context = TaskContext.get()
         assert context is not None
         settle_worker()
-        yield from self.read(context.partitionId(), batches)
+        yield from self.read(context.partitionId(), batches, context.taskAttemptId())
 
-    def read(self, shard: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of a shard, from the row with its beginning and its pieces."""
-        with Threads(1, "kafkasniff-shard") as threads:
-            yield from self._read(shard, batches, threads)
+    def read(self, shard: int, batches: Iterable[pa.RecordBatch], attempt: int = 0) -> Iterator[pa.RecordBatch]:
+        """The rows of a shard, from the row with its beginning and its pieces. Raises OSError, and OutputError.
 
-    def _read(self, shard: int, batches: Iterable[pa.RecordBatch], threads: Threads) -> Iterator[pa.RecordBatch]:
+        `attempt`: number of Spark's attempt to run the task.
+        """
+        with contextlib.ExitStack() as stack:
+            threads = stack.enter_context(Threads(1, "kafkasniff-shard"))
+            files = None
+            if self._records is not None:
+                files = stack.enter_context(RecordFiles(self._records, shard, attempt))
+            yield from self._read(shard, batches, threads, ShardRows(shard, threads, files))
+
+    def _read(
+        self, shard: int, batches: Iterable[pa.RecordBatch], threads: Threads, out: ShardRows
+    ) -> Iterator[pa.RecordBatch]:
         order = self._order
-        out = ShardRows(shard, threads)
         rows = (data for batch in batches for data in batch.column("data"))
         begin = BEGIN_VALUES.load(next(rows).as_py())
         state = load_state(begin.state, self._options)
@@ -135,6 +152,7 @@ class ReadConnections:
         stage(state, stager, end)
         settle(state, stager)
         stager.flush()
+        files = out.settle()
         yield from out.take()
         carried = dump(state)
         out.open = True
@@ -143,6 +161,7 @@ class ReadConnections:
         assert learned_facts is not None
         left = ShardEnd(shard, carried, learned_facts, state.inspector.summary, order, check_kernel())
         left.size, left.in_session = out.bytes, out.bytes_in_session
+        left.records, left.files = out.records, files
         out.add(END, END_VALUES.dump(left))
         yield from out.take()
 

@@ -20,12 +20,14 @@ from kafkasniff.errors import UsageError
 from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.planning import look_at_captures, plan_looked_at
 from kafkasniff.spark.reading import split_bytes
+from kafkasniff.spark.record_files import RECORDS, RecordOutput
 from kafkasniff.spark.run import SparkRun, describe, parallelism, run_captures
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.stored_output import StoredOutput
-from kafkasniff.spark.table_rows import FILES, KINDS, Decided, WriteFiles
+from kafkasniff.spark.table_rows import KINDS, Decided, WriteFiles
 from kafkasniff.spark.tables import ddl
+from kafkasniff.spark.task_files import FILES, FileReport
 from kafkasniff.spark.task_output import TaskOutput, check_executors
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.exports.bad_captures import OnBadCapture, sort_out
@@ -41,7 +43,7 @@ from kafkasniff.tables.exports.target import ExportTarget
 from kafkasniff.tables.rows import TABLE_NAMES
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
     from kafkasniff.spark.lakehouse import LakeTables
     from kafkasniff.tls.keylog import KeyLog
@@ -103,40 +105,53 @@ def export(
                     lake.load(os.fspath(directory), manifest)
                 return nothing_new(manifest, found)
             before = [one.name for one in ([] if manifest is None else manifest.captures)]
-            carried = read_carried(target, discard=discard_state)
             if output is None:
                 begun = True
                 output = _new_output(target, spark, parallel)
             plan = plan_looked_at([looked_at[look.path] for look in new])
             opened = PlannedCaptures(spark, plan, split_size)
-            with run_captures(
-                opened,
-                options,
-                carried=carried,
-                before=before,
-                given=given,
-                problems=found.problems,
-                keys=keys,
-                shards=shards,
-                parallel=parallel,
-                memory=memory,
-            ) as run:
-                broken = bool(found.bad) or any(problem.kind in BROKEN_KINDS for problem in run.problems)
-                manifest, rows, notices = write_run(
-                    target,
-                    output,
-                    run,
-                    [look.capture for look in new],
-                    continues=not discard_state,
-                    quarantined=found.bad if on_bad == "quarantine" else (),
-                )
+
+            def written(output: TaskOutput, records: RecordOutput | None) -> Result:
+                with run_captures(
+                    opened,
+                    options,
+                    # A run adds to what it carries on.
+                    carried=read_carried(target, discard=discard_state),
+                    before=before,
+                    given=given,
+                    problems=found.problems,
+                    keys=keys,
+                    shards=shards,
+                    parallel=parallel,
+                    memory=memory,
+                    records=records,
+                ) as run:
+                    broken = bool(found.bad) or any(problem.kind in BROKEN_KINDS for problem in run.problems)
+                    manifest, rows, notices = write_run(
+                        target,
+                        output,
+                        run,
+                        [look.capture for look in new],
+                        continues=not discard_state,
+                        quarantined=found.bad if on_bad == "quarantine" else (),
+                    )
+                    skipped = tuple(problem.detail for problem in found.problems)
+                    return Result(manifest, len(new), rows, run.summary, broken, skipped=skipped, notices=notices)
+
+            try:
+                result = written(output, RecordOutput(options, output, target.run))
+            except RecordFilesError:
+                result = written(output, None)
         finally:
             if begun:
                 target.discard()
         if lake is not None:
-            lake.load(os.fspath(directory), manifest)
-        skipped = tuple(problem.detail for problem in found.problems)
-        return Result(manifest, len(new), rows, run.summary, broken, skipped=skipped, notices=notices)
+            lake.load(os.fspath(directory), result.manifest)
+        return result
+
+
+class RecordFilesError(Exception):
+    """Files of `records` that stage 1 wrote cannot be used: the run has to be repeated without such."""
 
 
 def _new_output(target: ExportTarget, spark: SparkSession, parallel: int) -> TaskOutput:
@@ -171,7 +186,7 @@ def write_run(
     continues: bool = True,
     quarantined: Sequence[ManifestCapture] = (),
 ) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
-    """Write the tables of a run and commit them.
+    """Write the tables of a run and commit them. Raises RecordFilesError, if stage 1 wrote files.
 
     Returns the manifest, the run's rows by table, and notices about the run and about its partitions.
 
@@ -184,9 +199,9 @@ def write_run(
         open_: {table: [] for table in options.tables} for open_ in (False, True)
     }
     with target.output():
-        for row in made:
-            path = output.take(target.partial, row["path"], row["table"])
-            found[row["open"]][row["table"]].append(WrittenFile(path, row["rows"], row["bytes"]))
+        for one in made:
+            path = output.take(target.partial, one.path or "", one.table)
+            found[one.open][one.table].append(WrittenFile(path, one.rows or 0, one.size or 0))
         output.clear(target.partial)
         manifest = target.commit(
             options,
@@ -203,32 +218,48 @@ def write_run(
     return manifest, rows, (*run.notices, *notices)
 
 
-def _make_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> tuple[list[Row], tuple[str, ...]]:
-    """Write the files of a run in tasks; returns their reports on files (`FILES`), and on dates without partitions."""
+def _make_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> tuple[list[FileReport], tuple[str, ...]]:
+    """Write the files of a run in tasks; returns reports on all files, and on dates without partitions."""
     options = run.options
+    early = [report for end in run.ends for report in end.files]
     kinds = {kind for table in options.tables for kind in KINDS[table]}
 
-    def made(decided: Mapping[bool, Decided] | None) -> list[Row]:
+    def made(decided: Mapping[bool, Decided] | None) -> list[FileReport]:
         write = WriteFiles(options, run.learned_facts, run.given, output, target.run, decided)
-        return run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
+        found = run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
+        return [*early, *(FileReport(**row.asDict()) for row in found)]
 
-    rows = made(None)
-    decided = {open_: _decide(options, [row for row in rows if row["open"] == open_]) for open_ in (False, True)}
+    reports = made(None)
+    decided = {open_: _decide(options, [one for one in reports if one.open == open_]) for open_ in (False, True)}
     problems = [problem for one in decided.values() for problem in one.problems]
+    if early and (problems or not _has_all_records(run, reports)):
+        with target.output():
+            output.clear(target.partial)
+        raise RecordFilesError
     if problems:
         # Only now is it known which dates have the most rows.
         with target.output():
             output.clear(target.partial)
-        rows = made(decided)
-    return [row for row in rows if row["path"] is not None], tuple(problem.detail for problem in problems)
+        reports = made(decided)
+    return [one for one in reports if one.path is not None], tuple(problem.detail for problem in problems)
 
 
-def _decide(options: ExportOptions, rows: Sequence[Row]) -> Decided:
+def _has_all_records(run: SparkRun, reports: Sequence[FileReport]) -> bool:
+    """Whether both stages together wrote each row of `records` once.
+
+    Rows of a lost executor are made again. If that took another course, as without the native kernel, other rows went
+    on to stage 2 than those that the files of the first time lack.
+    """
+    made = sum(end.records for end in run.ends)
+    return made == sum(one.rows or 0 for one in reports if one.table == RECORDS and not one.open)
+
+
+def _decide(options: ExportOptions, reports: Sequence[FileReport]) -> Decided:
     """Which days of tables get partitions, by the row counts of all tasks."""
     days: dict[str, Counter[int]] = {table: Counter() for table in options.tables}
-    for row in rows:
-        if row["days"] is not None:
-            days[row["table"]].update(msgspec.msgpack.decode(row["days"], type=dict[int, int]))
+    for one in reports:
+        if one.days is not None:
+            days[one.table].update(msgspec.msgpack.decode(one.days, type=dict[int, int]))
     partitions = TablePartitions()
     own = {table: partitions.of(table, days[table]) for table in sorted(options.tables, key=TABLE_NAMES.index)}
-    return Decided(own, tuple(partitions.problems), min((row["part"] for row in rows), default=0))
+    return Decided(own, tuple(partitions.problems), min((one.part for one in reports), default=0))

@@ -23,6 +23,7 @@ from kafkasniff.spark.division import ShardSize, plan_parts
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.pieces import PIECES, RowCutter
+from kafkasniff.spark.record_files import RECORDS, RecordOutput
 from kafkasniff.spark.session import is_connect
 from kafkasniff.spark.shard_rows import END, SHARD_ROWS, STEP
 from kafkasniff.spark.source import PlannedCaptures
@@ -81,6 +82,7 @@ class SparkRun(ClosedAtExit):
         parallel: int | None = None,
         memory: int | None = None,
         all_packets: int | None = None,
+        records: RecordOutput | None = None,
     ) -> None:
         """Runs stage 1.
 
@@ -89,8 +91,8 @@ class SparkRun(ClosedAtExit):
         `carried`: the state of the last run; `given`: names by topic id; `problems`: of the captures; `hosts`: address
         → name, from captures; `keys`: TLS secrets, and `captured`: those of captures; `shards`: their number, by
         default as `size` and the machines need; `parallel`: how many tasks run at once, if known; `memory`: budget of
-        a task in bytes; `all_packets`: of the captures, TCP or not. Raises MissingPartError and UsageError as
-        `TaskKeys` does.
+        a task in bytes; `all_packets`: of the captures, TCP or not; `records`: where stage 1 writes final rows of
+        `records`. Raises MissingPartError and UsageError as `TaskKeys` does.
         """
         from pyspark.storagelevel import StorageLevel
 
@@ -105,7 +107,15 @@ class SparkRun(ClosedAtExit):
         self.shards = shards or _shards(size, self.parallelism, len(before.shards))
         begins = [ShardBegin(state) for state in first_states(before, self.shards, options, self.given)]
         begins[0].problems = self.problems
-        read = ReadConnections(options, names, order=before.order, end_clock=end_clock, keys=task_keys, memory=memory)
+        read = ReadConnections(
+            options,
+            names,
+            order=before.order,
+            end_clock=end_clock,
+            keys=task_keys,
+            memory=memory,
+            records=records if RECORDS in options.tables else None,
+        )
         describe(self._spark, "packets to staged rows")
         rows = _in_shards(pieces(self.shards), begins).mapInArrow(read, ddl(SHARD_ROWS))
         self._rows = self._keep(rows, StorageLevel.DISK_ONLY)
@@ -265,11 +275,12 @@ def run_captures(
     shards: int | None = None,
     parallel: int | None = None,
     memory: int | None = None,
+    records: RecordOutput | None = None,
 ) -> SparkRun:
     """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first.
 
     `problems`: of other captures; `keys`: TLS secrets in addition to those in the captures; `parallel`: how many tasks
-    run at once, if known; `memory`: budget of a task in bytes.
+    run at once, if known; `memory`: budget of a task in bytes; `records`: as for `SparkRun`.
     """
     notes = captures.notes()
     return SparkRun(
@@ -289,6 +300,7 @@ def run_captures(
         parallel=parallel,
         memory=memory,
         all_packets=sum(split.packets for split in captures.plan.splits),
+        records=records,
     )
 
 

@@ -6,20 +6,18 @@ and finalized as in `export`; memory holds a window, whatever the number of rows
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem
-from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
+from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.spark.fetch_sessions import HELD
 from kafkasniff.spark.shard_rows import read_block
+from kafkasniff.spark.task_files import file_batch, file_reports, own_folder
 from kafkasniff.spark.task_output import TaskOutput
 from kafkasniff.spark.worker_settings import settle_worker
 from kafkasniff.tables.exports.finalise import REST, final_rows, finalise
@@ -29,33 +27,7 @@ from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tables.rows.sessions import HeldSessions
 
-__all__ = ["FILES", "KINDS", "OUTPUT_ROWS", "STAGED_FOR", "Decided", "MakeRows", "WriteFiles", "own_folder"]
-
-FILES: Final = {
-    "table": "string",
-    "path": "string",
-    "rows": "bigint",
-    "bytes": "bigint",
-    "open": "boolean",
-    "part": "int",
-    "days": "binary",
-}
-"""Result of writing files. `path`: as `TaskOutput` has it; `open`: rows of connections that were still open when the
-captures ended.
-
-A row without a path has the `days` of a table in a `part`: rows by day (`exports.partitions`), as MessagePack.
-"""
-_FILES: Final = pa.schema(
-    [
-        pa.field("table", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("rows", pa.int64()),
-        pa.field("bytes", pa.int64()),
-        pa.field("open", pa.bool_()),
-        pa.field("part", pa.int32()),
-        pa.field("days", pa.binary()),
-    ]
-)
+__all__ = ["KINDS", "OUTPUT_ROWS", "STAGED_FOR", "Decided", "MakeRows", "WriteFiles"]
 
 OUTPUT_ROWS: Final = 10_000
 """Rows handed to Spark at a time."""
@@ -208,39 +180,11 @@ class WriteFiles(_Staging):
                     partitions=partitions,
                 )
                 self._output.deliver(into, [file for files in written.values() for file in files])
-                found: list[dict[str, Any]] = [
-                    {
-                        "table": table,
-                        "path": self._output.path_of(into, file),
-                        "rows": file.rows,
-                        "bytes": file.bytes,
-                        "open": bool(number),
-                        "part": part,
-                    }
-                    for table, files in written.items()
-                    for file in files
-                ]
-                found += [
-                    {"table": table, "open": bool(number), "part": part, "days": msgspec.msgpack.encode(days)}
-                    for table, days in partitions.days.items()
-                    if days
-                ]
-                yield pa.RecordBatch.from_pylist(found, schema=_FILES)
+                found = file_reports(self._output, into, written, partitions, part=part, open_=bool(number))
+                yield file_batch(found)
 
     def _partitions(self, part: int, *, open_: bool) -> TablePartitions:
         if self._decided is None:
             return TablePartitions()
         decided = self._decided[open_]
         return TablePartitions(decided.own, decided.problems if part == decided.reporter else ())
-
-
-@contextlib.contextmanager
-def own_folder() -> Iterator[ConfinedPath]:
-    """A folder of the task on a disk for temporary files, deleted with the task."""
-    local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    place = local if os.path.isdir(local) else None
-    with (
-        tempfile.TemporaryDirectory(prefix="kafkasniff-", dir=place) as folder,
-        contextlib.closing(open_own_folder(folder)) as opened,
-    ):
-        yield opened

@@ -19,7 +19,8 @@ from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.keys import TaskKeys
-from kafkasniff.spark.table_rows import OUTPUT_ROWS, STAGED_FOR, own_folder
+from kafkasniff.spark.table_rows import OUTPUT_ROWS, STAGED_FOR
+from kafkasniff.spark.task_files import own_folder
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.finalise import REST, final_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, ma
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kafkasniff.spark.run import SparkRun
+    from kafkasniff.spark.task_files import FileReport
     from kafkasniff.tables.exports.run import Result
 
 SPLIT = 64 << 10
@@ -36,15 +39,31 @@ def by_spark(spark: SparkSession, captures: list[Path], folder: Path, **more: ob
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still."""
+    """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still.
+
+    So do the windows of stage 1.
+    """
     monkeypatch.setattr("kafkasniff.spark.division.SMALL_PART", 32 << 10)
     monkeypatch.setattr("kafkasniff.spark.division.LARGE_PART", 64 << 10)
     monkeypatch.setattr("kafkasniff.spark.shard_rows.BLOCK_BYTES", 8 << 10)
+    small_windows(monkeypatch)
+
+
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage 1 writes files of a few records."""
+    monkeypatch.setattr("kafkasniff.spark.record_files.SMALL_PART", 4 << 10)
+    monkeypatch.setattr("kafkasniff.spark.record_files.WINDOW_BYTES", 32 << 10)
+
+
+def written_early(folder: Path) -> list[str]:
+    """Files that stage 1 wrote, which have one number more."""
+    return [entry["path"] for entry in manifest(folder)["tables"]["records"]["files"] if entry["path"].count("-") == 6]
 
 
 def test_both_engines_make_the_same_rows_of_all_captures(
-    spark: SparkSession, captures: list[Path], tmp_path: Path
+    spark: SparkSession, captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    small_windows(monkeypatch)
     # Those of TLS hold their secrets themselves.
     captures = [*captures, *sorted((CAPTURES / "tls").glob("*.pcap*"))]
     local = run(captures, tmp_path / "local")
@@ -56,6 +75,36 @@ def test_both_engines_make_the_same_rows_of_all_captures(
     assert reported["captures"] == known["captures"]
     assert (reported["engine"], known["engine"]) == ("spark", "local")
     assert files(tmp_path / "spark") == named_files(tmp_path / "spark")
+    assert len(written_early(tmp_path / "spark")) > 3
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_files_of_stage_1_are_made_again_if_rows_are_missing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the loss of an executor whose rows another one made in another way."""
+    from kafkasniff.spark import export as module
+
+    captures = [CAPTURES / "java-codecs.pcap", CAPTURES / "sarama.pcap"]
+    run(captures, tmp_path / "local")
+    by_spark(spark, captures, tmp_path / "once")
+    assert written_early(tmp_path / "once")
+    asked: list[bool] = []
+    has_all = module._has_all_records
+
+    def lacks(found: SparkRun, reports: Sequence[FileReport]) -> bool:
+        early = [one for one in reports if one.path is not None and one.path.count("-") == 7]
+        asked.append(has_all(found, reports))
+        assert early
+        return has_all(found, [one for one in reports if one is not early[0]])
+
+    monkeypatch.setattr(module, "_has_all_records", lacks)
+    result = by_spark(spark, captures, tmp_path / "again")
+    assert asked == [True]
+    assert not written_early(tmp_path / "again")
+    assert tables(tmp_path / "again") == tables(tmp_path / "once") == tables(tmp_path / "local")
+    assert result.rows == {table: len(rows) for table, rows in tables(tmp_path / "local").items()}
+    assert files(tmp_path / "again") == named_files(tmp_path / "again")
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -23,7 +23,8 @@ from kafkasniff.spark.connections import END_VALUES, ReadConnections, ShardBegin
 from kafkasniff.spark.fetch_sessions import HELD
 from kafkasniff.spark.shard_rows import END, STEP
 from kafkasniff.spark.shared_folder import share
-from kafkasniff.spark.table_rows import FILES, KINDS, Decided, MakeRows, WriteFiles, own_folder
+from kafkasniff.spark.table_rows import KINDS, Decided, MakeRows, WriteFiles
+from kafkasniff.spark.task_files import FILES
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
@@ -108,7 +109,7 @@ def test_files_have_the_rows_of_an_export(stage: Stage, whole: dict[str, Rows], 
         assert without_capture(read(folder, found, table)) == without_capture(whole[table]), table
     for row in (row for row in found if row["path"] is not None):
         path = folder.path / row["path"]
-        assert path.stat().st_size == row["bytes"]
+        assert path.stat().st_size == row["size"]
         assert pq.ParquetFile(path).metadata.num_rows == row["rows"]
         assert row["days"] is None
 
@@ -211,21 +212,6 @@ def test_sessions_that_were_walked_before(tmp_path: Path) -> None:
 
     rows = [row for batch in MakeRows(OPTIONS, learned, {}, "exchanges")(given()) for row in batch.to_pylist()]
     assert [row["exchange_id"] for row in rows if "payments" in row["topics"]] == [held[0]["exchange_id"]]
-
-
-def test_a_task_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a disk that Spark was given for such files, the first of several."""
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
-    with own_folder() as first, own_folder() as second:
-        assert first.path.parent == second.path.parent == tmp_path
-        assert first != second
-        (first / "file").put(b"x")
-    assert os.listdir(tmp_path) == []
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "nowhere"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with own_folder() as found:
-        assert found.path.exists()
-    assert not found.path.exists()
 
 
 def test_a_failing_task_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,14 +47,15 @@ def finalise(
     sessions: SessionSource,
     partitions: TablePartitions,
     memory: int = DEFAULT_MEMORY,
+    rest: ConfinedPath | None = None,
 ) -> dict[str, list[WrittenFile]]:
     """Write the tables of staged folders to `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
 
     Returns the files of each table. These rows advance `sessions`. A row group and a window take at
-    most a sixteenth of `memory` each. Raises OSError.
+    most a sixteenth of `memory` each. `rest`: as for `final_rows`, by default in `into`. Raises OSError.
     """
     files: dict[str, list[WrittenFile]] = {table: [] for table in options.tables}
-    rest = into / REST
+    rest = into / REST if rest is None else rest
     every = final_rows(staged, options, names=names, sessions=sessions, partitions=partitions, rest=rest, memory=memory)
     group = min(ROW_GROUP_BYTES, memory // MEMORY_PART)
     for table, parts in groupby(every, key=itemgetter(0)):

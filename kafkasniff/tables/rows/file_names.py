@@ -18,8 +18,8 @@ _TABLE_FILE: Final = re.compile(
     rf"({'|'.join(TABLE_NAMES)})/date={_DATE}/part-[A-Za-z0-9_-]{{1,200}}\.parquet", re.ASCII
 )
 _STATE_FILE: Final = re.compile(rf"{STATES}/run-(\d{{5,12}})(-[0-9a-f]{{12}})?\.state", re.ASCII)
-_OWN_FILE: Final = re.compile(r"part-(\d{5,12})(-[0-9a-f]{12})?(-open)?(-\d{5,7}){1,2}\.parquet", re.ASCII)
-"""The run, in object stores a random number, and numbers of the task and the file."""
+_OWN_FILE: Final = re.compile(r"part-(\d{5,12})(-[0-9a-f]{12})?(-open)?(-\d{5,7}){1,3}\.parquet", re.ASCII)
+"""The run, in object stores a random number, and numbers of the task, in stage 1 of Spark its window, and the file."""
 
 
 def is_date(name: str) -> bool:

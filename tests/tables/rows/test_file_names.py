@@ -14,6 +14,8 @@ from kafkasniff.tables.rows.file_names import date_of, is_table_file, run_of, wa
         ("part-00012-open-00003-00000.parquet", 12, True),
         ("part-00002-0123456789ab-00003-00000.parquet", 2, False),
         ("part-00002-0123456789ab-open-00003.parquet", 2, True),
+        ("part-00004-00003-00001-00000.parquet", 4, False),
+        ("part-00004-00003-00001-00000-00000.parquet", None, False),
         ("part-open.parquet", None, False),
     ],
 )

@@ -1,0 +1,186 @@
+"""Files that stage 1 writes: the rows of stage 2, in windows; nothing is lost where rows are few or wait for a name."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from kafkasniff.capture import open_captures
+from kafkasniff.enrich import Catalog
+from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.errors import OutputError
+from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
+from kafkasniff.spark import record_files
+from kafkasniff.spark.record_files import RecordFiles, RecordOutput
+from kafkasniff.spark.shared_folder import SharedFolder, share
+from kafkasniff.tables.exports.beginning import new_state
+from kafkasniff.tables.exports.manifest import WrittenFile
+from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
+from kafkasniff.tables.rows.file_names import is_table_file, run_of
+from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
+from kafkasniff.tables.rows.sessions import HeldSessions
+from tests.tables.exports.exported import CAPTURES, Rows
+
+OPTIONS = ExportOptions()
+
+
+class Records:
+    """Staged rows of `records`, as they come."""
+
+    def __init__(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        if table == "records":
+            self.batches.append(batch)
+
+    def close(self) -> None:
+        pass
+
+
+def staged(capture: str) -> list[pa.RecordBatch]:
+    kept = Records()
+    state = new_state(OPTIONS, Catalog(), sessions=False)
+    stager = new_stager(state, OPTIONS, None, kept)
+    with open_captures([str(CAPTURES / capture)]) as source:
+        for batch in source:
+            stage(state, stager, batch)
+            stager.flush()
+    stage_rest(state, stager, kept)
+    assert kept.batches
+    return kept.batches
+
+
+@pytest.fixture(scope="module")
+def batches() -> list[pa.RecordBatch]:
+    """More than one, in small pieces."""
+    return [whole.slice(start, 7) for whole in staged("java-codecs.pcap") for start in range(0, len(whole), 7)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfinedPath:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "scratch"))
+    partial = open_own_folder(tmp_path / "out", make=True) / ".partial"
+    partial.make_folder()
+    return partial
+
+
+def limited(folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch, *, window: int, least: int) -> RecordOutput:
+    """An output with these limits, as a task gets it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(record_files, "WINDOW_BYTES", window)
+        patch.setattr(record_files, "SMALL_PART", least)
+        output: RecordOutput = pickle.loads(pickle.dumps(RecordOutput(OPTIONS, share(folder), 4)))
+    return output
+
+
+def final(batches: Sequence[pa.RecordBatch]) -> Rows:
+    """The rows of `records` of staged ones."""
+    resolver = Resolver(LearnedNames(LearnedFacts()), HeldSessions(), repr)
+    return [row for batch in batches for done in resolver.rows("records", batch) for row in done.to_pylist()]
+
+
+def test_windows_have_all_rows(
+    batches: list[pa.RecordBatch], folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = limited(folder, monkeypatch, window=2_500, least=1_000)
+    with RecordFiles(output, 3, 9) as files:
+        assert sum(len(files.take(batch)) for batch in batches) == 0
+        left = files.finish()
+    found: Rows = []
+    paths = [report.path for report in files.reports if report.path is not None]
+    assert len(paths) > 2
+    for path in paths:
+        attempt, _, name = path.partition("/")
+        assert attempt == "attempt-9"
+        assert is_table_file(name, "records")
+        assert run_of(name) == 4
+        part = pq.ParquetFile(folder.path / path).read().to_pylist()
+        keys = [[row[key] for key in ("api", "time", "connection_id", "exchange_id")] for row in part]
+        assert keys == sorted(keys)
+        found += part
+    assert sorted([*found, *final(left)], key=repr) == sorted(final(batches), key=repr)
+    assert 0 <= sum(batch.nbytes for batch in left) < 1_000
+    days = [msgspec.msgpack.decode(report.days, type=dict[int, int]) for report in files.reports if report.days]
+    assert sum(sum(counts.values()) for counts in days) == len(found)
+    assert {(report.part, report.open, report.table) for report in files.reports} == {(3, False, "records")}
+    # Sorted and written at the same time, in folders of their own.
+    assert sorted(path.name for path in folder.path.glob("attempt-9/*")) == ["records"]
+    assert not list((folder.path.parent.parent / "scratch").iterdir())
+
+
+def test_few_rows_are_no_file(
+    batches: list[pa.RecordBatch], folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = limited(folder, monkeypatch, window=1 << 30, least=1 << 30)
+    with RecordFiles(output, 0, 0) as files:
+        for batch in batches:
+            files.take(batch)
+        assert final(files.finish()) == final(batches)
+    assert files.reports == []
+    assert not list(folder.path.glob("attempt-*"))
+
+
+def test_rows_whose_topic_may_become_known_go_on(folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows without an id as well as a name do not: no task learns more of them."""
+    (batch, *_) = staged("java-codecs.pcap")
+    names = [None if row % 3 else "orders" for row in range(len(batch))]
+    ids = [None if row % 3 == 2 else "AAAAAAAAAAAAAAAAAAAAAQ" for row in range(len(batch))]
+    kind = batch.schema.field("topic").type
+    for name, values in (("topic", names), ("topic_id", ids)):
+        at = batch.schema.get_field_index(name)
+        column = pa.array(values, pa.string()).dictionary_encode().cast(kind)
+        batch = batch.set_column(at, batch.schema.field(at), column)
+    output = limited(folder, monkeypatch, window=1 << 30, least=1 << 30)
+    with RecordFiles(output, 0, 0) as files:
+        waiting = final([files.take(batch)])
+        rest = final(files.finish())
+    assert len(waiting) == len(range(1, len(batch), 3))
+    assert {(row["topic"], row["topic_id"]) for row in waiting} == {(None, "AAAAAAAAAAAAAAAAAAAAAQ")}
+    assert {(row["topic"], row["topic_id"] is None) for row in rest} == {("orders", False), (None, True)}
+    assert sorted([*waiting, *rest], key=repr) == sorted(final([batch]), key=repr)
+
+
+class FullDisk(SharedFolder):
+    """An output that takes no file."""
+
+    def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:
+        raise OutputError("no space left")
+
+
+def test_errors_of_threads_are_raised(
+    batches: list[pa.RecordBatch], folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = limited(folder, monkeypatch, window=2_000, least=1_000)
+    marked = output.output
+    assert isinstance(marked, SharedFolder)
+    output.output = FullDisk(marked.path, marked._marker)
+
+    def all_of_it() -> Iterator[pa.RecordBatch]:
+        with RecordFiles(output, 0, 0) as files:
+            for batch in batches:
+                yield files.take(batch)
+            yield from files.finish()
+
+    with pytest.raises(OutputError, match="no space left"):
+        list(all_of_it())
+    assert not list((folder.path.parent.parent / "scratch").iterdir())
+
+
+def test_a_task_that_is_stopped_leaves_nothing(
+    batches: list[pa.RecordBatch], folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark stops a task by closing its generator; files in the output are removed by the driver."""
+    output = limited(folder, monkeypatch, window=5_000, least=1_000)
+    with RecordFiles(output, 0, 0) as files:
+        for batch in batches:
+            files.take(batch)
+    assert not list((folder.path.parent.parent / "scratch").iterdir())
