@@ -230,19 +230,27 @@ class Sampler:
         return "jvm" if program == "java" else "workers"
 
 
-def measure(command: Sequence[str], folder: Path, *, limit_s: float, env: dict[str, str] | None = None) -> Usage:
+def measure(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    limit_s: float,
+    env: dict[str, str] | None = None,
+    cores: int | None = None,
+) -> Usage:
     """Run `command` until it and all it started are over. What it says goes to files in `folder`, which is watched.
 
-    Raises CommandFailedError.
+    `cores`: how many of this machine's they may use, by default all. Raises CommandFailedError.
     """
     reported = folder / "stderr"
     with orphans_come_here(), reported.open("wb") as errors, (folder / "stdout").open("wb") as output:
         mine = {(one.pid, one.started) for one in processes().values() if one.parent == os.getpid()}
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin = time.perf_counter()
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=env, start_new_session=True
-        )
+        with on_cores(cores):
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=env, start_new_session=True
+            )
         sampler = Sampler(child.pid, folder, mine)
         late = False
         try:
@@ -266,6 +274,17 @@ def measure(command: Sequence[str], folder: Path, *, limit_s: float, env: dict[s
         raise CommandFailedError(f"{' '.join(command)}: {how}\n{end}")
     cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     return sampler.usage(wall, cpu_s)
+
+
+@contextlib.contextmanager
+def on_cores(count: int | None) -> Iterator[None]:
+    """Within the block this thread, and all that it starts, run on so many cores; None: on all."""
+    every = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(every)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
 
 
 @contextlib.contextmanager

@@ -95,6 +95,8 @@ def run(
             limit_s=LIMIT_S,
             # What goes to temporary folders counts, too.
             env={**os.environ, "TMPDIR": str(work / "tmp")},
+            # Else helper threads and Java would use the others.
+            cores=cores,
         )
         log = read_event_log(work / "events") if engine == "spark" else None
         return Measurement(engine, size, len(paths), cores, usage, contents(work / "export"), load, log)

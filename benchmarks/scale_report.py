@@ -85,7 +85,8 @@ def page(
         "## Runs",
         _runs(ordered),
         "Memory is PSS, the highest sum over all processes at one moment; *anonymous* excludes pages of files. Disk "
-        "is the highest size of the run's folder, tables included. Load is that of the machine at the start.",
+        "is the highest size of the run's folder, tables included. Load is that of the machine at the start. "
+        "Runs use no more of its cores than stated.",
         "## Rows",
         _rows(ordered),
     ]

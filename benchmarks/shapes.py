@@ -39,9 +39,9 @@ about as many bytes.
 - *One long connection* carries 90% of the bytes, all of them record batches.
 - *Object store*: files of 1 MB, which a server on this machine hands out {DELAY_S * 1000:g} ms after each request.
 
-*Speed-up* is that of two cores over one. *Longest tasks* is the sum over Spark's stages of the longest task of each: no
-number of cores makes a run shorter than that. All runs over a shape have the same rows, column by column. With 100 MB,
-most of Spark's time is its start.
+*Speed-up* is that of two cores over one; a run on one core cannot use the other. *Longest tasks* is the sum over
+Spark's stages of the longest task of each: no number of cores makes a run shorter than that. All runs over a shape have
+the same rows, column by column. With 100 MB, most of Spark's time is its start.
 """
 
 

@@ -54,6 +54,20 @@ def test_time_and_cpu(tmp_path: Path, sampled: str) -> None:
     assert usage.samples > 0
 
 
+def test_a_command_has_the_cores_that_it_was_given(tmp_path: Path) -> None:
+    """So do its children; we have all of ours again."""
+    every = os.sched_getaffinity(0)
+    script = """
+        import subprocess, sys
+        subprocess.run([sys.executable, "-S", "-c", "import os; print(len(os.sched_getaffinity(0)), flush=True)"])
+    """
+    measure(python(script), tmp_path, limit_s=LIMIT_S, cores=1)
+    assert (tmp_path / "stdout").read_text() == "1\n"
+    measure(python(script), tmp_path, limit_s=LIMIT_S, cores=len(every) + 1)
+    assert (tmp_path / "stdout").read_text() == f"{len(every)}\n"
+    assert os.sched_getaffinity(0) == every
+
+
 def test_children_and_orphans_count(tmp_path: Path) -> None:
     """A child that is waited for, and one that leaves the session and outlives all of its ancestors."""
     orphan = f"import os\nif os.fork() == 0:\n    os.setsid()\n    {BURN.strip().replace(chr(10), chr(10) + '    ')}"
