@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ExchangeFinder"]
 
-MAX_READ: Final = 16 << 10
+MAX_READ: Final = 1 << 20
 """The largest message that is read here, in bytes. In larger ones, Python's cost of a message is spread
-over more bytes."""
+over more bytes. With 16 kB, batches of some 90 kB took a quarter more time."""
 MAX_LEARNT: Final = 4096
 MAX_LEARNT_BYTES: Final = 8 << 20
 """Bodies, and parts of them, from which Python has learnt, so that they need not be read again."""
