@@ -22,7 +22,7 @@ from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.pieces import in_capture_order, read_ahead
 from kafkasniff.spark.record_files import RecordFiles, RecordOutput
-from kafkasniff.spark.shard_rows import END, ShardRows
+from kafkasniff.spark.shard_rows import END, ShardRows, values_of
 from kafkasniff.spark.task_files import FileReport
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.spark.worker_settings import settle_worker
@@ -128,8 +128,8 @@ class ReadConnections:
         self, shard: int, batches: Iterable[pa.RecordBatch], threads: Threads, out: ShardRows
     ) -> Iterator[pa.RecordBatch]:
         order = self._order
-        rows = (data for batch in batches for data in batch.column("data"))
-        begin = BEGIN_VALUES.load(next(rows).as_py())
+        rows = (data for batch in batches for data in values_of(batch.column("data")))
+        begin = BEGIN_VALUES.load(next(rows).to_pybytes())
         state = load_state(begin.state, self._options)
         state.inspector.limit_memory(self._memory)
         state.inspector.limit_messages(self._memory)
@@ -138,7 +138,7 @@ class ReadConnections:
         secrets = self._keys.begin(state.inspector, shard)
         stager = new_stager(state, self._options, None, out)
         stager.take(begin.problems)
-        for whole in in_capture_order(read_ahead((data.as_buffer() for data in rows), threads)):
+        for whole in in_capture_order(read_ahead(rows, threads)):
             whole.captures = self._names
             whole.order += order
             whole.end_order += order

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +21,7 @@ from kafkasniff.spark.record_files import RECORDS, RecordFiles
 from kafkasniff.spark.task_files import FileReport
 from kafkasniff.tables.rows.staged import STAGED, StagedParts, place_name
 
-__all__ = ["BATCH_ROWS", "END", "SHARD_ROWS", "STEP", "ShardRows", "batch_of", "read_block"]
+__all__ = ["BATCH_ROWS", "END", "SHARD_ROWS", "STEP", "ShardRows", "batch_of", "read_block", "values_of"]
 
 STEP: Final = "step"
 END: Final = "end"
@@ -173,6 +174,16 @@ def read_block(data: pa.Buffer) -> pa.RecordBatch:
     """The staged rows of a block."""
     with pa.ipc.open_stream(pa.py_buffer(zstandard.decompress(data))) as stream:
         return stream.read_next_batch()
+
+
+def values_of(column: pa.Array) -> Iterator[pa.Buffer]:
+    """The values of a binary column without nulls, as views; scalars would have copies, made while threads wait."""
+    if not len(column):
+        return
+    _, offsets, data = column.buffers()
+    borders = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    for start, stop in pairwise(borders.tolist()):
+        yield data.slice(start, stop - start) if stop > start else pa.py_buffer(b"")
 
 
 def batch_of(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.spark.fetch_sessions import HELD
-from kafkasniff.spark.shard_rows import read_block
+from kafkasniff.spark.shard_rows import read_block, values_of
 from kafkasniff.spark.task_files import file_batch, file_reports, own_folder
 from kafkasniff.spark.task_output import TaskOutput
 from kafkasniff.spark.worker_settings import settle_worker
@@ -60,11 +60,13 @@ class _Staging:
         files = {open_: StagedFiles(folder / name) for open_, name in ((False, _DONE), (True, _OPEN))}
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in ("kind", "open", "connection_id", "exchange_id")]
-            for (kind, open_, *key), data in zip(zip(*columns, strict=True), batch.column("data"), strict=True):
+            for (kind, open_, *key), data in zip(
+                zip(*columns, strict=True), values_of(batch.column("data")), strict=True
+            ):
                 if kind == HELD:
-                    held.add((key[0], key[1]), data.as_py())
+                    held.add((key[0], key[1]), data.to_pybytes())
                 else:
-                    files[open_].write(kind, self._wanted(kind, read_block(data.as_buffer())))
+                    files[open_].write(kind, self._wanted(kind, read_block(data)))
         for one in files.values():
             one.close()
         return LearnedNames(self._learned_facts, self._given), held

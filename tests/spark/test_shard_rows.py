@@ -14,7 +14,7 @@ from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark import shard_rows
-from kafkasniff.spark.shard_rows import STEP, ShardRows, read_block
+from kafkasniff.spark.shard_rows import STEP, ShardRows, read_block, values_of
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
@@ -105,6 +105,17 @@ def test_exchanges_in_sessions_have_blocks_of_their_own(
     assert steps == in_blocks
     assert len(steps) > 2
     assert 0 < out.bytes_in_session < out.bytes
+
+
+def test_values_of_a_column_are_views() -> None:
+    values = [b"one", b"", b"three", b"4"]
+    column = pa.array(values, pa.binary())
+    assert [one.to_pybytes() for one in values_of(column)] == values
+    assert [one.to_pybytes() for one in values_of(column[1:3])] == [b"", b"three"]
+    assert list(values_of(column[:0])) == []
+    assert [one.to_pybytes() for one in values_of(pa.array([b""], pa.binary()))] == [b""]
+    first = next(values_of(column))
+    assert first.address == column.buffers()[2].address
 
 
 def test_rows_are_handed_on_when_there_are_enough(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
