@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Self
 
 import msgspec
@@ -148,6 +148,30 @@ class PacketBatch:
             part, rest = rest.split(rows)
             yield part
         yield rest
+
+    @classmethod
+    def joined(cls, batches: Sequence[Self]) -> Self:
+        """Batches that follow each other as one: shares of the same shard, and those with packets have clocks."""
+        if len(batches) == 1:
+            return batches[0]
+        columns = {name: np.concatenate([getattr(one, name) for one in batches]) for name in COLUMNS}
+        begins = np.cumsum([0, *(len(one.buffer) for one in batches[:-1])])
+        columns["offset"] = np.concatenate([one.offset + begin for one, begin in zip(batches, begins, strict=True)])
+        ticks = [one.ticks for one in batches if one.ticks is not None]
+        last = batches[-1]
+        return cls(
+            columns,
+            b"".join(one.buffer for one in batches),
+            captures=last.captures,
+            clock=np.concatenate([np.empty(0, np.int64), *(one.clock for one in batches if one.clock is not None)]),
+            end_clock=max(one.end_clock for one in batches),
+            end_order=last.end_order,
+            packets=sum(one.packets for one in batches),
+            notes=[note for one in batches for note in one.notes],
+            ticks=(np.concatenate([one[0] for one in ticks]), np.concatenate([one[1] for one in ticks]))
+            if ticks
+            else None,
+        )
 
     def share(self, rows: NDArray[np.bool_], *, packets: int, notes: list[Note]) -> Self:
         """Some rows, with these counts and notes."""

@@ -58,6 +58,40 @@ def test_both_parts_together_are_the_batch(rows: int, data: st.DataObject, notes
     assert all(order < head.end_order for order in head.ticks[0].tolist())
 
 
+@given(
+    st.integers(0, 8), st.lists(st.integers(0, 8), max_size=3), st.lists(st.integers(8, 20), max_size=5), st.booleans()
+)
+def test_joined_parts_are_the_batch(rows: int, cuts: list[int], notes: list[int], ticks: bool) -> None:
+    whole = sample(rows, sorted(notes), ticks=ticks)
+    parts, rest = [], whole
+    for cut in cuts:
+        head, rest = rest.split(min(cut, len(rest)))
+        parts.append(head)
+    # As after a capture: notes of its end, no packets, no clock.
+    end = batch([], start=10 + rows)
+    end.notes = [Note(10 + rows, Problem("odd", "the end"))]
+    found = PacketBatch.joined([*parts, rest, end])
+    assert len(found) == found.packets == rows
+    for name in (*set(COLUMNS) - {"offset"}, "clock"):
+        assert getattr(found, name).tolist() == getattr(whole, name).tolist()
+    for one in (found, whole):
+        places = zip(one.offset.tolist(), one.length.tolist(), strict=True)
+        assert [one.buffer[at : at + size] for at, size in places] == [b"%03d" % row for row in range(rows)]
+    assert found.notes == [*whole.notes, *end.notes]
+    assert (found.end_order, found.end_clock, found.captures) == (10 + rows, 99, whole.captures)
+    assert (found.ticks is None) == (whole.ticks is None)
+    if found.ticks is not None and whole.ticks is not None:
+        assert [one.tolist() for one in found.ticks] == [one.tolist() for one in whole.ticks]
+
+
+def test_a_joined_batch_may_be_the_same() -> None:
+    whole = sample(2, [])
+    assert PacketBatch.joined([whole]) is whole
+    empty = batch([], start=10)
+    empty.clock = None
+    assert len(PacketBatch.joined([empty, empty])) == 0
+
+
 @pytest.mark.parametrize("ticks", [True, False])
 def test_a_share_has_some_rows_and_all_ticks(ticks: bool) -> None:
     """Silent connections in it end at the packets of others, too."""

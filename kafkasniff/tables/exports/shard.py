@@ -63,6 +63,9 @@ MAX_PART_BYTES: Final = 4 << 20
 """Packets, and payload bytes, that are processed at a time: their events are held until they are staged."""
 HEADERS_AT_ONCE: Final = 8
 """Factor for both if no bodies are read: bodies take most of the memory, and most exchanges are columns then."""
+FEW_BYTES: Final = 1 << 20
+PACKET_BYTES: Final = 128
+"""Memory of packets below which they wait for those of the next batch; a packet's besides its payload, about."""
 FIRST_PARTS: Final = 16
 """Then the first part is smaller by this factor, and each of the next ones is twice as large as the one before: a
 connection is in step from its second part on."""
@@ -274,20 +277,30 @@ class _Run:
                 placed = _Placed(left, len(task.names), (*task.names, *self._names(source, left)), self._order)
                 if self._task.problems and not self._done and not self._segments:
                     self._feed(placed.batch(noted(source, self._task.problems)))
+                few = _Few()
                 for batch, ended in with_pauses(source):
-                    for part in parts(share(placed.batch(batch), task.shard, task.shards), scales):
-                        self._feed(part)
-                        if hooks.part is not None:
-                            hooks.part()
-                    self._order = placed.order
-                    if ended is not None and time.monotonic() >= self._next and self._segments < MAX_SEGMENTS - 1:
+                    few.add(share(placed.batch(batch), task.shard, task.shards))
+                    pauses = ended is not None and time.monotonic() >= self._next and self._segments < MAX_SEGMENTS - 1
+                    if few.are_many or pauses:
+                        self._take(few, scales, hooks)
+                    if ended is not None and pauses:
+                        self._order = placed.order
                         self._broken = self._broken or source.broken
                         self._done = sorted({*self._done, *(left[index] for index in ended)})
                         self._fix()
                         self._begin()
+                self._take(few, scales, hooks)
+                self._order = placed.order
                 self._broken = self._broken or source.broken
             self._done = list(range(len(task.paths)))
             self._fix()
+
+    def _take(self, few: _Few, scales: Iterator[float], hooks: Hooks) -> None:
+        for batch in few.take():
+            for part in parts(batch, scales):
+                self._feed(part)
+                if hooks.part is not None:
+                    hooks.part()
 
     def _scales(self) -> Iterator[float]:
         """The sizes of the next parts, as factors."""
@@ -325,6 +338,27 @@ class _Run:
         checkpoint = _Checkpoint(self._done, self._order, self._segments, self._rows, self._broken, dump(self._state))
         (self._task.folder / CHECKPOINT).put(msgspec.msgpack.encode(checkpoint))
         self._next = time.monotonic() + self._task.checkpoint_seconds
+
+
+class _Few:
+    """Batches until they are worth a part: each small capture is at least one."""
+
+    def __init__(self) -> None:
+        self._batches: list[PacketBatch] = []
+        self._bytes = 0
+
+    def add(self, batch: PacketBatch) -> None:
+        self._batches.append(batch)
+        self._bytes += len(batch.buffer) + PACKET_BYTES * len(batch)
+
+    @property
+    def are_many(self) -> bool:
+        return self._bytes >= FEW_BYTES
+
+    def take(self) -> list[PacketBatch]:
+        """All in one, if there are any."""
+        batches, self._batches, self._bytes = self._batches, [], 0
+        return [PacketBatch.joined(batches)] if batches else []
 
 
 class _Placed:

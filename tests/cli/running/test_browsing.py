@@ -32,7 +32,10 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_pipe_is_browsed_and_keys_come_from_the_terminal(tmp_path: Path) -> None:
-    command = f"(cat {shlex.quote(str(CAPTURE))}; sleep 30) | {KAFKASNIFF} browse -"
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    # The pipe stays open until somebody has written to `held`.
+    command = f"(cat {shlex.quote(str(CAPTURE))} {shlex.quote(str(held))}) | {KAFKASNIFF} browse -"
     with terminal("sh", "-c", command, environ=environ(tmp_path)) as screen:
         screen.until(b"/49")
         screen.press(b"lls")
@@ -47,6 +50,7 @@ def test_a_pipe_is_browsed_and_keys_come_from_the_terminal(tmp_path: Path) -> No
         [folder] = tmp_path.glob("kafkasniff-*")
         screen.press(b"q")
         screen.until(b"\x1b[?1049l")
+        held.write_bytes(b"")
         assert screen.exit_code() == 0
         assert not folder.exists()
 

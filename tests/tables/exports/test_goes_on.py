@@ -152,6 +152,8 @@ def test_an_interrupted_run_resumes_at_its_checkpoint(
     run(parts, tmp_path / "one", keylog=str(keylog))
     fed = 0
     feed = shard._Run._feed
+    # A batch for each capture, and an empty one after it.
+    monkeypatch.setattr(shard, "FEW_BYTES", 0)
 
     def interrupted(self: shard._Run, batch: object) -> None:
         nonlocal fed

@@ -42,7 +42,7 @@ from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.craft.write import write_rotated
-from tests.tables.exports.exported import CAPTURES, Rows, StagedRows
+from tests.tables.exports.exported import CAPTURES, Rows, StagedRows, cut
 
 KAFKA = CAPTURES / "java-codecs.pcap"
 
@@ -55,6 +55,12 @@ class KilledError(BaseException):
 def captures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The crafted conversations in three files: connections span all of them."""
     return write_rotated(tmp_path_factory.mktemp("rotated"), mixed())
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small captures are not read together: a part for the packets of each, and an empty one after it."""
+    monkeypatch.setattr(module, "FEW_BYTES", 0)
 
 
 def task_of(captures: Sequence[Path], folder: Path, **more: Any) -> ShardTask:
@@ -138,6 +144,7 @@ def test_the_number_of_checkpoints_is_bounded(
     assert rows(found) == whole
 
 
+@pytest.mark.usefixtures("one_by_one")
 @pytest.mark.parametrize(("after", "done"), [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2)])
 def test_a_killed_run_is_resumed(
     captures: list[Path], whole: dict[str, Rows], tmp_path: Path, after: int, done: int
@@ -192,6 +199,7 @@ def test_packets_are_counted_from_the_last_run_on(captures: list[Path], tmp_path
     assert {row["capture"] for row in rows(found)["exchanges"]} == {str(captures[0])}
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_problems_of_other_captures(captures: list[Path], tmp_path: Path) -> None:
     """They are reported once, however often the run is resumed."""
     problem = Problem("capture-cut", "it ends within a packet", capture="old.pcap")
@@ -271,6 +279,31 @@ def test_a_checkpoint_with_other_options(captures: list[Path], tmp_path: Path) -
     run_shard(task_of(captures, tmp_path, options=ExportOptions(show_secrets=True)), Hooks())
     with pytest.raises(DamagedRunError, match="other options"):
         run_shard(task_of(captures, tmp_path), Hooks())
+
+
+@pytest.mark.parametrize(("shard", "shards"), [(0, 1), (0, 2), (1, 2)])
+def test_small_captures_are_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard: int, shards: int
+) -> None:
+    """Alone, each would be a part at least."""
+    captures = [KAFKA, *cut(CAPTURES / "java-errors.pcap", (0.2, 0.4, 0.6, 0.8), tmp_path)]
+
+    def staged(few: int) -> tuple[dict[str, Rows], int]:
+        fed = 0
+
+        def part() -> None:
+            nonlocal fed
+            fed += 1
+
+        monkeypatch.setattr(module, "FEW_BYTES", few)
+        task = task_of(captures, tmp_path / str(few), checkpoint_seconds=1e9, shard=shard, shards=shards)
+        return rows(run_shard(task, Hooks(part=part))), fed
+
+    alone, many = staged(0)
+    together, one = staged(module.FEW_BYTES)
+    assert together == alone
+    assert one < many / 2
+    assert sum(map(len, together.values())) > 20
 
 
 @pytest.mark.parametrize("headers", [True, False])
