@@ -278,7 +278,7 @@ def measure(
 
 @contextlib.contextmanager
 def on_cores(count: int | None) -> Iterator[None]:
-    """Within the block this thread, and all that it starts, run on so many cores; None: on all."""
+    """Within the block this thread, and all that it starts, run on at most this many cores; None: on all."""
     every = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(every)[:count])
     try:

@@ -247,8 +247,8 @@ def _make_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> tupl
 def _has_all_records(run: SparkRun, reports: Sequence[FileReport]) -> bool:
     """Whether both stages together wrote each row of `records` once.
 
-    Rows of a lost executor are made again. If that took another course, as without the native kernel, other rows went
-    on to stage 2 than those that the files of the first time lack.
+    Rows of a lost executor are made again. If their batches are other ones then, as without the native kernel, stage 2
+    may get other rows than those that the files of the first attempt lack.
     """
     made = sum(end.records for end in run.ends)
     return made == sum(one.rows or 0 for one in reports if one.table == RECORDS and not one.open)

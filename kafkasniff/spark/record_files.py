@@ -79,7 +79,7 @@ class RecordFiles(ClosedAtExit):
         """The files, once `finish` was called."""
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take staged rows; returns those whose topic may be told elsewhere. Raises OSError, and OutputError."""
+        """Take staged rows; returns those whose topic other tasks may know. Raises OSError, and OutputError."""
         waits = _nameless(batch)
         if waits is not None:
             self._add(batch.filter(pc.invert(waits)))
