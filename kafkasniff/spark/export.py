@@ -186,7 +186,7 @@ def write_run(
     continues: bool = True,
     quarantined: Sequence[ManifestCapture] = (),
 ) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
-    """Write the tables of a run and commit them. Raises RecordFilesError, if stage 1 wrote files.
+    """Write the tables of a run and commit them. Raises RecordFilesError if files of stage 1 cannot be used.
 
     Returns the manifest, the run's rows by table, and notices about the run and about its partitions.
 

@@ -1,8 +1,8 @@
 """Rows of `records` that stage 1 writes to Parquet files itself, a window after the other.
 
 Most rows of an export are records, and nothing that other tasks learn changes those whose topic is known. Through Spark
-they would be compressed, copied and read three more times. The sorting and the files are the work of other threads: a
-connection that is most of the traffic is a single task, beside idle cores.
+they would be compressed, copied and read three more times. Other threads sort and write them: a connection that is most
+of the traffic is a single task, beside idle cores.
 """
 
 from __future__ import annotations
