@@ -47,8 +47,6 @@ MERGE_BYTES: Final = 8 << 20
 """Bytes of pieces that are merged at once. Larger batches cost less for each packet."""
 AHEAD: Final = 2
 """Pieces that are decompressed before they are needed."""
-PACKET_BYTES: Final = 128
-"""Bytes that a packet takes besides its payload, about."""
 
 _STORED: Final = tuple(name for name in COLUMNS if name not in {"order", "offset"})
 """Columns of a piece; payloads follow one another without gaps."""
@@ -79,7 +77,7 @@ class PacketCutter:
                 share = _taken(batch, np.flatnonzero(shard_of == shard))
                 share.capture += self._before
                 shares.setdefault(shard, []).append(share)
-                size += _size(share)
+                size += share.nbytes
             if size >= CUT_BYTES:
                 yield from _rows_of(shares)
                 shares, size = {}, 0
@@ -171,13 +169,9 @@ def in_capture_order(pieces: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
             if before:
                 yield _merged(before)
         waiting.append(piece)
-        fresh += _size(piece)
+        fresh += piece.nbytes
     if waiting:
         yield _merged(waiting)
-
-
-def _size(batch: PacketBatch) -> int:
-    return len(batch.buffer) + PACKET_BYTES * len(batch)
 
 
 def _place(batch: PacketBatch, row: int) -> Place:
@@ -209,11 +203,9 @@ def _merged(batches: Sequence[PacketBatch]) -> PacketBatch:
     """The packets of one or more batches, in capture order."""
     if len(batches) == 1:
         return batches[0]
-    columns = {name: np.concatenate([getattr(one, name) for one in batches]) for name in COLUMNS}
-    starts = np.cumsum([0, *(len(one.buffer) for one in batches[:-1])])
-    columns["offset"] = np.concatenate([one.offset + start for one, start in zip(batches, starts, strict=True)])
-    clock = np.concatenate([one.clock for one in batches if one.clock is not None])
-    return _sorted(_batch(columns, b"".join(one.buffer for one in batches), clock))
+    whole = PacketBatch.joined(batches)
+    assert whole.clock is not None
+    return _sorted(_batch({name: getattr(whole, name) for name in COLUMNS}, whole.buffer, whole.clock))
 
 
 def _sorted(batch: PacketBatch) -> PacketBatch:

@@ -21,6 +21,10 @@ PSH: Final = 0x08
 ACK: Final = 0x10
 
 
+PACKET_BYTES: Final = 128
+"""Bytes that a packet takes besides its payload, about."""
+
+
 class Note(msgspec.Struct, frozen=True):
     """Something in a capture that is not a TCP packet, with its place in capture order."""
 
@@ -133,6 +137,11 @@ class PacketBatch:
     def __len__(self) -> int:
         return len(self.order)
 
+    @property
+    def nbytes(self) -> int:
+        """Approximate bytes in memory."""
+        return len(self.buffer) + PACKET_BYTES * len(self)
+
     def parts(self, bounds: Iterator[tuple[int, float]]) -> Iterator[Self]:
         """The batch in parts of at least one packet; `bounds`: of each part, packets and payload bytes.
 
@@ -151,7 +160,7 @@ class PacketBatch:
 
     @classmethod
     def joined(cls, batches: Sequence[Self]) -> Self:
-        """Batches that follow each other as one: shares of the same shard, and those with packets have clocks."""
+        """Batches one after the other as one: shares of the same shard, and those with packets have clocks."""
         if len(batches) == 1:
             return batches[0]
         columns = {name: np.concatenate([getattr(one, name) for one in batches]) for name in COLUMNS}

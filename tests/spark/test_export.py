@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from kafkasniff.spark.run import SparkRun
     from kafkasniff.spark.task_files import FileReport
+    from kafkasniff.spark.task_output import TaskOutput
     from kafkasniff.tables.exports.run import Result
+    from kafkasniff.tables.exports.target import ExportTarget
 
 SPLIT = 64 << 10
 FEW_TASKS = 512 << 10
@@ -39,10 +41,7 @@ def by_spark(spark: SparkSession, captures: list[Path], folder: Path, **more: ob
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still.
-
-    So do the windows of stage 1.
-    """
+    """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still."""
     monkeypatch.setattr("kafkasniff.spark.division.SMALL_PART", 32 << 10)
     monkeypatch.setattr("kafkasniff.spark.division.LARGE_PART", 64 << 10)
     monkeypatch.setattr("kafkasniff.spark.shard_rows.BLOCK_BYTES", 8 << 10)
@@ -129,12 +128,25 @@ def test_both_engines_make_the_same_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which dates have most rows no task knows alone."""
+    from kafkasniff.spark import export as module
+
+    early: list[int] = []
+    make_files = module._make_files
+
+    def recorded(target: ExportTarget, output: TaskOutput, run: SparkRun) -> object:
+        early.append(sum(len(end.files) for end in run.ends))
+        return make_files(target, output, run)
+
+    monkeypatch.setattr(module, "_make_files", recorded)
     monkeypatch.setattr("kafkasniff.tables.exports.partitions.MAX_DATES", 5)
     capture = tmp_path / "dates.pcap"
     capture.write_bytes(dates_rows(1 << 14, 86_400, 1))
     captures = [capture, CAPTURES / "java-codecs.pcap"]
     local = run(captures, tmp_path / "local")
     result = by_spark(spark, captures, tmp_path / "spark", shards=2)
+    # Stage 1 decided on too few rows: its files were dropped.
+    assert early[0] > 0
+    assert early[1:] == [0]
     assert local.notices
     assert result.notices == local.notices
     assert by_partition(tmp_path / "spark") == by_partition(tmp_path / "local")

@@ -90,11 +90,20 @@ def test_captures_in_an_object_store_are_decoded_like_files(bucket: str, tmp_pat
     assert remote.err == local.err
 
 
-def test_an_export_into_an_object_store(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage 1 writes files of a few records."""
+    monkeypatch.setattr("kafkasniff.spark.record_files.SMALL_PART", 4 << 10)
+    monkeypatch.setattr("kafkasniff.spark.record_files.WINDOW_BYTES", 32 << 10)
+
+
+def test_an_export_into_an_object_store(
+    spark: SparkSession, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The rows of a folder, run by run; either engine continues what the other one has begun."""
     from kafkasniff.spark.export import export
     from kafkasniff.tables.exports.options import ExportOptions
 
+    small_windows(monkeypatch)
     parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.3, 0.6), tmp_path)
     address = bucket.replace("s3a://", "s3://key:hidden@").format("spark")
     for number in range(1, len(parts) + 1):
@@ -115,24 +124,30 @@ def test_an_export_into_an_object_store(spark: SparkSession, bucket: str, tmp_pa
     assert asked.out == kafkasniff(*question, tmp_path / "local").out != b""
 
 
-def test_attempts_that_fail_after_they_have_written(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["exchanges", "records"])
+def test_attempts_that_fail_after_they_have_written(
+    spark: SparkSession, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
     """Their objects are removed once the run is there, and are in no manifest before."""
     from kafkasniff.spark import stored_output
     from kafkasniff.spark.export import export
     from kafkasniff.tables.exports.options import ExportOptions
 
-    address = bucket.replace("s3a://", "s3://key:hidden@").format("attempts")
+    if table == "records":
+        # They fail in stage 1 already.
+        small_windows(monkeypatch)
+    address = bucket.replace("s3a://", "s3://key:hidden@").format(f"attempts-{table}")
     with pytest.MonkeyPatch.context() as patch:
         # The class goes to the tasks by its name, and what is patched here with it.
         patch.setattr("kafkasniff.spark.export.StoredOutput", FailingOutput)
         with pytest.raises(OutputError, match="no route to host"):
             export(spark, [str(CAPTURES / "sarama.pcap")], address, ExportOptions())
-    left = objects(bucket, "attempts")
-    assert any(path.startswith("exchanges/") for path in left)
+    left = objects(bucket, f"attempts-{table}")
+    assert any(path.startswith(f"{table}/") for path in left)
     assert "manifest.json" not in left
     assert stored_output.StoredOutput(Location.of(address), 1).refusal() is None
     export(spark, [str(CAPTURES / "sarama.pcap")], address, ExportOptions())
-    copy = fetched(bucket, "attempts", tmp_path / "copy")
+    copy = fetched(bucket, f"attempts-{table}", tmp_path / "copy")
     assert files(copy) == named_files(copy)
     run([CAPTURES / "sarama.pcap"], tmp_path / "local")
     assert tables(copy) == tables(tmp_path / "local")

@@ -64,8 +64,7 @@ MAX_PART_BYTES: Final = 4 << 20
 HEADERS_AT_ONCE: Final = 8
 """Factor for both if no bodies are read: bodies take most of the memory, and most exchanges are columns then."""
 FEW_BYTES: Final = 1 << 20
-PACKET_BYTES: Final = 128
-"""Memory of packets below which they wait for those of the next batch; a packet's besides its payload, about."""
+"""Memory of packets below which they wait for those of the next batch."""
 FIRST_PARTS: Final = 16
 """Then the first part is smaller by this factor, and each of the next ones is twice as large as the one before: a
 connection is in step from its second part on."""
@@ -349,7 +348,7 @@ class _Few:
 
     def add(self, batch: PacketBatch) -> None:
         self._batches.append(batch)
-        self._bytes += len(batch.buffer) + PACKET_BYTES * len(batch)
+        self._bytes += batch.nbytes
 
     @property
     def are_many(self) -> bool:
