@@ -85,7 +85,7 @@ class SessionStep(msgspec.Struct, array_like=True, gc=False):
     epoch: int
     """Its `session_epoch`."""
     by_id: bool = False
-    """Topics are given by their ids."""
+    """Topics with partitions are given by their ids."""
     added: dict[str, list[int]] = {}
     """Partitions of the request, by topic."""
     forgotten: dict[str, list[int]] = {}
@@ -122,12 +122,15 @@ def _list(topics: object, into: dict[str, list[int]]) -> bool:
         if not isinstance(item, dict):
             continue
         topic = item.get("topic_id")
-        if topic is None:
+        has_id = topic is not None
+        if not has_id:
             topic = item.get("topic")
-        else:
-            by_id = True
         numbers = item.get("partitions")
-        if isinstance(topic, str) and topic != ZERO_UUID and len(topic) <= MAX_NAME and isinstance(numbers, list):
+        if not isinstance(topic, str) or topic == ZERO_UUID or len(topic) > MAX_NAME or not isinstance(numbers, list):
+            continue
+        # Topics without partitions count for nothing: exchanges that are read as columns do not have them.
+        if numbers:
+            by_id = by_id or has_id
             into.setdefault(topic, []).extend(_number(one) for one in numbers)
     return by_id
 
@@ -153,12 +156,17 @@ class FetchSession:
         self._gone = 0
         """Topics removed since `topics` was built: a dictionary keeps their slots, which iteration visits."""
 
+    def use_ids(self) -> bool:
+        """From now on, topics are ids; returns whether they were names. A broker refuses requests that mix them."""
+        if self.by_id:
+            return False
+        self.by_id, self._names = True, None
+        return True
+
     def add(self, topics: dict[str, list[int]]) -> bool:
         """Add partitions by topic, which are new or repeated; returns whether any is new."""
         partitions = self.partitions
         for topic, numbers in topics.items():
-            if not numbers:
-                continue
             held = self.topics.get(topic)
             if held is None:
                 held = self.topics[topic] = set()
@@ -274,9 +282,9 @@ class FetchSessions:
         if found is None:
             return None
         before = found.partitions
-        found.by_id = found.by_id or step.by_id
+        is_other = step.by_id and found.use_ids()
         is_added, is_forgotten = found.add(step.added), found.forget(step.forgotten)
-        if is_added or is_forgotten:
+        if is_other or is_added or is_forgotten:
             self._partitions += found.partitions - before
             self._change(key)
         self._sessions.move_to_end(key)
