@@ -182,6 +182,22 @@ def test_topic_ids_and_fetch_sessions(
     assert sum(columns) > 0.1 * count
 
 
+def test_a_fetch_session_by_name_and_a_request_with_empty_ids(tmp_path: Path, columns: list[int]) -> None:
+    """Columns have no topics without partitions."""
+    made = talk(0)
+    head = kafka.int32(-1) + kafka.int32(500) + kafka.int32(1) + kafka.int32(1 << 20) + kafka.int8(0)
+    partition = kafka.int32(0) + kafka.int64(5) + kafka.int64(0) + kafka.int32(1 << 20)
+    topics = kafka.array([kafka.string("orders") + kafka.array([partition])])
+    opened = kafka.response(3, kafka.int32(0) + kafka.int16(0) + kafka.int32(7) + kafka.array([]))
+    made.exchange(kafka.request(1, 7, 3, head + kafka.int32(0) * 2 + topics + kafka.array([])), opened)
+    for number in range(4, 8):
+        asked = kafka.fetch_request_by_id(number, [(kafka.NO_ID, [])], session=(7, number - 3))
+        made.exchange(asked, kafka.fetch_response_by_id(number, session=7))
+    check(write_pcap(tmp_path / "session.pcap", made.packets, nanoseconds=True), tmp_path, EVERYTHING)
+    assert [row["topics"] for row in rows(tmp_path / "columns", "exchanges") if row["api"] == "Fetch"] == [["orders"]] * 5
+    assert sum(columns) > 4
+
+
 def damaged(frame: bytes, first: int, rng: random.Random) -> bytes:
     """A message with a few other bytes from `first` on, often such as change lengths."""
     data = bytearray(frame)
