@@ -100,9 +100,6 @@ class TableWriter:
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._written += len(table)
         self._groups += 1
-        del table
-        # Encoding took as much memory again.
-        pa.default_memory_pool().release_unused()
         if self._stream.tell() >= FILE_BYTES or self._groups >= ROW_GROUPS:
             self._finish()
 
