@@ -20,9 +20,10 @@ from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark.keys import TaskKeys
+from kafkasniff.spark.piece_store import PieceStore
 from kafkasniff.spark.pieces import in_capture_order, read_ahead
 from kafkasniff.spark.record_files import RecordFiles, RecordOutput
-from kafkasniff.spark.shard_rows import END, ShardRows, values_of
+from kafkasniff.spark.shard_rows import END, ShardRows
 from kafkasniff.spark.task_files import FileReport
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.spark.worker_settings import settle_worker
@@ -74,9 +75,9 @@ END_VALUES: Final = Values[ShardEnd](ShardEnd)
 
 
 class ReadConnections:
-    """Reads the pieces of one shard, in order of their first packets; Spark's partition number is the shard's number.
+    """Reads the pieces of one shard, which come in any order; Spark's partition number is the shard's number.
 
-    A row with a `ShardBegin` precedes them.
+    Among them is a row with a `ShardBegin`.
     """
 
     def __init__(
@@ -113,23 +114,25 @@ class ReadConnections:
         yield from self.read(context.partitionId(), batches, context.taskAttemptId())
 
     def read(self, shard: int, batches: Iterable[pa.RecordBatch], attempt: int = 0) -> Iterator[pa.RecordBatch]:
-        """The rows of a shard, from the row with its beginning and its pieces. Raises OSError, and OutputError.
+        """The rows of a shard, from its pieces and the row with its beginning. Raises OSError, and OutputError.
 
         `attempt`: number of Spark's attempt to run the task.
         """
         with contextlib.ExitStack() as stack:
+            # Entered first: threads may still read its file.
+            store = stack.enter_context(PieceStore())
             threads = stack.enter_context(Threads(1, "kafkasniff-shard"))
             files = None
             if self._records is not None:
                 files = stack.enter_context(RecordFiles(self._records, shard, attempt))
-            yield from self._read(shard, batches, threads, ShardRows(shard, threads, files))
+            for batch in batches:
+                store.take(batch)
+            yield from self._read(shard, store, threads, ShardRows(shard, threads, files))
 
-    def _read(
-        self, shard: int, batches: Iterable[pa.RecordBatch], threads: Threads, out: ShardRows
-    ) -> Iterator[pa.RecordBatch]:
+    def _read(self, shard: int, store: PieceStore, threads: Threads, out: ShardRows) -> Iterator[pa.RecordBatch]:
         order = self._order
-        rows = (data for batch in batches for data in values_of(batch.column("data")))
-        begin = BEGIN_VALUES.load(next(rows).to_pybytes())
+        assert store.begin is not None
+        begin = BEGIN_VALUES.load(store.begin)
         state = load_state(begin.state, self._options)
         state.inspector.limit_memory(self._memory)
         state.inspector.limit_messages(self._memory)
@@ -138,7 +141,7 @@ class ReadConnections:
         secrets = self._keys.begin(state.inspector, shard)
         stager = new_stager(state, self._options, None, out)
         stager.take(begin.problems)
-        for whole in in_capture_order(read_ahead(rows, threads)):
+        for whole in in_capture_order(read_ahead(store.in_order(), threads)):
             whole.captures = self._names
             whole.order += order
             whole.end_order += order

@@ -1,7 +1,7 @@
 """Packets on their way to the shards: in pieces, each with packets of one shard, and in capture order again.
 
 Spark handles every row one by one, in Java. As rows, packets cost more to shuffle and sort than to decode; a piece has
-thousands of them, as columns, and is compressed before Java copies it.
+thousands of them, as columns, and is compressed before Java copies it. The task of a shard sorts its pieces.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
 from kafkasniff.runtime.threads import Task, Threads
 from kafkasniff.spark.packet_rows import bytes_of, packet_batches, payloads
+from kafkasniff.spark.piece_store import PieceOnDisk
 from kafkasniff.tcp.packets import COLUMNS, PacketBatch
 
-__all__ = ["PIECES", "PacketCutter", "RowCutter", "in_capture_order", "read_ahead", "read_piece", "rows_before"]
+__all__ = ["PIECES", "PIECE_SCHEMA", "PacketCutter", "RowCutter", "in_capture_order", "read_ahead", "read_piece", "rows_before"]
 
 PIECES: Final = {"shard": "int", "clock_ns": "bigint", "capture_index": "int", "number": "bigint", "data": "binary"}
 """Rows, with their types in Spark: a piece (`data`), and the place of its first packet."""
-_SCHEMA: Final = pa.schema(
+PIECE_SCHEMA: Final = pa.schema(
     [
         ("shard", pa.int32()),
         ("clock_ns", pa.int64()),
@@ -102,8 +103,8 @@ def _rows_of(shares: dict[int, list[PacketBatch]]) -> Iterator[pa.RecordBatch]:
             whole = _taken(whole, np.arange(len(whole)))
         for piece in whole.parts(repeat((len(whole), PIECE_BYTES))):
             place = _place(piece, 0)
-            arrays = [pa.array([value], field.type) for value, field in zip((shard, *place), _SCHEMA, strict=False)]
-            yield pa.RecordBatch.from_arrays([*arrays, pa.array([_dump(piece)], pa.binary())], schema=_SCHEMA)
+            arrays = [pa.array([value], field.type) for value, field in zip((shard, *place), PIECE_SCHEMA, strict=False)]
+            yield pa.RecordBatch.from_arrays([*arrays, pa.array([_dump(piece)], pa.binary())], schema=PIECE_SCHEMA)
 
 
 def _taken(batch: PacketBatch, rows: Rows) -> PacketBatch:
@@ -133,8 +134,9 @@ def _column(name: str, values: NDArray[Any]) -> bytes:
     return (np.diff(values, prepend=0) if name in _DIFFERENCES else values).astype(COLUMNS[name]).tobytes()
 
 
-def read_piece(data: pa.Buffer, _thread: int = 0) -> PacketBatch:
-    """The packets of a piece."""
+def read_piece(piece: pa.Buffer | PieceOnDisk, _thread: int = 0) -> PacketBatch:
+    """The packets of a piece. Raises OSError."""
+    data = piece.read() if isinstance(piece, PieceOnDisk) else piece
     *stored, lag, buffer = msgspec.msgpack.decode(zstandard.decompress(data), type=list[bytes])
     columns = {name: np.frombuffer(part, COLUMNS[name]) for name, part in zip(_STORED, stored, strict=True)}
     for name in _DIFFERENCES:
@@ -144,11 +146,11 @@ def read_piece(data: pa.Buffer, _thread: int = 0) -> PacketBatch:
     return _batch(columns, buffer, np.frombuffer(lag, np.int64) + columns["time_ns"])
 
 
-def read_ahead(pieces: Iterable[pa.Buffer], threads: Threads) -> Iterator[PacketBatch]:
-    """The packets of pieces; `threads` decompress the next ones."""
+def read_ahead(pieces: Iterable[pa.Buffer | PieceOnDisk], threads: Threads) -> Iterator[PacketBatch]:
+    """The packets of pieces; `threads` decompress the next ones. Raises OSError."""
     begun: deque[Task[PacketBatch]] = deque()
-    for data in pieces:
-        begun.append(threads.begin(partial(read_piece, data)))
+    for piece in pieces:
+        begun.append(threads.begin(partial(read_piece, piece)))
         if len(begun) > AHEAD:
             yield begun.popleft().result()
     while begun:

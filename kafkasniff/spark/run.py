@@ -1,6 +1,6 @@
 """A run of the pipeline: packets through both stages, and the global state between them.
 
-packets ─ shuffle by connection, in capture order ─ stage 1 (connections.py) ─ staged rows, kept on disk
+packets ─ shuffle by connection (pieces.py) ─ stage 1 (connections.py) ─ staged rows, kept on disk
 ─ known names; fetch sessions, broker by broker (fetch_sessions.py)
 ─ shuffle of the rows that need it (division.py) ─ stage 2 (table_rows.py) ─ rows
 """
@@ -22,6 +22,7 @@ from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnectio
 from kafkasniff.spark.division import ShardSize, plan_parts
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
+from kafkasniff.spark.piece_store import BEGIN_INDEX
 from kafkasniff.spark.pieces import PIECES, RowCutter
 from kafkasniff.spark.record_files import RECORDS, RecordOutput
 from kafkasniff.spark.session import is_connect
@@ -240,22 +241,18 @@ def _shards(size: int, parallel: int, before: int) -> int:
 
 
 def _in_shards(pieces: DataFrame, begins: Sequence[ShardBegin]) -> DataFrame:
-    """Pieces in order of their first packets, one shard per partition, each preceded by a row with its beginning."""
-    from pyspark.sql import functions as sf
-
+    """Pieces in any order, one shard per partition, each with a row that has its beginning."""
     shards = len(begins)
     first = pieces.sparkSession.createDataFrame(
         pa.table(
             {
                 "shard": pa.array(range(shards), pa.int32()),
-                # Sorts before all packets.
-                "capture_index": pa.array([-1] * shards, pa.int32()),
+                "capture_index": pa.array([BEGIN_INDEX] * shards, pa.int32()),
                 "data": pa.array([BEGIN_VALUES.dump(one) for one in begins], pa.binary()),
             }
         )
     )
-    rows = pieces.unionByName(first, allowMissingColumns=True).repartitionById(shards, "shard")
-    return rows.sortWithinPartitions(sf.col("clock_ns").asc_nulls_first(), "capture_index", "number")
+    return pieces.unionByName(first, allowMissingColumns=True).repartitionById(shards, "shard")
 
 
 def of_rows(packets: DataFrame) -> Callable[[int], DataFrame]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
-from kafkasniff.spark.pieces import PacketCutter
+from kafkasniff.spark.piece_store import BEGIN_INDEX
+from kafkasniff.spark.pieces import PIECE_SCHEMA, PacketCutter
 from kafkasniff.spark.reading import packets_of, parts_of
 from kafkasniff.spark.shard_rows import END, STEP
 from kafkasniff.spark.shared_folder import share
@@ -32,17 +34,18 @@ from tests.tables.exports.exported import Rows
 
 
 def pieces_of(plan: CapturePlan, shards: int) -> list[dict[str, Any]]:
-    """The packets of captures in pieces of shards, in order of their first packets."""
+    """The packets of captures in pieces of shards."""
     cutter = PacketCutter(shards)
-    rows = [row for part in parts_of(plan, 64 << 10) for cut in cutter.cut(packets_of(part)) for row in cut.to_pylist()]
-    return sorted(rows, key=lambda row: (row["clock_ns"], row["capture_index"], row["number"]))
+    return [row for part in parts_of(plan, 64 << 10) for cut in cutter.cut(packets_of(part)) for row in cut.to_pylist()]
 
 
 def in_shard(pieces: list[dict[str, Any]], shard: int, begin: ShardBegin, size: int) -> Iterator[pa.RecordBatch]:
-    """What the task of a shard gets, `size` pieces at a time."""
-    found = [BEGIN_VALUES.dump(begin), *(row["data"] for row in pieces if row["shard"] == shard)]
+    """What the task of a shard gets, `size` rows at a time, in an order that is always the same."""
+    first = {"shard": shard, "capture_index": BEGIN_INDEX, "data": BEGIN_VALUES.dump(begin)}
+    found = [first, *(row for row in pieces if row["shard"] == shard)]
+    Random(shard).shuffle(found)
     for start in range(0, len(found), size):
-        yield pa.RecordBatch.from_pydict({"data": pa.array(found[start : start + size], pa.binary())})
+        yield pa.RecordBatch.from_pylist(found[start : start + size], schema=PIECE_SCHEMA)
 
 
 def by_stages(
