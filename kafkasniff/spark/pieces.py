@@ -25,7 +25,16 @@ from kafkasniff.spark.packet_rows import bytes_of, packet_batches, payloads
 from kafkasniff.spark.piece_store import PieceOnDisk
 from kafkasniff.tcp.packets import COLUMNS, PacketBatch
 
-__all__ = ["PIECES", "PIECE_SCHEMA", "PacketCutter", "RowCutter", "in_capture_order", "read_ahead", "read_piece", "rows_before"]
+__all__ = [
+    "PIECES",
+    "PIECE_SCHEMA",
+    "PacketCutter",
+    "RowCutter",
+    "in_capture_order",
+    "read_ahead",
+    "read_piece",
+    "rows_before",
+]
 
 PIECES: Final = {"shard": "int", "clock_ns": "bigint", "capture_index": "int", "number": "bigint", "data": "binary"}
 """Rows, with their types in Spark: a piece (`data`), and the place of its first packet."""
@@ -102,9 +111,9 @@ def _rows_of(shares: dict[int, list[PacketBatch]]) -> Iterator[pa.RecordBatch]:
         if (np.diff(whole.offset) < 0).any():
             whole = _taken(whole, np.arange(len(whole)))
         for piece in whole.parts(repeat((len(whole), PIECE_BYTES))):
-            place = _place(piece, 0)
-            arrays = [pa.array([value], field.type) for value, field in zip((shard, *place), PIECE_SCHEMA, strict=False)]
-            yield pa.RecordBatch.from_arrays([*arrays, pa.array([_dump(piece)], pa.binary())], schema=PIECE_SCHEMA)
+            values = (shard, *_place(piece, 0), _dump(piece))
+            arrays = [pa.array([value], field.type) for value, field in zip(values, PIECE_SCHEMA, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=PIECE_SCHEMA)
 
 
 def _taken(batch: PacketBatch, rows: Rows) -> PacketBatch:
@@ -134,7 +143,7 @@ def _column(name: str, values: NDArray[Any]) -> bytes:
     return (np.diff(values, prepend=0) if name in _DIFFERENCES else values).astype(COLUMNS[name]).tobytes()
 
 
-def read_piece(piece: pa.Buffer | PieceOnDisk, _thread: int = 0) -> PacketBatch:
+def read_piece(piece: bytes | PieceOnDisk, _thread: int = 0) -> PacketBatch:
     """The packets of a piece. Raises OSError."""
     data = piece.read() if isinstance(piece, PieceOnDisk) else piece
     *stored, lag, buffer = msgspec.msgpack.decode(zstandard.decompress(data), type=list[bytes])
@@ -146,7 +155,7 @@ def read_piece(piece: pa.Buffer | PieceOnDisk, _thread: int = 0) -> PacketBatch:
     return _batch(columns, buffer, np.frombuffer(lag, np.int64) + columns["time_ns"])
 
 
-def read_ahead(pieces: Iterable[pa.Buffer | PieceOnDisk], threads: Threads) -> Iterator[PacketBatch]:
+def read_ahead(pieces: Iterable[bytes | PieceOnDisk], threads: Threads) -> Iterator[PacketBatch]:
     """The packets of pieces; `threads` decompress the next ones. Raises OSError."""
     begun: deque[Task[PacketBatch]] = deque()
     for piece in pieces:

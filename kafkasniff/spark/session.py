@@ -239,8 +239,7 @@ def _own_settings(master: str) -> dict[str, str]:
 def _memory(master: str) -> dict[str, str]:
     """Executors of local-cluster use all memory of their workers, which Spark's default may exceed.
 
-    With `local`, tasks run in the driver's Java. Its default, 1 GB, was too little to sort one connection of 0.9 GB
-    while another task ran.
+    With `local`, tasks run in the driver's Java. Its default, 1 GB, is less than we advise for executors.
     """
     found = _LOCAL_CLUSTER.match(master)
     if found is not None:

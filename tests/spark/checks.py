@@ -14,6 +14,7 @@ import ipaddress
 import json
 import os
 import shutil
+import signal
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -129,6 +130,49 @@ def exported(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
     return {"rows": result.rows, "notices": result.notices}
 
 
+def exported_without_an_executor(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    """The same where an executor is lost after stage 1, with its staged rows; it has written files of `records`."""
+    from kafkasniff.spark import record_files, run
+    from kafkasniff.spark.export import export
+    from kafkasniff.tables.exports.options import ExportOptions
+
+    release, lost, runs = run.release_shuffles, [], []
+
+    def released(rows: DataFrame) -> None:
+        release(rows)
+        runs.append(len(executors(spark)))
+        if not lost:
+            lost.append(min(executors(spark)))
+            os.kill(lost[0], signal.SIGKILL)
+
+    # Small captures have fewer rows than are worth a file.
+    record_files.SMALL_PART, run.release_shuffles = 1, released
+    try:
+        result = export(spark, captures, folder / "without", ExportOptions(), split_size=100_000, shards=3)
+    finally:
+        run.release_shuffles = release
+    early = [str(path.name) for path in (folder / "without" / "records").rglob("*.parquet")]
+    is_lost = lost[0] not in executors(spark)
+    return {"rows": result.rows, "notices": result.notices, "early": early, "is_lost": is_lost, "runs": runs}
+
+
+def executors(spark: SparkSession) -> set[int]:
+    """Processes of the executors, which are the parents of their Python workers' parents (Linux)."""
+
+    def parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import time
+
+        import pyarrow
+
+        for batch in batches:
+            # Longer than a worker takes to start: no executor does the work of both.
+            time.sleep(0.5)
+            stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+            yield pyarrow.RecordBatch.from_pydict({"pid": [int(stat.rpartition(")")[2].split()[1])] * len(batch)})
+
+    return {row["pid"] for row in spark.range(0, 4, 1, 4).mapInArrow(parents, "pid bigint").collect()}
+
+
 def settings(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
     names = ("spark.master", "spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType")
     return {name: spark.conf.get(name) for name in names}
@@ -153,6 +197,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         where_workers_run,
         data_source_as_stream,
         exported,
+        exported_without_an_executor,
     ),
 }
 

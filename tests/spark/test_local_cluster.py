@@ -10,6 +10,7 @@ import pytest
 from tests.choice import only_with_all
 from tests.spark.checks import EXECUTORS
 from tests.spark.processes import check_what_was_found, python_without_kafkasniff, require_spark, run_checks
+from tests.tables.exports.exported import tables
 
 # Not beside the others that start several Javas.
 pytestmark = [pytest.mark.xdist_group("spark-processes"), only_with_all]
@@ -40,6 +41,16 @@ def found(folder: Path, python: str) -> dict[str, Any]:
 
 def test_the_same_as_without_spark(found: dict[str, Any], folder: Path) -> None:
     check_what_was_found(found, folder)
+
+
+def test_an_executor_is_lost_with_its_staged_rows(found: dict[str, Any], folder: Path) -> None:
+    """Its files of records count; Spark reads and decodes the packets again for its other rows."""
+    without = found["exported_without_an_executor"]
+    assert without["is_lost"]
+    assert without["runs"] == [EXECUTORS], "the export did not begin again"
+    assert any(name.count("-") > 3 for name in without["early"])
+    assert {name: without[name] for name in ("rows", "notices")} == found["exported"]
+    assert tables(folder / "without") == tables(folder / "tables")
 
 
 def test_executors_are_processes_that_take_it_from_what_was_shipped(found: dict[str, Any], python: str) -> None:

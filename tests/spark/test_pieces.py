@@ -78,11 +78,11 @@ def wanted(batches: list[PacketBatch], shards: int) -> dict[int, list[tuple[Any,
 
 
 def put_together(rows: list[dict[str, Any]]) -> dict[int, list[tuple[Any, ...]]]:
-    """What the shards get; order of rows as Spark sorts them."""
+    """What the shards get."""
     rows = sorted(rows, key=lambda row: (row["clock_ns"], row["capture_index"], row["number"]))
     found: dict[int, list[tuple[Any, ...]]] = {}
     for shard in {row["shard"] for row in rows}:
-        mine = (pa.py_buffer(row["data"]) for row in rows if row["shard"] == shard)
+        mine = (row["data"] for row in rows if row["shard"] == shard)
         with Threads(1, "test") as threads:
             found[shard] = [row for batch in in_capture_order(read_ahead(mine, threads)) for row in rows_of(batch)]
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 from kafkasniff.runtime.threads import Threads
@@ -31,7 +30,7 @@ def test_pieces_have_the_packets_of_the_rows(spark: SparkSession) -> None:
         pieces = captures.pieces(2).where(f"shard = {shard}").orderBy("clock_ns", "capture_index", "number").collect()
         assert pieces
         with Threads(1, "test") as threads:
-            for batch in in_capture_order(read_ahead((pa.py_buffer(bytes(row["data"])) for row in pieces), threads)):
+            for batch in in_capture_order(read_ahead((bytes(row["data"]) for row in pieces), threads)):
                 batch.captures = captures.names
                 found += [tuple(row.values()) for row in packet_rows(batch, COLUMNS).to_pylist()]
     assert len(found) == len(rows)
