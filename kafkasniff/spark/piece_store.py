@@ -83,8 +83,9 @@ class PieceStore(ClosedAtExit):
     def _kept(self, data: pa.Buffer) -> bytes | PieceOnDisk:
         self._held += data.size
         if self._held <= HELD_BYTES:
-            # A copy: a view would keep all rows that came with it.
-            return data.to_pybytes()
+            # A view would keep all rows that came with it.
+            copied: bytes = data.to_pybytes()
+            return copied
         if self._file is None:
             path = self._stack.enter_context(own_folder()) / "pieces"
             self._file = self._stack.enter_context(path.create())
