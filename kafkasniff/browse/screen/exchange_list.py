@@ -107,8 +107,10 @@ class ExchangeList(ScrollView, can_focus=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the list shows all rows of the index, in order."""
-        return self._count == len(self.index) and (len(self._order) == self._count or not self.index.is_complete)
+        """Whether the list shows all rows of the index, in order, with the cursor where `show` found it."""
+        if self.index.is_complete and (self._sought is not None or len(self._order) != self._count):
+            return False
+        return self._count == len(self.index)
 
     @property
     def is_sorting(self) -> bool:
@@ -129,15 +131,18 @@ class ExchangeList(ScrollView, can_focus=True):
         Sorting again for a few rows would take more time than reading them. So they are appended until the rows have
         doubled, or all are read.
         """
-        if self.index.is_complete or len(self.index) >= 2 * len(self._order):
+        # Read once, before the rows: a thread may append more and complete the index meanwhile.
+        is_complete = self.index.is_complete
+        if is_complete or len(self.index) >= 2 * len(self._order):
             self._sort()
         self._count = len(self.index)
         self._resized()
         sought = self._sought
+        if is_complete:
+            self._sought = None
         if self._tails:
             self.move_to(self._count - 1)
-        elif self.index.is_complete and sought is not None:
-            self._sought = None
+        elif is_complete and sought is not None:
             place = None if self.cursor else self.index.place_of(sought)
             if place is not None:
                 self.move_to(line_of(place, self._order))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from textual.pilot import Pilot
 
 import kafkasniff
+from kafkasniff.browse.index import ExchangeIndex
 from kafkasniff.browse.list_columns import LIST_COLUMNS, cell, fitted
 from kafkasniff.browse.screen import exchange_list as module
 from kafkasniff.browse.screen.app import Explorer
@@ -118,6 +119,31 @@ def test_a_filter_keeps_the_exchange() -> None:
             assert len(rows.index) <= count
             assert rows.row == before
             assert rows.cursor > 0
+
+    drive(steps)
+
+
+def test_the_exchange_is_kept_when_all_rows_are_shown_before_the_end() -> None:
+    """The list may be drawn between the last row and the end of the captures."""
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        rows = listed(app)
+        await pilot.press(*"jjjjj")
+        before = rows.row
+        index = ExchangeIndex()
+        rows.show(index)
+        for exchange in kafkasniff.read(ERRORS):
+            index.add(exchange)
+        index.publish()
+        app._refresh_rows()
+        assert len(index) == 49
+        assert rows.cursor == 0
+        index.is_complete = True
+        app._refresh_rows()
+        assert rows.row == before
+        await pilot.press("g")
+        app._refresh_rows()
+        assert rows.cursor == 0
 
     drive(steps)
 
