@@ -143,20 +143,21 @@ def payloads(batch: PacketBatch, rows: Rows | None) -> pa.Array:
     count = len(offset)
     if not count:
         return pa.array([], pa.binary())
+    places = np.arange(count)
+    if not (offset[1:] >= end[:-1]).all():
+        order = np.lexsort((end, offset))  # both: empty payloads may be where others begin
+        places[order] = np.arange(count)
+        offset, end = offset[order], end[order]
     if (offset[1:] >= end[:-1]).all():
-        # Payloads in ascending order: an array that alternates between payloads and the bytes between them; taking
-        # every other element leaves the copying to Arrow.
+        # An array that alternates between payloads and the bytes between them, in the order of the buffer; taking
+        # payloads from it leaves the copying to Arrow.
         borders = np.empty(2 * count, np.int32)
         borders[0::2], borders[1::2] = offset, end
         turns = pa.Array.from_buffers(
             pa.binary(), 2 * count - 1, [None, pa.py_buffer(borders), pa.py_buffer(batch.buffer)]
         )
-        return turns.take(pa.array(np.arange(0, 2 * count - 1, 2)))
-    order = np.argsort(offset, kind="stable")
-    if (offset[order][1:] >= end[order][:-1]).all():
-        back = np.empty(count, np.int64)
-        back[order] = np.arange(count)
-        return payloads(batch, order if rows is None else rows[order]).take(pa.array(back))
+        return turns.take(pa.array(2 * places))
+    offset, end = offset[places], end[places]
     pieces = [batch.buffer[first:last] for first, last in zip(offset.tolist(), end.tolist(), strict=True)]
     return pa.array(pieces, pa.binary())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
 from kafkasniff.runtime.threads import Task, Threads
-from kafkasniff.spark.packet_rows import bytes_of, packet_batches, payloads
+from kafkasniff.spark.packet_rows import packet_batches, payloads
 from kafkasniff.spark.piece_store import PieceOnDisk
-from kafkasniff.tcp.packets import COLUMNS, PacketBatch
+from kafkasniff.spark.shard_rows import ZSTD_LEVEL
+from kafkasniff.tcp.packets import COLUMNS, PACKET_BYTES, PacketBatch
 
 __all__ = [
     "PIECES",
@@ -53,8 +54,12 @@ PIECE_BYTES: Final = 4 << 20
 at the same time."""
 CUT_BYTES: Final = 32 << 20
 """Bytes of packets that are collected before they are cut: few pieces are small then."""
+MOST_OF_OWN: Final = 2
+"""How many times the bytes of its packets the buffer of a batch may have before payloads are copied from it."""
 MERGE_BYTES: Final = 8 << 20
 """Bytes of pieces that are merged at once. Larger batches cost less for each packet."""
+BATCH_BYTES: Final = 8 << 20
+"""Bytes of pieces that are handed to Spark at once."""
 AHEAD: Final = 2
 """Pieces that are decompressed before they are needed."""
 
@@ -77,21 +82,65 @@ class PacketCutter:
 
     def cut(self, batches: Iterable[PacketBatch]) -> Iterator[pa.RecordBatch]:
         """Rows of `PIECES`; batches have clocks, and their packets are in capture order."""
-        shares: dict[int, list[PacketBatch]] = {}
+        waiting: list[PacketBatch] = []
         size = 0
         for batch in batches:
-            shard_of = shard_of_rows(batch, self._shards)
-            if len(self._ports):
-                shard_of[~(np.isin(batch.src_port, self._ports) | np.isin(batch.dst_port, self._ports))] = -1
-            for shard in np.unique(shard_of[shard_of >= 0]).tolist():
-                share = _taken(batch, np.flatnonzero(shard_of == shard))
-                share.capture += self._before
-                shares.setdefault(shard, []).append(share)
-                size += share.nbytes
+            wanted = self._wanted(batch)
+            if len(wanted):
+                waiting.append(wanted)
+                size += wanted.nbytes
             if size >= CUT_BYTES:
-                yield from _rows_of(shares)
-                shares, size = {}, 0
-        yield from _rows_of(shares)
+                yield from _rows_of(self._pieces(waiting))
+                size = 0
+        if waiting:
+            yield from _rows_of(self._pieces(waiting))
+
+    def _wanted(self, batch: PacketBatch) -> PacketBatch:
+        """The packets that are wanted, without most of the bytes between their payloads."""
+        rows = np.arange(len(batch))
+        if len(self._ports):
+            rows = np.flatnonzero(np.isin(batch.src_port, self._ports) | np.isin(batch.dst_port, self._ports))
+        # Otherwise packets of other protocols would count as the bytes of pieces.
+        own = int(batch.length.sum(dtype=np.int64)) + PACKET_BYTES * len(batch)
+        if len(rows) == len(batch) and len(batch.buffer) <= MOST_OF_OWN * own:
+            return batch
+        columns = {name: getattr(batch, name).take(rows) for name in COLUMNS}
+        buffer = bytes(_joined_payloads(batch, rows))
+        columns["offset"] = np.cumsum(columns["length"], dtype=np.int64) - columns["length"]
+        assert batch.clock is not None
+        return _batch(columns, buffer, batch.clock.take(rows))
+
+    def _pieces(self, batches: list[PacketBatch]) -> Iterator[tuple[int, int, int, int, bytes]]:
+        """Values of `PIECES`; takes the batches out of the list.
+
+        Columns are put in order of shards as wholes: with hundreds of shards, each has few packets of a batch.
+        """
+        whole = _merged(batches)
+        batches.clear()
+        assert whole.clock is not None
+        shard = shard_of_rows(whole, self._shards).astype(np.min_scalar_type(self._shards))
+        # Stable, so that the packets of a shard stay in capture order.
+        rows = np.argsort(shard, kind="stable")
+        shard, clock = shard.take(rows), whole.clock.take(rows)
+        columns = {name: getattr(whole, name).take(rows) for name in _STORED}
+        columns["capture"] += self._before
+        payload = _joined_payloads(whole, rows)
+        del whole
+        ends = np.cumsum(columns["length"], dtype=np.int64)
+        stops = _stops(shard, ends)
+        starts = [0, *stops[:-1]]
+        borders = [0, *ends.take(np.array(stops) - 1).tolist()]
+        places = [values.take(starts).tolist() for values in (shard, clock, columns["capture"], columns["number"])]
+        lag = clock - columns["time_ns"]
+        for name in _DIFFERENCES:
+            values = columns[name]
+            columns[name] = np.diff(values, prepend=0)
+            columns[name][starts] = values[starts]
+        stored = [*columns.values(), lag]
+        compress = zstandard.ZstdCompressor(ZSTD_LEVEL).compress
+        for start, stop, border, *place in zip(starts, stops, pairwise(borders), *places, strict=True):
+            parts = [values[start:stop].tobytes() for values in stored]
+            yield (*place, compress(msgspec.msgpack.encode([*parts, payload[slice(*border)]])))
 
 
 class RowCutter:
@@ -105,42 +154,53 @@ class RowCutter:
         return self._cutter.cut(_sorted(packet_batches(rows)) for rows in batches if len(rows))
 
 
-def _rows_of(shares: dict[int, list[PacketBatch]]) -> Iterator[pa.RecordBatch]:
-    for shard, batches in sorted(shares.items()):
-        whole = _merged(batches)
-        if (np.diff(whole.offset) < 0).any():
-            whole = _taken(whole, np.arange(len(whole)))
-        for piece in whole.parts(repeat((len(whole), PIECE_BYTES))):
-            values = (shard, *_place(piece, 0), _dump(piece))
-            arrays = [pa.array([value], field.type) for value, field in zip(values, PIECE_SCHEMA, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=PIECE_SCHEMA)
+def _rows_of(pieces: Iterable[tuple[int, int, int, int, bytes]]) -> Iterator[pa.RecordBatch]:
+    waiting: list[tuple[int, int, int, int, bytes]] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece[-1])
+        if size >= BATCH_BYTES:
+            yield _row_batch(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _row_batch(waiting)
 
 
-def _taken(batch: PacketBatch, rows: Rows) -> PacketBatch:
-    """Some rows of a batch, with a buffer that has only their payload."""
-    buffer, offset = bytes_of(payloads(batch, rows))
-    columns = {name: getattr(batch, name)[rows] for name in COLUMNS}
-    assert batch.clock is not None
-    return _batch({**columns, "offset": offset}, buffer, batch.clock[rows])
+def _row_batch(rows: Sequence[tuple[int, int, int, int, bytes]]) -> pa.RecordBatch:
+    columns = zip(zip(*rows, strict=True), PIECE_SCHEMA, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(values, field.type) for values, field in columns], schema=PIECE_SCHEMA)
+
+
+def _stops(shard: NDArray[Any], ends: NDArray[np.int64]) -> list[int]:
+    """Where pieces end: after the last packet of a shard, or after the one that reaches `PIECE_BYTES`.
+
+    `ends`: where payloads end if they follow one another.
+    """
+    found: list[int] = []
+    start = 0
+    for stop in [*(np.flatnonzero(shard[1:] != shard[:-1]) + 1).tolist(), len(shard)]:
+        while start < stop:
+            begin = int(ends[start - 1]) if start else 0
+            start = min(start + int(np.searchsorted(ends[start:stop], begin + PIECE_BYTES)) + 1, stop)
+            found.append(start)
+    return found
+
+
+def _joined_payloads(batch: PacketBatch, rows: Rows) -> memoryview:
+    """The payloads of these rows, one after the other."""
+    column = payloads(batch, rows)
+    _, borders, data = column.buffers()
+    if data is None or not len(column):
+        return memoryview(b"")
+    first, last = np.frombuffer(borders, np.int32)[[column.offset, column.offset + len(column)]].tolist()
+    return memoryview(data)[first:last]
 
 
 def _batch(columns: dict[str, NDArray[Any]], buffer: bytes, clock: NDArray[np.int64]) -> PacketBatch:
     count = len(clock)
     columns["order"] = np.arange(count, dtype=np.int64)
     return PacketBatch(columns, buffer, clock=clock, end_order=count, packets=count)
-
-
-def _dump(piece: PacketBatch) -> bytes:
-    assert piece.clock is not None
-    columns = [_column(name, getattr(piece, name)) for name in _STORED]
-    first = int(piece.offset[0])
-    payload = memoryview(piece.buffer)[first : first + int(piece.length.sum(dtype=np.int64))]
-    data = msgspec.msgpack.encode([*columns, (piece.clock - piece.time_ns).tobytes(), payload])
-    return zstandard.compress(data, 1)
-
-
-def _column(name: str, values: NDArray[Any]) -> bytes:
-    return (np.diff(values, prepend=0) if name in _DIFFERENCES else values).astype(COLUMNS[name]).tobytes()
 
 
 def read_piece(piece: bytes | PieceOnDisk, _thread: int = 0) -> PacketBatch:

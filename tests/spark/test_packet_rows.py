@@ -14,7 +14,7 @@ from kafkasniff.capture import open_captures
 from kafkasniff.capture.timeline.parts import Place, PlacedNote
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
-from kafkasniff.spark.packet_rows import NOTES_SCHEMA, PACKETS_SCHEMA, note_rows, packet_batches, packet_rows
+from kafkasniff.spark.packet_rows import NOTES_SCHEMA, PACKETS_SCHEMA, note_rows, packet_batches, packet_rows, payloads
 from kafkasniff.spark.tables import PACKETS, PIPELINE
 from kafkasniff.tcp.packets import COLUMNS, NO_TIME, PacketBatch
 from kafkasniff.tcp.plan import connection_hash
@@ -142,6 +142,16 @@ def test_rows_in_any_order_of_their_bytes() -> None:
         packet_rows(other, ["payload"]).column(0).to_pylist()
         == packet_rows(batch, ["payload"]).column(0).to_pylist()[::-1]
     )
+
+
+def test_rows_in_any_order_if_some_are_empty() -> None:
+    """Without gaps, a payload begins where empty ones before it do."""
+    batch = packet_batches(packet_rows(longest("sarama.pcap"), PIPELINE))
+    assert (batch.length == 0).any()
+    expected = packet_rows(batch, ["payload"]).column(0).to_pylist()
+    for seed in range(5):
+        rows = np.random.default_rng(seed).permutation(len(batch))[: seed * 100 + 1]
+        assert payloads(batch, rows).to_pylist() == [expected[row] for row in rows.tolist()]
 
 
 def test_slices_and_wide_columns_come_back() -> None:

@@ -119,6 +119,25 @@ def test_ports_and_captures_of_earlier_runs(batches: list[PacketBatch]) -> None:
     assert found
 
 
-def test_no_packets() -> None:
+def test_bytes_of_other_packets_do_not_make_pieces_smaller(
+    batches: list[PacketBatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "CUT_BYTES", sum(batch.nbytes for batch in batches) // 4)
+
+    def cut(some: list[PacketBatch], **options: Any) -> list[dict[str, Any]]:
+        return [row for one in PacketCutter(1, **options).cut(some) for row in one.to_pylist()]
+
+    own = cut(batches)
+    wide = [batch.split(len(batch))[0] for batch in batches]
+    for batch in wide:
+        batch.buffer += bytes(1000 * len(batch))
+    assert 2 < len(cut(wide)) <= len(own)
+    assert put_together(cut(wide)) == put_together(own)
+    assert len(cut(batches, ports=[50_001])) == 1
+
+
+def test_no_packets(batches: list[PacketBatch]) -> None:
     assert list(PacketCutter(4).cut([])) == []
+    assert list(PacketCutter(4).cut([batches[0].split(0)[0]])) == []
+    assert list(PacketCutter(4, ports=[1]).cut(batches)) == []
     assert list(in_capture_order([])) == []
