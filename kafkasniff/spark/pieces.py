@@ -55,7 +55,7 @@ at the same time."""
 CUT_BYTES: Final = 32 << 20
 """Bytes of packets that are collected before they are cut: few pieces are small then."""
 MOST_OF_OWN: Final = 2
-"""How many times the bytes of its packets the buffer of a batch may have before payloads are copied from it."""
+"""If the buffer of a batch is more than this many times as large as its packets, their payloads are copied from it."""
 MERGE_BYTES: Final = 8 << 20
 """Bytes of pieces that are merged at once. Larger batches cost less for each packet."""
 BATCH_BYTES: Final = 8 << 20

@@ -59,7 +59,7 @@ _TYPES: Final = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int6
 _SCHEMA: Final = pa.schema([pa.field(name, _TYPES[kind]) for name, kind in SHARD_ROWS.items()])
 
 ZSTD_LEVEL: Final = -5
-"""How tasks compress what they hand to Spark. Level 1 writes a fifth less, but takes twice the time."""
+"""The level at which tasks compress what they hand to Spark. Level 1 writes a fifth less, but takes twice the time."""
 BLOCK_BYTES: Final = 8 << 20
 """Approximate bytes of staged rows in a block, before compression."""
 WAITING_BYTES: Final = 32 << 20

@@ -107,7 +107,7 @@ class ExchangeList(ScrollView, can_focus=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the list shows all rows of the index, in order, with the cursor where `show` found it."""
+        """Whether the list shows all rows of the index, in order, with the cursor on its exchange again."""
         if self.index.is_complete and (self._sought is not None or len(self._order) != self._count):
             return False
         return self._count == len(self.index)
