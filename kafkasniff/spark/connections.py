@@ -8,13 +8,14 @@ may know (`exports.staging`). They stay on the disk of the executor until these 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.memory_limits import checked_memory
@@ -90,11 +91,12 @@ class ReadConnections:
         keys: TaskKeys | None = None,
         memory: int | None = None,
         records: RecordOutput | None = None,
+        earliest: Sequence[Place] = (),
     ) -> None:
         """`end_clock`: the packet clock when the captures end; `order`: number of packets in earlier runs.
 
         `names`: names of captures by `capture_index`; `keys`: secrets for decrypting TLS; `memory`: budget of a task
-        in bytes; `records`: where it writes final rows of `records`.
+        in bytes; `records`: where it writes final rows of `records`; `earliest`: as for `PieceStore`.
         """
         self._options = options
         self._names = tuple(names.get(index, "") for index in range(max(names, default=-1) + 1))
@@ -103,6 +105,7 @@ class ReadConnections:
         self._memory = checked_memory(memory)
         self._keys = TaskKeys() if keys is None else keys
         self._records = records
+        self._earliest = earliest
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark, once per task."""
@@ -119,20 +122,19 @@ class ReadConnections:
         `attempt`: number of Spark's attempt to run the task.
         """
         with contextlib.ExitStack() as stack:
-            # Entered first: threads may still read its file.
-            store = stack.enter_context(PieceStore())
+            # Closed last: threads may still read its file.
+            store = stack.enter_context(PieceStore(self._earliest))
             threads = stack.enter_context(Threads(1, "kafkasniff-shard"))
             files = None
             if self._records is not None:
                 files = stack.enter_context(RecordFiles(self._records, shard, attempt))
-            for batch in batches:
-                store.take(batch)
-            yield from self._read(shard, store, threads, ShardRows(shard, threads, files))
+            yield from self._read(shard, iter(batches), store, threads, ShardRows(shard, threads, files))
 
-    def _read(self, shard: int, store: PieceStore, threads: Threads, out: ShardRows) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, shard: int, rows: Iterator[pa.RecordBatch], store: PieceStore, threads: Threads, out: ShardRows
+    ) -> Iterator[pa.RecordBatch]:
         order = self._order
-        assert store.begin is not None
-        begin = BEGIN_VALUES.load(store.begin)
+        begin = BEGIN_VALUES.load(store.beginning(rows))
         state = load_state(begin.state, self._options)
         state.inspector.limit_memory(self._memory)
         state.inspector.limit_messages(self._memory)
@@ -141,7 +143,7 @@ class ReadConnections:
         secrets = self._keys.begin(state.inspector, shard)
         stager = new_stager(state, self._options, None, out)
         stager.take(begin.problems)
-        for whole in in_capture_order(read_ahead(store.in_order(), threads)):
+        for whole in in_capture_order(read_ahead(store.in_order(rows), threads)):
             whole.captures = self._names
             whole.order += order
             whole.end_order += order

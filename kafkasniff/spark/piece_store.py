@@ -7,26 +7,30 @@ disk. Java took 4 to 7 s of CPU more with 2 GB, most of them in one connection.
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.spark.shard_rows import values_of
 from kafkasniff.spark.task_files import own_folder
+from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["BEGIN_INDEX", "PieceOnDisk", "PieceStore"]
+__all__ = ["BEGIN_INDEX", "COUNT_INDEX", "PieceOnDisk", "PieceStore"]
 
 BEGIN_INDEX: Final = -1
 """`capture_index` of the row with a shard's beginning."""
+COUNT_INDEX: Final = -2
+"""`capture_index` of rows with the number of pieces that a part has for a shard."""
 
 HELD_BYTES: Final = 32 << 20
 """Bytes of pieces that stay in memory; further ones wait in a file of the task."""
-_PLACE: Final = ("clock_ns", "capture_index", "number")
-"""Columns with the place of a piece's first packet."""
+_COLUMNS: Final = ("part", "piece", "clock_ns", "capture_index", "number")
 
 
 class PieceOnDisk(msgspec.Struct, frozen=True):
@@ -44,45 +48,115 @@ class PieceOnDisk(msgspec.Struct, frozen=True):
         return data
 
 
-class PieceStore(ClosedAtExit):
-    """Takes the rows of a shard (`pieces.PIECES`) in any order; a context manager that deletes its file."""
+class _PartProgress(msgspec.Struct):
+    """What has come of a part."""
 
-    def __init__(self) -> None:
+    reached: Place
+    """No piece that is still to come precedes it."""
+    next: int = 0
+    """All pieces before this one have come."""
+    later: dict[int, Place] = {}
+    """Places of pieces after it that have come."""
+    count: int | None = None
+    """The number of its pieces, once it is known."""
+
+
+class PieceStore(ClosedAtExit):
+    """Takes the rows of a shard (`pieces.PIECES`) in any order; a context manager that deletes its file.
+
+    A piece is given out once it is certain that none before it is still to come. If rows come in order of parts, as
+    they do on a single machine, few pieces have to wait.
+    """
+
+    def __init__(self, earliest: Sequence[Place] = ()) -> None:
+        """`earliest`: the place that none of the packets of a part precedes, by part, ascending.
+
+        Without it, pieces are given out after all rows have come.
+        """
+        self._earliest = earliest
+        self._open = {part: _PartProgress(place) for part, place in enumerate(earliest)}
+        """Parts with pieces that are still to come."""
         self._stack = contextlib.ExitStack()
-        self._pieces: list[tuple[int, int, int, bytes | PieceOnDisk]] = []
+        self._pieces: list[tuple[Place, bytes | PieceOnDisk]] = []
+        """A heap."""
         self._file: BinaryIO | None = None
         self._read_from = -1
         """Another descriptor of the file."""
         self._held = self._written = 0
-        self.begin: bytes | None = None
-        """The shard's beginning (`connections.ShardBegin`), once its row has come."""
+        self._begin: bytes | None = None
+        self._limit = Place(NO_TIME, 0, 0)
+        """Pieces up to here were given out."""
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Take rows. Raises OSError."""
-        places = zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True)
-        for (clock, capture, number), data in zip(places, values_of(batch.column("data")), strict=True):
-            if capture == BEGIN_INDEX:
-                self.begin = data.to_pybytes()
-            else:
-                self._pieces.append((clock, capture, number, self._kept(data)))
+    def beginning(self, rows: Iterator[pa.RecordBatch]) -> bytes:
+        """The shard's beginning (`connections.ShardBegin`); takes rows up to the one that has it. Raises OSError."""
+        while self._begin is None:
+            self._take(next(rows))
+        return self._begin
 
-    def in_order(self) -> Iterator[bytes | PieceOnDisk]:
-        """The pieces, each of which is released once it was given; call it once, after all rows. Raises OSError."""
-        if self._file is not None:
-            self._file.flush()
-        # No two packets have the same place.
-        self._pieces.sort(key=lambda piece: piece[:3], reverse=True)
-        while self._pieces:
-            yield self._pieces.pop()[3]
+    def in_order(self, rows: Iterator[pa.RecordBatch]) -> Iterator[bytes | PieceOnDisk]:
+        """The pieces of these rows and of those taken before, each of which is released once it was given.
+
+        Raises OSError.
+        """
+        for batch in rows:
+            self._take(batch)
+            if self._open:
+                self._limit = self._reached()
+                yield from self._given(self._limit)
+        yield from self._given(None)
 
     def close(self) -> None:
         """Delete the file."""
         self._pieces.clear()
         self._stack.close()
 
+    def _reached(self) -> Place:
+        """No piece that is still to come precedes it."""
+        found: Place | None = None
+        for part, progress in self._open.items():
+            if found is not None and found <= self._earliest[part]:
+                break
+            found = progress.reached if found is None else min(found, progress.reached)
+        assert found is not None
+        return found
+
+    def _given(self, limit: Place | None) -> Iterator[bytes | PieceOnDisk]:
+        """The pieces up to a place, or all."""
+        if self._file is not None:
+            self._file.flush()
+        # No two packets have the same place.
+        while self._pieces and (limit is None or self._pieces[0][0] <= limit):
+            piece = heapq.heappop(self._pieces)[1]
+            if isinstance(piece, bytes):
+                self._held -= len(piece)
+            yield piece
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        columns = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
+        for (part, piece, *place), data in zip(columns, values_of(batch.column("data")), strict=True):
+            at = Place(*place)
+            if at.capture == BEGIN_INDEX:
+                self._begin = data.to_pybytes()
+                continue
+            if at.capture != COUNT_INDEX:
+                assert at >= self._limit
+                heapq.heappush(self._pieces, (at, self._kept(data)))
+            progress = self._open.get(part)
+            if progress is None:
+                continue
+            if at.capture == COUNT_INDEX:
+                progress.count = piece
+            else:
+                progress.later[piece] = at
+                while progress.next in progress.later:
+                    progress.reached = progress.later.pop(progress.next)
+                    progress.next += 1
+            if progress.next == progress.count:
+                del self._open[part]
+
     def _kept(self, data: pa.Buffer) -> bytes | PieceOnDisk:
-        self._held += data.size
-        if self._held <= HELD_BYTES:
+        if self._held + data.size <= HELD_BYTES:
+            self._held += data.size
             # A view would keep all rows that came with it.
             copied: bytes = data.to_pybytes()
             return copied

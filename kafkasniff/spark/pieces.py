@@ -22,7 +22,7 @@ from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
 from kafkasniff.runtime.threads import Task, Threads
 from kafkasniff.spark.packet_rows import packet_batches, payloads
-from kafkasniff.spark.piece_store import PieceOnDisk
+from kafkasniff.spark.piece_store import COUNT_INDEX, PieceOnDisk
 from kafkasniff.spark.shard_rows import ZSTD_LEVEL
 from kafkasniff.tcp.packets import COLUMNS, PACKET_BYTES, PacketBatch
 
@@ -37,11 +37,24 @@ __all__ = [
     "rows_before",
 ]
 
-PIECES: Final = {"shard": "int", "clock_ns": "bigint", "capture_index": "int", "number": "bigint", "data": "binary"}
-"""Rows, with their types in Spark: a piece (`data`), and the place of its first packet."""
+PIECES: Final = {
+    "shard": "int",
+    "part": "int",
+    "piece": "int",
+    "clock_ns": "bigint",
+    "capture_index": "int",
+    "number": "bigint",
+    "data": "binary",
+}
+"""Rows, with their types in Spark: a piece (`data`), the part of the captures that it is from, its number among those
+of the part for the shard, and the place of its first packet.
+
+With the capture index `piece_store.COUNT_INDEX`: the number of pieces that a part has for the shard (`piece`)."""
 PIECE_SCHEMA: Final = pa.schema(
     [
         ("shard", pa.int32()),
+        ("part", pa.int32()),
+        ("piece", pa.int32()),
         ("clock_ns", pa.int64()),
         ("capture_index", pa.int32()),
         ("number", pa.int64()),
@@ -69,6 +82,8 @@ _DIFFERENCES: Final = frozenset({"number", "time_ns"})
 """Columns stored as differences from row to row, which compress well."""
 
 Rows = NDArray[np.int64]
+_Row = tuple[Any, ...]
+"""Values of `PIECES`."""
 
 
 class PacketCutter:
@@ -80,8 +95,14 @@ class PacketCutter:
         self._ports = np.array(sorted(set(ports)), np.int64)
         self._before = captures_before
 
-    def cut(self, batches: Iterable[PacketBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows of `PIECES`; batches have clocks, and their packets are in capture order."""
+    def cut(
+        self, batches: Iterable[PacketBatch], part: int | None = None, *, count: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of `PIECES`; batches have clocks, and their packets are in capture order.
+
+        `part`: the number of the part that they are; `count`: end with the number of pieces for each shard.
+        """
+        counts = [0] * self._shards
         waiting: list[PacketBatch] = []
         size = 0
         for batch in batches:
@@ -90,10 +111,14 @@ class PacketCutter:
                 waiting.append(wanted)
                 size += wanted.nbytes
             if size >= CUT_BYTES:
-                yield from _rows_of(self._pieces(waiting))
+                yield from _rows_of(self._pieces(waiting, part, counts))
                 size = 0
         if waiting:
-            yield from _rows_of(self._pieces(waiting))
+            yield from _rows_of(self._pieces(waiting, part, counts))
+        if count:
+            yield _row_batch(
+                [(shard, part, number, None, COUNT_INDEX, None, b"") for shard, number in enumerate(counts)]
+            )
 
     def _wanted(self, batch: PacketBatch) -> PacketBatch:
         """The packets that are wanted, without most of the bytes between their payloads."""
@@ -110,8 +135,8 @@ class PacketCutter:
         assert batch.clock is not None
         return _batch(columns, buffer, batch.clock.take(rows))
 
-    def _pieces(self, batches: list[PacketBatch]) -> Iterator[tuple[int, int, int, int, bytes]]:
-        """Values of `PIECES`; takes the batches out of the list.
+    def _pieces(self, batches: list[PacketBatch], part: int | None, counts: list[int]) -> Iterator[_Row]:
+        """Values of `PIECES`; takes the batches out of the list, and counts those of each shard.
 
         Columns are put in order of shards as wholes: with hundreds of shards, each has few packets of a batch.
         """
@@ -139,8 +164,10 @@ class PacketCutter:
         stored = [*columns.values(), lag]
         compress = zstandard.ZstdCompressor(ZSTD_LEVEL).compress
         for start, stop, border, *place in zip(starts, stops, pairwise(borders), *places, strict=True):
-            parts = [values[start:stop].tobytes() for values in stored]
-            yield (*place, compress(msgspec.msgpack.encode([*parts, payload[slice(*border)]])))
+            data = [*(values[start:stop].tobytes() for values in stored), payload[slice(*border)]]
+            number = counts[place[0]]
+            counts[place[0]] += 1
+            yield (place[0], part, number, *place[1:], compress(msgspec.msgpack.encode(data)))
 
 
 class RowCutter:
@@ -154,8 +181,8 @@ class RowCutter:
         return self._cutter.cut(_sorted(packet_batches(rows)) for rows in batches if len(rows))
 
 
-def _rows_of(pieces: Iterable[tuple[int, int, int, int, bytes]]) -> Iterator[pa.RecordBatch]:
-    waiting: list[tuple[int, int, int, int, bytes]] = []
+def _rows_of(pieces: Iterable[_Row]) -> Iterator[pa.RecordBatch]:
+    waiting: list[_Row] = []
     size = 0
     for piece in pieces:
         waiting.append(piece)
@@ -167,7 +194,7 @@ def _rows_of(pieces: Iterable[tuple[int, int, int, int, bytes]]) -> Iterator[pa.
         yield _row_batch(waiting)
 
 
-def _row_batch(rows: Sequence[tuple[int, int, int, int, bytes]]) -> pa.RecordBatch:
+def _row_batch(rows: Sequence[_Row]) -> pa.RecordBatch:
     columns = zip(zip(*rows, strict=True), PIECE_SCHEMA, strict=True)
     return pa.RecordBatch.from_arrays([pa.array(values, field.type) for values, field in columns], schema=PIECE_SCHEMA)
 

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.locations import for_each, open_capture
-from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan, read_datagrams, read_notes, read_split
+from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan, Place, read_datagrams, read_notes, read_split
 from kafkasniff.capture.timeline.splits import ReadAt, Split
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.spark.options import SPLIT_BYTES
@@ -22,7 +22,7 @@ from kafkasniff.spark.tables import PACKETS
 from kafkasniff.tables.exports.captures import SMALL_FILE, open_kept
 from kafkasniff.tcp.packets import PacketBatch
 
-__all__ = ["PacketQuery", "Part", "grouped", "packets_of", "parts_of", "read_part", "split_bytes"]
+__all__ = ["PacketQuery", "Part", "earliest", "grouped", "packets_of", "parts_of", "read_part", "split_bytes"]
 
 _T = TypeVar("_T")
 
@@ -89,6 +89,14 @@ def parts_of(plan: CapturePlan, split_size: int, *, secrets: bool = False) -> li
     if secrets and any(split.has_notes for split in plan.splits):
         parts.append(Part(secrets=plan))
     return parts
+
+
+def earliest(part: Part) -> Place:
+    """A place that none of the packets of a part precedes; of the first packet, if none has to be reassembled."""
+    splits = [split for split, _ in part.splits]
+    if part.rest is not None:
+        splits += part.rest.splits
+    return min(Place(max(split.clock, split.first_time), split.capture, split.packets_before + 1) for split in splits)
 
 
 def read_part(part: Part, wanted: PacketQuery) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,11 @@
 """Rows of `records` that stage 1 writes to Parquet files itself, a window after the other.
 
 Most rows of an export are records, and nothing that other tasks learn changes those whose topic is known. Through Spark
-they would be compressed, copied and read three more times. Other threads sort and write them: a connection that is most
-of the traffic is a single task, beside idle cores.
+they would be compressed, copied and read three more times.
+
+A connection that is most of the traffic is a single task, beside idle cores. If it has more than one window, another
+process sorts and writes them: a thread that does so stops the one that decodes for a third of the time, since it needs
+the interpreter's lock for each of many short steps.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import cached_property
+from multiprocessing.connection import Connection
 from typing import Final
 
 import msgspec
@@ -20,9 +24,11 @@ import pyarrow.compute as pc
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.runtime.confined_files import ConfinedPath
+from kafkasniff.runtime.worker_processes import Workers
 from kafkasniff.spark.division import SMALL_PART
 from kafkasniff.spark.task_files import FileReport, file_reports, own_folder
 from kafkasniff.spark.task_output import TaskOutput
+from kafkasniff.spark.worker_settings import settle_worker
 from kafkasniff.tables.exports.finalise import REST, finalise
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
@@ -39,7 +45,7 @@ WINDOW_BYTES: Final = 256 << 20
 WAITING_BYTES: Final = 32 << 20
 """Bytes of rows that wait for the thread that stages them."""
 FINISHED_AT_ONCE: Final = 2
-"""Windows that are sorted and written at the same time, while the next one is staged."""
+"""Windows that are sorted and written at the same time, while the next one is staged: each also waits for the disk."""
 
 
 class RecordOutput:
@@ -63,10 +69,9 @@ class RecordFiles(ClosedAtExit):
         self._shard = shard
         self._attempt = attempt
         self._stack = contextlib.ExitStack()
-        self._folder: ConfinedPath | None = None
         # One thread: batches are staged one after the other.
         self._stager = ThreadPoolExecutor(1, "kafkasniff-records")
-        self._finisher = ThreadPoolExecutor(FINISHED_AT_ONCE, "kafkasniff-files")
+        self._process: Workers | None = None
         self._few: list[pa.RecordBatch] = []
         """The rows of the window, until they are worth a file."""
         self._staging: StagedFiles | None = None
@@ -74,7 +79,8 @@ class RecordFiles(ClosedAtExit):
         self._windows = 0
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._waiting_bytes = 0
-        self._finishing: deque[Future[list[FileReport]]] = deque()
+        self._handed_on: deque[Future[None]] = deque()
+        """For each window that the process has or gets, but has not finished."""
         self.reports: list[FileReport] = []
         """The files, once `finish` was called."""
 
@@ -90,15 +96,23 @@ class RecordFiles(ClosedAtExit):
     def finish(self) -> list[pa.RecordBatch]:
         """Finish all files; returns rows that are too few for one. Raises as `take`."""
         few, self._few = self._few, []
+        while self._waiting:
+            self._next_staged()
         if self._staging is not None:
-            self._end_window()
-        self._finished(0)
+            self._staging.close()
+            # Here, since there is nothing else to do.
+            self.reports += self._finish(self._windows)
+        if self._process is not None:
+            for handed_on in self._handed_on:
+                handed_on.result()
+            self._process.send(0, None)
+            while self._handed_on:
+                self._receive()
         return few
 
     def close(self) -> None:
         """Stop the threads, and remove what was staged."""
         self._stager.shutdown(cancel_futures=True)
-        self._finisher.shutdown(cancel_futures=True)
         self._stack.close()
 
     def _add(self, batch: pa.RecordBatch) -> None:
@@ -107,7 +121,7 @@ class RecordFiles(ClosedAtExit):
             self._few.append(batch)
             if self._bytes < self._to.least:
                 return
-            self._staging = StagedFiles(self._window() / "staged")
+            self._staging = StagedFiles(self._finish.staged(self._windows))
             some, self._few = self._few, []
         else:
             some = [batch]
@@ -116,46 +130,65 @@ class RecordFiles(ClosedAtExit):
         if self._bytes >= self._to.window:
             self._end_window()
 
-    def _window(self) -> ConfinedPath:
-        if self._folder is None:
-            self._folder = self._stack.enter_context(own_folder())
-        return self._folder / f"{self._windows:05}"
+    @cached_property
+    def _finish(self) -> _FinishWindow:
+        return _FinishWindow(self._to, self._shard, self._attempt, self._stack.enter_context(own_folder()))
 
     def _stage(self, files: StagedFiles, batch: pa.RecordBatch) -> None:
         while self._waiting and self._waiting_bytes + batch.nbytes > WAITING_BYTES:
-            done, size = self._waiting.popleft()
-            done.result()
-            self._waiting_bytes -= size
+            self._next_staged()
         self._waiting.append((self._stager.submit(files.write, RECORDS, batch), batch.nbytes))
         self._waiting_bytes += batch.nbytes
 
+    def _next_staged(self) -> None:
+        """Wait for the thread to stage one more batch."""
+        done, size = self._waiting.popleft()
+        done.result()
+        self._waiting_bytes -= size
+
     def _end_window(self) -> None:
         assert self._staging is not None
-        closed = self._stager.submit(self._staging.close)
+        if self._process is None:
+            self._process = self._stack.enter_context(Workers(_finish_windows, [self._finish]))
         # Else windows would fill the disk.
-        self._finished(FINISHED_AT_ONCE - 1)
-        self._finishing.append(
-            self._finisher.submit(partial(self._finish_window, self._window(), self._windows, closed))
-        )
+        while len(self._handed_on) >= FINISHED_AT_ONCE:
+            self._receive()
+        self._handed_on.append(self._stager.submit(self._hand_on, self._staging, self._windows))
         self._staging = None
         self._bytes = 0
         self._windows += 1
 
-    def _finished(self, left: int) -> None:
-        """Wait until all rows are staged, and at most `left` windows are being finished."""
-        while self._waiting:
-            self._waiting.popleft()[0].result()
-        self._waiting_bytes = 0
-        while len(self._finishing) > left:
-            self.reports += self._finishing.popleft().result()
+    def _hand_on(self, files: StagedFiles, number: int) -> None:
+        files.close()
+        assert self._process is not None
+        self._process.send(0, number)
 
-    def _finish_window(self, window: ConfinedPath, number: int, closed: Future[None]) -> list[FileReport]:
-        closed.result()
+    def _receive(self) -> None:
+        """Wait until one more window is finished."""
+        self._handed_on.popleft().result()
+        assert self._process is not None
+        for _, reports in self._process.messages():
+            self.reports += reports
+
+
+class _FinishWindow:
+    """Writes the files of a window that is staged, in the task or in another process."""
+
+    def __init__(self, to: RecordOutput, shard: int, attempt: int, folder: ConfinedPath) -> None:
+        """`folder`: of the task, has a folder for each window."""
+        self._to = to
+        self._shard = shard
+        self._attempt = attempt
+        self._folder = folder
+
+    def __call__(self, number: int) -> list[FileReport]:
+        """Raises OSError, and OutputError."""
+        window = self._window(number)
         output = self._to.output
         into = output.open(self._attempt, window)
         partitions = TablePartitions()
         written = finalise(
-            [window / "staged"],
+            [self.staged(number)],
             into,
             f"{output.file_name(self._to.run)}-{self._shard:05}-{number:05}",
             self._to.options,
@@ -168,6 +201,26 @@ class RecordFiles(ClosedAtExit):
         output.deliver(into, written[RECORDS])
         window.remove_tree()
         return file_reports(output, into, written, partitions, part=self._shard, open_=False)
+
+    def staged(self, number: int) -> ConfinedPath:
+        """The folder for the staged rows of a window."""
+        return self._window(number) / "staged"
+
+    def _window(self, number: int) -> ConfinedPath:
+        return self._folder / f"{number:05}"
+
+
+def _finish_windows(finish: _FinishWindow, end: Connection[list[FileReport], int | None]) -> None:
+    """What the process does: it receives numbers of windows, and returns their files in this order."""
+    settle_worker()
+    begun: deque[Future[list[FileReport]]] = deque()
+    with ThreadPoolExecutor(FINISHED_AT_ONCE) as pool:
+        while (number := end.recv()) is not None:
+            begun.append(pool.submit(finish, number))
+            if len(begun) == FINISHED_AT_ONCE:
+                end.send(begun.popleft().result())
+        while begun:
+            end.send(begun.popleft().result())
 
 
 def _nameless(batch: pa.RecordBatch) -> pa.Array | None:

@@ -84,6 +84,7 @@ class SparkRun(ClosedAtExit):
         memory: int | None = None,
         all_packets: int | None = None,
         records: RecordOutput | None = None,
+        earliest: Sequence[Place] = (),
     ) -> None:
         """Runs stage 1.
 
@@ -93,7 +94,7 @@ class SparkRun(ClosedAtExit):
         → name, from captures; `keys`: TLS secrets, and `captured`: those of captures; `shards`: their number, by
         default as `size` and the machines need; `parallel`: how many tasks run at once, if known; `memory`: budget of
         a task in bytes; `all_packets`: of the captures, TCP or not; `records`: where stage 1 writes final rows of
-        `records`. Raises MissingPartError and UsageError as `TaskKeys` does.
+        `records`; `earliest`: as for `PieceStore`. Raises MissingPartError and UsageError as `TaskKeys` does.
         """
         from pyspark.storagelevel import StorageLevel
 
@@ -116,6 +117,7 @@ class SparkRun(ClosedAtExit):
             keys=task_keys,
             memory=memory,
             records=records if RECORDS in options.tables else None,
+            earliest=earliest,
         )
         describe(self._spark, "packets to staged rows")
         rows = _in_shards(pieces(self.shards), begins).mapInArrow(read, ddl(SHARD_ROWS))
@@ -252,7 +254,8 @@ def _in_shards(pieces: DataFrame, begins: Sequence[ShardBegin]) -> DataFrame:
             }
         )
     )
-    return pieces.unionByName(first, allowMissingColumns=True).repartitionById(shards, "shard")
+    # In this order: a task can begin to decode once it has its beginning.
+    return first.unionByName(pieces, allowMissingColumns=True).repartitionById(shards, "shard")
 
 
 def of_rows(packets: DataFrame) -> Callable[[int], DataFrame]:
@@ -298,6 +301,7 @@ def run_captures(
         memory=memory,
         all_packets=sum(split.packets for split in captures.plan.splits),
         records=records,
+        earliest=captures.earliest(len(before)),
     )
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.locations import list_captures
-from kafkasniff.capture.timeline.parts import CapturePlan, PlacedNote
+from kafkasniff.capture.timeline.parts import CapturePlan, Place, PlacedNote
 from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.packet_rows import packet_batches
 from kafkasniff.spark.pieces import PIECES, PacketCutter
 from kafkasniff.spark.planning import in_tasks, look_at_captures, notes_of, plan_looked_at
-from kafkasniff.spark.reading import PacketQuery, Part, packets_of, parts_of, read_part
+from kafkasniff.spark.reading import PacketQuery, Part, earliest, packets_of, parts_of, read_part
 from kafkasniff.spark.tables import PACKETS, PIPELINE, ddl
 from kafkasniff.spark.worker_settings import settle_worker
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["PlannedCaptures", "open_captures", "packet_batches", "packets"]
+
+MAX_COUNTS: Final = 1 << 18
+"""Maximum number of rows with a number of pieces, of which there is one for each part and shard."""
 
 
 class PlannedCaptures:
@@ -45,13 +49,23 @@ class PlannedCaptures:
         CaptureError if a capture has changed since it was planned.
         """
         read = _ReadParts(PacketQuery(tuple(columns), tuple(ports)))
-        parts = parts_of(self.plan, self._split_size)
-        return in_tasks(self.spark, parts).mapInArrow(read, ddl(PACKETS, columns))
+        return in_tasks(self.spark, self._parts).mapInArrow(read, ddl(PACKETS, columns))
 
     def pieces(self, shards: int, *, ports: Iterable[int] = (), captures_before: int = 0) -> DataFrame:
         """The same packets in pieces of shards (`pieces.PIECES`); parameters as for `PacketCutter`."""
-        read = _ReadPieces(PacketCutter(shards, ports=ports, captures_before=captures_before))
-        return in_tasks(self.spark, parts_of(self.plan, self._split_size)).mapInArrow(read, ddl(PIECES))
+        cutter = PacketCutter(shards, ports=ports, captures_before=captures_before)
+        read = _ReadPieces(cutter, count=shards * len(self._parts) <= MAX_COUNTS)
+        return in_tasks(self.spark, self._parts).mapInArrow(read, ddl(PIECES))
+
+    def earliest(self, captures_before: int = 0) -> list[Place]:
+        """The place that none of the packets of a part precedes, by part; ascending."""
+        places = map(earliest, self._parts)
+        return [place._replace(capture=place.capture + captures_before) for place in places]
+
+    @cached_property
+    def _parts(self) -> list[Part]:
+        # Spark hands the pieces of a machine to a shard in order of parts.
+        return sorted(parts_of(self.plan, self._split_size), key=earliest)
 
     def notes(self) -> list[PlacedNote]:
         """Problems of captures, names, decryption secrets, in order; read from the parts that have any."""
@@ -97,12 +111,13 @@ class _ReadParts:
 class _ReadPieces:
     """Reads parts and cuts their packets."""
 
-    def __init__(self, cutter: PacketCutter) -> None:
+    def __init__(self, cutter: PacketCutter, *, count: bool = False) -> None:
         self._cutter = cutter
+        self._count = count
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle_worker()
         for batch in batches:
-            for data in batch.column("data").to_pylist():
+            for number, data in zip(*(batch.column(name).to_pylist() for name in ("id", "data")), strict=True):
                 part: Part = pickle.loads(data)
-                yield from self._cutter.cut(packets_of(part))
+                yield from self._cutter.cut(packets_of(part), number, count=self._count)

@@ -13,14 +13,14 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
-from kafkasniff.capture.timeline.parts import CapturePlan, plan_captures, read_notes
+from kafkasniff.capture.timeline.parts import CapturePlan, Place, plan_captures, read_notes
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.piece_store import BEGIN_INDEX
 from kafkasniff.spark.pieces import PIECE_SCHEMA, PacketCutter
-from kafkasniff.spark.reading import packets_of, parts_of
+from kafkasniff.spark.reading import earliest, packets_of, parts_of
 from kafkasniff.spark.shard_rows import END, STEP
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.table_rows import WriteFiles
@@ -33,10 +33,12 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.tables.exports.exported import Rows
 
 
-def pieces_of(plan: CapturePlan, shards: int) -> list[dict[str, Any]]:
-    """The packets of captures in pieces of shards."""
+def pieces_of(plan: CapturePlan, shards: int) -> tuple[list[dict[str, Any]], list[Place]]:
+    """The packets of captures in pieces of shards, and the place that none of those of a part precedes, by part."""
     cutter = PacketCutter(shards)
-    return [row for part in parts_of(plan, 64 << 10) for cut in cutter.cut(packets_of(part)) for row in cut.to_pylist()]
+    parts = sorted(parts_of(plan, 64 << 10), key=earliest)
+    cuts = (cut for number, part in enumerate(parts) for cut in cutter.cut(packets_of(part), number, count=True))
+    return [row for cut in cuts for row in cut.to_pylist()], [*map(earliest, parts)]
 
 
 def in_shard(pieces: list[dict[str, Any]], shard: int, begin: ShardBegin, size: int) -> Iterator[pa.RecordBatch]:
@@ -56,11 +58,12 @@ def by_stages(
     files = find_captures([str(path) for path in captures])
     plan = plan_captures(files, open_capture, split_size=64 << 10)
     notes = read_notes(plan, open_capture)
-    pieces = pieces_of(plan, shards)
+    pieces, places = pieces_of(plan, shards)
     # As a task gets it.
     task_keys = pickle.loads(pickle.dumps(TaskKeys(keys, secrets_among(notes))))
     end_clock = max(split.clock_after for split in plan.splits)
-    read = ReadConnections(options, dict(enumerate(plan.names)), end_clock=end_clock, keys=task_keys)
+    names = dict(enumerate(plan.names))
+    read = ReadConnections(options, names, end_clock=end_clock, keys=task_keys, earliest=places)
     found: list[pa.RecordBatch] = []
     learned_facts = LearnedFacts()
     for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):

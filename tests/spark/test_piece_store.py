@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,12 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.spark import piece_store
-from kafkasniff.spark.piece_store import BEGIN_INDEX, PieceOnDisk, PieceStore
+from kafkasniff.spark.piece_store import BEGIN_INDEX, COUNT_INDEX, PieceOnDisk, PieceStore
 from kafkasniff.spark.pieces import PIECE_SCHEMA
 from kafkasniff.tcp.packets import NO_TIME
 
 Row = dict[str, Any]
+BEGIN: Row = {"shard": 1, "capture_index": BEGIN_INDEX, "data": b"the beginning"}
 
 
 def rows(count: int, seed: int) -> list[Row]:
@@ -30,31 +33,120 @@ def rows(count: int, seed: int) -> list[Row]:
     ]
 
 
-def taken(store: PieceStore, found: list[Row], size: int) -> None:
+def place(row: Row) -> Place:
+    return Place(row["clock_ns"], row["capture_index"], row["number"])
+
+
+def in_parts(found: list[Row], parts: int, seed: int, *, one_by_one: bool = False) -> tuple[list[Row], list[Place]]:
+    """Number the pieces by part; returns the numbers of pieces as rows, and the place before each part.
+
+    `one_by_one`: the parts follow one another.
+    """
+    random = Random(seed)
+    of = [random.randrange(parts) for _ in found]
+    if one_by_one:
+        of.sort()
+    known = []
+    for one in range(parts):
+        first = next((place(row) for row, part in zip(found, of, strict=True) if part == one), Place(NO_TIME, 0, 0))
+        known.append(first._replace(number=first.number - random.randrange(2)))
+    new = {old: number for number, old in enumerate(sorted(range(parts), key=known.__getitem__))}
+    counts = [0] * parts
+    for row, part in zip(found, of, strict=True):
+        row["part"] = new[part]
+        row["piece"] = counts[new[part]]
+        counts[new[part]] += 1
+    ends = [
+        {"shard": 1, "part": part, "piece": number, "capture_index": COUNT_INDEX, "data": b""}
+        for part, number in enumerate(counts)
+    ]
+    return ends, sorted(known)
+
+
+def batches(found: list[Row], size: int) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(found), size):
-        store.take(pa.RecordBatch.from_pylist(found[start : start + size], schema=PIECE_SCHEMA))
+        yield pa.RecordBatch.from_pylist(found[start : start + size], schema=PIECE_SCHEMA)
 
 
-@given(count=st.integers(0, 40), seed=st.integers(0, 99), size=st.integers(1, 9), held=st.integers(0, 150))
-def test_pieces_in_any_order(count: int, seed: int, size: int, held: int) -> None:
+def read(piece: bytes | PieceOnDisk) -> bytes:
+    return piece.read() if isinstance(piece, PieceOnDisk) else piece
+
+
+@given(
+    count=st.integers(0, 40),
+    parts=st.integers(0, 5),
+    seed=st.integers(0, 99),
+    size=st.integers(1, 9),
+    held=st.integers(0, 150),
+)
+def test_pieces_in_any_order(count: int, parts: int, seed: int, size: int, held: int) -> None:
     wanted = rows(count, seed)
-    mixed = [*wanted, {"shard": 1, "capture_index": BEGIN_INDEX, "data": b"the beginning"}]
+    ends, earliest = in_parts(wanted, parts, seed) if parts else ([], [])
+    mixed = [*wanted, *ends, BEGIN]
     Random(seed).shuffle(mixed)
-    with pytest.MonkeyPatch.context() as patch, PieceStore() as store:
+    with pytest.MonkeyPatch.context() as patch, PieceStore(earliest) as store:
         patch.setattr(piece_store, "HELD_BYTES", held)
-        taken(store, mixed, size)
-        assert store.begin == b"the beginning"
-        found = list(store.in_order())
-        data = [piece.read() if isinstance(piece, PieceOnDisk) else piece for piece in found]
-        assert data == [row["data"] for row in wanted]
-        assert any(isinstance(piece, PieceOnDisk) for piece in found) == (sum(map(len, data)) > held)
+        come = batches(mixed, size)
+        assert store.beginning(come) == b"the beginning"
+        found = [(type(piece), read(piece)) for piece in store.in_order(come)]
+    assert [data for _, data in found] == [row["data"] for row in wanted]
+    if not parts:
+        assert any(kind is PieceOnDisk for kind, _ in found) == (sum(len(data) for _, data in found) > held)
+
+
+@given(count=st.integers(1, 40), parts=st.integers(1, 5), seed=st.integers(0, 99), size=st.integers(1, 9))
+def test_pieces_that_come_in_order_do_not_wait(count: int, parts: int, seed: int, size: int) -> None:
+    wanted = rows(count, seed)
+    ends, earliest = in_parts(wanted, parts, seed, one_by_one=True)
+    # A part's number of pieces follows its last one.
+    come: list[Row] = sorted([*wanted, *ends], key=lambda row: (row["part"], row["capture_index"] == COUNT_INDEX))
+    given_out: list[bytes] = []
+    taken = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal taken
+        for batch in batches(come, size):
+            assert len(given_out) == taken
+            taken += sum(index != COUNT_INDEX for index in batch.column("capture_index").to_pylist())
+            yield batch
+
+    with pytest.MonkeyPatch.context() as patch, PieceStore(earliest) as store:
+        # More than what comes at once.
+        patch.setattr(piece_store, "HELD_BYTES", 7 * size)
+        assert store.beginning(iter(batches([BEGIN], 1)))
+        for piece in store.in_order(counted()):
+            assert isinstance(piece, bytes)
+            given_out.append(piece)
+    assert given_out == [row["data"] for row in wanted]
+
+
+def test_a_part_without_an_end_holds_up_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next piece may precede theirs."""
+    monkeypatch.setattr(piece_store, "HELD_BYTES", 1 << 20)
+    first, second, third = (
+        {"shard": 0, "part": part, "piece": piece, "clock_ns": at, "capture_index": 0, "number": at, "data": b"%d" % at}
+        for part, piece, at in ((0, 0, 1), (1, 0, 20), (0, 1, 15))
+    )
+    end = {"shard": 0, "part": 0, "piece": 2, "capture_index": COUNT_INDEX, "data": b""}
+    steps: list[tuple[list[Row], int]] = [([first], 1), ([second], 1), ([third], 2), ([end], 3)]
+    found: list[bytes | PieceOnDisk] = []
+
+    def come() -> Iterator[pa.RecordBatch]:
+        for some, given_out in steps:
+            yield from batches(some, 1)
+            assert len(found) == given_out
+
+    with PieceStore([Place(1, 0, 1), Place(20, 0, 20)]) as store:
+        for piece in store.in_order(come()):
+            found.append(piece)
+    assert found == [b"1", b"15", b"20"]
 
 
 def test_the_file_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(piece_store, "HELD_BYTES", 0)
     with PieceStore() as store:
-        taken(store, rows(20, 1), 3)
+        next(store.in_order(batches(rows(20, 1), 3)))
         (file,) = tmp_path.rglob("pieces")
         assert file.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == []
@@ -65,8 +157,7 @@ def test_a_file_that_lost_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(piece_store, "HELD_BYTES", 0)
     with PieceStore() as store:
-        taken(store, rows(20, 1), 20)
-        pieces = list(store.in_order())
+        pieces = list(store.in_order(batches(rows(20, 1), 20)))
         (file,) = tmp_path.rglob("pieces")
         os.truncate(file, 1)
         with pytest.raises(OSError, match="shorter"):

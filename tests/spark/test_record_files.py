@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pickle
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from pyarrow import parquet as pq
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.learned_facts import LearnedFacts
-from kafkasniff.errors import OutputError
+from kafkasniff.errors import KafkasniffError, OutputError
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark import record_files
 from kafkasniff.spark.record_files import RecordFiles, RecordOutput
@@ -117,6 +120,25 @@ def test_windows_have_all_rows(
     assert not list((folder.path.parent.parent / "scratch").iterdir())
 
 
+@pytest.mark.parametrize(("window", "has_process"), [(2_500, True), (1 << 30, False)])
+def test_only_several_windows_are_worth_a_process(
+    batches: list[pa.RecordBatch],
+    folder: ConfinedPath,
+    monkeypatch: pytest.MonkeyPatch,
+    window: int,
+    *,
+    has_process: bool,
+) -> None:
+    output = limited(folder, monkeypatch, window=window, least=1_000)
+    with RecordFiles(output, 0, 0) as files:
+        for batch in batches:
+            files.take(batch)
+        files.finish()
+        assert (files._process is not None) == has_process
+    assert sum(report.path is not None for report in files.reports) > has_process
+    assert multiprocessing.active_children() == []
+
+
 def test_few_rows_are_no_file(
     batches: list[pa.RecordBatch], folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,13 +178,36 @@ class FullDisk(SharedFolder):
         raise OutputError("no space left")
 
 
-def test_errors_of_threads_are_raised(
-    batches: list[pa.RecordBatch], folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch
+class Killed(SharedFolder):
+    """Ends the process that uses it, unless that is the one of the task."""
+
+    def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:
+        if multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("kind", "window", "message"),
+    [
+        # In the process, and in the task for the last window.
+        (FullDisk, 2_000, "no space left"),
+        (FullDisk, 1 << 30, "no space left"),
+        (Killed, 2_000, "a worker process was killed"),
+    ],
+)
+def test_errors_are_raised(
+    batches: list[pa.RecordBatch],
+    folder: ConfinedPath,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    kind: type[SharedFolder],
+    window: int,
+    message: str,
 ) -> None:
-    output = limited(folder, monkeypatch, window=2_000, least=1_000)
+    output = limited(folder, monkeypatch, window=window, least=1_000)
     marked = output.output
     assert isinstance(marked, SharedFolder)
-    output.output = FullDisk(marked.path, marked._marker)
+    output.output = kind(marked.path, marked._marker)
 
     def all_of_it() -> Iterator[pa.RecordBatch]:
         with RecordFiles(output, 0, 0) as files:
@@ -170,7 +215,7 @@ def test_errors_of_threads_are_raised(
                 yield files.take(batch)
             yield from files.finish()
 
-    with pytest.raises(OutputError, match="no space left"):
+    with pytest.raises(KafkasniffError, match=message):
         list(all_of_it())
     assert not list((folder.path.parent.parent / "scratch").iterdir())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark.packet_rows import packet_rows
+from kafkasniff.spark.piece_store import COUNT_INDEX
 from kafkasniff.spark.pieces import in_capture_order, read_ahead
 from tests.tables.exports.exported import CAPTURES
 
@@ -27,7 +29,8 @@ def test_pieces_have_the_packets_of_the_rows(spark: SparkSession) -> None:
     rows = {tuple(row) for row in captures.packets(columns=COLUMNS).collect()}
     found = []
     for shard in (0, 1):
-        pieces = captures.pieces(2).where(f"shard = {shard}").orderBy("clock_ns", "capture_index", "number").collect()
+        of_shard = captures.pieces(2).where(f"shard = {shard} and capture_index >= 0")
+        pieces = of_shard.orderBy("clock_ns", "capture_index", "number").collect()
         assert pieces
         with Threads(1, "test") as threads:
             for batch in in_capture_order(read_ahead((bytes(row["data"]) for row in pieces), threads)):
@@ -35,6 +38,27 @@ def test_pieces_have_the_packets_of_the_rows(spark: SparkSession) -> None:
                 found += [tuple(row.values()) for row in packet_rows(batch, COLUMNS).to_pylist()]
     assert len(found) == len(rows)
     assert {(*row[:-1], bytes(row[-1])) for row in rows} == set(found)
+
+
+def test_numbers_of_pieces(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which parts have which pieces, and where they begin: what a shard has to know to decode before it has all."""
+    from kafkasniff.spark import source
+
+    paths = [str(CAPTURES / name) for name in ("sarama.pcap", "librdkafka-ipv6-ns.pcapng")]
+    captures = source.open_captures(spark, paths, split_size=16 << 10)
+    earliest = captures.earliest(5)
+    assert len(earliest) > len(paths)
+    assert earliest == sorted(earliest)
+    rows = captures.pieces(3, captures_before=5).drop("data").collect()
+    pieces = Counter((row["part"], row["shard"]) for row in rows if row["capture_index"] != COUNT_INDEX)
+    counts = {(row["part"], row["shard"]): row["piece"] for row in rows if row["capture_index"] == COUNT_INDEX}
+    assert counts == {(part, shard): pieces[part, shard] for part in range(len(earliest)) for shard in range(3)}
+    for row in rows:
+        if row["capture_index"] != COUNT_INDEX:
+            assert earliest[row["part"]] <= (row["clock_ns"], row["capture_index"], row["number"])
+            assert row["piece"] < counts[row["part"], row["shard"]]
+    monkeypatch.setattr(source, "MAX_COUNTS", 3 * len(earliest) - 1)
+    assert captures.pieces(3).where(f"capture_index = {COUNT_INDEX}").count() == 0
 
 
 def test_a_capture_that_changes_after_planning(spark: SparkSession, tmp_path: Path) -> None:
