@@ -24,7 +24,7 @@ from kafkasniff.errors import KafkasniffError, OutOfMemoryError, is_out_of_memor
 from kafkasniff.native.allocation import keep_freed_memory
 from kafkasniff.runtime.stop_signals import STOP_SIGNALS, left_to_parent
 
-__all__ = ["COLLECTION", "Background", "Work", "Workers"]
+__all__ = ["COLLECTION", "Background", "Work", "Workers", "end_with_parent"]
 
 COLLECTION: Final = (100_000, 50, 100)
 """Thresholds of the search for cycles in a process that decodes: messages hold none."""
@@ -197,14 +197,19 @@ def _live(work: Work, task: Any, end: Connection[Any, Any]) -> None:
 
 
 def _call(task: tuple[Callable[[Any], Any], Any], end: Connection[Any, Any]) -> None:
-    """One call, which says nothing before its end: so the thread looks whether anybody still waits for it."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    """One call."""
+    end_with_parent()
     function, argument = task
     end.send(function(argument))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Let this worker end with the process that started it even while it works, and neither sends nor receives."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    wait([parent.sentinel])
+    threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_and_end(sentinel: int) -> None:
+    wait([sentinel])
     os._exit(1)

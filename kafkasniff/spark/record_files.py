@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.runtime.confined_files import ConfinedPath
-from kafkasniff.runtime.worker_processes import Workers
+from kafkasniff.runtime.worker_processes import Workers, end_with_parent
 from kafkasniff.spark.division import SMALL_PART
 from kafkasniff.spark.task_files import FileReport, file_reports, own_folder
 from kafkasniff.spark.task_output import TaskOutput
@@ -212,6 +212,8 @@ class _FinishWindow:
 
 def _finish_windows(finish: _FinishWindow, end: Connection[list[FileReport], int | None]) -> None:
     """What the process does: it receives numbers of windows, and returns their files in this order."""
+    # Files of a task that was stopped must not appear after the driver has removed its folder.
+    end_with_parent()
     settle_worker()
     begun: deque[Future[list[FileReport]]] = deque()
     with ThreadPoolExecutor(FINISHED_AT_ONCE) as pool:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PlannedCaptures", "open_captures", "packet_batches", "packets"]
 
-MAX_COUNTS: Final = 1 << 18
-"""Maximum number of rows with a number of pieces, of which there is one for each part and shard."""
+MAX_COUNTS: Final = 1 << 22
+"""Maximum number of rows with a number of pieces, of which there is one for each part and shard; reached at 256 GB."""
 
 
 class PlannedCaptures:

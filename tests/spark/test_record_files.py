@@ -6,6 +6,10 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import textwrap
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -29,6 +33,7 @@ from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.file_names import is_table_file, run_of
 from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
 from kafkasniff.tables.rows.sessions import HeldSessions
+from tests.runtime.test_worker_processes import alive, wait_for
 from tests.tables.exports.exported import CAPTURES, Rows
 
 OPTIONS = ExportOptions()
@@ -184,6 +189,50 @@ class Killed(SharedFolder):
     def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:
         if multiprocessing.parent_process() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Sleeping(SharedFolder):
+    """Takes longer for a file than any test."""
+
+    def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:
+        made = self.path.parent / "pid.new"
+        made.write_text(str(os.getpid()))
+        made.rename(self.path.parent / "pid")
+        time.sleep(600)
+
+
+def test_the_process_ends_with_its_task(folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spark may kill a task at any time. Then no file may appear any more."""
+    output = limited(folder, monkeypatch, window=2_000, least=1_000)
+    marked = output.output
+    assert isinstance(marked, SharedFolder)
+    output.output = Sleeping(marked.path, marked._marker)
+    (tmp_path / "output").write_bytes(pickle.dumps(output))
+    code = """
+        import pickle, sys
+        from pathlib import Path
+        from kafkasniff.spark.record_files import RecordFiles
+        from tests.spark.test_record_files import staged
+
+        with RecordFiles(pickle.loads(Path(sys.argv[1]).read_bytes()), 0, 0) as files:
+            for whole in staged("java-codecs.pcap"):
+                for start in range(0, len(whole), 7):
+                    files.take(whole.slice(start, 7))
+            files.finish()
+    """
+    task = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "output")],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    try:
+        pid = wait_for(folder.path.parent / "pid")
+    finally:
+        task.kill()
+        task.wait()
+    deadline = time.monotonic() + 30
+    while alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
