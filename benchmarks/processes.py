@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 INTERVAL_S: Final = 0.2
+LOOKED_PART: Final = 25
+"""Looking takes at most one part in this many of a processor: the kernel reads the page tables of every process, which
+takes tens of milliseconds for a large one. A run on all cores would be slower by what a run on one core is not."""
 DISK_INTERVAL_S: Final = 2.0
 ORPHANS_S: Final = 30.0
 """How long processes may outlive the command; Java takes a moment to end."""
@@ -194,12 +197,13 @@ class Sampler:
     def _run(self) -> None:
         disk_at = 0.0
         while True:
+            begun = time.thread_time()
             self._sample()
             # Walking a folder of many files takes longer than the rest.
             if time.monotonic() >= disk_at:
                 self._disk = max(self._disk, disk_bytes(self._folder))
                 disk_at = time.monotonic() + DISK_INTERVAL_S
-            if self._over.wait(INTERVAL_S):
+            if self._over.wait(max(INTERVAL_S, LOOKED_PART * (time.thread_time() - begun))):
                 return
 
     def _sample(self) -> None:

@@ -41,7 +41,8 @@ about as many bytes.
 
 *Speed-up* is that of two cores over one; a run on one core cannot use the other. *Longest tasks* is the sum over
 Spark's stages of the longest task of each: no number of cores makes a run shorter than that. All runs over a shape have
-the same rows, column by column. With 100 MB, most of Spark's time is its start.
+the same rows, column by column. With 100 MB, most of Spark's time is its start; docs/spark.md has the long connection
+with 2 and 4 GB.
 """
 
 

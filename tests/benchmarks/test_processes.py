@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -145,6 +147,35 @@ def test_disk_is_the_highest_size_at_one_moment(tmp_path: Path, sampled: str, mo
     usage = measure(python(script, sampled), tmp_path, limit_s=LIMIT_S)
     assert usage.disk >= 3_000_000
     assert disk_bytes(tmp_path) < 100_000
+
+
+def test_long_looks_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would slow down what is measured, but not on one core."""
+    rests: list[float] = []
+
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            rests.append(timeout)
+            return len(rests) == 2
+
+    used = iter([0.0, 0.001, 1.0, 1.1])
+    monkeypatch.setattr(processes.time, "thread_time", lambda: next(used))
+    monkeypatch.setattr(processes.Sampler, "_sample", lambda _: None)
+    monkeypatch.setattr(processes.threading, "Event", Over)
+    monkeypatch.setattr(processes.threading, "Thread", lambda target, daemon: Now(target))
+    processes.Sampler(os.getpid(), tmp_path, None).stop()
+    assert rests == [processes.INTERVAL_S, pytest.approx(2.5)]
+
+
+class Now:
+    """Runs a function at once."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.start = function
+
+    def join(self) -> None:
+        pass
 
 
 def test_a_failed_command_reports_the_reason(tmp_path: Path) -> None:
