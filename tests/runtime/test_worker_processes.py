@@ -144,6 +144,22 @@ def test_nobody_waits_any_more(tmp_path: Path) -> None:
     assert not alive(pid)
 
 
+def check_end(code: str, *arguments: str, pid: Path) -> None:
+    """A worker of a program ends if that is killed. `pid`: the file into which the worker writes its number."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    try:
+        worker = wait_for(pid)
+    finally:
+        parent.kill()
+        parent.wait()
+    deadline = time.monotonic() + 30
+    while alive(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     code = """
         import sys, time
@@ -153,16 +169,4 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
         Background(sleeping, sys.argv[1])
         time.sleep(60)
     """
-    parent = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "pid")],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    try:
-        pid = wait_for(tmp_path / "pid")
-    finally:
-        parent.kill()
-        parent.wait()
-    deadline = time.monotonic() + 30
-    while alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    check_end(code, str(tmp_path / "pid"), pid=tmp_path / "pid")

@@ -6,9 +6,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,7 +30,7 @@ from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.file_names import is_table_file, run_of
 from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
 from kafkasniff.tables.rows.sessions import HeldSessions
-from tests.runtime.test_worker_processes import alive, wait_for
+from tests.runtime.test_worker_processes import check_end
 from tests.tables.exports.exported import CAPTURES, Rows
 
 OPTIONS = ExportOptions()
@@ -220,19 +217,7 @@ def test_the_process_ends_with_its_task(folder: ConfinedPath, monkeypatch: pytes
                     files.take(whole.slice(start, 7))
             files.finish()
     """
-    task = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "output")],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-    )
-    try:
-        pid = wait_for(folder.path.parent / "pid")
-    finally:
-        task.kill()
-        task.wait()
-    deadline = time.monotonic() + 30
-    while alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    check_end(code, str(tmp_path / "output"), pid=folder.path.parent / "pid")
 
 
 @pytest.mark.parametrize(
