@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 INTERVAL_S: Final = 0.2
-LOOKED_PART: Final = 25
-"""Looking takes at most one part in this many of a processor: the kernel reads the page tables of every process, which
-takes tens of milliseconds for a large one. A run on all cores would be slower by what a run on one core is not."""
+REST_FACTOR: Final = 25
+"""The sampler rests at least this many times as long as a sample took: the kernel reads page tables for it, which takes
+tens of milliseconds for a large process. That slows down a run on all cores, but not a run on one of them."""
 DISK_INTERVAL_S: Final = 2.0
 ORPHANS_S: Final = 30.0
 """How long processes may outlive the command; Java takes a moment to end."""
@@ -203,7 +203,7 @@ class Sampler:
             if time.monotonic() >= disk_at:
                 self._disk = max(self._disk, disk_bytes(self._folder))
                 disk_at = time.monotonic() + DISK_INTERVAL_S
-            if self._over.wait(max(INTERVAL_S, LOOKED_PART * (time.thread_time() - begun))):
+            if self._over.wait(max(INTERVAL_S, REST_FACTOR * (time.thread_time() - begun))):
                 return
 
     def _sample(self) -> None:

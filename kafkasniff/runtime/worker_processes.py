@@ -197,14 +197,14 @@ def _live(work: Work, task: Any, end: Connection[Any, Any]) -> None:
 
 
 def _call(task: tuple[Callable[[Any], Any], Any], end: Connection[Any, Any]) -> None:
-    """One call."""
+    """Call a function, and send its result."""
     end_with_parent()
     function, argument = task
     end.send(function(argument))
 
 
 def end_with_parent() -> None:
-    """Let this worker end with the process that started it even while it works, and neither sends nor receives."""
+    """Let this worker end with the process that started it, even while it is busy with something else than messages."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()

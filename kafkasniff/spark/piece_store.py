@@ -49,33 +49,33 @@ class PieceOnDisk(msgspec.Struct, frozen=True):
 
 
 class _PartProgress(msgspec.Struct):
-    """What has come of a part."""
+    """Which pieces of a part have arrived."""
 
     reached: Place
-    """No piece that is still to come precedes it."""
+    """All missing pieces are after this place, or begin there."""
     next: int = 0
-    """All pieces before this one have come."""
+    """The first missing piece."""
     later: dict[int, Place] = {}
-    """Places of pieces after it that have come."""
+    """Places of the pieces after it that have arrived."""
     count: int | None = None
-    """The number of its pieces, once it is known."""
+    """The number of pieces, once it is known."""
 
 
 class PieceStore(ClosedAtExit):
     """Takes the rows of a shard (`pieces.PIECES`) in any order; a context manager that deletes its file.
 
-    A piece is given out once it is certain that none before it is still to come. If rows come in order of parts, as
-    they do on a single machine, few pieces have to wait.
+    A piece is given out once no missing piece can precede it. If rows arrive in order of parts, as they do on a single
+    machine, few pieces have to wait.
     """
 
     def __init__(self, earliest: Sequence[Place] = ()) -> None:
-        """`earliest`: the place that none of the packets of a part precedes, by part, ascending.
+        """`earliest`: for each part, a lower bound of the places of its packets; ascending.
 
-        Without it, pieces are given out after all rows have come.
+        Without it, pieces are given out after all rows have arrived.
         """
         self._earliest = earliest
         self._open = {part: _PartProgress(place) for part, place in enumerate(earliest)}
-        """Parts with pieces that are still to come."""
+        """Parts with missing pieces."""
         self._stack = contextlib.ExitStack()
         self._pieces: list[tuple[Place, bytes | PieceOnDisk]] = []
         """A heap."""
@@ -111,7 +111,7 @@ class PieceStore(ClosedAtExit):
         self._stack.close()
 
     def _reached(self) -> Place:
-        """No piece that is still to come precedes it."""
+        """All missing pieces are after this place, or begin there."""
         found: Place | None = None
         for part, progress in self._open.items():
             if found is not None and found <= self._earliest[part]:

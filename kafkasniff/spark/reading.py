@@ -92,7 +92,7 @@ def parts_of(plan: CapturePlan, split_size: int, *, secrets: bool = False) -> li
 
 
 def earliest(part: Part) -> Place:
-    """A place that none of the packets of a part precedes; of the first packet, if none has to be reassembled."""
+    """A lower bound of the places of a part's packets: the place of its first packet, TCP or not."""
     splits = [split for split, _ in part.splits]
     if part.rest is not None:
         splits += part.rest.splits

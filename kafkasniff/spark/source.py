@@ -58,7 +58,7 @@ class PlannedCaptures:
         return in_tasks(self.spark, self._parts).mapInArrow(read, ddl(PIECES))
 
     def earliest(self, captures_before: int = 0) -> list[Place]:
-        """The place that none of the packets of a part precedes, by part; ascending."""
+        """For each part, a lower bound of the places of its packets; ascending."""
         places = map(earliest, self._parts)
         return [place._replace(capture=place.capture + captures_before) for place in places]
 

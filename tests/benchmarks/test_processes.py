@@ -149,8 +149,8 @@ def test_disk_is_the_highest_size_at_one_moment(tmp_path: Path, sampled: str, mo
     assert disk_bytes(tmp_path) < 100_000
 
 
-def test_long_looks_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would slow down what is measured, but not on one core."""
+def test_expensive_samples_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would slow down runs on all cores, but not on one."""
     rests: list[float] = []
 
     class Over(threading.Event):

@@ -34,7 +34,7 @@ from tests.tables.exports.exported import Rows
 
 
 def pieces_of(plan: CapturePlan, shards: int) -> tuple[list[dict[str, Any]], list[Place]]:
-    """The packets of captures in pieces of shards, and the place that none of those of a part precedes, by part."""
+    """The packets of captures in pieces of shards, and for each part a lower bound of the places of its packets."""
     cutter = PacketCutter(shards)
     parts = sorted(parts_of(plan, 64 << 10), key=earliest)
     cuts = (cut for number, part in enumerate(parts) for cut in cutter.cut(packets_of(part), number, count=True))

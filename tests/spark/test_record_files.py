@@ -26,6 +26,7 @@ from kafkasniff.spark.shared_folder import SharedFolder, share
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.file_names import is_table_file, run_of
 from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
@@ -252,6 +253,29 @@ def test_errors_are_raised(
     with pytest.raises(KafkasniffError, match=message):
         list(all_of_it())
     assert not list((folder.path.parent.parent / "scratch").iterdir())
+
+
+def test_a_batch_that_cannot_be_staged(
+    batches: list[pa.RecordBatch], folder: ConfinedPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if its window is the last one and full, so that nothing more is staged."""
+    write = StagedFiles.write
+    written: list[pa.RecordBatch] = []
+
+    def failing(self: StagedFiles, table: str, batch: pa.RecordBatch) -> None:
+        written.append(batch)
+        if len(written) == len(batches):
+            raise OSError("no space left")
+        write(self, table, batch)
+
+    monkeypatch.setattr(StagedFiles, "write", failing)
+    output = limited(folder, monkeypatch, window=sum(batch.nbytes for batch in batches), least=1)
+    with RecordFiles(output, 0, 0) as files:
+        for batch in batches:
+            files.take(batch)
+        assert files._staging is None
+        with pytest.raises(OSError, match="no space left"):
+            files.finish()
 
 
 def test_a_task_that_is_stopped_leaves_nothing(
