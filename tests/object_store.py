@@ -6,6 +6,7 @@ import gzip
 import os
 from collections.abc import Iterator
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -33,6 +34,8 @@ def bucket() -> Iterator[str]:
     os.environ.update(given)
     try:
         address = f"s3a://captures/{{}}?scheme=http&endpoint_override={host}:{port}&region=us-east-1"
+        # Moto keeps objects in this process, even those of servers that were stopped.
+        urlopen(f"http://{host}:{port}/moto-api/reset", b"").close()
         client = boto3_client(address)
         client.create_bucket(Bucket="captures")
         for key in ("day-1/a.pcap", "day-1/b.pcap", "day-2/a.pcap", "day-1/_SUCCESS"):
