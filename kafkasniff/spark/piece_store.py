@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import heapq
 import os
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -21,7 +21,7 @@ from kafkasniff.spark.shard_rows import values_of
 from kafkasniff.spark.task_files import own_folder
 from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["BEGIN_INDEX", "COUNT_INDEX", "PieceOnDisk", "PieceStore"]
+__all__ = ["BEGIN_INDEX", "COUNT_INDEX", "Piece", "PieceOnDisk", "PieceStore"]
 
 BEGIN_INDEX: Final = -1
 """`capture_index` of the row with a shard's beginning."""
@@ -46,6 +46,10 @@ class PieceOnDisk(msgspec.Struct, frozen=True):
         if len(data) < self.size:
             raise OSError("the file of pieces is shorter than what was written to it")
         return data
+
+
+Piece: TypeAlias = bytes | pa.Buffer | PieceOnDisk
+"""The bytes of a piece, or where they are. A buffer is a view of rows that have just come."""
 
 
 class _PartProgress(msgspec.Struct):
@@ -90,20 +94,24 @@ class PieceStore(ClosedAtExit):
     def beginning(self, rows: Iterator[pa.RecordBatch]) -> bytes:
         """The shard's beginning (`connections.ShardBegin`); takes rows up to the one that has it. Raises OSError."""
         while self._begin is None:
-            self._take(next(rows))
+            self._keep(self._take(next(rows)))
         return self._begin
 
-    def in_order(self, rows: Iterator[pa.RecordBatch]) -> Iterator[bytes | PieceOnDisk]:
+    def in_order(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
         """The pieces of these rows and of those taken before, each of which is released once it was given.
 
         Raises OSError.
         """
         for batch in rows:
-            self._take(batch)
+            fresh = self._take(batch)
             if self._open:
                 self._limit = self._reached()
-                yield from self._given(self._limit)
-        yield from self._given(None)
+                ready = sorted(one for one in fresh if one[0] <= self._limit)
+                self._keep(one for one in fresh if one[0] > self._limit)
+                yield from (piece for _, piece in heapq.merge(self._given(self._limit), ready))
+            else:
+                self._keep(fresh)
+        yield from (piece for _, piece in self._given(None))
 
     def close(self) -> None:
         """Delete the file."""
@@ -120,18 +128,20 @@ class PieceStore(ClosedAtExit):
         assert found is not None
         return found
 
-    def _given(self, limit: Place | None) -> Iterator[bytes | PieceOnDisk]:
-        """The pieces up to a place, or all."""
+    def _given(self, limit: Place | None) -> Iterator[tuple[Place, bytes | PieceOnDisk]]:
+        """The kept pieces up to a place, or all."""
         if self._file is not None:
             self._file.flush()
         # No two packets have the same place.
         while self._pieces and (limit is None or self._pieces[0][0] <= limit):
-            piece = heapq.heappop(self._pieces)[1]
+            at, piece = heapq.heappop(self._pieces)
             if isinstance(piece, bytes):
                 self._held -= len(piece)
-            yield piece
+            yield at, piece
 
-    def _take(self, batch: pa.RecordBatch) -> None:
+    def _take(self, batch: pa.RecordBatch) -> list[tuple[Place, pa.Buffer]]:
+        """The pieces of rows, with their places."""
+        found: list[tuple[Place, pa.Buffer]] = []
         columns = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
         for (part, piece, *place), data in zip(columns, values_of(batch.column("data")), strict=True):
             at = Place(*place)
@@ -140,7 +150,7 @@ class PieceStore(ClosedAtExit):
                 continue
             if at.capture != COUNT_INDEX:
                 assert at >= self._limit
-                heapq.heappush(self._pieces, (at, self._kept(data)))
+                found.append((at, data))
             progress = self._open.get(part)
             if progress is None:
                 continue
@@ -153,6 +163,11 @@ class PieceStore(ClosedAtExit):
                     progress.next += 1
             if progress.next == progress.count:
                 del self._open[part]
+        return found
+
+    def _keep(self, pieces: Iterable[tuple[Place, pa.Buffer]]) -> None:
+        for at, data in pieces:
+            heapq.heappush(self._pieces, (at, self._kept(data)))
 
     def _kept(self, data: pa.Buffer) -> bytes | PieceOnDisk:
         if self._held + data.size <= HELD_BYTES:

@@ -1,7 +1,7 @@
 """Packets on their way to the shards: in pieces, each with packets of one shard, and in capture order again.
 
 Spark handles every row one by one, in Java. As rows, packets cost more to shuffle and sort than to decode; a piece has
-thousands of them, as columns, and is compressed before Java copies it. The task of a shard sorts its pieces.
+thousands of them, as columns, which are compressed before Java copies them. The task of a shard sorts its pieces.
 """
 
 from __future__ import annotations
@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
-import zstandard
 from numpy.typing import NDArray
 
 from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
 from kafkasniff.runtime.threads import Task, Threads
 from kafkasniff.spark.packet_rows import packet_batches, payloads
-from kafkasniff.spark.piece_store import COUNT_INDEX, PieceOnDisk
-from kafkasniff.spark.shard_rows import ZSTD_LEVEL
+from kafkasniff.spark.piece_bytes import PiecePacker, unpacked
+from kafkasniff.spark.piece_store import COUNT_INDEX, Piece, PieceOnDisk
 from kafkasniff.tcp.packets import COLUMNS, PACKET_BYTES, PacketBatch
 
 __all__ = [
@@ -65,8 +63,9 @@ PIECE_SCHEMA: Final = pa.schema(
 PIECE_BYTES: Final = 4 << 20
 """Maximum payload of a piece, but for its last packet. The task of a shard holds as many pieces as there are captures
 at the same time."""
-CUT_BYTES: Final = 32 << 20
-"""Bytes of packets that are collected before they are cut: few pieces are small then."""
+CUT_BYTES: Final = 24 << 20
+"""Bytes of packets that are collected before they are cut: few pieces are small then. Larger blocks of memory would be
+mapped anew each time (`native.allocation`)."""
 MOST_OF_OWN: Final = 2
 """If the buffer of a batch is more than this many times as large as its packets, their payloads are copied from it."""
 MERGE_BYTES: Final = 8 << 20
@@ -83,7 +82,7 @@ _DIFFERENCES: Final = frozenset({"number", "time_ns"})
 
 Rows = NDArray[np.int64]
 _Row = tuple[Any, ...]
-"""Values of `PIECES`."""
+"""Values of `PIECES`, the last of them (`data`) in parts that follow one another."""
 
 
 class PacketCutter:
@@ -117,7 +116,7 @@ class PacketCutter:
             yield from _rows_of(self._pieces(waiting, part, counts))
         if count:
             yield _row_batch(
-                [(shard, part, number, None, COUNT_INDEX, None, b"") for shard, number in enumerate(counts)]
+                [(shard, part, number, None, COUNT_INDEX, None, []) for shard, number in enumerate(counts)]
             )
 
     def _wanted(self, batch: PacketBatch) -> PacketBatch:
@@ -162,12 +161,12 @@ class PacketCutter:
             columns[name] = np.diff(values, prepend=0)
             columns[name][starts] = values[starts]
         stored = [*columns.values(), lag]
-        compress = zstandard.ZstdCompressor(ZSTD_LEVEL).compress
+        packer = PiecePacker()
         for start, stop, border, *place in zip(starts, stops, pairwise(borders), *places, strict=True):
-            data = [*(values[start:stop].tobytes() for values in stored), payload[slice(*border)]]
+            data = packer.pack([values[start:stop].tobytes() for values in stored], payload[slice(*border)])
             number = counts[place[0]]
             counts[place[0]] += 1
-            yield (place[0], part, number, *place[1:], compress(msgspec.msgpack.encode(data)))
+            yield (place[0], part, number, *place[1:], data)
 
 
 class RowCutter:
@@ -186,7 +185,7 @@ def _rows_of(pieces: Iterable[_Row]) -> Iterator[pa.RecordBatch]:
     size = 0
     for piece in pieces:
         waiting.append(piece)
-        size += len(piece[-1])
+        size += sum(map(len, piece[-1]))
         if size >= BATCH_BYTES:
             yield _row_batch(waiting)
             waiting, size = [], 0
@@ -195,8 +194,14 @@ def _rows_of(pieces: Iterable[_Row]) -> Iterator[pa.RecordBatch]:
 
 
 def _row_batch(rows: Sequence[_Row]) -> pa.RecordBatch:
-    columns = zip(zip(*rows, strict=True), PIECE_SCHEMA, strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(values, field.type) for values, field in columns], schema=PIECE_SCHEMA)
+    *columns, data = zip(*rows, strict=True)
+    *fields, _ = PIECE_SCHEMA
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
+    ends = np.cumsum([0, *(sum(map(len, parts)) for parts in data)], dtype=np.int32)
+    # Joined at once: otherwise each byte would be copied twice.
+    whole = pa.py_buffer(b"".join(chain.from_iterable(data)))
+    arrays.append(pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), whole]))
+    return pa.RecordBatch.from_arrays(arrays, schema=PIECE_SCHEMA)
 
 
 def _stops(shard: NDArray[Any], ends: NDArray[np.int64]) -> list[int]:
@@ -230,10 +235,9 @@ def _batch(columns: dict[str, NDArray[Any]], buffer: bytes, clock: NDArray[np.in
     return PacketBatch(columns, buffer, clock=clock, end_order=count, packets=count)
 
 
-def read_piece(piece: bytes | PieceOnDisk, _thread: int = 0) -> PacketBatch:
+def read_piece(piece: Piece, _thread: int = 0) -> PacketBatch:
     """The packets of a piece. Raises OSError."""
-    data = piece.read() if isinstance(piece, PieceOnDisk) else piece
-    *stored, lag, buffer = msgspec.msgpack.decode(zstandard.decompress(data), type=list[bytes])
+    (*stored, lag), buffer = unpacked(piece.read() if isinstance(piece, PieceOnDisk) else piece)
     columns = {name: np.frombuffer(part, COLUMNS[name]) for name, part in zip(_STORED, stored, strict=True)}
     for name in _DIFFERENCES:
         columns[name] = np.cumsum(columns[name])
@@ -242,7 +246,7 @@ def read_piece(piece: bytes | PieceOnDisk, _thread: int = 0) -> PacketBatch:
     return _batch(columns, buffer, np.frombuffer(lag, np.int64) + columns["time_ns"])
 
 
-def read_ahead(pieces: Iterable[bytes | PieceOnDisk], threads: Threads) -> Iterator[PacketBatch]:
+def read_ahead(pieces: Iterable[Piece], threads: Threads) -> Iterator[PacketBatch]:
     """The packets of pieces; `threads` decompress the next ones. Raises OSError."""
     begun: deque[Task[PacketBatch]] = deque()
     for piece in pieces:

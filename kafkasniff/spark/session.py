@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -46,6 +47,10 @@ rows pass through it in pieces, and its other compiler took more CPU time than t
 COLLECTOR: Final = "-XX:+UseParallelGC"
 """The garbage collector of local tasks. Java's default marks the whole heap again and again, since each piece of
 packets is large beside its regions: a seventh of Java's CPU time."""
+YOUNG_MB: Final = 128
+MOST_YOUNG_MB: Final = 512
+"""Java's heap for new objects, for each task at once and in total: pieces of packets, which are soon done with. By
+default a third of the heap is used before memory is reused: 3 to 4 s of CPU time for 8 GB."""
 JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables with options for Java."""
 PACKED: Final = {
@@ -68,6 +73,8 @@ OWN_LOCAL_QUERIES: Final = {
     "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
 }
 """The same, if there are no executors but the driver."""
+LONGEST_SOCKET_FOLDER: Final = 57
+"""Characters; Spark refuses longer ones, since sockets in them have names that may be too long for the system."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """A variable of programs that `spark-submit` has started: their Java knows the master."""
 CONNECT_SECONDS: Final = 20.0
@@ -76,6 +83,8 @@ CONNECT_SECONDS: Final = 20.0
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 """Replaces Spark's own configuration, which prints a greeting, warnings and hints."""
 
+_LOCAL: Final = re.compile(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*\d+\s*)?\])?")
+"""Tasks at once, in the driver's Java."""
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*\]")
 """Number of workers, their cores and megabytes."""
 
@@ -118,17 +127,20 @@ def get_session(
     else:
         local = master.startswith("local")
         _prepare_environment(local=local)
+        home: Path | None = None
         if local and os.name == "posix" and "SPARK_HOME" not in os.environ:  # elsewhere links may need privileges
-            os.environ["SPARK_HOME"] = str(make_home())
+            home = make_home()
+            os.environ["SPARK_HOME"] = str(home)
         settings = {**DEFAULTS, **(LOCAL if local else {}), **_memory(master), **conf}
         if master:
             settings["spark.master"] = master
         if quick_start:
-            settings = {**_own_settings(master), **settings}
+            settings = {**_own_settings(master, home), **settings}
         if packed:
             settings = {**PACKED, **settings}
         given = conf.get("spark.driver.extraJavaOptions")
-        if java := _java_options(given, quick_start=local and quick_start, runs_tasks=local):
+        young = _young_mb(master) if quick_start and "spark.driver.memory" not in conf else None
+        if java := _java_options(given, quick_start=local and quick_start, runs_tasks=local, young_mb=young):
             settings["spark.driver.extraJavaOptions"] = java
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -218,22 +230,44 @@ def _is_installed(root: str) -> bool:
     return Path(root).name in {"site-packages", "dist-packages"}
 
 
-def _java_options(given: str | None, *, quick_start: bool, runs_tasks: bool = False) -> str:
-    """Ours, and those that were given, which take precedence. `runs_tasks`: this Java does."""
+def _java_options(
+    given: str | None, *, quick_start: bool, runs_tasks: bool = False, young_mb: int | None = None
+) -> str:
+    """Ours, and those that were given, which take precedence.
+
+    `runs_tasks`: this Java does; `young_mb`: size of its heap for new objects.
+    """
     found = [QUICK_START] if quick_start else []
     # Java refuses to start with two collectors.
     others = [given or "", *(os.environ.get(name, "") for name in JAVA_VARIABLES)]
     if runs_tasks and not any(re.search(r"-XX:\+Use\w*GC\b", text) for text in others):
         found.append(COLLECTOR)
+        if young_mb is not None:
+            found.append(f"-Xmn{young_mb}m")
     if LOGGING.is_file():  # not within a zip
         found.append(f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
     return " ".join([*found, *([given] if given else [])])
 
 
-def _own_settings(master: str) -> dict[str, str]:
-    """Settings of a command's session."""
-    alone = re.fullmatch(r"local(\[.*\])?", master) is not None  # not local-cluster
-    return {**OWN_QUERIES, **(OWN_LOCAL_QUERIES if alone else {})}
+def _young_mb(master: str) -> int | None:
+    """Megabytes of Java's heap for new objects; None: tasks do not run in the driver's Java, or not only ours."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return None
+    cores = found[1] or "1"
+    return min(YOUNG_MB * (os.cpu_count() or 1 if cores == "*" else int(cores)), MOST_YOUNG_MB)
+
+
+def _own_settings(master: str, home: Path | None = None) -> dict[str, str]:
+    """Settings of a command's session; `home`: its own SPARK_HOME."""
+    if _LOCAL.fullmatch(master) is None:
+        return OWN_QUERIES
+    found = {**OWN_QUERIES, **OWN_LOCAL_QUERIES}
+    # Only this user can enter the folder. Java and Python exchange rows there with less CPU time than by TCP.
+    if home is not None and hasattr(socket, "AF_UNIX") and len(str(home)) <= LONGEST_SOCKET_FOLDER:
+        found["spark.python.unix.domain.socket.enabled"] = "true"
+        found["spark.python.unix.domain.socket.dir"] = str(home)
+    return found
 
 
 def _memory(master: str) -> dict[str, str]:

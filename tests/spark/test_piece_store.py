@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.spark import piece_store
-from kafkasniff.spark.piece_store import BEGIN_INDEX, COUNT_INDEX, PieceOnDisk, PieceStore
+from kafkasniff.spark.piece_store import BEGIN_INDEX, COUNT_INDEX, Piece, PieceOnDisk, PieceStore
 from kafkasniff.spark.pieces import PIECE_SCHEMA
 from kafkasniff.tcp.packets import NO_TIME
 
@@ -68,8 +68,8 @@ def batches(found: list[Row], size: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(found[start : start + size], schema=PIECE_SCHEMA)
 
 
-def read(piece: bytes | PieceOnDisk) -> bytes:
-    return piece.read() if isinstance(piece, PieceOnDisk) else piece
+def read(piece: Piece) -> bytes:
+    return piece.read() if isinstance(piece, PieceOnDisk) else bytes(piece)
 
 
 @given(
@@ -115,8 +115,8 @@ def test_pieces_that_come_in_order_do_not_wait(count: int, parts: int, seed: int
         patch.setattr(piece_store, "HELD_BYTES", 7 * size)
         assert store.beginning(iter(batches([BEGIN], 1)))
         for piece in store.in_order(counted()):
-            assert isinstance(piece, bytes)
-            given_out.append(piece)
+            assert not isinstance(piece, PieceOnDisk)
+            given_out.append(read(piece))
     assert given_out == [row["data"] for row in wanted]
 
 
@@ -129,7 +129,7 @@ def test_a_part_without_an_end_holds_up_the_next(monkeypatch: pytest.MonkeyPatch
     )
     end = {"shard": 0, "part": 0, "piece": 2, "capture_index": COUNT_INDEX, "data": b""}
     steps: list[tuple[list[Row], int]] = [([first], 1), ([second], 1), ([third], 2), ([end], 3)]
-    found: list[bytes | PieceOnDisk] = []
+    found: list[bytes] = []
 
     def come() -> Iterator[pa.RecordBatch]:
         for some, given_out in steps:
@@ -138,7 +138,7 @@ def test_a_part_without_an_end_holds_up_the_next(monkeypatch: pytest.MonkeyPatch
 
     with PieceStore([Place(1, 0, 1), Place(20, 0, 20)]) as store:
         for piece in store.in_order(come()):
-            found.append(piece)
+            found.append(read(piece))
     assert found == [b"1", b"15", b"20"]
 
 

@@ -87,6 +87,47 @@ def test_rows_for_lakehouse_tables_are_compressed_on_their_way(
     assert (found, "seen" in done.err) == ([packed], True)
 
 
+@pytest.mark.parametrize(
+    ("master", "megabytes"),
+    [
+        ("local", 128),
+        ("local[1]", 128),
+        ("local[3]", 384),
+        ("local[3,2]", 384),
+        ("local[64]", 512),
+        ("local-cluster[2,1,1024]", None),
+        ("yarn", None),
+        ("", None),
+    ],
+)
+def test_room_for_new_objects(master: str, megabytes: int | None) -> None:
+    from kafkasniff.spark.session import COLLECTOR, _java_options, _young_mb
+
+    assert _young_mb(master) == megabytes
+    words = _java_options("-Xmn9m", quick_start=True, runs_tasks=True, young_mb=megabytes).split()
+    # Java uses the last one.
+    assert [word for word in words if word.startswith("-Xmn")] == [f"-Xmn{megabytes}m"] * bool(megabytes) + ["-Xmn9m"]
+    assert "-Xmn" not in _java_options(COLLECTOR, quick_start=True, runs_tasks=True, young_mb=megabytes)
+
+
+def test_room_for_new_objects_with_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafkasniff.spark.session import _young_mb
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert _young_mb("local[*]") == _young_mb("local[*,4]") == 256
+
+
+def test_sockets_have_names_that_are_not_too_long(tmp_path: Path) -> None:
+    from kafkasniff.spark.session import LONGEST_SOCKET_FOLDER, _own_settings
+
+    short = tmp_path.parents[-2] / "a"
+    long = short.with_name("a" * LONGEST_SOCKET_FOLDER)
+    name = "spark.python.unix.domain.socket.dir"
+    assert _own_settings("local[2]", short)[name] == str(short)
+    assert name not in _own_settings("local[2]", long)
+    assert name not in _own_settings("local-cluster[2,1,1024]", short)
+
+
 @only_with_all
 def test_java_of_a_command_has_our_settings() -> None:
     program = (
@@ -96,13 +137,23 @@ def test_java_of_a_command_has_our_settings() -> None:
         "    'spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch')\n"
         "print(*(spark.conf.get(name) for name in names))\n"
         "print(*spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())\n"
+        "import os; home = os.environ['SPARK_HOME']\n"
+        "print(spark.range(1).rdd.map(lambda _: os.environ['PYTHON_UNIX_DOMAIN_ENABLED']).collect())\n"
+        "print([name for name in os.listdir(home) if name.endswith('.sock')], oct(os.stat(home).st_mode & 0o777))\n"
         "spark.stop()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
-    settings, java = done.stdout.splitlines()
+    # Another test's session may have set it.
+    others = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True, env=others
+    )
+    settings, java, used, sockets = done.stdout.splitlines()
     # What the user gives comes first.
     assert settings == "false true false"
-    assert {"-Xmx2g", "-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1"} < set(java.split())
+    assert {"-Xmx2g", "-Xmn128m", "-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1"} < set(java.split())
+    assert used == "['True']"
+    assert ".sock" in sockets
+    assert sockets.endswith("] 0o700")
 
 
 def test_an_active_session_is_used(spark: SparkSession) -> None:
