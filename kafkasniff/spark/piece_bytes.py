@@ -47,8 +47,8 @@ class PiecePacker:
         runs: list[int] = []
         starts = range(0, len(payload), CHUNK_BYTES)
         for worth, run in groupby(starts, lambda start: self._is_worth(payload[start : start + CHUNK_BYTES])):
-            first, *_, last = [*run] * 2
-            part: _Bytes = payload[first : last + CHUNK_BYTES]
+            begins = list(run)
+            part: _Bytes = payload[begins[0] : begins[-1] + CHUNK_BYTES]
             size = len(part)
             if worth:
                 part = self._compress(part)

@@ -264,10 +264,24 @@ def _own_settings(master: str, home: Path | None = None) -> dict[str, str]:
         return OWN_QUERIES
     found = {**OWN_QUERIES, **OWN_LOCAL_QUERIES}
     # Only this user can enter the folder. Java and Python exchange rows there with less CPU time than by TCP.
-    if home is not None and hasattr(socket, "AF_UNIX") and len(str(home)) <= LONGEST_SOCKET_FOLDER:
+    if home is not None and _takes_sockets(home):
         found["spark.python.unix.domain.socket.enabled"] = "true"
         found["spark.python.unix.domain.socket.dir"] = str(home)
     return found
+
+
+def _takes_sockets(folder: Path) -> bool:
+    """Whether Unix sockets can be in a folder: some systems and file systems have none."""
+    if not hasattr(socket, "AF_UNIX") or len(str(folder)) > LONGEST_SOCKET_FOLDER:
+        return False
+    tried = folder / "tried.sock"
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(str(tried))
+        tried.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _memory(master: str) -> dict[str, str]:

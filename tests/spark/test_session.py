@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,15 +118,24 @@ def test_room_for_new_objects_with_all_cores(monkeypatch: pytest.MonkeyPatch) ->
     assert _young_mb("local[*]") == _young_mb("local[*,4]") == 256
 
 
-def test_sockets_have_names_that_are_not_too_long(tmp_path: Path) -> None:
-    from kafkasniff.spark.session import LONGEST_SOCKET_FOLDER, _own_settings
+def test_unix_sockets_where_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafkasniff.spark import session
+    from kafkasniff.spark.session import _own_settings
 
-    short = tmp_path.parents[-2] / "a"
-    long = short.with_name("a" * LONGEST_SOCKET_FOLDER)
-    name = "spark.python.unix.domain.socket.dir"
-    assert _own_settings("local[2]", short)[name] == str(short)
-    assert name not in _own_settings("local[2]", long)
-    assert name not in _own_settings("local-cluster[2,1,1024]", short)
+    # pytest's own folders have longer names.
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        on = {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": name}
+        assert on.items() <= _own_settings("local[2]", folder).items()
+        assert list(folder.iterdir()) == []
+        without = [
+            _own_settings("local[2]"),
+            _own_settings("local[2]", folder / "missing"),
+            _own_settings("local-cluster[2,1,1024]", folder),
+        ]
+        monkeypatch.setattr(session, "LONGEST_SOCKET_FOLDER", len(name) - 1)
+        without.append(_own_settings("local[2]", folder))
+        assert not any("unix" in key for found in without for key in found)
 
 
 @only_with_all
