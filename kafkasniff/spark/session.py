@@ -254,8 +254,8 @@ def _young_mb(master: str) -> int | None:
     found = _LOCAL.fullmatch(master)
     if found is None:
         return None
-    cores = found[1] or "1"
-    return min(YOUNG_MB * (os.cpu_count() or 1 if cores == "*" else int(cores)), MOST_YOUNG_MB)
+    cores = os.cpu_count() if found[1] == "*" else int(found[1] or 1)
+    return min(YOUNG_MB * (cores or 1), MOST_YOUNG_MB)
 
 
 def _own_settings(master: str, home: Path | None = None) -> dict[str, str]:
