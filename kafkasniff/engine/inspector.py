@@ -280,6 +280,12 @@ class Inspector:
             self._kernel.recall()
 
     @property
+    def state(self) -> InspectorState:
+        """The state, after taking all connections back from the kernel."""
+        self._kernel.recall()
+        return self._state
+
+    @property
     def reassembler(self) -> Reassembler:
         """All connections, after taking them back from the kernel."""
         self._kernel.recall()

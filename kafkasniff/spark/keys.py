@@ -63,6 +63,10 @@ class TaskKeys:
         # If the package is missing everywhere, the connections' problems say so, as without Spark.
         self._decrypts = here and (self._file is not None or bool(self._captured))
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self._file is not None or bool(self._captured)
+
     def begin(self, inspector: Inspector, shard: int) -> WaitingSecrets:
         """Give the key log to a task's inspector; returns the secrets to insert between packets.
 

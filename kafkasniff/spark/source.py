@@ -23,6 +23,8 @@ from kafkasniff.spark.worker_settings import settle_worker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafkasniff.spark.section_borders import SectionBorders
+
 __all__ = ["PlannedCaptures", "open_captures", "packet_batches", "packets"]
 
 MAX_COUNTS: Final = 1 << 22
@@ -51,10 +53,17 @@ class PlannedCaptures:
         read = _ReadParts(PacketQuery(tuple(columns), tuple(ports)))
         return in_tasks(self.spark, self._parts).mapInArrow(read, ddl(PACKETS, columns))
 
-    def pieces(self, shards: int, *, ports: Iterable[int] = (), captures_before: int = 0) -> DataFrame:
+    def pieces(
+        self,
+        shards: int,
+        *,
+        ports: Iterable[int] = (),
+        captures_before: int = 0,
+        sections: SectionBorders | None = None,
+    ) -> DataFrame:
         """The same packets in pieces of shards (`pieces.PIECES`); parameters as for `PacketCutter`."""
-        cutter = PacketCutter(shards, ports=ports, captures_before=captures_before)
-        read = _ReadPieces(cutter, count=shards * len(self._parts) <= MAX_COUNTS)
+        cutter = PacketCutter(shards, ports=ports, captures_before=captures_before, sections=sections)
+        read = _ReadPieces(cutter, count=sections is None and shards * len(self._parts) <= MAX_COUNTS)
         return in_tasks(self.spark, self._parts).mapInArrow(read, ddl(PIECES))
 
     def earliest(self, captures_before: int = 0) -> list[Place]:

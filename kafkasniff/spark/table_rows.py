@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem
@@ -48,8 +49,18 @@ _OPEN: Final = "open"
 class _Staging:
     """Common part of the tasks of stage 2."""
 
-    def __init__(self, options: ExportOptions, learned_facts: LearnedFacts, given: Mapping[str, str]) -> None:
-        """`learned_facts`: of the whole run; `given`: names by topic id that need not be in the traffic."""
+    def __init__(
+        self,
+        options: ExportOptions,
+        learned_facts: LearnedFacts,
+        given: Mapping[str, str],
+        problems_before: Mapping[int, int] | None = None,
+    ) -> None:
+        """`learned_facts`: of the whole run; `given`: names by topic id that need not be in the traffic.
+
+        `problems_before`: by `connection_id`, problems that rows of connections do not count.
+        """
+        self._problems_before = problems_before or {}
         self._options = options
         self._learned_facts = learned_facts
         self._given = dict(given)
@@ -66,7 +77,10 @@ class _Staging:
                 if kind == HELD:
                     held.add((key[0], key[1]), data.to_pybytes())
                 else:
-                    files[open_].write(kind, self._wanted(kind, read_block(data)))
+                    rows = read_block(data)
+                    if kind == "connections" and self._problems_before:
+                        rows = _with_problems(rows, self._problems_before)
+                    files[open_].write(kind, self._wanted(kind, rows))
         for one in files.values():
             one.close()
         return LearnedNames(self._learned_facts, self._given), held
@@ -75,6 +89,14 @@ class _Staging:
         """Those rows of a block that are needed."""
         del table
         return rows
+
+
+def _with_problems(rows: pa.RecordBatch, more: Mapping[int, int]) -> pa.RecordBatch:
+    """Rows of `connections`, with more problems."""
+    at = rows.schema.get_field_index("problems")
+    added = [more.get(one, 0) for one in rows.column("connection_id").to_pylist()]
+    count = pc.add(rows.column(at), pa.array(added, rows.column(at).type))
+    return rows.set_column(at, rows.schema.field(at), count)
 
 
 STAGED_FOR: Final = {
@@ -91,9 +113,14 @@ class MakeRows(_Staging):
     """Staged rows to rows of one table, sorted within the task."""
 
     def __init__(
-        self, options: ExportOptions, learned_facts: LearnedFacts, given: Mapping[str, str], table: str
+        self,
+        options: ExportOptions,
+        learned_facts: LearnedFacts,
+        given: Mapping[str, str],
+        table: str,
+        problems_before: Mapping[int, int] | None = None,
     ) -> None:
-        super().__init__(options, learned_facts, given)
+        super().__init__(options, learned_facts, given, problems_before)
         self._table = table
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -148,8 +175,10 @@ class WriteFiles(_Staging):
         output: TaskOutput,
         run: int,
         decided: Mapping[bool, Decided] | None = None,
+        *,
+        problems_before: Mapping[int, int] | None = None,
     ) -> None:
-        super().__init__(options, learned_facts, given)
+        super().__init__(options, learned_facts, given, problems_before)
         self._output = output
         self._run = run
         self._decided = decided

@@ -216,3 +216,11 @@ def test_the_secrets_of_captures_have_a_bound(monkeypatch: pytest.MonkeyPatch) -
     TaskKeys(captured=[(Place(0, 0, 1), bytes(1 << 20))])
     with pytest.raises(UsageError, match="more than 1 MiB of decryption secrets: use --engine local"):
         TaskKeys(captured=[(Place(0, 0, 1), bytes(1 << 20)), (Place(0, 0, 2), b"#")])
+
+
+def test_whether_there_are_secrets() -> None:
+    """Shards with TLS are not divided into sections."""
+    log = EMPTY
+    assert not TaskKeys()
+    assert TaskKeys(captured=[(Place(0, 0, 1), log)])
+    assert TaskKeys(key_log(log))

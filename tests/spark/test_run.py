@@ -16,6 +16,7 @@ from kafkasniff.spark.table_rows import KINDS
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.tls.keylog import KeyLog
 from tests.craft.conversation import START_NS
 from tests.craft.samples import bystander, consumer, producer
 from tests.craft.write import write_pcap
@@ -213,3 +214,27 @@ def test_captures_of_earlier_runs_come_first(spark: SparkSession, paths: list[st
     with module.run_captures(captures, options, before=["a.pcap", "b.pcap"], shards=1, parallel=2) as run:
         assert [problem.kind for problem in run.problems] == ["capture-cut"]
         assert run.summary.packets == len(consumer().packets) - 1
+
+
+@pytest.mark.parametrize("has_secrets", [False, True])
+def test_shards_with_tls_are_not_divided(
+    spark: SparkSession, paths: list[str], monkeypatch: pytest.MonkeyPatch, *, has_secrets: bool
+) -> None:
+    """To follow them would take as long as to decode them."""
+    from kafkasniff.spark.source import open_captures
+
+    made, sizes = module.ReadConnections, list[Any]()
+
+    def read(*values: Any, **more: Any) -> Any:
+        sizes.append(more["sizes"])
+        return made(*values, **more)
+
+    monkeypatch.setattr(module, "ReadConnections", read)
+    keys = KeyLog(lambda: b"") if has_secrets else None
+    with module.run_captures(open_captures(spark, paths[:1]), ExportOptions(), keys=keys, parallel=2) as run:
+        assert run.problems_before == {}
+    assert [one is None for one in sizes] == [has_secrets]
+    # Packets of a DataFrame may be others when they are read again.
+    made_of_rows = of_survey(module.survey(packets_of(spark, paths[:1])))
+    made_of_rows.close()
+    assert sizes[1:] == [None]

@@ -224,3 +224,20 @@ def test_a_failing_task_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="No space left"):
         list(MakeRows(OPTIONS, LearnedFacts(), {}, "records")(failing()))
     assert os.listdir(tmp_path) == []
+
+
+def test_problems_of_parts_before_are_added(stage: Stage, folder: ConfinedPath, tmp_path: Path) -> None:
+    """Only to rows of `connections`, also of open ones."""
+    found = written(stage, folder)
+    before = {table: read(folder, found, table) for table in TABLE_NAMES}
+    more = {row["connection_id"]: 1 + at for at, row in enumerate(before["connections"][1:])}
+    other = open_own_folder(tmp_path / "more", make=True)
+    for row in before["connections"]:
+        row["problems"] += more.get(row["connection_id"], 0)
+    found = written(stage, other, problems_before=more)
+    for table in TABLE_NAMES:
+        assert read(other, found, table) == sorted(before[table], key=repr)
+    made = MakeRows(OPTIONS, stage[1], {}, "connections", more)(iter(of_kinds(stage[0], "connections")))
+    counts = {row["connection_id"]: row["problems"] for batch in made for row in batch.to_pylist()}
+    assert counts == {row["connection_id"]: row["problems"] for row in before["connections"]}
+    assert sum(counts.values()) > sum(more.values()) > 0

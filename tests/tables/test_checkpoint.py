@@ -452,3 +452,17 @@ def test_damaged_output_of_a_task(data: bytes) -> None:
     with pytest.raises(UsageError, match="what a task wrote is damaged") as raised:
         Values[Any](tuple[Exchange, bool]).load(data)
     assert "\n" not in str(raised.value)
+
+
+def test_equal_sets_are_stored_alike() -> None:
+    """Whatever they have had before, since strings in sets have another order in each process."""
+    given = [Enricher(), Enricher()]
+    names = [f"topic {number}" for number in range(50)]
+    for enricher, order in zip(given, (names, names[::-1]), strict=True):
+        enricher._unknown.update(f"{name} of before" for name in order)
+        enricher._unknown.clear()
+        enricher._unknown.update(order)
+        enricher.missed.update(range(0, 10**6, 7919) if order is names else reversed(range(0, 10**6, 7919)))
+    assert dump(given[0]) == dump(given[1])
+    again = load(dump(given[0]), Enricher)
+    assert (again._unknown, again.missed) == (set(names), set(range(0, 10**6, 7919)))

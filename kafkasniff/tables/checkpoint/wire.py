@@ -166,13 +166,21 @@ def _read_some_text(value: Any, objects: Sequence[Any]) -> Any:
 
 
 def _items(origin: Any, item: Codec) -> Codec:
-    """Any number of values of one type."""
+    """Any number of values of one type.
+
+    Sets are sorted: their order depends on what they have had before, and strings have another one in each process.
+    """
     write_item, read_item = item.write, item.read
+    is_set = origin in (set, frozenset)
     wire: Any = list if origin is deque else origin
+    if item.plain and is_set:
+        return Codec(wire[item.wire], lambda value, _: sorted(value))
     if item.plain and origin is not deque:
         return Codec(wire[item.wire, ...] if origin is tuple else wire[item.wire])
 
     def write(value: Any, number: Callable[[Any], int]) -> Any:
+        if is_set:
+            value = sorted(value)
         return list(value) if write_item is None else [write_item(one, number) for one in value]
 
     def read(value: Any, objects: Sequence[Any]) -> Any:
