@@ -133,7 +133,6 @@ class ReadConnections:
         `goes_on`: the numbers of those that are followed by a section.
         """
         found = copy.copy(self)
-        found._earliest = ()
         found._sizes = None
         found._first = first
         found._goes_on = frozenset(goes_on)
@@ -176,6 +175,8 @@ class ReadConnections:
         secrets = self._keys.begin(state.inspector, shard)
         stager = new_stager(state, self._options, None, out)
         stager.take(begin.problems)
+        # Python decodes whatever it follows: only what the kernel takes can be followed faster than it is decoded.
+        sizes = None if stager.finder is None else self._sizes
         size = 0
         left: ShardEnd | None = None
         found: FoundSections | None = None
@@ -184,9 +185,9 @@ class ReadConnections:
             whole.order += order
             whole.end_order += order
             whole.notes.extend(secrets.among(whole))
-            if found is None and self._sizes is not None and size >= self._sizes.own:
+            if found is None and sizes is not None and size >= sizes.own:
                 left = self._end(shard, state, stager, out, order)
-                found = FoundSections(state, self._options, self._sizes.section)
+                found = FoundSections(state, self._options, sizes.section)
             if found is None:
                 size += whole.nbytes
                 for part in parts(whole):

@@ -15,7 +15,7 @@ from kafkasniff.capture.timeline.parts import Place, PlacedNote
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
 from kafkasniff.model import Problem
-from kafkasniff.spark.pieces import rows_before
+from kafkasniff.spark.packet_places import rows_before
 from kafkasniff.tcp.packets import Note, PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 

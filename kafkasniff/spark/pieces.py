@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
 from kafkasniff.runtime.threads import Task, Threads
+from kafkasniff.spark.packet_places import place_of, rows_before
 from kafkasniff.spark.packet_rows import packet_batches, payloads
 from kafkasniff.spark.piece_bytes import PiecePacker, unpacked
 from kafkasniff.spark.piece_store import COUNT_INDEX, Piece, PieceOnDisk
@@ -33,10 +33,8 @@ __all__ = [
     "PacketCutter",
     "RowCutter",
     "in_capture_order",
-    "place_of",
     "read_ahead",
     "read_piece",
-    "rows_before",
 ]
 
 PIECES: Final = {
@@ -104,8 +102,10 @@ class PacketCutter:
 
         `sections`: instead of all packets, only those of sections of shards, for whose tasks they are then.
         """
-        self._shards = shards if sections is None else sections.tasks
+        self._shards = shards
         self._sections = sections
+        self.tasks = shards if sections is None else sections.tasks
+        """Number of tasks that get the pieces."""
         self._ports = np.array(sorted(set(ports)), np.int64)
         self._before = captures_before
 
@@ -116,7 +116,7 @@ class PacketCutter:
 
         `part`: the number of the part that they are; `count`: end with the number of pieces for each shard.
         """
-        counts = [0] * self._shards
+        counts = [0] * self.tasks
         waiting: list[PacketBatch] = []
         size = 0
         for batch in batches:
@@ -159,7 +159,7 @@ class PacketCutter:
         whole = _merged(batches)
         batches.clear()
         assert whole.clock is not None
-        shard = self._shard_of_rows(whole).astype(np.min_scalar_type(-self._shards))
+        shard = self._shard_of_rows(whole).astype(np.min_scalar_type(-self.tasks))
         # Stable, so that the packets of a shard stay in capture order.
         rows = np.argsort(shard, kind="stable")
         if self._sections is not None:
@@ -299,21 +299,6 @@ def in_capture_order(pieces: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
         fresh += piece.nbytes
     if waiting:
         yield _merged(waiting)
-
-
-def place_of(batch: PacketBatch, row: int) -> Place:
-    """The place of a packet."""
-    assert batch.clock is not None
-    return Place(int(batch.clock[row]), int(batch.capture[row]), int(batch.number[row]))
-
-
-def rows_before(batch: PacketBatch, place: Place) -> int:
-    """The number of packets of a batch that precede a place."""
-    assert batch.clock is not None
-    here = batch.clock == place.clock
-    earlier = (batch.clock < place.clock) | (here & (batch.capture < place.capture))
-    here &= batch.capture == place.capture
-    return int(np.count_nonzero(earlier | (here & (batch.number < place.number))))
 
 
 def _part(batch: PacketBatch, start: int, stop: int) -> PacketBatch:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
-from kafkasniff.spark.pieces import place_of, rows_before
+from kafkasniff.spark.packet_places import place_of, rows_before
 from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["SectionBorders", "SectionTask"]

@@ -39,7 +39,7 @@ class DecodedShards(NamedTuple):
 
     rows: DataFrame
     ends: list[ShardEnd]
-    """Of the shards, then of sections. Those have numbers of their own, as if they were further shards."""
+    """First those of shards, then those of sections, which have numbers as if they were further shards."""
     states: list[bytes]
     """The last state of each shard."""
     problems: dict[int, int]

@@ -63,7 +63,7 @@ class PlannedCaptures:
     ) -> DataFrame:
         """The same packets in pieces of shards (`pieces.PIECES`); parameters as for `PacketCutter`."""
         cutter = PacketCutter(shards, ports=ports, captures_before=captures_before, sections=sections)
-        read = _ReadPieces(cutter, count=sections is None and shards * len(self._parts) <= MAX_COUNTS)
+        read = _ReadPieces(cutter, count=cutter.tasks * len(self._parts) <= MAX_COUNTS)
         return in_tasks(self.spark, self._parts).mapInArrow(read, ddl(PIECES))
 
     def earliest(self, captures_before: int = 0) -> list[Place]:

@@ -36,6 +36,8 @@ from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tls.keylog import KeyLog
 from tests.tables.exports.exported import Rows
 
+OPTIONS = ExportOptions()
+
 
 def pieces_of(
     plan: CapturePlan, shards: int, sections: SectionBorders | None = None
@@ -105,9 +107,9 @@ def by_stages(
     shards: int = 1,
     size: int = 100,
     sections: Sections | None = None,
+    options: ExportOptions = OPTIONS,
 ) -> dict[str, Rows]:
     """All rows of captures that hold no fetch sessions, in an order that does not depend on the tasks."""
-    options = ExportOptions()
     files = find_captures([str(path) for path in captures])
     plan = plan_captures(files, open_capture, split_size=64 << 10)
     notes = read_notes(plan, open_capture)

@@ -11,7 +11,8 @@ import pytest
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import Place, plan_captures
 from kafkasniff.engine.shards import shard_of_rows
-from kafkasniff.spark.pieces import PacketCutter, place_of, read_piece
+from kafkasniff.spark.packet_places import place_of
+from kafkasniff.spark.pieces import PacketCutter, read_piece
 from kafkasniff.spark.reading import packets_of, parts_of
 from kafkasniff.spark.section_borders import SectionBorders, SectionTask
 from kafkasniff.tcp.packets import PacketBatch
@@ -30,7 +31,7 @@ def batches() -> list[PacketBatch]:
 
 
 def places(batches: list[PacketBatch], shard: int) -> list[Place]:
-    """Of all packets of a shard, in order, with the numbers of captures among all runs."""
+    """The places of all packets of a shard, in order, with the numbers of captures among all runs."""
     found = [
         place_of(batch, row)
         for batch in batches

@@ -72,7 +72,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def states(folder: Path) -> list[Any]:
-    """Of the shards of an export, as far as they decide about rows."""
+    """The states of an export's shards, as far as they decide about rows."""
     with ExportFolder(folder) as target:
         carried = target.state()
     assert carried is not None

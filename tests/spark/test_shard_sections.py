@@ -46,15 +46,18 @@ def test_when_a_shard_is_divided(size: int, parallel: int, own: int) -> None:
     assert section_sizes(size, parallel) == SectionSizes(own, SECTION_BYTES)
 
 
-def divided(captures: list[Path], folder: Path, sizes: SectionSizes, shards: int = 2) -> Sections:
+def divided(
+    captures: list[Path], folder: Path, sizes: SectionSizes, shards: int = 2, options: ExportOptions = OPTIONS
+) -> Sections:
     """The sections of captures, which have no effect on rows."""
     sections = Sections(sizes)
     with pytest.MonkeyPatch.context() as patch:
         # Sections begin with batches.
         patch.setattr(pieces, "MERGE_BYTES", 1)
         patch.setattr(pieces, "PIECE_BYTES", 2000)
-        wanted = by_stages(captures, folder / "whole", shards=shards)
-        assert by_stages(captures, folder / "sections", shards=shards, sections=sections) == wanted
+        wanted = by_stages(captures, folder / "whole", shards=shards, options=options)
+        found = by_stages(captures, folder / "sections", shards=shards, sections=sections, options=options)
+    assert found == wanted
     assert sections.wrong == []
     return sections
 
@@ -78,6 +81,11 @@ def test_flaws_in_records_are_counted_once(seed: int, tmp_path: Path) -> None:
     capture = tmp_path / "damaged.pcap"
     capture.write_bytes(data)
     assert divided([capture], tmp_path, SectionSizes(3000, 3000)).tasks > 3
+
+
+def test_what_python_decodes_is_not_divided(tmp_path: Path) -> None:
+    """Bodies with their records: to follow the packets would take as long as to decode them."""
+    assert divided([CAPTURES / "java-codecs.pcap"], tmp_path, SIZES[0], options=ExportOptions(records=True)).tasks == 0
 
 
 def test_a_section_with_the_wrong_state_is_noticed(tmp_path: Path) -> None:
@@ -111,7 +119,7 @@ class Nothing:
 
 
 def hashes(capture: Path, random: Random | None, *, rows: bool) -> list[bytes]:
-    """Of the states after every 97th packet of the capture; `random`: in batches of any size between them."""
+    """Hashes of the states after every 97th packet of a capture; `random`: in batches of any size between them."""
     state = new_state(OPTIONS, Catalog(learned_facts=LearnedFacts()), sessions=False)
     options = OPTIONS if rows else msgspec.structs.replace(OPTIONS, tables=())
     stager = new_stager(state, options, None, Nothing())

@@ -227,7 +227,7 @@ def test_a_failing_task_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_problems_of_parts_before_are_added(stage: Stage, folder: ConfinedPath, tmp_path: Path) -> None:
-    """Only to rows of `connections`, also of open ones."""
+    """Only to rows of `connections`, including those of open ones."""
     found = written(stage, folder)
     before = {table: read(folder, found, table) for table in TABLE_NAMES}
     more = {row["connection_id"]: 1 + at for at, row in enumerate(before["connections"][1:])}
