@@ -91,10 +91,7 @@ END_VALUES: Final = Values[ShardEnd](ShardEnd)
 
 
 class ReadConnections:
-    """Reads the pieces of one shard, which come in any order; Spark's partition number is the shard's number.
-
-    Among them is a row with a `ShardBegin`.
-    """
+    """Reads the pieces of one shard, which come in any order. Among them is a row with a `ShardBegin`."""
 
     def __init__(
         self,
@@ -145,26 +142,31 @@ class ReadConnections:
         context = TaskContext.get()
         assert context is not None
         settle_worker()
-        yield from self.read(self._first + context.partitionId(), batches, context.taskAttemptId())
+        yield from self.read(batches, context.taskAttemptId())
 
-    def read(self, shard: int, batches: Iterable[pa.RecordBatch], attempt: int = 0) -> Iterator[pa.RecordBatch]:
+    def read(self, batches: Iterable[pa.RecordBatch], attempt: int = 0) -> Iterator[pa.RecordBatch]:
         """The rows of a shard, from its pieces and the row with its beginning. Raises OSError, and OutputError.
 
-        `attempt`: number of Spark's attempt to run the task.
+        `attempt`: number of Spark's attempt to run the task. The rows have the number of the shard; the number of the
+        partition is another one if Spark makes lost rows of a union again.
         """
         with contextlib.ExitStack() as stack:
             # Closed last: threads may still read its file.
             store = stack.enter_context(PieceStore(self._earliest))
             threads = stack.enter_context(Threads(1, "kafkasniff-shard"))
+            rows = iter(batches)
+            task, begin = store.beginning(rows)
+            shard = self._first + task
             files = None
             if self._records is not None:
                 files = stack.enter_context(RecordFiles(self._records, shard, attempt))
-            yield from self._read(shard, iter(batches), store, threads, ShardRows(shard, threads, files))
+            out = ShardRows(shard, threads, files)
+            pieces = read_ahead(store.in_order(rows), threads)
+            yield from self._read(shard, BEGIN_VALUES.load(begin), pieces, out)
 
     def _read(
-        self, shard: int, rows: Iterator[pa.RecordBatch], store: PieceStore, threads: Threads, out: ShardRows
+        self, shard: int, begin: ShardBegin, pieces: Iterator[PacketBatch], out: ShardRows
     ) -> Iterator[pa.RecordBatch]:
-        begin = BEGIN_VALUES.load(store.beginning(rows))
         order = self._order if begin.order is None else begin.order
         state = load_state(begin.state, self._options)
         state.inspector.limit_memory(self._memory)
@@ -175,12 +177,10 @@ class ReadConnections:
         secrets = self._keys.begin(state.inspector, shard)
         stager = new_stager(state, self._options, None, out)
         stager.take(begin.problems)
-        # Python decodes whatever it follows: only what the kernel takes can be followed faster than it is decoded.
-        sizes = None if stager.finder is None else self._sizes
-        size = 0
+        sizes, size = self._sizes, 0
         left: ShardEnd | None = None
         found: FoundSections | None = None
-        for whole in in_capture_order(read_ahead(store.in_order(rows), threads)):
+        for whole in in_capture_order(pieces):
             whole.captures = self._names
             whole.order += order
             whole.end_order += order

@@ -30,7 +30,7 @@ COUNT_INDEX: Final = -2
 
 HELD_BYTES: Final = 32 << 20
 """Bytes of pieces that stay in memory; further ones wait in a file of the task."""
-_COLUMNS: Final = ("part", "piece", "clock_ns", "capture_index", "number")
+_COLUMNS: Final = ("shard", "part", "piece", "clock_ns", "capture_index", "number")
 
 
 class PieceOnDisk(msgspec.Struct, frozen=True):
@@ -87,12 +87,15 @@ class PieceStore(ClosedAtExit):
         self._read_from = -1
         """Another descriptor of the file."""
         self._held = self._written = 0
-        self._begin: bytes | None = None
+        self._begin: tuple[int, bytes] | None = None
         self._limit = Place(NO_TIME, 0, 0)
         """Pieces up to here were given out."""
 
-    def beginning(self, rows: Iterator[pa.RecordBatch]) -> bytes:
-        """The shard's beginning (`connections.ShardBegin`); takes rows up to the one that has it. Raises OSError."""
+    def beginning(self, rows: Iterator[pa.RecordBatch]) -> tuple[int, bytes]:
+        """The task's number, and its beginning (`connections.ShardBegin`); takes rows up to the one that has it.
+
+        Raises OSError.
+        """
         while self._begin is None:
             self._keep(self._take(next(rows)))
         return self._begin
@@ -143,10 +146,10 @@ class PieceStore(ClosedAtExit):
         """The pieces of rows, with their places."""
         found: list[tuple[Place, pa.Buffer]] = []
         columns = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
-        for (part, piece, *place), data in zip(columns, values_of(batch.column("data")), strict=True):
+        for (task, part, piece, *place), data in zip(columns, values_of(batch.column("data")), strict=True):
             at = Place(*place)
             if at.capture == BEGIN_INDEX:
-                self._begin = data.to_pybytes()
+                self._begin = task, data.to_pybytes()
                 continue
             if at.capture != COUNT_INDEX:
                 assert at >= self._limit

@@ -17,6 +17,7 @@ from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
+from kafkasniff.native import kernel
 from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.spark.connections import END_VALUES, ReadConnections, ShardBegin, ShardEnd
 from kafkasniff.spark.division import ShardSize, plan_parts
@@ -114,8 +115,8 @@ class SparkRun(ClosedAtExit):
         self.shards = shards or _shards(size, self.parallelism, len(before.shards))
         begins = [ShardBegin(state) for state in first_states(before, self.shards, options, self.given)]
         begins[0].problems = self.problems
-        # Python decrypts TLS, so that to follow connections would take as long as to decode them.
-        divides = sections is not None and not task_keys
+        # To follow what Python decodes takes as long as to decode it.
+        divides = sections is not None and not task_keys and not options.needs_python and kernel() is not None
         read = ReadConnections(
             options,
             names,

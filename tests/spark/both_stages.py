@@ -90,7 +90,7 @@ class Sections:
         before = {end.shard: end.ends_with for end in ends}
         for at, task in enumerate(tasks):
             begin = BEGIN_VALUES.load(self.begin(begins, task.shard, task.first))
-            for rows in again.read(len(ends) + at, in_shard(pieces, at, begin, 100)):
+            for rows in again.read(in_shard(pieces, at, begin, 100)):
                 for data in _of_kind(rows, END).column("data").to_pylist():
                     end = END_VALUES.load(data)
                     if end.begins_with != before[task.shard]:
@@ -133,7 +133,7 @@ def by_stages(
 
     for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):
         begin = ShardBegin(state, [] if shard else key_log_problems(keys))
-        for rows in read.read(shard, in_shard(pieces, shard, begin, size)):
+        for rows in read.read(in_shard(pieces, shard, begin, size)):
             take(rows)
     if sections is not None:
         for rows in sections.decode(plan, read, ends[:], begins):

@@ -28,7 +28,7 @@ def test_the_end_of_a_shard_counts_its_rows(name: str, *, has_steps: bool) -> No
     (state,) = first_states(Carried([], Sessions(), LearnedFacts()), 1, options, {})
     read = ReadConnections(options, dict(enumerate(plan.names)), end_clock=plan.splits[-1].clock_after)
     shard = in_shard(pieces_of(plan, 1)[0], 0, ShardBegin(state), 2)
-    rows = [row for batch in read.read(0, shard) for row in batch.to_pylist()]
+    rows = [row for batch in read.read(shard) for row in batch.to_pylist()]
     end = END_VALUES.load(rows.pop()["data"])
     blocks = [row for row in rows if row["kind"] != STEP]
     assert {row["kind"] for row in blocks} <= set(TABLE_NAMES)

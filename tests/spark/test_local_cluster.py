@@ -10,7 +10,7 @@ import pytest
 from tests.choice import only_with_all
 from tests.spark.checks import EXECUTORS
 from tests.spark.processes import check_what_was_found, python_without_kafkasniff, require_spark, run_checks
-from tests.tables.exports.exported import tables
+from tests.tables.exports.exported import run, tables
 
 # Not beside the others that start several Javas.
 pytestmark = [pytest.mark.xdist_group("spark-processes"), only_with_all]
@@ -51,6 +51,14 @@ def test_an_executor_is_lost_with_its_staged_rows(found: dict[str, Any], folder:
     assert any(name.count("-") > 3 for name in without["early"])
     assert {name: without[name] for name in ("rows", "notices")} == found["exported"]
     assert tables(folder / "without") == tables(folder / "tables")
+
+
+def test_an_executor_is_lost_with_sections_of_a_shard(found: dict[str, Any], folder: Path) -> None:
+    """What it had is made again: the state at the beginning of sections, and their rows."""
+    without = found["exported_in_sections_without_an_executor"]
+    assert without["is_lost"]
+    run(without["captures"], folder / "of-long")
+    assert tables(folder / "sections") == tables(folder / "of-long")
 
 
 def test_executors_are_processes_that_take_it_from_what_was_shipped(found: dict[str, Any], python: str) -> None:

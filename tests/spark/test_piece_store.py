@@ -87,7 +87,7 @@ def test_pieces_in_any_order(count: int, parts: int, seed: int, size: int, held:
     with pytest.MonkeyPatch.context() as patch, PieceStore(earliest) as store:
         patch.setattr(piece_store, "HELD_BYTES", held)
         come = batches(mixed, size)
-        assert store.beginning(come) == b"the beginning"
+        assert store.beginning(come) == (BEGIN["shard"], b"the beginning")
         found = [(type(piece), read(piece)) for piece in store.in_order(come)]
     assert [data for _, data in found] == [row["data"] for row in wanted]
     if not parts:

@@ -216,9 +216,24 @@ def test_captures_of_earlier_runs_come_first(spark: SparkSession, paths: list[st
         assert run.summary.packets == len(consumer().packets) - 1
 
 
-@pytest.mark.parametrize("has_secrets", [False, True])
-def test_shards_with_tls_are_not_divided(
-    spark: SparkSession, paths: list[str], monkeypatch: pytest.MonkeyPatch, *, has_secrets: bool
+@pytest.mark.parametrize(
+    ("has_secrets", "options", "divides"),
+    [
+        (False, ExportOptions(), True),
+        (False, ExportOptions(tables=("exchanges",), headers=True), True),
+        (True, ExportOptions(), False),
+        (False, ExportOptions(records=True), False),
+    ],
+    ids=["usual", "headers", "TLS", "records in bodies"],
+)
+def test_shards_that_python_decodes_are_not_divided(
+    spark: SparkSession,
+    paths: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_secrets: bool,
+    options: ExportOptions,
+    divides: bool,
 ) -> None:
     """To follow them would take as long as to decode them."""
     from kafkasniff.spark.source import open_captures
@@ -231,9 +246,9 @@ def test_shards_with_tls_are_not_divided(
 
     monkeypatch.setattr(module, "ReadConnections", read)
     keys = KeyLog(lambda: b"") if has_secrets else None
-    with module.run_captures(open_captures(spark, paths[:1]), ExportOptions(), keys=keys, parallel=2) as run:
+    with module.run_captures(open_captures(spark, paths[:1]), options, keys=keys, parallel=2) as run:
         assert run.problems_before == {}
-    assert [one is None for one in sizes] == [has_secrets]
+    assert [one is not None for one in sizes] == [divides]
     # Packets of a DataFrame may be others when they are read again.
     made_of_rows = of_survey(module.survey(packets_of(spark, paths[:1])))
     made_of_rows.close()

@@ -83,9 +83,13 @@ def test_flaws_in_records_are_counted_once(seed: int, tmp_path: Path) -> None:
     assert divided([capture], tmp_path, SectionSizes(3000, 3000)).tasks > 3
 
 
-def test_what_python_decodes_is_not_divided(tmp_path: Path) -> None:
-    """Bodies with their records: to follow the packets would take as long as to decode them."""
-    assert divided([CAPTURES / "java-codecs.pcap"], tmp_path, SIZES[0], options=ExportOptions(records=True)).tasks == 0
+@pytest.mark.parametrize(
+    "options",
+    [ExportOptions(records=True), ExportOptions(headers=True, tables=("exchanges",))],
+    ids=["full", "headers"],
+)
+def test_other_options(options: ExportOptions, tmp_path: Path) -> None:
+    assert divided([CAPTURES / "java-codecs.pcap"], tmp_path, SIZES[1], options=options).tasks > 1
 
 
 def test_a_section_with_the_wrong_state_is_noticed(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def stage_1(capture: Path) -> Stage:
     (state,) = first_states(Carried([], Sessions(), LearnedFacts()), 1, OPTIONS, {})
     read = ReadConnections(OPTIONS, dict(enumerate(plan.names)), end_clock=plan.splits[-1].clock_after)
     found, learned = [], LearnedFacts()
-    for rows in read.read(0, in_shard(pieces_of(plan, 1)[0], 0, ShardBegin(state), 1000)):
+    for rows in read.read(in_shard(pieces_of(plan, 1)[0], 0, ShardBegin(state), 1000)):
         for data in of_kinds([rows], END)[0].column("data").to_pylist():
             learned.merge(END_VALUES.load(data).learned_facts)
         found += of_kinds([rows], *TABLE_NAMES, STEP)

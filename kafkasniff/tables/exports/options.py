@@ -41,6 +41,11 @@ class ExportOptions(msgspec.Struct, frozen=True):
         return self.headers and "records" not in self.tables and not self.filters
 
     @property
+    def needs_python(self) -> bool:
+        """Whether Python has to decode bodies: it hides payload, and bodies with records are large."""
+        return not self.reads_headers and (self.payload.hides or self.decode_records == "full")
+
+    @property
     def decode_records(self) -> Literal["full", "columns", "metadata"]:
         """How far records have to be decoded; the metadata log's always are, since names are learnt from them."""
         if self.bodies and self.records and "exchanges" in self.tables:

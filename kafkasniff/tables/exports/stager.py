@@ -221,8 +221,7 @@ def _finder(
     `selected`, `enricher`: see `Stager`.
     """
     native = kernel()
-    # Payload is hidden in Python, and bodies with records are large.
-    if native is None or (not options.reads_headers and (options.payload.hides or options.decode_records == "full")):
+    if native is None or options.needs_python:
         return None
     selection = None
     if selector is not None:
