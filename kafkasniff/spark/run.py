@@ -62,6 +62,7 @@ MAX_SHARDS: Final = 1 << 14
 """Maximum number of shards: each has a state, and is a task in all later runs."""
 
 SectionPieces = Callable[[int, Sequence[SectionTask]], "DataFrame"]
+"""Makes pieces (`pieces.PIECES`) of the packets of sections, for a number of shards."""
 
 SECRETS: Final = "src_ip is null"
 """Rows of `packets` that are TLS secrets instead of packets (option `secrets` of the data source)."""
@@ -101,8 +102,8 @@ class SparkRun(ClosedAtExit):
         → name, from captures; `keys`: TLS secrets, and `captured`: those of captures; `shards`: their number, by
         default as `size` and the machines need; `parallel`: how many tasks run at once, if known; `memory`: budget of
         a task in bytes; `all_packets`: of the captures, TCP or not; `records`: where stage 1 writes final rows of
-        `records`; `earliest`: as for `PieceStore`; `sections`: makes pieces of packets for the sections of that many
-        shards, None: shards are not divided. Raises MissingPartError and UsageError as `TaskKeys` does.
+        `records`; `earliest`: as for `PieceStore`; `sections`: makes pieces of packets for sections of shards,
+        None: shards are not divided. Raises MissingPartError and UsageError as `TaskKeys` does.
         """
         self._spark = spark
         self.options = options
