@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
 from kafkasniff.spark.packet_places import place_of, rows_before
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 
 __all__ = ["SectionBorders", "SectionTask"]
 
@@ -44,6 +44,11 @@ class SectionBorders:
             assert ends[0] is not None
             self._by_shard.setdefault(task.shard, []).append((number, ends[0], ends[1]))
         self.tasks = len(tasks)
+        self._first = min((task.begin.clock for task in tasks), default=NO_TIME)
+
+    def reaches(self, clock: int) -> bool:
+        """Whether a section may have a packet at this packet clock, or before it."""
+        return clock >= self._first
 
     def has(self, batch: PacketBatch) -> NDArray[np.bool_]:
         """Which packets of a batch are of a shard with tasks."""

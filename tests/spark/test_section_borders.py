@@ -72,6 +72,8 @@ def test_packets_of_other_shards_have_no_task(batches: list[PacketBatch]) -> Non
     borders = SectionBorders(SHARDS, [SectionTask(1, 1, 1, begin, None)])
     own = shard_of_rows(first, SHARDS) == 1
     assert borders.tasks == 1
+    assert borders.reaches(begin.clock)
+    assert not borders.reaches(begin.clock - 1)
     assert borders.has(first).tolist() == own.tolist()
     assert (borders.tasks_of(first) == np.where(own, 0, -1)).all()
     late = begin._replace(clock=int(first.clock[-1]) + 1)  # type: ignore[index]

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark.packet_rows import packet_rows
 from kafkasniff.spark.piece_store import COUNT_INDEX
-from kafkasniff.spark.pieces import in_capture_order, read_ahead
+from kafkasniff.spark.pieces import in_capture_order, read_ahead, read_piece
+from kafkasniff.spark.section_borders import SectionBorders, SectionTask
+from tests.craft.conversation import START_NS
+from tests.craft.samples import consumer, producer
+from tests.craft.write import write_pcap
 from tests.tables.exports.exported import CAPTURES
 
 if TYPE_CHECKING:
@@ -59,6 +64,24 @@ def test_numbers_of_pieces(spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
             assert row["piece"] < counts[row["part"], row["shard"]]
     monkeypatch.setattr(source, "MAX_COUNTS", 3 * len(earliest) - 1)
     assert captures.pieces(3).where(f"capture_index = {COUNT_INDEX}").count() == 0
+
+
+def test_pieces_of_sections(spark: SparkSession, tmp_path: Path) -> None:
+    """Parts of captures before all sections are not read again."""
+    from kafkasniff.spark.source import open_captures
+
+    talks = producer().packets, consumer(start_ns=START_NS + 10**9).packets
+    paths = [write_pcap(tmp_path / f"{at}.pcap", talk, nanoseconds=True) for at, talk in enumerate(talks)]
+    captures = open_captures(spark, [*map(str, paths)], split_size=max(path.stat().st_size for path in paths))
+    begin = Place(talks[1][3].time_ns, 1 + 5, 4)
+    task = SectionTask(0, 1, 1, begin, None)
+    paths[0].unlink()
+    rows = captures.pieces(1, captures_before=5, sections=SectionBorders(1, [task], 5)).collect()
+    (piece,) = (row for row in rows if row["capture_index"] != COUNT_INDEX)
+    assert (piece["shard"], piece["clock_ns"], piece["capture_index"], piece["number"]) == (0, *begin)
+    assert len(read_piece(bytes(piece["data"]))) == len(talks[1]) - 3
+    parts = {row["part"]: row["piece"] for row in rows if row["capture_index"] == COUNT_INDEX}
+    assert sorted(parts.values()) == [0, 1]
 
 
 def test_a_capture_that_changes_after_planning(spark: SparkSession, tmp_path: Path) -> None:
