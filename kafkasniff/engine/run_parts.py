@@ -61,6 +61,8 @@ def comparable_connections(state: InspectorState) -> tuple[list[TcpConnection], 
         for exchange in connection.exchanges.values():
             number = numbers[exchange.number] = len(numbers) + 1
             exchange.number = number
+            # Like `held`: it depends on who has decoded the request.
+            exchange.weight = 0
             for message in (exchange.request, exchange.response):
                 if message is not None:
                     force_setattr(message, "exchange", number)
