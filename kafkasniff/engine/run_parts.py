@@ -45,7 +45,7 @@ def add_problems(state: InspectorState, more: Mapping[int, int]) -> None:
 
 
 def comparable_connections(state: InspectorState) -> tuple[list[TcpConnection], dict[int, int]]:
-    """All connections, those that decode later packets in the same way in the same form; `state` is used up.
+    """All connections, in a form that is the same if they decode later packets alike; `state` is used up.
 
     Also returns the new numbers of open exchanges by the former ones. Connections and exchanges are numbered anew: in
     batches of other sizes, or with flaws in other records, they get other numbers.

@@ -116,7 +116,7 @@ class SparkRun(ClosedAtExit):
         self.shards = shards or _shards(size, self.parallelism, len(before.shards))
         begins = [ShardBegin(state) for state in first_states(before, self.shards, options, self.given)]
         begins[0].problems = self.problems
-        # To follow what Python decodes takes as long as to decode it.
+        # Following what Python decodes would take as long as decoding it (`shard_sections`).
         divides = sections is not None and not task_keys and not options.needs_python and kernel() is not None
         read = ReadConnections(
             options,

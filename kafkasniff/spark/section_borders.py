@@ -29,7 +29,7 @@ class SectionTask(NamedTuple):
     begin: Place
     """The place of its first packet."""
     end: Place | None
-    """A place after its last packet that no packet before it has; None: it has all from `begin` on."""
+    """The place of the first packet after it; None: it has all packets from `begin` on."""
 
 
 class SectionBorders:
