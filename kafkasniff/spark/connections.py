@@ -186,7 +186,7 @@ class ReadConnections:
             whole.end_order += order
             whole.notes.extend(secrets.among(whole))
             if found is None and sizes is not None and size >= sizes.own:
-                left = self._end(shard, state, stager, out, order)
+                left = self._end(shard, state, stager, out, order, goes_on=True)
                 found = FoundSections(state, self._options, sizes.section)
             if found is None:
                 size += whole.nbytes
@@ -198,29 +198,32 @@ class ReadConnections:
                     out.add(SECTION, BEGIN_VALUES.dump(ShardBegin(dumped, order=order)), len(found.begins))
             order = whole.end_order
         if left is None:
-            if shard not in self._goes_on:
+            goes_on = shard in self._goes_on
+            if not goes_on:
                 end = _nothing(self._names, order, self._end_clock)
                 end.notes.extend(secrets.rest(order))
                 stage(state, stager, end)
-            left = self._end(shard, state, stager, out, order)
+            left = self._end(shard, state, stager, out, order, goes_on=goes_on)
             yield from out.take()
-            if shard not in self._goes_on:
+            if not goes_on:
                 out.open = True
                 stage_rest(state, new_stager(state, self._options, None, out), out)
         if found is not None:
             left.sections = found.begins
         if begin.order is not None:
             left.begins_with = state_hash(begin.state, self._options)
-        if found is not None or shard in self._goes_on:
-            left.ends_with = state_hash(left.state, self._options)
-            left.problems = open_problems(load_state(left.state, self._options).inspector.state)
         left.size, left.in_session, left.records = out.bytes, out.bytes_in_session, out.records
         yield from out.take()
         out.add(END, END_VALUES.dump(left))
         yield from out.take()
 
-    def _end(self, shard: int, state: ShardState, stager: Stager, out: ShardRows, order: int) -> ShardEnd:
-        """The end of what is decoded here, but for what is still open; more may be counted into its summary."""
+    def _end(
+        self, shard: int, state: ShardState, stager: Stager, out: ShardRows, order: int, *, goes_on: bool
+    ) -> ShardEnd:
+        """The end of what is decoded here, but for what is still open; more may be counted into its summary.
+
+        `goes_on`: a section follows.
+        """
         settle(state, stager)
         stager.flush()
         files = out.settle()
@@ -228,6 +231,9 @@ class ReadConnections:
         assert learned_facts is not None
         end = ShardEnd(shard, dump(state), learned_facts, state.inspector.summary, order, check_kernel())
         end.files = files
+        if goes_on:
+            end.ends_with = state_hash(end.state, self._options)
+            end.problems = open_problems(state.inspector.state)
         return end
 
 

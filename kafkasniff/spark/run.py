@@ -134,8 +134,9 @@ class SparkRun(ClosedAtExit):
         except BaseException:
             self.close()  # the caller does not have this run yet
             raise
-        self._rows, self._states, self.problems_before = decoded.rows, decoded.states, decoded.problems
-        self.ends = decoded.ends
+        self._rows, self._states, self.ends = decoded.rows, decoded.states, decoded.ends
+        self.problems_before = decoded.problems
+        """By `connection_id`, problems that rows of connections do not count, for the tasks of stage 2."""
         self.notices = slow_tasks(end.without_kernel for end in self.ends)
         """Notices about the run for the user."""
         self.learned_facts = before.learned_facts

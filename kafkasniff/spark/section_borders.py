@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,9 +40,9 @@ class SectionBorders:
         self._shards = shards
         self._by_shard: dict[int, list[tuple[int, Place, Place | None]]] = {}
         for number, task in enumerate(tasks):
-            ends = [None if end is None else _moved(end, captures_before) for end in (task.begin, task.end)]
-            assert ends[0] is not None
-            self._by_shard.setdefault(task.shard, []).append((number, ends[0], ends[1]))
+            begin = _moved(task.begin, captures_before)
+            end = None if task.end is None else _moved(task.end, captures_before)
+            self._by_shard.setdefault(task.shard, []).append((number, begin, end))
         self.tasks = len(tasks)
         self._first = min((task.begin.clock for task in tasks), default=NO_TIME)
 
@@ -63,17 +63,13 @@ class SectionBorders:
         first, last = place_of(batch, 0), place_of(batch, len(batch) - 1)
         for number, tasks in self._by_shard.items():
             own = shard == number
-            for task, begin, end in _near(tasks, first, last):
+            for task, begin, end in tasks:
+                if begin > last or (end is not None and end <= first):
+                    continue
                 start = 0 if begin <= first else rows_before(batch, begin)
                 stop = len(batch) if end is None or end > last else rows_before(batch, end)
                 found[start:stop][own[start:stop]] = task
         return found
-
-
-def _near(
-    tasks: Iterable[tuple[int, Place, Place | None]], first: Place, last: Place
-) -> Iterable[tuple[int, Place, Place | None]]:
-    return (one for one in tasks if one[1] <= last and (one[2] is None or one[2] > first))
 
 
 def _moved(place: Place, captures_before: int) -> Place:

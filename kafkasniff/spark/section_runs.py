@@ -73,24 +73,28 @@ def decode_sections(
     shards = [[DecodedPart(0, end)] for end in ends]
     whole, used = rows, len(ends)
     wrong: list[int] = []
-    again = False
-    while tasks := [task for own in shards for task in next_tasks(own, alone=again)]:
+    for again in (False, True):
+        tasks = [task for own in shards for task in next_tasks(own, alone=again)]
+        if not tasks:
+            break
         assert pieces is not None
-        begins = {}
         if again:
             begins = {at: _begin_after(shards[task.shard][-1].end, options) for at, task in enumerate(tasks)}
-        first = begin_rows(rows.sparkSession, begins) if begins else _found_begins(rows, tasks)
+            first = begin_rows(rows.sparkSession, begins)
+        else:
+            first = _found_begins(rows, tasks)
         goes_on = [used + at for at, task in enumerate(tasks) if task.end is not None]
         made, more = decode(in_tasks_of_shards(first, pieces(tasks), len(tasks)), read.of_sections(used, goes_on))
         whole = whole.union(made)
         for task, end in zip(tasks, more, strict=True):
             shards[task.shard].append(DecodedPart(task.last, end))
         used += len(tasks)
+        if again:
+            break  # they began with the state with which the part before ended
         for own in shards:
             right = right_parts(own)
             wrong += [part.end.shard for part in own[right:]]
             del own[right:]
-        again = True
     if wrong:
         whole = whole.where(~sf.col("shard").isin(wrong))
     problems: Counter[int] = Counter()
