@@ -7,19 +7,17 @@ ARGS ?=
 BENCH ?=
 # What `make fuzz` runs: `quick`, or families and options (`python -m tests.fuzz --help`)
 FUZZ ?= all
-# Two more than cores: tests wait a good deal for processes of their own, Java above all.
-WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) + 2 )))
+WORKERS ?= auto
 # The interpreter that makes the virtual environment; looked for when not given: make test PYTHON=/opt/python3.13
 PYTHON ?=
 
-DEMO_CAPTURE ?= captures/librdkafka-codecs.pcap
-
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check docs fuzz fuzz-kernel vectors golden manual wheels release-check bench bench-live scale clean
+.PHONY: help demo test test-all lint types check docs fuzz fuzz-kernel vectors golden manual wheels release-check bench bench-live scale clean
 
 help:
-	@echo "make demo    decode a capture of a real Apache Kafka broker"
-	@echo "make test    run the tests (ARGS='-k name' for some of them)"
+	@echo "make demo    show what kafkasniff says of captures of real Apache Kafka brokers"
+	@echo "make test    run the default tests, some minutes (ARGS='-k name' for some of them)"
+	@echo "make test-all run all tests: brokers, clusters, processes, all captures (needs Java, tshark and more)"
 	@echo "make lint    ruff, the import rules, the vocabulary and the files for GitHub"
 	@echo "make types   mypy --strict"
 	@echo "make check   lint, types and test"
@@ -52,32 +50,65 @@ $(VENV)/bin/python:
 	fi; \
 	"$$python" -m venv "$(VENV)"
 
+# install WHAT,WHY: pip takes a minute, so each package that it fetches is named. Bytecode is written when modules are first
+# imported, which is quicker than compiling all of them now.
+define install
+	@echo "Installing $(2) into $(VENV), packages from PyPI, and compiling the kernel:"
+	@{ $(BIN)/python -m pip install --disable-pip-version-check --no-compile --progress-bar off $(1) 2>&1; echo "status $$?"; } | \
+	    awk '/^Collecting /{printf " %s", $$2; fflush()} /^Building/{printf " [%s]", $$0; fflush()} /^ERROR|error:/{print; failed=1} \
+	        /^status /{code=$$2} {kept=kept $$0 "\n"} END{print ""; if (code) print kept; exit code}'
+endef
+
 $(VENV)/.installed: $(KERNEL) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(call install,--editable '.[tables]',kafkasniff)
 	@touch $@
 
 $(VENV)/.installed-test: $(KERNEL) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(call install,--editable '.[test]',kafkasniff and what its tests need)
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-dev: $(KERNEL) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(VENV)/.installed-test-all: $(KERNEL) | $(VENV)/bin/python
+	$(call install,--editable '.[test-all]',kafkasniff and what all tests need)
 	@touch $@ $(VENV)/.installed-test $(VENV)/.installed
 
+$(VENV)/.installed-dev: $(KERNEL) | $(VENV)/bin/python
+	$(call install,--editable '.[dev]',kafkasniff and the tools for its development)
+	@touch $@ $(VENV)/.installed-test-all $(VENV)/.installed-test $(VENV)/.installed
+
 $(VENV)/.installed-docs: $(KERNEL) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(call install,--editable '.[docs]',kafkasniff and Sphinx)
 	@touch $@ $(VENV)/.installed
 
+# Each step is a command that a reader can repeat.
+# A comma in the argument of a call.
+, := ,
+SHOW = @echo; printf '\033[1m$$ %s\033[0m\n' "kafkasniff $(1)"; PATH="$(BIN):$$PATH" kafkasniff $(1)
 demo: $(VENV)/.installed
-	@echo "\$$ kafkasniff decode $(DEMO_CAPTURE)"
-	@$(BIN)/kafkasniff decode $(DEMO_CAPTURE)
 	@echo
-	@echo "\$$ kafkasniff decode --format json --api Produce --count 2 $(DEMO_CAPTURE)"
-	@$(BIN)/kafkasniff decode --quiet --format json --api Produce --count 2 $(DEMO_CAPTURE)
+	@echo "What went wrong here? A broker was killed while clients were connected."
+	$(call SHOW,check -q --fail-on never captures/faults/broker-killed.pcap)
+	@echo
+	@echo "Where did the time of this Fetch go? It waited for the answer to an earlier request."
+	$(call SHOW,timing -q captures/java-group-classic.pcap --exchange 55)
+	@echo
+	@echo "What did the clients and brokers say? One line per message, responses paired with requests."
+	$(call SHOW,decode -q captures/librdkafka-codecs.pcap --api Produce$(,)Fetch) | head -n 10
+	@echo
+	@echo "The same for programs, down to single records:"
+	$(call SHOW,decode -q --format json captures/librdkafka-codecs.pcap --api Produce --count 1) | cut -c 1-700 | sed 's/$$/ …/'
+	@echo
+	@echo "Next: $(BIN)/kafkasniff stats CAPTURE        an overview of your own capture (pcap, pcapng, compressed)"
+	@echo "      $(BIN)/kafkasniff live -i INTERFACE    the same for live traffic (sudo)"
+	@echo "      $(BIN)/kafkasniff help                 filters, TLS, exit codes"
+	@echo "      README.md                             install it, recipes, Parquet and Spark"
 
-# Groups start in the order of tests/conftest.py.
+# The default tests: no server, no other program, no root. `test-all` has everything, needs Java and more (.ci/run installs it).
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(ARGS)
+
+test-all: $(VENV)/.installed-test-all
+	KAFKASNIFF_ALL=1 $(PYTEST) $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -95,18 +126,18 @@ types: $(VENV)/.installed-dev
 check: lint types test
 
 # Links are checked by Sphinx itself, whose warnings are errors here; links to other sites are not followed.
-docs: $(VENV)/.installed-docs $(VENV)/.installed-test
+docs: $(VENV)/.installed-docs $(VENV)/.installed-test-all
 	$(BIN)/python -m tests.reference docs/reference
 	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto -c docs/site -d build/docs-trees . build/site
 	@echo "build/site/index.html"
 
-fuzz: $(VENV)/.installed-test
+fuzz: $(VENV)/.installed-test-all
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 # A hundred million inputs take some minutes; KERNEL_FUZZ='--records --executions 10000000' for others.
 KERNEL_FUZZ ?= --executions 100000000
-fuzz-kernel: $(VENV)/.installed-test
+fuzz-kernel: $(VENV)/.installed-test-all
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ)
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --columns
@@ -115,10 +146,10 @@ fuzz-kernel: $(VENV)/.installed-test
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --lines
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --summaries
 
-vectors: $(VENV)/.installed-test
+vectors: $(VENV)/.installed-test-all
 	$(BIN)/python -m tests.vectors make
 
-golden: $(VENV)/.installed-test
+golden: $(VENV)/.installed-test-all
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.vectors proven
 	$(BIN)/python -m tests.evidence
@@ -137,21 +168,21 @@ release-check: $(VENV)/.installed-dev
 	rm -rf "$(DIST)/release"
 	$(BIN)/python -m tests.release build "$(DIST)/release" $(RELEASE)
 
-manual: $(VENV)/.installed-test
+manual: $(VENV)/.installed-test-all
 	$(BIN)/python -m kafkasniff.cli.manual docs/man
 	for shell in bash zsh fish; do $(BIN)/python -m kafkasniff completion $$shell >docs/completion/kafkasniff.$$shell || exit 1; done
 	$(BIN)/python -m tests.reference docs/reference
 
 # Options that only the comparison has go to it alone.
-bench: $(VENV)/.installed-test
+bench: $(VENV)/.installed-test-all
 	$(BIN)/python -m benchmarks.generate --missing $(filter --quick,$(BENCH))
 	$(BIN)/python -m benchmarks.compare $(BENCH)
 	$(BIN)/python -m benchmarks.growth $(filter --quick --resume --report-only,$(BENCH))
 
-bench-live: $(VENV)/.installed-test
+bench-live: $(VENV)/.installed-test-all
 	$(BIN)/python -m benchmarks.live_load $(BENCH)
 
-scale: $(VENV)/.installed-test
+scale: $(VENV)/.installed-test-all
 	$(BIN)/python -m benchmarks.scale $(BENCH)
 
 clean:

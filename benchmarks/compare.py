@@ -24,9 +24,6 @@ from benchmarks.results_page import PAGE, write_section
 
 SECTION: Final = "tshark"
 RESULTS: Final = "results.json"
-LEAST_RUNS: Final = 5
-LEAST_START_RUNS: Final = 15
-"""Minimum number of runs for figures that may be quoted."""
 
 ROOM: Final = 8e9
 """Bytes of disk in addition to the captures: the programs' output, above all JSON lines of a whole capture."""

@@ -21,7 +21,7 @@ ALL = DEEP or bool(os.environ.get("KAFKASNIFF_ALL"))
 """Every member of the families that the default run thins, and three times its examples (two steps of `.ci/run`)."""
 
 
-only_with_all = pytest.mark.skipif(not ALL, reason="runs with KAFKASNIFF_ALL=1, as in .ci/run")
+only_with_all = pytest.mark.extended
 """For a test whose parts have tests of their own, and which takes seconds to run all of them together."""
 
 

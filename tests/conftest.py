@@ -7,10 +7,7 @@ runs.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
-import importlib
 import os
 import re
 import shutil
@@ -25,6 +22,8 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.choice import ALL
+
 ROOT = Path(__file__).resolve().parent.parent
 CAPTURE_SUFFIXES = (
     ".pcap",
@@ -37,9 +36,6 @@ CAPTURE_SUFFIXES = (
     ".pcapng.lz4",
 )
 JAVA_NEEDED = 17
-GARBAGE = (10_000, 20, 20)
-"""New objects until the cycle collector looks at them, and how often so until it looks at older ones."""
-
 # Let Python write bytecode even where the environment forbids it: the tests start hundreds of processes, each of which
 # would compile kafkasniff again (a second), and every worker would compile the asserts of all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -49,7 +45,7 @@ sys.dont_write_bytecode = False
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Deadlines are off: the test machines are shared, and a slow example is not a wrong one.
-EXAMPLES = 40 if os.environ.get("KAFKASNIFF_ALL") else 13
+EXAMPLES = 40 if ALL else 13
 settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("deep", settings.get_profile("default"), max_examples=3000)
@@ -94,105 +90,42 @@ def shipped_captures() -> list[Path]:
     return sorted(path for path in (ROOT / "captures").iterdir() if path.name.endswith(CAPTURE_SUFFIXES))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Import the test modules before they are collected, and hide the result from the cycle collector.
-
-    Half a million objects are created, none of them garbage. Scanning them repeatedly took a third of the time, and
-    five times more at the end of each worker.
-    """
-    gc.disable()
-    import_modules(session.config)
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.set_threshold(*GARBAGE)
-        gc.enable()
-
-
-def import_modules(config: pytest.Config) -> None:
-    """Import the test modules, starting at a different place in each worker.
-
-    All workers import all modules. On a fresh checkout most of that time is spent on compiling asserts. In the same
-    order all workers would do the same work at the same time; in different orders each finds much of it done by the
-    others, where Python may write bytecode.
-    """
-    worker = getattr(config, "workerinput", None)
-    if worker is None:
-        return
-    given = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
-    paths = sorted(path for one in given for path in ([one] if one.is_file() else one.rglob("test_*.py")))
-    start = int(worker["workerid"].removeprefix("gw")) * len(paths) // worker["workercount"]
-    for path in (*paths[start:], *paths[:start]):
-        if path.is_relative_to(ROOT):
-            # Collection imports the module again and reports the error or the reason for the skip.
-            with contextlib.suppress(Exception, pytest.skip.Exception):
-                importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-
-
 @functools.cache
 def capture_names() -> frozenset[str]:
     return frozenset(path.name for path in shipped_captures())
 
 
-HEAVY_GROUPS = (
-    "spark",
-    "broker",
-    "traffic",
-    "spark-processes",
-    "tables/exports/test_store.py",
-    "tables/exports/test_columns.py",
-    "analysis/test_table_file.py",
-    "benchmarks/test_live_load.py",
-    "benchmarks/test_live_targets.py",
-    "spark/test_shipping.py",
-    "tables/exports/test_killed.py",
-    "tables/exports/test_live.py",
-)
-"""Tests that follow each other in one worker, the longest first: begun last, they would end alone."""
-SPREAD = ("fuzz/costs/test_costs.py", "fuzz/costs/test_work.py", "test_linear_work.py", "test_memory_of_processes.py")
-"""Modules whose tests take seconds and share nothing: any worker runs any of them."""
-
-
-@functools.cache
-def module_of(path: Path) -> str:
-    """A module's path below `tests`; cached, since thousands of tests ask for a few hundred of them."""
-    return path.relative_to(ROOT / "tests").as_posix() if path.is_relative_to(ROOT / "tests") else ""
-
-
-def group_of(item: pytest.Item) -> str | None:
-    """Group of tests that one worker runs consecutively when the run is distributed with `--dist loadgroup`.
+def group_of(item: pytest.Item) -> str:
+    """Group of tests that one worker runs when the run is distributed with `--dist loadgroup`.
 
     Besides tests with a mark, these are tests that share the Spark session, tests of one module about one capture, and
-    the other tests of a module. What they share is then made once, not by each worker. With few groups, the scheduler
-    also scans the list of all tests less often.
+    the other tests of a module. What they share is then made once, not by each worker.
     """
     marker = item.get_closest_marker("xdist_group")
     if marker is not None:
         return str(marker.args[0])
     if "spark" in getattr(item, "fixturenames", ()):
         return "spark"
-    module = module_of(item.path)
     for value in item.callspec.params.values() if hasattr(item, "callspec") else ():
         name = value.get("file") if isinstance(value, dict) else getattr(value, "name", value)
         if isinstance(name, str) and name in capture_names():
             return f"{item.path.stem}-{name}"
-    return None if module in SPREAD else module
+    return item.nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Assign each test to its group, the longest groups first, before xdist reads the marks."""
-    if not config.getoption("loadgroup", default=False):
-        return
-    ranks = {}
-    for item in items:
-        group = group_of(item)
-        if group is not None and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group))
-        ranks[item] = HEAVY_GROUPS.index(group) if group in HEAVY_GROUPS else len(HEAVY_GROUPS)
-    items.sort(key=ranks.__getitem__)
+    """Leave out extended tests unless all are wanted, and group the rest before xdist reads the marks."""
+    if not ALL:
+        extended = [item for item in items if item.get_closest_marker("extended") is not None]
+        if extended:
+            config.hook.pytest_deselected(items=extended)
+            items[:] = [item for item in items if item.get_closest_marker("extended") is None]
+    if config.getoption("loadgroup", default=False):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        # The longest group: begun last, it would end alone.
+        items.sort(key=lambda item: group_of(item) != "spark")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

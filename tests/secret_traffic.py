@@ -166,211 +166,80 @@ def cases() -> list[Case]:
     """Messages with secrets, each with the other message of its exchange."""
     made: list[Case] = []
 
-    def add(name, key, version, secrets, asked, answered, *, in_response=False):  # noqa: PLR0917
+    def add(name, key, version, secrets, asked, answered, in_response):  # noqa: PLR0917
         number = len(made) + 1
         one, other = request_bytes(key, version, number, **asked), response_bytes(key, version, number, **answered)
         made.append(Case(name, one, other, key, version, frozenset(secrets), in_response))
 
+    def asks(name, key, version, secrets, answered=None, **asked):
+        add(name, key, version, secrets, asked, answered or {}, in_response=False)
+
+    def answers(name, key, version, secrets, asked=None, **answered):
+        add(name, key, version, secrets, asked or {}, answered, in_response=True)
+
+    def authenticates(name, version, secrets, sent, **answered):
+        asks(name, SASL_AUTHENTICATE, version, secrets, answered, auth_bytes=sent)
+
+    final = b"c=biws,r=" + TEXTS["scram nonce"] + b",p=" + TEXTS["client proof"]
+    signed = b"v=" + TEXTS["server signature"]
     for version in (1, 2):
-        add(
-            f"plain v{version}",
-            36,
-            version,
-            ["plain password"],
-            {"auth_bytes": b"\0alice\0" + TEXTS["plain password"]},
-            {"session_lifetime_ms": 60000},
-        )
-        final = b"c=biws,r=" + TEXTS["scram nonce"] + b",p=" + TEXTS["client proof"]
-        add(
-            f"client-final v{version}",
-            36,
-            version,
-            ["client proof", "scram nonce"],
-            {"auth_bytes": final},
-            {"auth_bytes": b"v=" + TEXTS["server signature"]},
-        )
-        add(
-            f"server-final v{version}",
-            36,
-            version,
-            ["server signature"],
-            {"auth_bytes": final},
-            {"auth_bytes": b"v=" + TEXTS["server signature"]},
-            in_response=True,
-        )
+        plain = b"\0alice\0" + TEXTS["plain password"]
+        authenticates(f"plain v{version}", version, ["plain password"], plain, session_lifetime_ms=60000)
+        authenticates(f"client-final v{version}", version, ["client proof", "scram nonce"], final, auth_bytes=signed)
+        answers(f"server-final v{version}", SASL_AUTHENTICATE, version, ["server signature"], {"auth_bytes": final},
+                auth_bytes=signed)  # fmt: skip
     bearer = b"n,a=alice,\x01auth=Bearer " + TEXTS["bearer token"] + b"\x01\x01"
-    add("bearer", 36, 2, ["bearer token"], {"auth_bytes": bearer}, {"session_lifetime_ms": 60000})
+    authenticates("bearer", 2, ["bearer token"], bearer, session_lifetime_ms=60000)
+    token_of = {"principal_type": "User", "principal_name": "alice", "token_id": "AbCdEf0123456789"}
+    renewers = [{"principal_type": "User", "principal_name": "bob"}]
+    described = {**token_of, "hmac": TEXTS["hmac described"], "renewers": renewers}
     for version in (1, 3):
-        principal = {"principal_type": "User", "principal_name": "alice"}
-        add(
-            f"token made v{version}",
-            38,
-            version,
-            ["hmac made"],
-            {"max_lifetime_ms": -1},
-            {**principal, "token_id": "AbCdEf0123456789", "hmac": TEXTS["hmac made"]},
-            in_response=True,
-        )
-        token_of = {
-            **principal,
-            "token_id": "AbCdEf0123456789",
-            "hmac": TEXTS["hmac described"],
-            "renewers": [{"principal_type": "User", "principal_name": "bob"}],
-        }
-        add(
-            f"tokens described v{version}",
-            41,
-            version,
-            ["hmac described"],
-            {},
-            {"tokens": [token_of, token_of]},
-            in_response=True,
-        )
+        answers(f"token made v{version}", 38, version, ["hmac made"], {"max_lifetime_ms": -1}, **token_of,
+                hmac=TEXTS["hmac made"])  # fmt: skip
+        answers(f"tokens described v{version}", 41, version, ["hmac described"], tokens=[described, described])
+    resource = {"resource_type": 4, "resource_name": "1"}
+    changed = [{**resource, "configs": _configs()}]
     for version in (1, 2):
-        add(f"token renewed v{version}", 39, version, ["hmac renewed"], {"hmac": TEXTS["hmac renewed"]}, {})
-        add(f"token expired v{version}", 40, version, ["hmac expired"], {"hmac": TEXTS["hmac expired"]}, {})
-        add(
-            f"configs set v{version}",
-            33,
-            version,
-            _BY_CONFIG,
-            {"resources": [{"resource_type": 4, "resource_name": "1", "configs": _configs()}]},
-            {},
-        )
-        add(
-            f"configs changed v{version - 1}",
-            44,
-            version - 1,
-            _BY_CONFIG,
-            {"resources": [{"resource_type": 4, "resource_name": "1", "configs": _configs()}]},
-            {},
-        )
-    reported = [
-        *({**one, "synonyms": [{**one, "source": 4}]} for one in _configs()),
-        {
-            "name": "a.plugin",
-            "value": _text("sensitive by flag"),
-            "is_sensitive": 1,
-            "synonyms": [{"name": "a.plugin", "value": _text("synonym"), "source": 4}],
-        },
-    ]
+        asks(f"token renewed v{version}", 39, version, ["hmac renewed"], hmac=TEXTS["hmac renewed"])
+        asks(f"token expired v{version}", 40, version, ["hmac expired"], hmac=TEXTS["hmac expired"])
+        asks(f"configs set v{version}", 33, version, _BY_CONFIG, resources=changed)
+        asks(f"configs changed v{version - 1}", 44, version - 1, _BY_CONFIG, resources=changed)
+    plugin = {"name": "a.plugin", "value": _text("sensitive by flag"), "is_sensitive": 1}
+    synonyms = [{"name": "a.plugin", "value": _text("synonym"), "source": 4}]
+    reported = [{**one, "synonyms": [{**one, "source": 4}]} for one in _configs()]
+    results = [{**resource, "configs": [*reported, {**plugin, "synonyms": synonyms}]}]
     for version in (1, 4):
-        add(
-            f"configs described v{version}",
-            32,
-            version,
-            {*_BY_CONFIG, "sensitive by flag", "synonym"},
-            {"resources": [{"resource_type": 4, "resource_name": "1"}]},
-            {"results": [{"resource_type": 4, "resource_name": "1", "configs": reported}]},
-            in_response=True,
-        )
-    topic = {
-        "name": "orders",
-        "num_partitions": 1,
-        "replication_factor": 1,
-        "configs": [{"name": "my.secret", "value": _text("created topic's")}],
-    }
+        answers(f"configs described v{version}", 32, version, {*_BY_CONFIG, "sensitive by flag", "synonym"},
+                {"resources": [resource]}, results=results)  # fmt: skip
+    topic = {"name": "orders", "num_partitions": 1, "replication_factor": 1,
+             "configs": [{"name": "my.secret", "value": _text("created topic's")}]}  # fmt: skip
     for version in (4, 7):
-        add(f"topic created v{version}", 19, version, ["created topic's"], {"topics": [topic]}, {})
-    add("topic created, answer", 19, 7, ["created topic's"], {"topics": [topic]}, {"topics": [topic]}, in_response=True)
-    add(
-        "scram altered",
-        51,
-        0,
-        ["salt", "salted password"],
-        {"deletions": [{"name": "dave", "mechanism": 1}], "upsertions": [_upsertion("salted password")]},
-        {},
-    )
+        asks(f"topic created v{version}", 19, version, ["created topic's"], topics=[topic])
+    answers("topic created, answer", 19, 7, ["created topic's"], {"topics": [topic]}, topics=[topic])
+    upsertions, deletions = [_upsertion("salted password")], [{"name": "dave", "mechanism": 1}]
+    asks("scram altered", 51, 0, ["salt", "salted password"], deletions=deletions, upsertions=upsertions)
+    truststore = [{**resource, "configs": [{"name": "ssl.truststore.password", "value": _text("forwarded")}]}]
+    forwarded = request_bytes(51, 0, 7, upsertions=[_upsertion("forwarded salted password")])
     for name, secrets, inner in (
-        (
-            "configs",
-            ["forwarded"],
-            request_bytes(
-                44,
-                1,
-                7,
-                resources=[
-                    {
-                        "resource_type": 4,
-                        "resource_name": "1",
-                        "configs": [{"name": "ssl.truststore.password", "value": _text("forwarded")}],
-                    }
-                ],
-            ),
-        ),
-        (
-            "scram",
-            ["salt", "forwarded salted password"],
-            request_bytes(51, 0, 7, upsertions=[_upsertion("forwarded salted password")]),
-        ),
+        ("configs", ["forwarded"], request_bytes(44, 1, 7, resources=truststore)),
+        ("scram", ["salt", "forwarded salted password"], forwarded),
     ):
-        add(
-            f"envelope of {name}",
-            58,
-            0,
-            secrets,
-            {"request_data": inner[4:], "client_host_address": b"\x0a\0\0\x05"},
-            {},
-        )
+        asks(f"envelope of {name}", 58, 0, secrets, request_data=inner[4:], client_host_address=b"\x0a\0\0\x05")
     for codec in (0, LZ4):
-        for name, version, where in (("v9", 9, {"name": "connect-configs"}), ("v13", 13, {"topic_id": TOPIC_ID})):
-            add(
-                f"connect produced {name} {codec}",
-                0,
-                version,
-                _CONNECT,
-                {
-                    "acks": 1,
-                    "topic_data": [{**where, "partition_data": [{"index": 0, "records": connect_records(codec)}]}],
-                },
-                {},
-            )
-    add(
-        "connect fetched",
-        1,
-        12,
-        _CONNECT,
-        {},
-        {"responses": _fetched({"topic": "connect-configs"}, connect_records())},
-        in_response=True,
-    )
+        for version, where in ((9, {"name": "connect-configs"}), (13, {"topic_id": TOPIC_ID})):
+            partitions = [{"index": 0, "records": connect_records(codec)}]
+            asks(f"connect produced v{version} {codec}", 0, version, _CONNECT, acks=1,
+                 topic_data=[{**where, "partition_data": partitions}])  # fmt: skip
+    answers("connect fetched", 1, 12, _CONNECT, responses=_fetched({"topic": "connect-configs"}, connect_records()))
     metadata = metadata_records("metadata config", "stored key")
     in_log = ["metadata config", "salt", "stored key", "server key"]
-    add(
-        "metadata log by name",
-        1,
-        12,
-        in_log,
-        {},
-        {"responses": _fetched({"topic": "__cluster_metadata"}, metadata)},
-        in_response=True,
-    )
-    add(
-        "metadata log by id",
-        1,
-        17,
-        in_log,
-        {},
-        {"responses": _fetched({"topic_id": METADATA_ID}, metadata)},
-        in_response=True,
-    )
-    snapshot = metadata_records("snapshot config", "snapshot stored key")
-    add(
-        "snapshot",
-        59,
-        0,
-        ["snapshot config", "salt", "snapshot stored key", "server key"],
-        {},
-        {
-            "topics": [
-                {
-                    "name": "__cluster_metadata",
-                    "partitions": [{"index": 0, "size": 1 << 20, "unaligned_records": snapshot}],
-                }
-            ]
-        },
-        in_response=True,
-    )
+    by_name, by_id = ({"topic": "__cluster_metadata"}, {"topic_id": METADATA_ID})
+    answers("metadata log by name", 1, 12, in_log, responses=_fetched(by_name, metadata))
+    answers("metadata log by id", 1, 17, in_log, responses=_fetched(by_id, metadata))
+    records = metadata_records("snapshot config", "snapshot stored key")
+    snapshot = [{"index": 0, "size": 1 << 20, "unaligned_records": records}]
+    answers("snapshot", 59, 0, ["snapshot config", "salt", "snapshot stored key", "server key"],
+            topics=[{"name": "__cluster_metadata", "partitions": snapshot}])  # fmt: skip
     return made
 
 

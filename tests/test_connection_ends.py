@@ -8,7 +8,6 @@ import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Connection, Exchange, Problem
-from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
 from tests.craft.kafka_bytes import int16, int32, string
@@ -38,18 +37,10 @@ def answered() -> Conversation:
     return talk
 
 
-def one_by_one(packets: list[Packet]) -> list[PacketBatch]:
-    parts, rest = [], batch(packets)
-    while len(rest) > 1:
-        part, rest = rest.split(1)
-        parts.append(part)
-    return [*parts, rest]
-
-
 def ends(packets: list[Packet]) -> tuple[list[str], list[Problem]]:
     """States of the exchanges, and problems of streams and exchanges; the same in one batch and in many."""
     found = []
-    for batches in ([batch(packets)], one_by_one(packets)):
+    for batches in ([batch(packets)], [batch([one], [at]) for at, one in enumerate(packets)]):
         inspector = Inspector(connections=True)
         out = [one for each in batches for one in inspector.feed(each)]
         out += inspector.close()
@@ -86,8 +77,7 @@ def test_a_request_before_the_brokers_end() -> None:
     talk.send("client", list_groups(2), acknowledge=False)
     talk._add("broker", FIN | ACK)
     talk.acknowledge("client")
-    states, problems = ends(talk.packets)
-    assert (states, problems) == (["answered", "open"], [])
+    assert ends(talk.packets) == (["answered", "open"], [])
     talk._add("client", FIN | ACK)
     states, problems = ends(talk.packets)
     assert states == ["answered", "unanswered"]
@@ -100,8 +90,7 @@ def test_an_answer_after_a_forged_end() -> None:
     talk._add("broker", FIN | ACK, seq=talk._next["broker"] + (1 << 30))
     talk.send("broker", no_groups(2))
     states, problems = ends(talk.packets)
-    assert states == ["answered", "answered"]
-    assert [problem.kind for problem in problems] == ["tcp-fin-ignored"]
+    assert (states, [problem.kind for problem in problems]) == (["answered", "answered"], ["tcp-fin-ignored"])
 
 
 @pytest.mark.parametrize(

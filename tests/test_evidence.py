@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.kafka.apis.coverage import defined_pairs, proven
-from kafkasniff.kafka.apis.dissectors import snake_case
 from tests.craft.packet import FIN, RST
 from tests.craft.read import file_bytes, raw_packets, read_packets
-from tests.evidence.compare import Line, differences, interprets, line_differences, rfc3339, snake
+from tests.evidence.compare import Line, differences, interprets, line_differences, rfc3339
 from tests.evidence.kafka_classes import RELEASES, Evidence, ask, evidence
 from tests.evidence.match import golden_lines, match, open_lines, tokens
 from tests.evidence.proven import PART, proven_lines
@@ -26,8 +25,7 @@ from tests.evidence.wire import frames, walk
 from tests.golden import ROOT, captures
 from tests.proven_file import PROVEN_FILE
 
-of_all_captures = pytest.mark.xdist_group("evidence-of-all-captures")
-"""In one worker, which reads them once."""
+pytestmark = pytest.mark.extended
 
 
 @pytest.fixture(autouse=True)
@@ -39,16 +37,12 @@ def was_cut(capture: Path) -> bool:
     return any(frame.cut for frame in frames(capture))
 
 
-def test_every_message_line_matches_what_kafka_reads(capture_path: Path):
-    matches, strays, _ = match(capture_path, golden_lines(capture_path))
+def test_every_message_has_a_line_that_matches_what_kafka_reads(capture_path: Path):
+    matches, strays, passed = match(capture_path, golden_lines(capture_path))
     assert not strays, "lines without evidence"
     assert matches
     for line, frame, reported in matches:
         assert not list(line_differences(line, frame, reported)), f"{line['type']} of exchange {line['exchange']}"
-
-
-def test_every_message_of_the_capture_has_its_line(capture_path: Path):
-    _, _, passed = match(capture_path, golden_lines(capture_path))
     if was_cut(capture_path):
         # The first message of a stream must be complete for the stream to be recognized as Kafka.
         assert len(passed) < len(frames(capture_path)) // 2
@@ -72,10 +66,9 @@ def test_the_same_with_secrets_shown(capture_path: Path):
         assert not list(line_differences(line, frame, reported)), f"{line['type']} of exchange {line['exchange']}"
 
 
-@pytest.mark.parametrize("name", ["java-sasl.pcap", "librdkafka-sasl.pcap", "java-admin.pcap"])
-def test_some_secrets_are_hidden_and_checked(name: str):
-    (capture,) = (one for one in captures() if one.name == name)
-    assert "'redacted'" in repr(golden_lines(capture))
+def test_some_secrets_are_hidden_and_checked():
+    for name in ("java-sasl.pcap", "librdkafka-sasl.pcap", "java-admin.pcap"):
+        assert "'redacted'" in repr(golden_lines(ROOT / "captures" / name))
 
 
 def test_exchanges_join_matching_messages(capture_path: Path):
@@ -185,23 +178,6 @@ def wants_nothing(request: Evidence) -> bool:
     return request["api"] == "Produce" and request.get("body", {}).get("acks") == 0
 
 
-@of_all_captures
-def test_kafkas_names_are_converted_by_kafkas_rule():
-    names = {name for capture in captures() for _, reported in evidence(capture) for name in keys(reported.get("body"))}
-    assert len(names) > 100
-    for name in names:
-        assert snake(name) == snake_case(name[0].upper() + name[1:])
-    assert snake("kRaftVersion") == "kraft_version"
-
-
-def keys(value: object) -> set[str]:
-    if isinstance(value, dict):
-        below = [keys(one) for one in value.values()]
-        return {name for name in value if not name.startswith("_")}.union(*below)
-    return set().union(*map(keys, value)) if isinstance(value, list) else set()
-
-
-@of_all_captures
 def test_proven_pairs_match_the_evidence():
     lines = PART.lines(PROVEN_FILE.read_text(encoding="utf-8"))
     assert lines == proven_lines(captures()), "python -m tests.evidence"
@@ -211,17 +187,6 @@ def test_proven_pairs_match_the_evidence():
     assert by_captures <= defined_pairs()
     assert {name for proof in found.pairs.values() for name in proof.captures} <= {one.name for one in captures()}
     assert all(found.batches[magic].captures for magic in (0, 1, 2))
-
-
-def test_the_rest_of_the_list_of_proven_pairs_stays():
-    text = PART.merged("", ["Produce 9 a.pcap"])
-    assert PART.lines(text) == ["Produce 9 a.pcap"]
-    text = PART.merged("# head\nVote 2 other\n", ["Produce 9 a.pcap"]) + "Fetch 4 other\n"
-    text = PART.merged(text, ["Produce 9 b.pcap", "Fetch 12 b.pcap"])
-    assert PART.lines(text) == ["Produce 9 b.pcap", "Fetch 12 b.pcap"]
-    assert text.startswith("# head\nVote 2 other\n")
-    assert text.endswith("\nFetch 4 other\n")
-    assert PART.lines("Vote 2 other\n") is None
 
 
 def changed(value: object) -> object:
@@ -244,11 +209,11 @@ def places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, .
     return [path]
 
 
-@pytest.mark.parametrize("name", ["java-transactions.pcap", "java-sasl.pcap"])
-def test_the_comparison_notices_every_change(name: str):
+def test_the_comparison_notices_every_change():
     """For one message of each API and direction, changing or removing any value is noticed."""
     seen = set()
-    for line, frame, reported in match(ROOT / "captures" / name, golden_lines(ROOT / "captures" / name))[0]:
+    capture = ROOT / "captures" / "java-transactions.pcap"
+    for line, frame, reported in match(capture, golden_lines(capture))[0]:
         if (line["api_key"], line["type"]) in seen or len(str(line)) > 8_000:
             continue
         seen.add((line["api_key"], line["type"]))

@@ -8,31 +8,23 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from textual.pilot import Pilot
 
 from kafkasniff.analysis import question_names
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.cli.environment import Exit
-from kafkasniff.engine.inspector import Inspector
-from kafkasniff.live.metrics import Metrics
-from kafkasniff.live.state import ViewState
-from kafkasniff.live.top import TopModel
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.text.printable import printable
 from tests.browse.screen.driving import drive, listed, settled
-from tests.choice import in_turn, one_in
 from tests.cli.console import kafkasniff
-from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.kafka_bytes import int32
 from tests.craft.packet import Packet
 from tests.craft.write import write_pcap
 from tests.kafka.records_craft import Record, batch_of
-from tests.live.scenes import drawn
+from tests.outputs import watched
 
 EVIL = {
     "title": "\x1b]0;owned\x07",
@@ -99,14 +91,11 @@ def harmless(text: str) -> None:
         assert character == "\n" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
-@pytest.fixture(scope="module", params=EVIL, ids=str)
-def evil(request: pytest.FixtureRequest) -> str:
-    return EVIL[request.param]
-
-
 @pytest.fixture(scope="module")
-def capture(evil: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_pcap(tmp_path_factory.mktemp("evil") / "evil.pcap", packets(evil))
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A connection for each string."""
+    talks = [one for number, text in enumerate(EVIL.values()) for one in talk(number, text).packets]
+    return write_pcap(tmp_path_factory.mktemp("evil") / "evil.pcap", talks)
 
 
 @pytest.fixture(scope="module")
@@ -116,27 +105,25 @@ def exported(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def benign(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_pcap(tmp_path_factory.mktemp("benign") / "evil.pcap", packets("benign"))
-
-
-def test_lines(capture: Path, benign: Path) -> None:
-    result, other = (kafkasniff("decode", path, "--color", "always") for path in (capture, benign))
-    harmless(result.text)
-    harmless(result.err)
-    assert len(result.lines) == len(other.lines) > 14
-
-
 @pytest.mark.parametrize(
-    "options", [["-v"], ["-vv", "--color", "always"], ["-xx"], ["-x", "--color", "always"]], ids=" ".join
+    "options",
+    [[], ["-v"], ["-vv", "--color", "always"], ["-xx"], ["-x", "--color", "always"]],
+    ids=" ".join,
 )
-def test_trees(capture: Path, evil: str, options: list[str]) -> None:
+def test_lines_and_trees(capture: Path, options: list[str]) -> None:
     result = kafkasniff("decode", *options, capture)
     assert result.code == Exit.OK
     harmless(result.text)
     harmless(result.err)
-    assert printable(evil)[:6] in OUR_COLOURS.sub("", result.text)
+    shown = OUR_COLOURS.sub("", result.text)
+    for name, text in EVIL.items():
+        assert printable(text)[:6] in shown, name
+    # Markup is text.
+    assert not options or "[link=http://x]" in shown
+    if not options:
+        benign = [one for number in range(len(EVIL)) for one in talk(number, "benign").packets]
+        path = write_pcap(capture.with_name("benign.pcap"), benign)
+        assert len(result.lines) == len(kafkasniff("decode", path).lines) > 14 * len(EVIL)
 
 
 def test_json_on_a_terminal(capture: Path, exported: Path) -> None:
@@ -151,16 +138,17 @@ def test_json_on_a_terminal(capture: Path, exported: Path) -> None:
         assert one == other != []
 
 
-def test_the_security_view(evil: str, tmp_path: Path) -> None:
-    path = write_pcap(tmp_path / "evil.pcap", packets(evil))
-    result = kafkasniff("security", "--color", "always", path, stdout_tty=True, width=100)
-    assert result.code == Exit.OK
-    harmless(result.text)
-    harmless(result.err)
+def test_answers(capture: Path, exported: Path) -> None:
+    questions = [["analyze", question, exported] for question in question_names()]
+    for command in (["security", capture], *questions):
+        result = kafkasniff(*command, "--color", "always", stdout_tty=True, width=300)
+        assert result.code == Exit.OK, command
+        harmless(result.text)
+        harmless(result.err)
 
 
-@pytest.mark.parametrize("evil", one_in(4, list(EVIL), 1), indirect=True)
-def test_the_explorer(evil: str, tmp_path: Path) -> None:
+@pytest.mark.extended
+def test_the_explorer(tmp_path: Path) -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
         assert len(rows.index) > 0
@@ -184,56 +172,30 @@ def test_the_explorer(evil: str, tmp_path: Path) -> None:
         await settled(app, pilot)
         shown()
 
-    drive(steps, write_pcap(tmp_path / "evil.pcap", packets(evil)), size=(200, 40))
+    drive(steps, write_pcap(tmp_path / "evil.pcap", packets("".join(EVIL.values()))), size=(200, 40))
 
 
-def test_markup_is_text(benign: Path, tmp_path: Path) -> None:
-    path = write_pcap(tmp_path / "markup.pcap", packets(EVIL["markup"]))
-    assert "[link=http://x]" in kafkasniff("decode", "-vv", path).text
-    folder = tmp_path / "out"
-    kafkasniff("export", path, "--output", folder)
-    assert "[bold red]loud" in kafkasniff("analyze", "talkers", folder, stdout_tty=True, width=400).text
-
-
-def test_pasted_bytes(evil: str) -> None:
-    message = with_client(request_bytes(3, 9, 1, topics=[{"name": evil}]), evil.encode())
-    result = kafkasniff("decode-bytes", "-v", "--color", "always", message.hex())
-    harmless(result.text)
-    harmless(result.err)
-
-
-def test_analyses(evil: str, exported: Path) -> None:
-    """Each string meets some of the questions, each question some of the strings."""
-    strings = list(EVIL.values())
-    questions = {question for one, question in in_turn(strings, question_names(), 6) if one == evil}
-    assert questions
-    for question in sorted(questions):
-        result = kafkasniff("analyze", question, exported, "--color", "always", stdout_tty=True, width=300)
-        assert result.code == Exit.OK
+def test_pasted_bytes() -> None:
+    for text in EVIL.values():
+        message = with_client(request_bytes(3, 9, 1, topics=[{"name": text}]), text.encode())
+        result = kafkasniff("decode-bytes", "-v", "--color", "always", message.hex())
         harmless(result.text)
         harmless(result.err)
 
 
-def test_views_of_a_live_run(evil: str) -> None:
-    inspector, top, metrics = Inspector(exchanges=True, connections=True), TopModel(), Metrics()
-    for event in (*inspector.feed(batch(packets(evil))), *inspector.close()):
-        top.take(event)
-        metrics.take(event)
-    for table in range(6):
-        harmless(drawn(top.snapshot(), ViewState(table=table), 200, 60))
-    harmless(drawn(top.snapshot(focus=1), ViewState(focus=1), 200, 60))
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(metrics)
-    scraped = generate_latest(registry).decode()
-    harmless(scraped)
-    assert list(text_string_to_metric_families(scraped))
+def test_views_of_a_live_run() -> None:
+    for text in EVIL.values():
+        screens, scraped = watched(packets(text))
+        harmless(screens)
+        harmless(scraped)
+        assert list(text_string_to_metric_families(scraped))
 
 
-def test_quotations_in_internal_errors(evil: str, benign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quotations_in_internal_errors(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: JsonSink, event: object) -> None:
-        raise RuntimeError(evil)
+        raise RuntimeError("".join(EVIL.values()))
 
     monkeypatch.setattr(JsonSink, "line", fail)
-    result = kafkasniff("decode", "-v", "--format", "json", benign)
+    result = kafkasniff("decode", "-v", "--format", "json", capture)
     assert result.code == Exit.INTERNAL
     harmless(result.err)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given
@@ -20,9 +20,10 @@ from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.native import kernel, names
 from kafkasniff.native import sessions as native_sessions
 from kafkasniff.sinks.native_names import AddedNames
+from tests.choice import examples
 from tests.craft import kafka_bytes as kafka
-from tests.engine.test_in_step import RECORDS, USUAL, Say, _exchange, talks
-from tests.engine.test_line_runs import Shown, packets_of, shown, threads_of
+from tests.engine.shown import Shown, shown, threads_of
+from tests.engine.talks import RECORDS, USUAL, Say, exchange_of, packets_of, talks
 from tests.native.one_by_one import OneByOne
 
 pytestmark = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
@@ -33,14 +34,14 @@ NAMED = {A: "orders", B: "pay ments", C: "größe", OWN: "__consumer_offsets"}
 
 
 def _metadata(*topics: tuple[bytes, str | None], asks: tuple[bytes, str | None] = (kafka.NO_ID, None)) -> Say:
-    return _exchange(
+    return exchange_of(
         lambda n: kafka.metadata_request_by_id(n, [asks]), lambda n: kafka.metadata_response_with_ids(n, topics)
     )
 
 
 def _fetch(*topics: bytes, partitions: Sequence[int] = (0,), forgotten: Sequence[bytes] = (), **session: Any) -> Say:
     answer = {"session": session.get("opened", session["session"][0]), "error": session.get("error", 0)}
-    return _exchange(
+    return exchange_of(
         lambda n: kafka.fetch_request_by_id(
             n,
             [(topic, partitions) for topic in topics],
@@ -83,130 +84,89 @@ WORDS: dict[str, Say] = {
 }
 
 
-def _lines(
+def _run(
     kind: type[Inspector],
     form: str,
     batches: list[Any],
     *,
-    small: bool,
-    levels: Sequence[Level] = (),
-    threads: int | None = None,
-) -> Shown:
-    return _lines_and_sessions(kind, form, batches, small=small, levels=levels, threads=threads)[0]
-
-
-def _lines_and_sessions(
-    kind: type[Inspector],
-    form: str,
-    batches: list[Any],
-    *,
-    small: bool,
+    small: bool = False,
     levels: Sequence[Level] = (),
     threads: int | None = None,
 ) -> tuple[Shown, Any]:
-    """The sessions: with their partitions, the least recently used first, and the requests that wait for a response."""
+    """Lines and sessions: with their partitions, the least recently used first, and the requests that wait for a
+    response.
+    """
     enricher = Enricher(Catalog({uuid_text(GIVEN): "given"}))
-    if small:
-        enricher.catalog.most_topics = 2
-        assert enricher._sessions is not None
-        enricher._sessions._most_sessions, enricher._sessions._most_partitions = 1, 60
-    found = shown(kind, form, batches, levels, enricher, threads)
     sessions = enricher.sessions
     assert sessions is not None
+    if small:
+        enricher.catalog.most_topics = 2
+        sessions._most_sessions, sessions._most_partitions = 1, 60
+    found = shown(kind, form, batches, levels, enricher, threads)
     held = [(key, one.topics, one.by_id) for key, one in sessions._sessions.items()]
     return found, (held, [(exchange, key) for exchange, (key, _) in sessions._pending.items()], sessions.let_go)
 
 
+_OF_SESSIONS = [word for word in WORDS if any(character in word for character in "78")]
+_OF_SESSIONS += ["forgets", "is refused", "is left empty", "closes", "adds many"] * 2
+_REPEATS = [["opens 7", *["repeats in 7", "continues 7"] * 9, "is refused"] * 2] * 3
+USUAL_BOUNDS = (1024, 1 << 18, 1 << 20)
+
+
+class Case(NamedTuple):
+    """A conversation for each connection, where batches are cut, the bounds, and what is wanted."""
+
+    said: list[list[str]]
+    form: str
+    cuts: Sequence[int] = ()
+    small: bool = False
+    bounds: tuple[int, int, int] = USUAL_BOUNDS
+    """Places of names at first and at most, bytes of all sessions that the kernel knows."""
+    threads: int | None = None
+    levels: Sequence[Level] = ()
+
+
+def conversations(words: Sequence[str], longest: int) -> st.SearchStrategy[list[list[str]]]:
+    return st.lists(st.lists(st.sampled_from(words), max_size=longest), min_size=1, max_size=4)
+
+
 @given(
-    said=st.lists(st.lists(st.sampled_from(sorted(WORDS)), max_size=16), min_size=1, max_size=4),
-    cuts=st.lists(st.integers(0, 100), max_size=4),
-    form=st.sampled_from(["text", "tree", "json"]),
-    small=st.booleans(),
-    places=st.sampled_from([(1024, 1 << 18), (8, 16), (8, 256)]),
-    threads=st.sampled_from([None, 1, 2]),
+    case=st.builds(
+        Case,
+        said=conversations(sorted(WORDS), 16) | conversations(_OF_SESSIONS, 40),
+        form=st.sampled_from(["text", "tree", "json"]),
+        cuts=st.lists(st.integers(0, 100), max_size=5),
+        small=st.booleans(),
+        bounds=st.sampled_from([USUAL_BOUNDS, (8, 16, 200), (8, 256, 0)]),
+        threads=st.sampled_from([None, 1, 2]),
+        levels=st.just([]) | st.lists(st.sampled_from(list(Level)), max_size=6),
+    )
 )
-@example(said=[list(WORDS), ["fetches all"] * len(WORDS)], cuts=[], form="json", small=False, places=(8, 16), threads=1)
-@example(said=[list(WORDS), ["fetches all"] * len(WORDS)], cuts=[], form="text", small=False, places=(8, 16), threads=1)
-@example(said=[["opens 7", "adds many"]], cuts=[], form="json", small=True, places=(1024, 1 << 18), threads=None)
-@example(
-    said=[["opens 7", "opens 8"], [], ["adds to 7"] * 9],
-    cuts=[],
-    form="json",
-    small=True,
-    places=(8, 256),
-    threads=None,
-)
-@example(said=[list(WORDS)] * 3, cuts=[*range(8, 100, 8)], form="json", small=True, places=(8, 256), threads=2)
-def test_the_same_as_one_by_one(  # noqa: PLR0917 - what hypothesis chooses
-    said: list[list[str]], cuts: list[int], form: str, small: bool, places: tuple[int, int], threads: int | None
-) -> None:
-    batches = packets_of(talks(said, words=WORDS), cuts)
+@examples(120)
+@example(case=Case([list(WORDS), ["fetches all"] * len(WORDS)], "json", bounds=(8, 16, 1 << 20), threads=1))
+@example(case=Case([list(WORDS), ["fetches all"] * len(WORDS)], "text", bounds=(8, 16, 1 << 20)))
+@example(case=Case([["opens 7", "adds many"]], "json", small=True))
+@example(case=Case([["opens 7", "opens 8"], [], ["adds to 7"] * 9], "json", small=True, bounds=(8, 256, 1 << 20)))
+@example(case=Case([list(WORDS)] * 3, "json", cuts=range(8, 100, 8), small=True, bounds=(8, 256, 1 << 20), threads=2))
+@example(case=Case(_REPEATS, "text", bounds=(1024, 1 << 18, 200)))
+@example(case=Case(_REPEATS, "json"))
+@example(case=Case([["continues 7"] * 9, ["opens 7"], ["continues 7"] * 9], "text", cuts=[40]))
+@example(case=Case([["opens 7", "opens 8", *["continues 7", "continues 8", "forgets"] * 9]], "json", small=True))
+@example(case=Case([list(WORDS)] * 3, "json", cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(2), Level(1)]))
+@example(case=Case([list(WORDS)] * 3, "text", cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(3), Level(1)]))
+def test_the_same_as_one_by_one(case: Case) -> None:
+    """Where bodies are skipped, they teach no name and change no session."""
+    batches = packets_of(talks(case.said, words=WORDS), list(case.cuts))
+    threads = None if case.levels else threads_of(case.form, case.threads)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(names, "FIRST_PLACES", places[0])
-        patched.setattr(names, "MAX_PLACES", places[1])
+        patched.setattr(names, "FIRST_PLACES", case.bounds[0])
+        patched.setattr(names, "MAX_PLACES", case.bounds[1])
+        patched.setattr(native_sessions, "MAX_SESSIONS", case.bounds[2])
         patched.setattr(lines_ahead, "TASK_BYTES", 700)
-        found = _lines(Inspector, form, batches, small=small, threads=threads_of(form, threads))
-    expected = _lines(OneByOne, form, batches, small=small)
+        found, sessions = _run(Inspector, case.form, batches, small=case.small, levels=case.levels, threads=threads)
+    expected, theirs = _run(OneByOne, case.form, batches, small=case.small, levels=case.levels)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
-    assert found.summary == expected.summary
-
-
-_OF_SESSIONS = [
-    *(word for word in WORDS if any(character in word for character in "78")),
-    *("forgets", "is refused", "is left empty", "closes", "adds many"),
-]
-
-
-@given(
-    said=st.lists(
-        st.lists(
-            st.sampled_from([*_OF_SESSIONS, "forgets", "is refused", "is left empty", "closes", "adds many"]),
-            max_size=40,
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-    cuts=st.lists(st.integers(0, 100), max_size=4),
-    small=st.booleans(),
-    most=st.sampled_from([0, 200, 1 << 20]),
-    form=st.sampled_from(["text", "tree", "json"]),
-)
-@example(
-    said=[["opens 7", *["repeats in 7", "continues 7"] * 9, "is refused"] * 2] * 3,
-    cuts=[],
-    small=False,
-    most=200,
-    form="text",
-)
-@example(
-    said=[["opens 7", *["repeats in 7", "continues 7"] * 9, "is refused"] * 2] * 3,
-    cuts=[],
-    small=False,
-    most=1 << 20,
-    form="json",
-)
-@example(
-    said=[["continues 7"] * 9, ["opens 7"], ["continues 7"] * 9], cuts=[40], small=False, most=1 << 20, form="text"
-)
-@example(
-    said=[[*["opens 7", "opens 8"], *["continues 7", "continues 8", "forgets"] * 9]],
-    cuts=[],
-    small=True,
-    most=1 << 20,
-    form="json",
-)
-def test_sessions_that_the_kernel_follows(
-    said: list[list[str]], cuts: list[int], small: bool, most: int, form: str
-) -> None:
-    """Lines and sessions are those of Python; `most`: bytes of all sessions that the kernel knows."""
-    batches = packets_of(talks(said, words=WORDS), cuts)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(native_sessions, "MAX_SESSIONS", most)
-        found, sessions = _lines_and_sessions(Inspector, form, batches, small=small)
-    expected, theirs = _lines_and_sessions(OneByOne, form, batches, small=small)
-    assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
-    assert found.summary == expected.summary
-    assert sessions == theirs
+    assert (found.summary, found.left_out, sessions) == (expected.summary, expected.left_out, theirs)
 
 
 @pytest.mark.parametrize("form", ["text", "tree", "json"])
@@ -222,7 +182,7 @@ def test_most_requests_of_a_session_need_no_answer(form: str, monkeypatch: pytes
     for begins, partitions in (["opens 7"], 2), ([], None):
         asked.clear()
         batches = packets_of(talks([[*begins, *["repeats in 7", "continues 7"] * 50]], words=WORDS), [60])
-        found = _lines(Inspector, form, batches, small=False)
+        found, _ = _run(Inspector, form, batches)
         assert found.native > 100
         # Those that Python reads before it is known that this is Kafka, and the first of the session.
         assert len(asked) < 20
@@ -232,30 +192,15 @@ def test_most_requests_of_a_session_need_no_answer(form: str, monkeypatch: pytes
         assert (found.out.getvalue().decode().count(shown) > 80) == (partitions is not None)
 
 
-@given(
-    said=st.lists(st.lists(st.sampled_from(sorted(WORDS)), max_size=16), min_size=1, max_size=4),
-    cuts=st.lists(st.integers(0, 100), max_size=6),
-    levels=st.lists(st.sampled_from(list(Level)), min_size=1, max_size=6),
-    form=st.sampled_from(["text", "tree", "json"]),
+@pytest.mark.parametrize(
+    ("form", "threads", "cut"), [("text", None, None), ("json", None, 37), ("json", 1, 50), ("text", None, 81)]
 )
-@example(said=[list(WORDS)] * 3, cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(2), Level(1)], form="json")
-@example(said=[list(WORDS)] * 3, cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(3), Level(1)], form="text")
-def test_names_where_bodies_are_skipped(said: list[list[str]], cuts: list[int], levels: list[Level], form: str) -> None:
-    """Skipped bodies teach no name and change no session."""
-    batches = packets_of(talks(said, words=WORDS), cuts)
-    found, expected = (_lines(kind, form, batches, small=False, levels=levels) for kind in (Inspector, OneByOne))
-    assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
-    assert (found.summary, found.left_out) == (expected.summary, expected.left_out)
-
-
-@pytest.mark.parametrize(("form", "threads"), [("text", None), ("json", None), ("json", 1)])
-@pytest.mark.parametrize("cut", [None, 20, 37, 50, 81])
 def test_the_kernel_makes_the_messages(form: str, cut: int | None, threads: int | None) -> None:
     """All except those that teach a name, begin a session, or change one by an error."""
     reported = ["teaches orders", "teaches pay ments"]
     said = [*reported, *["fetches a", *reported, "asks by id", "opens 7", "continues 7", "adds to 7"] * 4]
     batches = packets_of(talks([said] * 3, words=WORDS), [] if cut is None else [cut])
-    found = _lines(Inspector, form, batches, small=False, threads=threads)
+    found, _ = _run(Inspector, form, batches, threads=threads)
     text = found.out.getvalue().decode()
     # Messages before the end of the first batch show that it is Kafka, and two names are learned first.
     assert found.native >= (2 * 3 * len(said) - 3 * (2 * 4) - 2) * (1 if cut is None else 0.8)
@@ -294,7 +239,7 @@ def test_a_table_that_is_too_small_leaves_messages_to_python(monkeypatch: pytest
     monkeypatch.setattr(names, "MAX_PLACES", 32)
     batches = packets_of(talks([["fetches many", "fetches a"] * 4], words=WORDS), [])
     for form in ("text", "json"):
-        found = _lines(Inspector, form, batches, small=False)
-        assert found.out.getvalue() == _lines(OneByOne, form, batches, small=False).out.getvalue()
+        found, _ = _run(Inspector, form, batches)
+        assert found.out.getvalue() == _run(OneByOne, form, batches)[0].out.getvalue()
         # Text shows some of many topics, and looks up only these.
         assert 8 <= found.native <= (14 if form == "json" else 18)

@@ -1,15 +1,13 @@
-"""The nouns: endpoints as text, sums of bytes, and what is frozen."""
+"""The nouns: endpoints as text, and sums of bytes."""
 
 from __future__ import annotations
 
 import ipaddress
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff import model
-from kafkasniff.model import Endpoint, ErrorCode, Message, Problem, StreamBytes, Summary
+from kafkasniff.model import Endpoint, ErrorCode, Problem, StreamBytes, Summary
 
 sizes = st.integers(0, 1 << 50)
 
@@ -43,25 +41,6 @@ def test_totals_add_up_in_any_order(one: Summary, two: Summary, three: Summary) 
     assert forwards == backwards
     for name in Summary.__struct_fields__:
         assert getattr(forwards, name) == getattr(one, name) + getattr(two, name) + getattr(three, name)
-
-
-@pytest.mark.parametrize("name", [name for name in model.__all__ if isinstance(getattr(model, name), type)])
-def test_only_totals_may_be_changed(name: str) -> None:
-    config = getattr(model, name).__struct_config__
-    assert config.frozen is (name != "Summary")
-
-
-def test_messages_are_made_by_position() -> None:
-    """The order in which `engine.paired_messages` gives the fields."""
-    fields = Message.__struct_fields__
-    assert fields[:7] == ("type", "size", "correlation_id", "api_key", "api", "api_version", "client_id")
-    assert fields[7:15] == (
-        *("header", "header_tags", "body", "body_version", "raw", "raw_redacted", "errors", "problems"),
-    )
-    assert fields[15:25] == (
-        *("exchange", "connection", "capture", "time_ns", "client", "broker", "first_packet", "last_packet"),
-        *("latency_ns", "duration_ns"),
-    )
 
 
 def test_events_are_equal_by_their_values() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange
+from tests.choice import in_turn
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
@@ -34,8 +35,7 @@ def pairs(packets: list[Packet]) -> set[Pair]:
     }
 
 
-@pytest.mark.parametrize("length", [20, 30, 58])
-@pytest.mark.parametrize("name", ONE_BY_ONE)
+@pytest.mark.parametrize(("name", "length"), in_turn(ONE_BY_ONE, [20, 30, 58], 3))
 def test_headers_are_enough_to_pair(name: str, length: int) -> None:
     packets = read_packets(SHIPPED[name])
     assert pairs([cut(packet, length) for packet in packets]) == pairs(packets)

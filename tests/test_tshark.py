@@ -6,8 +6,6 @@ contain and imply: API, version, correlation id, and which request a response an
 
 from __future__ import annotations
 
-import functools
-import json
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -16,12 +14,12 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.choice import one_in
 from tests.conftest import shipped_captures
 from tests.craft.outcome import Outcome, files_outcome
 from tests.craft.read import is_cut
+from tests.evidence.wire import broker_ports
 
-pytestmark = pytest.mark.tshark
+pytestmark = [pytest.mark.tshark, pytest.mark.extended]
 
 FIELDS = (
     "tcp.stream",
@@ -37,7 +35,7 @@ FIELDS = (
 )
 
 
-SEEN = one_in(6, shipped_captures())
+SEEN = shipped_captures()[::6]
 """Neither the captures nor what tshark says of them changes; ours does, and the golden files show it."""
 
 Request = tuple[int, int, int]
@@ -56,11 +54,6 @@ class Seen(NamedTuple):
 
 Connections = dict[tuple[str, str], list[Seen]]
 """By client and broker; several where ports were used again, in order."""
-
-
-def broker_ports(capture: Path) -> list[int]:
-    manifest = json.loads((capture.parent / "manifest.json").read_text())
-    return next(entry["broker_ports"] for entry in manifest["captures"] if entry["file"] == capture.name)
 
 
 def numbers(cell: str) -> list[int]:
@@ -92,6 +85,10 @@ def by_tshark(tshark: str, capture: Path) -> Connections:
             seen.responses.extend(zip(keys, ids, strict=True))
         else:
             seen.responses.extend((None, number) for number in ids)
+    return by_ends(streams)
+
+
+def by_ends(streams: dict[int, tuple[tuple[str, str], Seen]]) -> Connections:
     connections: Connections = defaultdict(list)
     for _, (names, seen) in sorted(streams.items()):
         connections[names].append(seen)
@@ -114,26 +111,16 @@ def without_tokens(their: Seen, our: Seen, tokens: int) -> Seen:
 def by_us(outcome: Outcome) -> Connections:
     streams: dict[int, tuple[tuple[str, str], Seen]] = {}
     for line in outcome.lines:
-        if line["type"] == "sasl":
-            seen = streams.setdefault(line["connection"], ((line["client"], line["broker"]), Seen([], [], [])))[1]
-            seen.tokens.append(line["size"])
-        if line["type"] not in {"request", "response"}:
+        if line["type"] == "problem":
             continue
-        names = (line["client"], line["broker"])
-        seen = streams.setdefault(line["connection"], (names, Seen([], [], [])))[1]
-        if line["type"] == "request":
+        seen = streams.setdefault(line["connection"], ((line["client"], line["broker"]), Seen([], [], [])))[1]
+        if line["type"] == "sasl":
+            seen.tokens.append(line["size"])
+        elif line["type"] == "request":
             seen.requests.append((line["api_key"], line["api_version"], line["correlation_id"]))
         else:
             seen.responses.append((line["api_key"], line["correlation_id"]))
-    connections: Connections = defaultdict(list)
-    for _, (names, seen) in sorted(streams.items()):
-        connections[names].append(seen)
-    return connections
-
-
-@functools.cache
-def both(tshark: str, capture: Path) -> tuple[Connections, Connections]:
-    return by_tshark(tshark, capture), by_us(files_outcome([capture]))
+    return by_ends(streams)
 
 
 def compared(capture: Path, theirs: Connections, ours: Connections) -> list[tuple[Seen, Seen]]:
@@ -151,28 +138,23 @@ def compared(capture: Path, theirs: Connections, ours: Connections) -> list[tupl
 
 
 @pytest.mark.parametrize("capture", SEEN, ids=lambda path: path.name)
-def test_requests_match_those_of_tshark(capture: Path, require_tool: Callable[[str], str]) -> None:
-    theirs, ours = both(require_tool("tshark"), capture)
+def test_messages_match_those_of_tshark(capture: Path, require_tool: Callable[[str], str]) -> None:
+    theirs, ours = by_tshark(require_tool("tshark"), capture), by_us(files_outcome([capture]))
     cut = is_cut(capture)
-    total = 0
+    requests = responses = 0
     for their, our in compared(capture, theirs, ours):
         rest = iter(our.requests)
         assert all(request in rest for request in their.requests)
-        assert cut or len(our.requests) == len(their.requests)
-        total += len(their.requests)
-    assert total > 0
-
-
-@pytest.mark.parametrize("capture", [path for path in SEEN if not is_cut(path)], ids=lambda path: path.name)
-def test_responses_match_those_of_tshark(capture: Path, require_tool: Callable[[str], str]) -> None:
-    theirs, ours = both(require_tool("tshark"), capture)
-    reported = 0
-    for their, our in compared(capture, theirs, ours):
+        requests += len(their.requests)
+        if cut:
+            continue
+        assert len(our.requests) == len(their.requests)
         assert [number for _, number in our.responses] == [number for _, number in their.responses]
         times = Counter(number for _, number in our.responses)
         for (key, number), (our_key, _) in zip(their.responses, our.responses, strict=True):
             # Where an id is reused (the Java client's SASL cycles through eight), tshark takes the first request.
             if key is not None and times[number] == 1:
-                reported += 1
+                responses += 1
                 assert our_key == key, f"response {number}"
-    assert reported > 0
+    assert requests > 0
+    assert cut or responses > 0

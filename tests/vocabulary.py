@@ -14,7 +14,7 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,17 +75,31 @@ def _is_key(found: list[_Piece], token: str) -> bool:
     return token != "COMMENT" and len(found) == 1 and _KEY.fullmatch(found[0].text) is not None
 
 
-def zig_texts(source: str) -> Iterator[list[_Piece]]:
-    """Comments and strings, those of adjacent lines together."""
+def _adjacent(lines: Iterable[tuple[int, list[str]]]) -> Iterator[list[_Piece]]:
+    """The texts of lines, those of adjacent lines together."""
     found: list[_Piece] = []
-    for number, line in enumerate(source.split("\n"), 1):
-        texts = [match[1] if match[1] is not None else match[2] for match in _ZIG.finditer(line)]
+    for number, texts in lines:
         if not texts and found:
             yield found
             found = []
         found += [_Piece(number, text) for text in texts]
     if found:
         yield found
+
+
+def zig_texts(source: str) -> Iterator[list[_Piece]]:
+    """Comments and strings."""
+    return _adjacent(
+        (number, [match[1] if match[1] is not None else match[2] for match in _ZIG.finditer(line)])
+        for number, line in enumerate(source.split("\n"), 1)
+    )
+
+
+def comments(source: str) -> Iterator[list[_Piece]]:
+    """The comments of a definition."""
+    return _adjacent(
+        (number, [line.partition("#")[2]] if "#" in line else []) for number, line in enumerate(source.split("\n"), 1)
+    )
 
 
 def prose(source: str) -> Iterator[list[_Piece]]:
@@ -102,20 +116,6 @@ def prose(source: str) -> Iterator[list[_Piece]]:
             found = []
         if not fence and not fenced and line.strip():
             found.append(_Piece(number, line.strip("|-# ")))
-    if found:
-        yield found
-
-
-def comments(source: str) -> Iterator[list[_Piece]]:
-    """The comments of a definition, those of adjacent lines together."""
-    found: list[_Piece] = []
-    for number, line in enumerate(source.split("\n"), 1):
-        _, mark, text = line.partition("#")
-        if not mark and found:
-            yield found
-            found = []
-        if mark:
-            found.append(_Piece(number, text))
     if found:
         yield found
 

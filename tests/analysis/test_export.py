@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import msgspec
@@ -62,19 +61,6 @@ def test_files_of_other_dates_are_not_opened(folder: Path) -> None:
         count(export)
 
 
-def test_files_missing_from_the_manifest_are_ignored(folder: Path) -> None:
-    export = Export.open(str(folder))
-    (folder / export.files("exchanges")[0]).with_name("part-00001.parquet").write_bytes(b"half-written")
-    assert count(Export.open(str(folder))) == 103
-
-
-def test_a_missing_file(folder: Path) -> None:
-    export = Export.open(str(folder))
-    (folder / export.files("exchanges")[1]).unlink()
-    with pytest.raises(CaptureError, match="cannot read"):
-        count(export)
-
-
 def test_a_missing_column(folder: Path) -> None:
     with pytest.raises(UsageError, match="no column colour"):
         count(Export.open(str(folder)), TableReading(("api", "colour")))
@@ -129,10 +115,3 @@ def test_an_invalid_manifest(manifest: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(manifest)
     with pytest.raises(CaptureError, match="is invalid"):
         Export.open(str(tmp_path))
-
-
-def test_an_empty_export(tmp_path: Path) -> None:
-    export = Export.open(str(write_export(tmp_path / "out", exchanges=[])))
-    assert export.start_ns() is None
-    assert answer(export, find_question("latency")()) == []
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["tables"]["exchanges"]["files"] == []

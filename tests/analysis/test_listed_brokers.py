@@ -1,4 +1,4 @@
-"""Brokers listed in bodies: which parts of an entry are usable."""
+"""Brokers, listeners and epochs in bodies: what is usable, and bodies that hold anything else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kafkasniff.analysis.detectors import broker_facts, listeners
 from kafkasniff.analysis.listed_brokers import MAX_NAME, ListedBroker
+
+HUGE = 9223372036854775808
+UNUSABLE = ("", "{", '{"brokers":[}', '{"brokers":[', "x" * (broker_facts.MAX_BODY + 1))
 
 
 @pytest.mark.parametrize(
@@ -30,3 +34,19 @@ from kafkasniff.analysis.listed_brokers import MAX_NAME, ListedBroker
 def test_an_entry(entry: dict[str, Any], node: int | None, endpoint: str | None) -> None:
     found = msgspec.json.decode(msgspec.json.encode(entry), type=ListedBroker)
     assert (found.node, found.endpoint) == (node, endpoint)
+
+
+def test_bodies_without_facts_of_brokers() -> None:
+    leader = f'{{"brokers":[],"topics":[{{"name":"t","partitions":[{{"partition_index":0,"leader_id":{HUGE}}}]}}]}}'
+    for body in (*UNUSABLE, leader):
+        assert broker_facts._read(body) == broker_facts._Metadata()
+        assert broker_facts._parse(broker_facts._REQUEST, body or None) in (None, broker_facts._BrokerRequest())
+    assert broker_facts._parse(broker_facts._REQUEST, f'{{"broker_id":1,"broker_epoch":{HUGE}}}') is None
+    odd = '{"brokers":[{"node_id":"x"},{"node_id":3},{"node_id":true},{"node_id":4294967296},{"node_id":-1},{}]}'
+    assert [one.node for one in broker_facts._read(odd).brokers] == [None, 3, None, None, None, None]
+
+
+def test_bodies_without_listeners() -> None:
+    for body in (*UNUSABLE, '{"brokers":[{"node_id":"x"}]}'):
+        assert listeners._brokers(body) == []
+    assert listeners._brokers('{"throttle_time_ms":0,"brokers":[{"node_id":1,"host":"a","port":9}]}') == [("a", 9)]

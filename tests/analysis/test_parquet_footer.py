@@ -170,11 +170,6 @@ def one_chunk(file_path: bytes = b"", **changed: int) -> Footer:
     return Footer(made(ROOT, element(b"a"), groups=(group,)))
 
 
-def test_a_chunk() -> None:
-    footer = one_chunk()
-    assert footer.chunk(0, footer.leaves[0]).stored_size == 40
-
-
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [

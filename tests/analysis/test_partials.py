@@ -3,7 +3,6 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -116,24 +115,8 @@ def merged(shape: Shape, data: st.DataObject, pieces: list[dict[str, Any]]) -> P
     return parts[0]
 
 
-def test_dump_and_load() -> None:
-    part = Partials(SAMPLED)
-    part.add(rows(SAMPLED, list(range(100)), [1] * 100))
-    other = Partials(SAMPLED)
-    other.load(*part.dump())
-    assert content(other) == content(part)
-    assert other.lost == part.lost != Partials(SAMPLED).lost
-
-
 def test_different_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
         Partials(SAMPLED).merge(Partials(COUNTED))
     with pytest.raises(ValueError, match="shape"):
         Partials(SAMPLED).load(*Partials(COUNTED).dump())
-
-
-def test_all_kinds_of_arrays_are_accepted() -> None:
-    part = Partials(COUNTED)
-    part.add({"key": np.array([1, 2], np.int32), "count": pa.chunked_array([[1], [1]])})
-    part.add({"key": pa.array([1], pa.int16()), "count": [1]})
-    assert content(part) == [(1, 2), (2, 1)]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -24,18 +23,11 @@ def test_the_middle_is_near(values: list[int]) -> None:
             assert middle == value
 
 
-@given(st.lists(INT64, min_size=2, max_size=50))
-def test_buckets_increase_with_the_value(values: list[int]) -> None:
-    buckets = bucket_of(numbers(sorted(values)))
-    assert (np.diff(buckets) >= 0).all()
-
-
 def test_every_power_and_its_neighbours() -> None:
-    for power in range(63):
-        low = max(2**power - 1, 0)
-        values = numbers([low, 2**power, min(2**power + 1, 2**63 - 1)])
-        assert (np.diff(bucket_of(values)) >= 0).all()
-        assert np.abs(middle_of(bucket_of(values)) - values).max() <= 2**power * RELATIVE_ERROR
+    """Buckets increase with the value."""
+    values = sorted({one for power in range(63) for one in (2**power - 1, 2**power, 2**power + 1)} | {2**63 - 1})
+    assert (np.diff(bucket_of(numbers(values))) >= 0).all()
+    assert (np.diff(bucket_of(numbers([-one for one in values]))) <= 0).all()
 
 
 @given(
@@ -60,8 +52,8 @@ def test_groups_are_separate_in_any_order() -> None:
     assert [one.tolist() for one in percentiles(group[:0], buckets[:0], counts[:0], [0.5], 0)] == [[]]
 
 
-@pytest.mark.parametrize("size", [1, 2, 99, 100, 101])
-def test_ranks(size: int) -> None:
-    values = numbers(list(range(1, size + 1)))
-    (found,) = percentiles(np.zeros(size, np.int64), values, np.ones(size, np.int64), [0.99], 1)
-    assert found[0] == -(-size * 99 // 100)
+def test_ranks() -> None:
+    for size in (1, 2, 99, 100, 101):
+        values = numbers(list(range(1, size + 1)))
+        (found,) = percentiles(np.zeros(size, np.int64), values, np.ones(size, np.int64), [0.99], 1)
+        assert found[0] == -(-size * 99 // 100)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kafkasniff.analysis.timing import Timing, TimingParameters
-from kafkasniff.errors import UsageError
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
 FETCH = {"max_wait_ms": 500, "min_bytes": 1}
@@ -70,13 +67,6 @@ def test_phases_from_rows() -> None:
     assert (fetch["wait_count"], fetch["wait_p50_us"], fetch["wait_max_us"]) == (1, 500_000, 500_000)
 
 
-def test_by_topic_an_exchange_counts_for_each_topic() -> None:
-    found = answer(rows(), "topic")
-    assert [(row["topic"], row["exchanges"]) for row in found] == [(None, 6), ("orders", 2), ("payments", 1)]
-    with pytest.raises(UsageError):
-        Timing(TimingParameters(by=()))
-
-
 def test_parts_merge() -> None:
     whole, parts = Timing(TimingParameters(by=("api", "client"))), []
     every = rows()
@@ -89,7 +79,3 @@ def test_parts_merge() -> None:
     for other in parts[1:]:
         first.merge(other)
     assert first.result().equals(whole.result())
-
-
-def test_no_rows() -> None:
-    assert answer([]) == []

@@ -53,14 +53,6 @@ def undecoded(*rows: Rows) -> dict[str, tuple[int | None, int | None]]:
 GOOD = stream(decoded=900)
 
 
-def test_everything_decoded() -> None:
-    found = visible(GOOD, stream(decoded=100))
-    assert (found.share, found.connections, found.connections_decoded) == (1.0, 2, 2)
-    assert (found.bytes, found.bytes_decoded, found.undecoded) == (1000, 1000, [])
-    assert found.is_high
-    assert not found.is_one_sided
-
-
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
@@ -102,11 +94,6 @@ def test_responses_of_one_sided_connections_are_no_orphans_besides() -> None:
     assert undecoded(*rows, orphan(6)) == {"broker-to-client-only": (1, 100), "orphan-responses": (None, 10)}
 
 
-def test_orphans_never_exceed_the_decoded_bytes() -> None:
-    found = visible(stream(decoded=10), orphan(1000))
-    assert (found.bytes_decoded, found.share) == (0, 0.0)
-
-
 def test_overhead_of_tls_is_no_traffic() -> None:
     found = visible(stream(decoded=100, skipped=40, protocol=OVER_TLS))
     assert (found.share, found.bytes) == (1.0, 100)
@@ -136,11 +123,6 @@ def test_an_export_without_connections_and_nothing_at_all() -> None:
     assert (unknown.known, unknown.share, unknown.is_high) == (False, None, True)
     nothing = visible()
     assert (nothing.known, nothing.share, nothing.is_high) == (True, None, False)
-
-
-def test_the_share_that_is_high() -> None:
-    assert visible(stream(decoded=90, skipped=10)).is_high
-    assert not visible(stream(decoded=89, skipped=11)).is_high
 
 
 def test_order_batches_and_merging_change_nothing() -> None:

@@ -1,18 +1,20 @@
+"""Resources of a command with all its processes, whatever becomes of them."""
+
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
 import textwrap
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchmarks import processes
-from benchmarks.processes import CommandFailedError, Memory, disk_bytes, measure, memory, read_process
+from benchmarks.processes import CommandFailedError, disk_bytes, measure, read_process
+
+pytestmark = pytest.mark.extended
 
 LIMIT_S = 300
 
@@ -100,22 +102,6 @@ def test_memory_is_that_of_all_together(tmp_path: Path, sampled: str) -> None:
     assert 0 < usage.peak_by_role["main"] < 60_000_000
 
 
-def test_java_is_recognised_by_its_program(tmp_path: Path, sampled: str) -> None:
-    program = tmp_path / "java"
-    program.write_bytes(Path("/bin/sleep").read_bytes())
-    program.chmod(0o700)
-    script = f"""
-        import subprocess
-        child = subprocess.Popen([{str(program)!r}, "3600"])
-        sampled()
-        child.kill()
-        child.wait()
-    """
-    usage = measure(python(script, sampled), tmp_path, limit_s=LIMIT_S)
-    assert usage.peak_by_role["jvm"] > 0
-    assert usage.largest["jvm"] == usage.peak_by_role["jvm"]
-
-
 def test_the_role_stays_when_a_process_ends(tmp_path: Path, sampled: str) -> None:
     """Nobody waits for it: it is there without a program until all is over."""
     program = tmp_path / "java"
@@ -149,40 +135,6 @@ def test_disk_is_the_highest_size_at_one_moment(tmp_path: Path, sampled: str, mo
     assert disk_bytes(tmp_path) < 100_000
 
 
-def test_expensive_samples_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would slow down runs on all cores, but not on one."""
-    rests: list[float] = []
-
-    class Over(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            assert timeout is not None
-            rests.append(timeout)
-            return len(rests) == 2
-
-    used = iter([0.0, 0.001, 1.0, 1.1])
-    monkeypatch.setattr(processes.time, "thread_time", lambda: next(used))
-    monkeypatch.setattr(processes.Sampler, "_sample", lambda _: None)
-    monkeypatch.setattr(processes.threading, "Event", Over)
-    monkeypatch.setattr(processes.threading, "Thread", lambda target, daemon: Now(target))
-    processes.Sampler(os.getpid(), tmp_path, None).stop()
-    assert rests == [processes.INTERVAL_S, pytest.approx(2.5)]
-
-
-class Now:
-    """Runs a function at once."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self.start = function
-
-    def join(self) -> None:
-        pass
-
-
-def test_a_failed_command_reports_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailedError, match="exit code 3\nno such thing"):
-        measure(python("import sys; sys.stderr.write('no such thing'); sys.exit(3)"), tmp_path, limit_s=LIMIT_S)
-
-
 def test_a_command_that_does_not_end_is_ended_with_all_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,32 +158,3 @@ def test_a_command_that_does_not_end_is_ended_with_all_it_started(
     with pytest.raises(CommandFailedError, match="not over after 2 s"):
         measure(python(script), tmp_path, limit_s=2)
     assert read_process(int(reported.read_text())) is None
-
-
-def test_the_wait_for_remaining_processes_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "ORPHANS_S", 0.5)
-    reported = tmp_path / "pid"
-    script = f"""
-        import subprocess, sys, time
-        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"])
-        open({str(reported)!r}, "w").write(str(child.pid))
-    """
-    usage = measure(python(script), tmp_path, limit_s=LIMIT_S)
-    assert usage.wall_s < 3600
-    assert read_process(int(reported.read_text())) is None
-
-
-def test_an_ended_process_uses_nothing() -> None:
-    child = subprocess.Popen(["true"])
-    child.wait()
-    assert read_process(child.pid) is None
-    assert memory(child.pid) == Memory(0, 0)
-
-
-def test_our_own_process() -> None:
-    mine = read_process(os.getpid())
-    assert mine is not None
-    assert mine.parent == os.getppid()
-    assert mine.cpu_s > 0
-    own = memory(os.getpid())
-    assert own.total >= own.anonymous > 1_000_000

@@ -7,21 +7,7 @@ import pytest
 
 from kafkasniff.browse import body_view as module
 from kafkasniff.browse.body_view import BodyNode, children, facts, roots
-from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.reading import CaptureReading
-from kafkasniff.model import Exchange
-from tests.conftest import ROOT
-
-
-def exchange_of(name: str, api: str, error: str = "") -> Exchange:
-    reading = CaptureReading((str(ROOT / "captures" / f"{name}.pcap"),), dict)
-    index = ExchangeIndex()
-    reading.fill(index, None, stopped=lambda: False, progress=lambda _read, _total: None)
-    rows = map(index.row, range(len(index)))
-    row = next(row for row in rows if row.api.startswith(api) and error in row.error)
-    found = reading.look(index, row, stopped=lambda: False)
-    assert found is not None
-    return found
+from tests.browse.opened import exchange_of
 
 
 def labels(node: BodyNode) -> list[str]:
@@ -39,13 +25,10 @@ def test_error_names_and_records() -> None:
     assert request.label.startswith("request · 1,330 bytes · 2026-")
     assert facts(exchange)[0].startswith("answered · 127.0.0.1:")
 
-
-def test_only_errors_are_marked() -> None:
     def marked(node: BodyNode) -> list[str]:
         below = [label for child in children(node) for label in marked(child)] if node.opens else []
         return [node.label, *below] if node.is_error else below
 
-    _, response = roots(exchange_of("java-errors", "Produce", "MESSAGE_TOO_LARGE"))
     assert marked(response) == ["error_code: 10 (MESSAGE_TOO_LARGE)"]
 
 
@@ -74,13 +57,11 @@ def test_many_children_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [child.label for part in children(node) for child in children(part)] == ["a: 1", "b: 2", "c: 3", "d: 4"]
 
 
-def test_text_has_all_of_a_long_value() -> None:
+def test_long_values_are_cut_in_labels_and_bounded_in_searches() -> None:
     node = next(children(BodyNode("body", "", {"value": b"x" * 1000 + b"\x1b end"}, None)))
     assert "end" not in node.label
     assert node.text.endswith("x\\x1b end")
 
-
-def test_the_text_of_a_long_value_is_bounded() -> None:
     class Sliced(bytes):
         def __getitem__(self, part: slice) -> bytes:  # type: ignore[override]
             return bytes(self)[part]

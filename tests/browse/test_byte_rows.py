@@ -7,7 +7,7 @@ import pytest
 from kafkasniff.browse import byte_rows as module
 from kafkasniff.browse.body_view import BodyNode, children, roots
 from kafkasniff.browse.byte_rows import ByteRows, body_path
-from tests.browse.test_body_view import exchange_of
+from tests.browse.opened import exchange_of
 
 
 def paths(node: BodyNode) -> list[str]:
@@ -31,37 +31,30 @@ def test_a_field_is_found() -> None:
     assert rows.message_of(len(rows.rows) - 1) == 1
 
 
-@pytest.mark.parametrize(
-    ("path", "field"),
-    [
-        ("records[0].value", "records[0].value"),
-        ("records[0].offset", "records[0].offset_delta"),
-        ("compression", "attributes"),
-        ("crc_ok", "crc"),
-    ],
-)
-def test_compressed_records(path: str, field: str) -> None:
-    rows = ByteRows(exchange_of("java-transactions", "Fetch"), 100)
-    batch = "responses[0].partitions[0].records.batches[1]."
-    found = rows.find(1, batch + path)
-    assert rows.rows[found[0]].path == batch + field
-    if path.endswith("value"):
-        assert [rows.rows[row].offset for row in found] == [12, 20]
-        assert rows.rows[found[0]].text.startswith("+000c  16 63 6f")
+IN_BATCH = "responses[0].partitions[0].records.batches"
 
 
 @pytest.mark.parametrize(
     ("capture", "api", "path", "field"),
     [
+        ("java-transactions", "Fetch", f"{IN_BATCH}[1].records[0].value", f"{IN_BATCH}[1].records[0].value"),
+        ("java-transactions", "Fetch", f"{IN_BATCH}[1].records[0].offset", f"{IN_BATCH}[1].records[0].offset_delta"),
+        ("java-transactions", "Fetch", f"{IN_BATCH}[1].compression", f"{IN_BATCH}[1].attributes"),
+        ("java-transactions", "Fetch", f"{IN_BATCH}[1].crc_ok", f"{IN_BATCH}[1].crc"),
         ("java-0.9", "Produce", "topic_data[0].partition_data[0].records.batches[0].records[0].key", "batches[0].key"),
-        ("java-0.10.2", "Fetch", "responses[0].partitions[0].records.batches[5].records[1].key", "messages[1].key"),
-        ("java-0.10.2", "Fetch", "responses[0].partitions[0].records.batches[5].base_offset", "batches[5].offset"),
+        ("java-0.10.2", "Fetch", f"{IN_BATCH}[5].records[1].key", "messages[1].key"),
+        ("java-0.10.2", "Fetch", f"{IN_BATCH}[5].base_offset", "batches[5].offset"),
     ],
+    ids=["value", "offset", "compression", "crc", "old key", "nested key", "old offset"],
 )
-def test_old_formats(capture: str, api: str, path: str, field: str) -> None:
+def test_fields_of_records_are_found(capture: str, api: str, path: str, field: str) -> None:
     rows = ByteRows(exchange_of(capture, api), 100)
-    found = rows.find(1 if api == "Fetch" else 0, path)
-    assert rows.rows[found[0]].path.endswith(field)
+    places = rows.find(1 if api == "Fetch" else 0, path)
+    assert rows.rows[places[0]].path.endswith(field)
+    if path.endswith("value"):
+        # Offsets in the decompressed bytes.
+        assert [rows.rows[row].offset for row in places] == [12, 20]
+        assert rows.rows[places[0]].text.startswith("+000c  16 63 6f")
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,11 @@ import kafkasniff
 from kafkasniff.browse.commands import BROKEN, FINDINGS, Commands, run_command
 from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import UsageError
+from tests.browse.opened import never
 from tests.cli.console import kafkasniff as command_line
 from tests.conftest import ROOT
 
 CAPTURE = str(ROOT / "captures" / "java-errors.pcap")
-
-
-def never() -> bool:
-    return False
 
 
 def test_words() -> None:
@@ -56,13 +53,10 @@ def test_names_that_are_refused(tmp_path: Path) -> None:
         Commands().write("out.jsonl", "")
 
 
-def test_errors_are_reported(tmp_path: Path) -> None:
+def test_a_broken_capture_is_written_as_far_as_it_goes(tmp_path: Path) -> None:
     wrong = run_command(Commands((CAPTURE,)).write(f"{tmp_path}/none/out.jsonl", ""), stopped=never).wrong
     assert wrong is not None
     assert "none/out.jsonl" in wrong
-
-
-def test_a_broken_capture_is_written_as_far_as_it_goes(tmp_path: Path) -> None:
     assert (FINDINGS, BROKEN) == (Exit.FINDINGS, Exit.BROKEN)
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(Path(CAPTURE).read_bytes()[:20_001])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kafkasniff.browse.completion import completed
 
 SEEN = {
@@ -15,29 +13,29 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("expression", "whole"),
-    [
-        ("", None),
-        ("lat", "latency_ms"),
-        ("latency_ms", None),
-        ("not (gro", "not (group"),
-        ("acks == 0 and top", "acks == 0 and topic"),
-        ("nonsense", None),
-        ("api ==", 'api =="Fetch"'),
-        ('api == "Fi', 'api == "FindCoordinator"'),
-        ('api == "fi', None),
-        ('api == "Fetch"', None),
-        ('topic == "ord', 'topic == "orders"'),
-        ('topic == "orders-', 'topic == "orders-dlq"'),
-        ('topic == "two', None),
-        ('topic == "long', None),
-        ('host in ("10.0.0.5:4000", "10.0.0.9', 'host in ("10.0.0.5:4000", "10.0.0.9:9092"'),
-        ('topic startswith "', 'topic startswith "orders"'),
-        ('acks == "', None),
-        ('error == "', 'error == "UNKNOWN_TOPIC_OR_PARTITION"'),
-        ('error == "un', None),
-    ],
-)
-def test_completed(expression: str, whole: str | None) -> None:
-    assert completed(expression, lambda column: SEEN.get(column, [])) == whole
+CASES = [
+    ("", None),
+    ("lat", "latency_ms"),
+    ("latency_ms", None),
+    ("not (gro", "not (group"),
+    ("acks == 0 and top", "acks == 0 and topic"),
+    ("nonsense", None),
+    ("api ==", 'api =="Fetch"'),
+    ('api == "Fi', 'api == "FindCoordinator"'),
+    ('api == "fi', None),
+    ('api == "Fetch"', None),
+    ('topic == "ord', 'topic == "orders"'),
+    ('topic == "orders-', 'topic == "orders-dlq"'),
+    ('topic == "two', None),
+    ('topic == "long', None),
+    ('host in ("10.0.0.5:4000", "10.0.0.9', 'host in ("10.0.0.5:4000", "10.0.0.9:9092"'),
+    ('topic startswith "', 'topic startswith "orders"'),
+    ('acks == "', None),
+    ('error == "', 'error == "UNKNOWN_TOPIC_OR_PARTITION"'),
+    ('error == "un', None),
+]
+
+
+def test_completed() -> None:
+    for expression, whole in CASES:
+        assert completed(expression, lambda column: SEEN.get(column, [])) == whole, expression

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kafkasniff.browse.conditions import added, condition
-from kafkasniff.browse.index import ExchangeIndex, Row
+from kafkasniff.browse.index import Row
 from kafkasniff.browse.list_columns import LIST_COLUMNS
-from kafkasniff.browse.reading import CaptureReading
-from kafkasniff.filters.expression import parse_filter
-from tests.conftest import ROOT
-
-ERRORS = ROOT / "captures" / "java-errors.pcap"
+from tests.browse.opened import capture, fill, rows_of
 
 
-def rows_of(path: Path, expression: str | None = None) -> list[Row]:
-    index = ExchangeIndex()
-    predicate = None if expression is None else parse_filter(expression)
-    reading = CaptureReading((str(path),), dict)
-    reading.fill(index, predicate, stopped=lambda: False, progress=lambda _read, _total: None)
-    return [index.row(place) for place in range(len(index))]
+def listed(expression: str | None = None) -> list[Row]:
+    return rows_of(fill(capture("java-errors"), expression))
 
 
-ROWS = rows_of(ERRORS)
+ROWS = listed()
 
 
 def values(row: Row, column: str) -> object:
@@ -40,7 +30,7 @@ def test_the_filter_keeps_what_the_cell_says(column: str, sign: str) -> None:
     like = next((row for row in ROWS if row.error and row.subject), ROWS[0])
     made = condition(like, column, sign)  # type: ignore[arg-type]
     assert made is not None
-    found = rows_of(ERRORS, made)
+    found = listed(made)
     if column == "subject":
         # The list shows the first of several topics.
         assert {row.subject for row in found if not row.others} == (
@@ -59,7 +49,7 @@ def test_more_and_less(column: str) -> None:
         made = condition(like, column, sign)  # type: ignore[arg-type]
         assert made is not None
         known = [getattr(row, column) for row in ROWS if getattr(row, column) is not None]
-        assert sorted(getattr(row, column) for row in rows_of(ERRORS, made)) == sorted(filter(wanted, known))
+        assert sorted(getattr(row, column) for row in listed(made)) == sorted(filter(wanted, known))
 
 
 @pytest.mark.parametrize(

@@ -10,22 +10,15 @@ import pytest
 from kafkasniff.browse import copying as module
 from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.copying import copies
-from kafkasniff.browse.index import ExchangeIndex, Row
-from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.index import Row
 from kafkasniff.model import Exchange
+from tests.browse.opened import found, path_of
 from tests.cli.console import kafkasniff
-from tests.conftest import ROOT
 
 
-def found(name: str, api: str, error: str = "") -> tuple[Exchange, Row, dict[str, str]]:
-    path = str(ROOT / "captures" / f"{name}.pcap")
-    reading = CaptureReading((path,), dict)
-    index = ExchangeIndex()
-    reading.fill(index, None, stopped=lambda: False, progress=lambda _read, _total: None)
-    row = next(row for row in map(index.row, range(len(index))) if row.api.startswith(api) and error in row.error)
-    exchange = reading.look(index, row, stopped=lambda: False)
-    assert exchange is not None
-    return exchange, row, {one.title: one.make() for one in copies(exchange, row, Commands((path,)))}
+def texts_of(name: str, api: str, error: str = "") -> tuple[Exchange, Row, dict[str, str]]:
+    exchange, row = found(name, api, error)
+    return exchange, row, {one.title: one.make() for one in copies(exchange, row, Commands((str(path_of(name)),)))}
 
 
 def run(command: str, *more: str) -> str:
@@ -42,12 +35,11 @@ def run(command: str, *more: str) -> str:
         ("java-errors", "Produce", "MESSAGE_TOO_LARGE"),
         ("java-transactions", "Fetch", ""),
         ("java-0.10.2", "Fetch", ""),
-        ("kafkajs", "Metadata", ""),
         ("java-errors", "ApiVersions", ""),
     ],
 )
 def test_commands_show_the_exchange(name: str, api: str, error: str) -> None:
-    exchange, row, texts = found(name, api, error)
+    exchange, row, texts = texts_of(name, api, error)
     assert list(texts) == [
         "JSON",
         "request in hex",
@@ -75,11 +67,11 @@ def test_commands_show_the_exchange(name: str, api: str, error: str) -> None:
 
 def test_secrets_are_blank() -> None:
     for api in ("SaslAuthenticate", "SaslHandshake"):
-        _, _, texts = found("java-sasl", api)
+        _, _, texts = texts_of("java-sasl", api)
         for text in texts.values():
             assert "alice-secret" not in text
             assert b"alice-secret".hex() not in text
-    exchange, _, texts = found("java-sasl", "SaslAuthenticate")
+    exchange, _, texts = texts_of("java-sasl", "SaslAuthenticate")
     assert exchange.request is not None
     assert exchange.request.frame is not None
     assert b"alice-secret" in exchange.request.frame
@@ -87,14 +79,11 @@ def test_secrets_are_blank() -> None:
     assert "SaslAuthenticate" in run(texts["request as a decode-bytes command"])
 
 
-def test_long_messages_are_no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forms_that_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ARGUMENT", 200)
-    _, _, texts = found("java-errors", "Produce", "MESSAGE_TOO_LARGE")
+    exchange, row, texts = texts_of("java-errors", "Produce", "MESSAGE_TOO_LARGE")
     assert "request in hex" in texts
     assert "request as a decode-bytes command" not in texts
     assert "response as a decode-bytes command" in texts
-
-
-def test_without_captures_there_is_no_decode_command() -> None:
-    exchange, row, _ = found("java-errors", "Produce")
+    # Without captures there is no command that decodes them.
     assert "decode command" not in [one.title for one in copies(exchange, row, Commands())]

@@ -13,7 +13,7 @@ from kafkasniff.browse import growing as module
 from kafkasniff.browse.growing import CopiedPipe, GrowingCapture, LiveCapture
 from kafkasniff.browse.index import ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading
-from tests.browse.test_reading import fill, never
+from tests.browse.opened import fill, never
 from tests.conftest import ROOT
 
 CAPTURE = ROOT / "captures" / "java-errors.pcap"
@@ -95,6 +95,7 @@ def test_a_pipe_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe.close()
 
 
+@pytest.mark.extended
 def test_a_live_capture_is_bounded_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_GROWN", 10_000)
     path = tmp_path / "live.pcapng"
@@ -115,6 +116,7 @@ def test_a_live_capture_is_bounded_and_ends(tmp_path: Path, monkeypatch: pytest.
     assert path.exists()
 
 
+@pytest.mark.extended
 def test_a_capture_that_cannot_begin(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -8,19 +8,18 @@ import pytest
 
 from kafkasniff.browse.histograms import Brush, latency_bins, time_bins
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.model import Exchange
-from tests.browse.test_reading import fill
-from tests.conftest import ROOT
+from tests.browse.opened import capture, fill
+from tests.choice import one_in
 from tests.sinks.messages import message
 
 MAKE = {"time": time_bins, "latency_ms": latency_bins}
 
 
-@pytest.mark.parametrize("most", [1, 2, 7, 80, 1000])
+@pytest.mark.parametrize("most", one_in(2, [1, 2, 7, 1000, 80]))
 @pytest.mark.parametrize("field", ["time", "latency_ms"])
 def test_a_range_selects_what_it_counts(field: str, most: int) -> None:
-    reading = CaptureReading((str(ROOT / "captures" / "java-errors.pcap"),), dict)
+    reading = capture("java-errors")
     brush = MAKE[field](fill(reading), most)
     bins = brush.bins
     assert 0 < len(bins) <= most

@@ -1,17 +1,19 @@
-"""The columns of the explorer's list."""
+"""The columns of the explorer's list: they say what the exchanges say, in any order, within bounds."""
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
 import kafkasniff
 from kafkasniff.browse import index as module
 from kafkasniff.browse.index import COLUMNS, ExchangeIndex
-from kafkasniff.model import Exchange
-from tests.conftest import ROOT
+from kafkasniff.browse.row_facts import MAX_PROBLEMS
+from kafkasniff.model import Exchange, Problem
+from tests.browse.opened import path_of, rows_of
 
-EXCHANGES = list(kafkasniff.read(ROOT / "captures" / "java-errors.pcap"))
+EXCHANGES = list(kafkasniff.read(path_of("java-errors")))
 
 
 def asked(exchange: Exchange) -> tuple[int, int]:
@@ -20,46 +22,56 @@ def asked(exchange: Exchange) -> tuple[int, int]:
     return exchange.request.time_ns, exchange.request.first_packet
 
 
-@pytest.fixture
-def filled() -> ExchangeIndex:
+def index_of(exchanges: list[Exchange]) -> ExchangeIndex:
     index = ExchangeIndex()
-    for exchange in EXCHANGES:
+    for exchange in exchanges:
         index.add(exchange)
     assert len(index) == 0
     index.publish()
     return index
 
 
+@pytest.fixture
+def filled() -> ExchangeIndex:
+    return index_of(EXCHANGES)
+
+
 def test_rows_say_what_the_exchanges_say(filled: ExchangeIndex) -> None:
-    assert len(filled) == len(EXCHANGES)
-    for place, exchange in enumerate(sorted(EXCHANGES, key=asked)):
-        row = filled.row(place)
-        assert exchange.request is not None
+    for row, exchange in zip(rows_of(filled), sorted(EXCHANGES, key=asked), strict=True):
+        request, response = exchange.request, exchange.response
+        assert request is not None
         assert (row.packet, row.exchange_id, row.connection, row.latency) == (
-            exchange.request.first_packet, exchange.exchange_id, exchange.connection, exchange.latency_ns)  # fmt: skip
-        assert row.request == exchange.request.size
-        assert row.response == (exchange.response.size if exchange.response else None)
-        errors = exchange.response.errors if exchange.response else ()
-        assert row.error == (errors[0].name if errors else "" if exchange.response else row.error)
-        assert filled.ends(row) == (exchange.request.client, exchange.request.broker)
+            request.first_packet, exchange.exchange_id, exchange.connection, exchange.latency_ns)  # fmt: skip
+        assert (row.api, row.client_id) == (f"{request.api} v{request.api_version}", request.client_id)
+        assert row.request == request.size
+        assert row.response == (response.size if response else None)
+        assert row.error == (response.errors[0].name if response and response.errors else "" if response else row.error)
+        assert filled.ends(row) == (request.client, request.broker)
+    assert {row.subject for row in rows_of(filled)} >= {"errors", "no-such-topic"}
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("descending", [False, True])
-def test_order(filled: ExchangeIndex, column: str, descending: bool) -> None:
-    values = [getattr(filled.row(int(place)), column) for place in filled.order(column, descending=descending)]
-    assert len(values) == len(filled)
-    known = [value for value in values if value is not None]
-    assert known == sorted(known, reverse=descending)
+def test_missing_messages_and_many_problems() -> None:
+    exchange = next(one for one in EXCHANGES if one.request and one.request.api == "Produce" and one.response)
+    without = msgspec.structs.replace(exchange, response=None, latency_ns=None, status="unanswered")
+    [row] = rows_of(index_of([without]))
+    assert (row.response, row.latency, row.error) == (None, None, "unanswered")
+    assert rows_of(index_of([msgspec.structs.replace(without, request=None)])) == []
+    problems = [Problem("frame-incomplete", "cut")] * (MAX_PROBLEMS + 9)
+    [row] = rows_of(index_of([msgspec.structs.replace(exchange, problems=problems)]))
+    assert row.problems == MAX_PROBLEMS
 
 
-def test_equal_values_stay_in_order(filled: ExchangeIndex) -> None:
-    for descending in (False, True):
-        seen: dict[str, int] = {}
-        for place in filled.order("api", descending=descending).tolist():
-            api = filled.row(place).api
-            assert seen.get(api, -1) < place
-            seen[api] = place
+def test_order(filled: ExchangeIndex) -> None:
+    for column in COLUMNS:
+        for descending in (False, True):
+            places = filled.order(column, descending=descending).tolist()
+            assert sorted(places) == [*range(len(filled))], column
+            values = [getattr(filled.row(place), column) for place in places]
+            known = [value for value in values if value is not None]
+            assert known == sorted(known, reverse=descending), column
+            # Equal values stay in order.
+            pairs = zip(values, values[1:], places, places[1:], strict=False)
+            assert all(before < after for one, other, before, after in pairs if one == other), column
 
 
 def test_same(filled: ExchangeIndex) -> None:
@@ -70,7 +82,7 @@ def test_same(filled: ExchangeIndex) -> None:
 
 
 def test_chunks(filled: ExchangeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = [filled.row(place) for place in range(len(filled))]
+    wanted = rows_of(filled)
     monkeypatch.setattr(module, "CHUNK", 4)
     index = ExchangeIndex()
     for exchange in sorted(EXCHANGES, key=asked):
@@ -78,28 +90,20 @@ def test_chunks(filled: ExchangeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
         if exchange.exchange % 3:
             index.publish()
     index.publish()
-    assert [index.row(place) for place in range(len(index))] == wanted
+    assert rows_of(index) == wanted
     assert [wanted[place] for place in index.order("latency")] == sorted(wanted, key=lambda row: row.latency or -1)
     assert index.start == filled.start == wanted[0].time
 
 
-def test_a_number_that_is_too_large_ends_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    index = ExchangeIndex()
-    monkeypatch.setattr(module, "MAX_NUMBER", asked(EXCHANGES[9])[1])
-    for exchange in EXCHANGES:
-        index.add(exchange)
-    index.publish()
-    assert index.is_full
-    assert 0 < len(index) < len(EXCHANGES)
-
-
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "MAX_NUMBER", asked(EXCHANGES[9])[1])
+        index = index_of(EXCHANGES)
+        assert index.is_full
+        assert 0 < len(index) < len(EXCHANGES)
     monkeypatch.setattr(module, "MAX_EXCHANGES", 5)
     monkeypatch.setattr(module, "MAX_WORDS", 3)
-    index = ExchangeIndex()
-    for exchange in EXCHANGES:
-        index.add(exchange)
-    index.publish()
+    index = index_of(EXCHANGES)
     assert len(index) == 5
     assert index.is_full
-    assert {index.row(place).client for place in range(5)} == {"…"}
+    assert {row.client for row in rows_of(index)} == {"…"}

@@ -8,7 +8,7 @@ import kafkasniff
 from kafkasniff.browse import record_view as module
 from kafkasniff.browse.body_view import BodyNode, children, roots
 from kafkasniff.browse.record_view import RecordRow, records, whole_record
-from tests.browse.test_body_view import exchange_of
+from tests.browse.opened import exchange_of
 from tests.conftest import ROOT
 
 

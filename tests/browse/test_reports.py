@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.browse.commands import Commands
-from kafkasniff.browse.reports import MAX_LINES, ReportLine, report
-from tests.browse.test_commands import never
-from tests.browse.test_export_reading import exported
-from tests.browse.test_reading import fill
+from kafkasniff.browse.reports import ReportLine, report
+from tests.browse.opened import exported, fill, never, rows_of
+from tests.choice import one_in
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
 
@@ -18,7 +17,7 @@ CAPTURE = str(ROOT / "captures" / "java-errors.pcap")
 EXPRESSION = 'client_id == "errors-admin"'
 
 
-@pytest.mark.parametrize("name", ["stats", "timing"])
+@pytest.mark.parametrize("name", one_in(2, ["stats", "timing"]))
 def test_text_of_commands(name: str) -> None:
     commands = Commands((CAPTURE,), ("--port=43051",), ("--slower-than=1ms",))
     lines = report(name, commands, EXPRESSION, 90, numbers={}, stopped=never)
@@ -41,49 +40,45 @@ def test_findings() -> None:
     assert max(len(one.text) for one in lines) <= 80
 
 
-def test_findings_of_an_export_select_its_exchanges(tmp_path: Path) -> None:
-    reading = exported("java-errors", tmp_path)
-    [wanted] = command("check", "--format=json", tmp_path / "export").objects
-    lines = report("check", Commands(exports=(str(tmp_path / "export"),)), "", 80, numbers={}, stopped=never)
+@pytest.mark.extended
+def test_findings_of_an_export_select_its_exchanges() -> None:
+    reading, folder = exported("java-errors")
+    [wanted] = command("check", "--format=json", folder).objects
+    lines = report("check", Commands(exports=(folder,)), "", 80, numbers={}, stopped=never)
     titles = [one for one in lines if one.severity is not None]
     assert len(titles) == len(wanted["findings"]) > 5
     for line, finding in zip(titles, wanted["findings"], strict=True):
-        index = fill(reading, line.evidence)
-        found = {(row.connection_id, row.exchange_id) for row in map(index.row, range(len(index)))}
+        found = {(row.connection_id, row.exchange_id) for row in rows_of(fill(reading, line.evidence))}
         assert found == {(one["connection_id"], one["exchange_id"]) for one in finding["evidence"]}
 
 
-def test_findings_of_an_export_select_whole_connections(tmp_path: Path) -> None:
-    reading = exported("faults/sasl-wrong-mechanism", tmp_path)
+@pytest.mark.extended
+def test_findings_of_an_export_select_whole_connections() -> None:
+    reading, folder = exported("faults/sasl-wrong-mechanism")
     listed = fill(reading)
     numbers = listed.connection_numbers()
-    [wanted] = command("check", "--format=json", tmp_path / "export").objects
+    [wanted] = command("check", "--format=json", folder).objects
     [finding] = [one for one in wanted["findings"] if one["detector"] == "connection-churn"]
     connections = {one["connection_id"] for one in finding["evidence"]}
     assert {one.get("exchange_id") for one in finding["evidence"]} == {None}
-    commands = Commands(exports=(str(tmp_path / "export"),))
+    commands = Commands(exports=(folder,))
     lines = report("check", commands, "", 80, numbers=numbers, stopped=never)
     [line] = [one for one in lines if one.text.lstrip().startswith("connection-churn:")]
     assert line.text.split(": ")[1] == f"Enter lists {len(connections)} of {finding['count']}"
-    index = fill(reading, line.evidence)
-    rows = [*map(index.row, range(len(index)))]
+    rows = rows_of(fill(reading, line.evidence))
     assert {row.connection_id for row in rows} == connections
-    assert len(rows) == sum(row.connection_id in connections for row in map(listed.row, range(len(listed))))
+    assert len(rows) == sum(row.connection_id in connections for row in rows_of(listed))
     # Connections without exchanges have nothing to list.
     lines = report("check", commands, "", 80, numbers={}, stopped=never)
     [line] = [one for one in lines if one.text.lstrip().startswith("connection-churn:")]
     assert (line.evidence, line.text.split(", ")[1]) == ("", "no exchanges to list")
 
 
-def test_no_findings_and_errors(tmp_path: Path) -> None:
+def test_no_findings_errors_and_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert report("check", Commands((CAPTURE,)), 'api == "Heartbeat"', 80, numbers={}, stopped=never) == [
         ReportLine("no findings")
     ]
     [line] = report("stats", Commands((str(tmp_path / "none.pcap"),)), "", 80, numbers={}, stopped=never)
     assert "none.pcap" in line.text
-
-
-def test_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkasniff.browse.reports.MAX_LINES", 3)
-    assert MAX_LINES > 3
     assert len(report("stats", Commands((CAPTURE,)), "", 80, numbers={}, stopped=never)) == 3

@@ -19,12 +19,9 @@ def test_they_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert SavedFilters(path).expressions == saved.expressions == ["has topic", "acks == 0"]
     monkeypatch.setattr(module, "MAX_SAVED", 1)
     assert SavedFilters(path).expressions == ["acks == 0"]
-
-
-def test_without_a_file() -> None:
-    saved = SavedFilters()
-    saved.save("has topic")
-    assert saved.expressions == ["has topic"]
+    without_file = SavedFilters()
+    without_file.save("has topic")
+    assert without_file.expressions == ["has topic"]
 
 
 def test_what_cannot_be_read_or_written_is_reported(tmp_path: Path) -> None:

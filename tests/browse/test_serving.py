@@ -87,6 +87,7 @@ def is_gone(number: int) -> bool:
     return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+@pytest.mark.extended
 def test_only_with_the_token(tmp_path: Path) -> None:
     with served(tmp_path) as (process, address):
         base, _, token = address.rstrip("/").rpartition("/")
@@ -123,6 +124,7 @@ def test_only_with_the_token(tmp_path: Path) -> None:
         soon(lambda: is_gone(explorer))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_explorers_end_with_the_server(tmp_path: Path, signum: signal.Signals) -> None:
     with served(tmp_path) as (process, address):
@@ -137,6 +139,7 @@ def test_explorers_end_with_the_server(tmp_path: Path, signum: signal.Signals) -
         assert process.stderr.read().splitlines() == [b"kafkasniff: serving browsers on this machine, Ctrl-C to stop"]
 
 
+@pytest.mark.extended
 @pytest.mark.xdist_group("browser")
 def test_in_a_browser(tmp_path: Path) -> None:
     with served(tmp_path) as (process, address), chromium(tmp_path / "profile") as browser:
@@ -165,6 +168,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
             assert number in refused or url.startswith(own), url
 
 
+@pytest.mark.extended
 def test_pages_are_bounded(tmp_path: Path) -> None:
     with served(tmp_path) as (process, address):
         screens = [page(address) for _ in range(module.MAX_PAGES)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafkasniff.cli.environment import Exit, Interrupted, Interrupts
+from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
 from tests.cli.console import environment
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -55,15 +56,6 @@ def test_a_signal_interrupts(signum: int) -> None:
     found = interrupted(lambda _: send(signum))
     assert found.signum == signum
     assert found.code == 128 + signum
-
-
-def test_handlers_are_restored() -> None:
-    before = [signal.getsignal(signum) for signum in SIGNALS]
-    hook = sys.unraisablehook
-    with handling():
-        assert [signal.getsignal(signum) for signum in SIGNALS] != before
-    assert [signal.getsignal(signum) for signum in SIGNALS] == before
-    assert sys.unraisablehook is hook
 
 
 def test_it_waits_for_the_end_of_a_line() -> None:
@@ -136,10 +128,6 @@ def test_an_accepted_exception_is_not_lost() -> None:
     assert lost == [signal.SIGINT]
 
 
-def test_no_error_handler_catches_an_interrupt() -> None:
-    assert not issubclass(Interrupted, Exception)
-
-
 def test_exit_codes_by_precedence() -> None:
     """Findings hide a damaged capture; an internal error hides everything."""
     order = list(Exit)
@@ -148,6 +136,9 @@ def test_exit_codes_by_precedence() -> None:
     assert order.index(Exit.FINDINGS) < order.index(Exit.BROKEN)
     assert len({int(code) for code in Exit}) == len(order)
     assert all(0 <= code < 256 for code in Exit)
+    # What the help and the manual say about them.
+    assert sorted(int(one) for codes, _ in EXIT_CODES for one in codes.split(", ")) == sorted(set(map(int, Exit)))
+    assert sorted(map(int, re.findall(r"\d+", EXIT_ORDER))) == sorted(int(code) for code in Exit if code)
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafkasniff.cli.environment import Exit
-from tests.capture.fake_interface import Captured, FakeInterface, captured
 from tests.choice import in_turn
 from tests.cli.console import kafkasniff
 from tests.conftest import missing
-from tests.craft.samples import mixed
-from tests.craft.write import LINKS, link_bytes
 from tests.tables.exports.exported import Rows, tables
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.extended]
 FULL = "No space left on device"
 
 
@@ -61,20 +56,6 @@ def disk(tmp_path: Path, require_tool: Callable[[str], str]) -> Iterator[Disk]:
             process.wait(timeout=120)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_decode(jobs: int, capture: Path, disk: Disk) -> None:
-    path = disk.path / "lines"
-    arguments = ["decode", "--format", "json", "--jobs", jobs, capture]
-    whole = kafkasniff(*arguments)
-    assert whole.code == 0
-    result = kafkasniff(*arguments, "-o", path)
-    assert result.code == Exit.UNAVAILABLE
-    assert result.err == f"kafkasniff: {path} is incomplete\nkafkasniff: cannot write {path}: {FULL}\n"
-    written = path.read_bytes()
-    assert 0 < len(written) < len(whole.out)
-    assert whole.out.startswith(written)
-
-
 @pytest.fixture(scope="module")
 def whole(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
     """The tables of an export that had enough room."""
@@ -97,54 +78,3 @@ def test_export_and_once_more(jobs: int, size: int, capture: Path, disk: Disk, w
     assert kafkasniff("export", capture, "-q", "-o", folder, "--jobs", jobs).code == 0
     assert tables(folder) == whole
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
-
-
-def packets() -> list[Captured]:
-    return [(*link_bytes(packet, LINKS["ethernet"]), packet.time_ns) for packet in mixed()]
-
-
-@pytest.fixture
-def interface(monkeypatch: pytest.MonkeyPatch) -> None:
-    def opened(name: str, capture: int, **_: Any) -> FakeInterface:
-        return FakeInterface(name, capture, packets(), (11,))
-
-    monkeypatch.setattr("kafkasniff.capture.live.live.InterfaceSocket", opened)
-    monkeypatch.setattr("kafkasniff.capture.live.live.JOIN_BYTES", 0)
-
-
-def live(*options: object) -> Any:
-    return kafkasniff("live", "-i", "eth0", "--format", "json", "--duration", "0.3", *options)
-
-
-@pytest.mark.parametrize("rotation", [(), ("-C", "4k"), ("-C", "4k", "-W", "2")])
-def test_live_files(rotation: tuple[str, ...], interface: None, disk: Disk) -> None:
-    """The file has only whole packets, and the output is complete."""
-    whole = live()
-    result = live("-w", disk.path / "kept", "--write-all", *rotation)
-    assert result.out == whole.out
-    if "-W" in rotation:  # room for two
-        assert result.code == 0
-    else:
-        assert result.code == Exit.UNAVAILABLE
-        assert result.err.count(FULL) == 1
-    kept: list[Captured] = []
-    for path in sorted(disk.path.iterdir(), key=lambda path: (len(path.name), path.name)):
-        if path.stat().st_size:
-            kept += captured(path)
-            assert kafkasniff("decode", path).code == 0
-    assert kept
-    assert {*kept} <= {*packets()}
-    if not rotation:
-        assert kept == packets()[: len(kept)]
-
-
-def test_live_tables(interface: None, disk: Disk, tmp_path: Path) -> None:
-    folder = disk.path / "out"
-    result = live("-q", "--export", folder)
-    assert result.code == Exit.UNAVAILABLE
-    assert result.err == f"kafkasniff: cannot write {folder}: {FULL}\n"
-    assert not (folder / "manifest.json").exists()
-    assert not list(folder.glob("*/date=*/*.parquet"))
-    disk.resize(20_000)
-    assert live("-q", "--export", folder).code == 0
-    assert json.loads((folder / "manifest.json").read_bytes())["runs"] == 1

@@ -41,7 +41,7 @@ Process = subprocess.Popen[bytes]
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Many windows, more than can wait at a time."""
     path = tmp_path_factory.mktemp("captures") / "large.pcap"
-    small_messages.write(path, connections=50, wanted=20_000)
+    small_messages.write(path, connections=20, wanted=fewer(4_000, 20_000))
     return path
 
 
@@ -75,17 +75,18 @@ def test_the_output_matches_that_of_one_thread(tmp_path: Path, options: tuple[st
         equal(kafkasniff("decode", "--jobs", jobs, *options, *captures), expected)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "options", [("--format", "json"), (), ("--format", "json", "-c", "9000"), ("--api", "Produce")]
 )
 def test_many_windows(large: Path, options: tuple[str, ...]) -> None:
     expected = kafkasniff("decode", *options, large)
-    assert expected.out.count(b"\n") > 1_000
+    assert expected.out.count(b"\n") > 100
     equal(kafkasniff("decode", "--jobs", 3, *options, large), expected)
 
 
 @needs_kernel
-@pytest.mark.parametrize(("name", "form"), in_turn(one_in(2, [path.name for path in CAPTURES]), ["json", "text"], 2))
+@pytest.mark.parametrize(("name", "form"), in_turn(one_in(12, [path.name for path in CAPTURES]), ["json", "text"], 2))
 def test_threads(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the number of threads nor the size of their work units changes a byte."""
     path, options = ROOT / "captures" / name, ("--format", form)
@@ -145,24 +146,12 @@ def test_a_damaged_capture(large: Path, tmp_path: Path) -> None:
     equal(kafkasniff("decode", "--format", "json", "--jobs", 2, path), expected)
 
 
-def test_a_file_as_output(large: Path, tmp_path: Path) -> None:
-    for jobs in (1, 2):
-        assert kafkasniff("decode", "-q", "--jobs", jobs, "-o", tmp_path / str(jobs), large).code == 0
-    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
-
-
 def test_standard_input_is_read_by_one_thread(capture: Path) -> None:
     data = capture.read_bytes()
     equal(kafkasniff("decode", "--jobs", 4, "-", stdin=data), kafkasniff("decode", "-", stdin=data))
 
 
-def test_unreadable_inputs(tmp_path: Path) -> None:
-    result = kafkasniff("decode", "--jobs", 2, tmp_path / "none.pcap")
-    assert result.code == Exit.CAPTURE
-    assert result.err.count("\n") == 1
-
-
-@pytest.fixture(params=[[], ["--filter", "size > 0"], ["--filter", "has request.topics"]], ids=" ".join)
+@pytest.fixture(params=[[], ["--filter", "has request.topics"]], ids=" ".join)
 def busy(request: pytest.FixtureRequest, large: Path) -> Iterator[Process]:
     """A run whose reader does not read, so that it blocks midway."""
     process = subprocess.Popen(
@@ -179,6 +168,7 @@ def busy(request: pytest.FixtureRequest, large: Path) -> Iterator[Process]:
     process.communicate()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("signum", "code"),
     [(signal.SIGINT, Exit.SIGINT), (signal.SIGTERM, Exit.SIGTERM), (signal.SIGHUP, Exit.SIGHUP)],
@@ -192,6 +182,7 @@ def test_interrupted(busy: Process, signum: int, code: int) -> None:
     assert out.endswith(b"}\n")
 
 
+@pytest.mark.extended
 def test_a_reader_that_closes(busy: Process) -> None:
     assert busy.stdout is not None
     busy.stdout.close()

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import signal
 import subprocess
@@ -12,12 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 import kafkasniff as package
 from kafkasniff.cli import main as entrance
-from kafkasniff.cli.environment import REPEAT_SECONDS, Environment, Exit, Interrupted, Interrupts
+from kafkasniff.cli.environment import REPEAT_SECONDS, Exit, Interrupted, Interrupts
 from kafkasniff.errors import (
     CaptureError,
     DefinitionError,
@@ -35,6 +33,7 @@ CAPTURE = ROOT / "captures" / "java-errors.pcap"
 HEAVY = ("numpy", "pyarrow", "rich", "scapy", "orjson", "msgspec")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], ["decode", "--help"], ["live", "--help"], ["export", "-h"]]
 )
@@ -61,7 +60,8 @@ def test_help_is_light(arguments: list[str]) -> None:
         ("report FILE -o out", "jinja2", "report"),
         ("report FILE -o out", "vl_convert", "report"),
         ("export FILE -o s3://bucket/tables", "obstore", "object-store"),
-        ("export FILE -o s3://bucket/tables", "obstore.store", "object-store"),
+        ("export --format otlp -o http://localhost:4318 FILE", "opentelemetry.sdk.trace", "otlp"),
+        ("live -i lo --otlp http://x", "opentelemetry.sdk.trace", "otlp"),
         ("export --engine spark FILE -o out", "pyspark", "spark"),
         ("export --engine spark --master sc://localhost FILE -o out", "grpc", "connect"),
     ],
@@ -69,10 +69,12 @@ def test_help_is_light(arguments: list[str]) -> None:
 def test_missing_extras(command: str, module: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One rule for all: exit code 5, and one line that names the extra, before anything is written.
 
-    `tests/cli/test_without_tables.py` has the extra `tables`, `tests/cli/running/test_otlp_export.py` has `otlp`.
+    `test_without_tables.py` has the extra `tables`.
     """
     (tmp_path / "keys.log").touch()
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in sys.modules if name.startswith("kafkasniff.otlp")]:
+        monkeypatch.delitem(sys.modules, name)
     if extra == "connect":
         # Other tests of this process may have started a session, which would be asked about its master first.
         pytest.importorskip("pyspark")
@@ -84,56 +86,12 @@ def test_missing_extras(command: str, module: str, extra: str, tmp_path: Path, m
     assert {file.name for file in tmp_path.iterdir()} == {"keys.log"}
 
 
-def test_version_and_the_list_of_commands() -> None:
-    done = subprocess.run([*PYTHON, "--version"], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == f"kafkasniff {package.__version__} ({kernel_note()})\n"
-    done = subprocess.run([*PYTHON, "--help"], capture_output=True, text=True, check=True, timeout=60)
-    for command in ("decode", "live", "export", "api", "decode-bytes"):
-        assert f"  {command} " in done.stdout
-    # Every listed command can be loaded.
-    group = entrance.command_line
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        assert command.name == name
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["decode"], "Missing argument"),
-        (["decode", "--nonsense", "x"], "--nonsense"),
-        (["decodee"], "decodee"),
-        (["decode", "x", "--api", "Nonsense"], "no API is called 'Nonsense'"),
-        (["decode", "x", "--host", "nowhere"], "'nowhere' is not an address"),
-        (["decode", "x", "--slower-than", "soon"], "'soon' is not a duration"),
-        (["decode", "x", "--since", "then"], "'then' is not a time"),
-        (["decode", "x", "-c", "0"], "0 is not in the range"),
-        (["decode", "x", "--port", "70000"], "70000 is not in the range"),
-        (["decode", "-", "-"], "stdin"),
-        (["live"], "--interface"),
-        (["analyze", "latencies", "x"], "'latencies'; did you mean latency?"),
-        (["analyze", "users", "x"], "'users'; `kafkasniff analyze --list` lists them"),
-        (["check", "--only", "slow-brokers", "x"], "'slow-brokers'; did you mean slow-broker?"),
-        (["check", "--only", "nonsense", "x"], "'nonsense'; `kafkasniff check --list` lists them"),
-        (["export", "x"], "--output"),
-        (["decode-bytes", "--response", "00"], "--api and --version"),
-    ],
-)
-def test_bad_usage_is_one_line_and_code_2(arguments: list[str], said: str) -> None:
-    result = kafkasniff(*arguments)
-    assert result.code == Exit.USAGE
-    assert said in result.err
-    assert result.err.startswith("kafkasniff: ")
-    assert result.err.count("\n") == 1
-    assert result.out == b""
-
-
-def test_no_command_shows_the_help_as_bad_usage() -> None:
-    result = kafkasniff()
-    assert result.code == Exit.USAGE
-    assert "Commands:" in result.err
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert kafkasniff("--version").code == Exit.OK
+    assert capsys.readouterr().out == f"kafkasniff {package.__version__} ({kernel_note()})\n"
+    assert kafkasniff("--help").code == Exit.OK
+    shown = capsys.readouterr().out
+    assert all(f"  {command} " in shown for command in entrance._COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +110,8 @@ def test_no_command_shows_the_help_as_bad_usage() -> None:
         (MemoryError(), 5),
         (OutOfMemoryError("x"), 5),
         (BrokenPipeError(), 0),
+        (ModuleNotFoundError("x", name="pyarrow.parquet"), 5),
+        (ModuleNotFoundError("x", name="other"), 70),
     ],
 )
 def test_every_exception_has_its_code_and_at_most_one_line(
@@ -167,6 +127,8 @@ def test_every_exception_has_its_code_and_at_most_one_line(
     assert "Traceback" not in result.err
     if isinstance(raised, ZeroDivisionError):
         assert result.err == "kafkasniff: internal error: ZeroDivisionError: x (-v shows where)\n"
+    if code == 5 and isinstance(raised, ModuleNotFoundError):
+        assert result.err == f"kafkasniff: {entrance.NEEDS_TABLES}\n"
 
 
 def numpy_without_memory() -> None:
@@ -224,16 +186,10 @@ def test_an_internal_error_shows_its_traceback_on_request(capture: Path, monkeyp
     assert result.err.splitlines()[-1].startswith("kafkasniff: internal error: ZeroDivisionError")
 
 
-def test_quotations_in_messages_are_escaped() -> None:
-    result = kafkasniff("decode", "/nowhere/\x1b[31m\n.pcap")
-    assert result.code == 3
-    assert "\x1b" not in result.err
-    assert result.err.count("\n") == 1
-
-
 # -- as a process ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.extended
 def test_a_reader_that_closes_is_not_an_error(capture: Path) -> None:
     for form in ("text", "json"):
         decode = f'{sys.executable} -m kafkasniff decode --format {form} -vv "{capture}"'
@@ -244,13 +200,7 @@ def test_a_reader_that_closes_is_not_an_error(capture: Path) -> None:
         assert "Broken" not in done.stderr
 
 
-def test_a_pipe_that_is_closed_before_the_first_line(capture: Path) -> None:
-    command = f'{sys.executable} -m kafkasniff decode "{capture}" | true; echo "${{PIPESTATUS[0]}}"'
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "0\n"
-    assert "Error" not in done.stderr
-
-
+@pytest.mark.extended
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux only")
 def test_a_full_disk_is_code_5(capture: Path) -> None:
     for arguments in (["decode", str(capture)], ["api"]):
@@ -263,6 +213,7 @@ def test_a_full_disk_is_code_5(capture: Path) -> None:
         assert "No space left" in done.stderr
 
 
+@pytest.mark.extended
 def test_a_closed_stdout_is_code_5(capture: Path) -> None:
     command = f'{sys.executable} -m kafkasniff decode "{capture}" >&-; echo $?'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
@@ -270,6 +221,7 @@ def test_a_closed_stdout_is_code_5(capture: Path) -> None:
     assert done.stderr.startswith("kafkasniff: cannot write to stdout")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_end_a_run_between_lines(signum: int, code: int, capture: Path) -> None:
     # Stdin stays open: the run waits for packets until a signal arrives.
@@ -300,29 +252,7 @@ def test_signals_end_a_run_between_lines(signum: int, code: int, capture: Path) 
     assert "Traceback" not in said
 
 
-def test_packets_of_a_pipe_are_shown_as_they_arrive(capture: Path) -> None:
-    # The second half is held back: messages completed by the first half must be shown without it.
-    data = capture.read_bytes()
-    process = subprocess.Popen([*PYTHON, "decode", "-q", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(data[: len(data) // 2])
-        process.stdin.flush()
-        lines = [process.stdout.readline() for _ in range(5)]
-        assert b"ApiVersions v3" in lines[1]
-        process.stdin.write(data[len(data) // 2 :])
-        process.stdin.close()
-        rest = process.stdout.read()
-        assert process.wait(timeout=30) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-    whole = subprocess.run([*PYTHON, "decode", "-q", str(capture)], capture_output=True, check=True, timeout=60).stdout
-    assert b"".join(lines) + rest == whole
-
-
+@pytest.mark.extended
 def test_an_ignored_hangup_stays_ignored(capture: Path) -> None:
     """nohup(1) starts a program with SIGHUP ignored."""
     process = subprocess.Popen(
@@ -350,62 +280,6 @@ def test_an_ignored_hangup_stays_ignored(capture: Path) -> None:
     assert first + rest == whole
 
 
-def test_a_second_hangup_does_not_count() -> None:
-    """A closing terminal sends two: one by its shell, one by the kernel. Work in progress is completed."""
-    world = Environment(stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.StringIO())
-    stopped: list[str] = []
-    with world.interrupts.installed():
-        with world.interrupts.stopping(lambda: stopped.append("asked")):
-            interrupt(signal.SIGHUP)
-            interrupt(signal.SIGHUP)
-        with world.interrupts.stopping(lambda: stopped.append("asked again")):
-            interrupt(signal.SIGHUP)
-        assert stopped == ["asked"]
-        with pytest.raises(Interrupted) as caught:
-            interrupt(signal.SIGINT)
-        assert caught.value.code == Exit.SIGINT
-    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-
-
-def interrupt(signum: int) -> None:
-    os.kill(os.getpid(), signum)
-    time.sleep(0.01)  # the handler runs between two bytecodes of the main thread
-
-
-def test_held_signals_wait_except_for_a_second_one() -> None:
-    world = Environment(stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.StringIO())
-    done: list[str] = []
-
-    def held(*signals: int) -> None:
-        with world.interrupts.held():
-            for signum in signals:
-                interrupt(signum)
-                done.append("continued")
-
-    with world.interrupts.installed():
-        with pytest.raises(Interrupted) as caught:
-            held(signal.SIGTERM)
-        assert caught.value.code == Exit.SIGTERM
-        assert done == ["continued"]
-        caught.value.accept()
-        with pytest.raises(Interrupted) as caught:
-            held(signal.SIGTERM, signal.SIGINT)
-        caught.value.accept()
-        assert done == ["continued"] * 2
-        # Nothing is left over for the next block.
-        held()
-
-
-def test_the_first_signal_may_request_a_stop_only() -> None:
-    world = Environment(stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.StringIO())
-    stopped: list[int] = []
-    with world.interrupts.installed(), world.interrupts.stopping(lambda: stopped.append(1)):
-        interrupt(signal.SIGINT)
-        assert stopped == [1]
-        with pytest.raises(Interrupted):
-            interrupt(signal.SIGINT)
-
-
 def test_a_signal_whose_exception_is_cleared_is_repeated() -> None:
     """As an extension module does that clears every exception."""
 
@@ -419,6 +293,7 @@ def test_a_signal_whose_exception_is_cleared_is_repeated() -> None:
     assert raised.value.signum == signal.SIGTERM
 
 
+@pytest.mark.extended
 def test_a_signal_that_ended_a_command_is_not_repeated() -> None:
     """An exception that another one replaced was not accepted either, but then there is nothing left to end."""
     interrupts = Interrupts()
@@ -438,19 +313,3 @@ def test_a_signal_that_ended_a_command_is_not_repeated() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert not taken
-
-
-def test_a_signal_in_a_destructor_is_repeated() -> None:
-    """Python drops exceptions that are raised there."""
-
-    class Ends:
-        def __del__(self) -> None:
-            signal.raise_signal(signal.SIGTERM)
-
-    def work() -> None:
-        Ends()
-        time.sleep(60)
-
-    with Interrupts().installed(), pytest.raises(Interrupted) as raised:
-        work()
-    assert raised.value.signum == signal.SIGTERM

@@ -1,4 +1,4 @@
-"""The manual pages and the help of every command."""
+"""The manual pages: as the help of the commands, and readable by groff and man."""
 
 from __future__ import annotations
 
@@ -9,36 +9,13 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
 
-from kafkasniff.cli.environment import Exit
-from kafkasniff.cli.exit_codes import EXIT_CODES
-from kafkasniff.cli.main import command_line
-from kafkasniff.cli.manual import pages, write
-from tests.cli.commands.test_completion import commands
+from kafkasniff.cli.manual import _literal, pages, write
+from tests.cli.options.test_all_options import COMMANDS, OPTIONS
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "docs" / "man"
-
-
-def helped(command: click.Command, name: str, width: int) -> str:
-    whole = click.Context(command_line, info_name="kafkasniff", **command_line.context_settings)
-    return command.get_help(click.Context(command, info_name=name, parent=whole, terminal_width=width))
-
-
-def test_every_help_is_readable_in_80_columns() -> None:
-    for name, command in [("", command_line), *commands()]:
-        lines = helped(command, name, 80).splitlines()
-        assert max(map(len, lines)) <= 80, name
-        # A list of choices that takes the whole line would leave a narrow column for the description.
-        assert all(re.match(r" {,34}\S", line) for line in lines if line.strip()), name
-        text = " ".join(helped(command, name, 10_000).split())
-        assert command.help, name
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                assert parameter.help, (name, parameter.name)
-                assert parameter.opts[0] in text
 
 
 def test_the_pages_are_up_to_date() -> None:
@@ -46,7 +23,7 @@ def test_the_pages_are_up_to_date() -> None:
 
 
 def test_each_command_has_a_page() -> None:
-    expected = {f"kafkasniff-{name}.1" for name, _ in commands() if " " not in name} | {"kafkasniff.1"}
+    expected = {f"kafkasniff-{name}.1" for name in COMMANDS if name and " " not in name} | {"kafkasniff.1"}
     assert set(pages()) == expected
 
 
@@ -60,11 +37,6 @@ def test_pages_of_removed_commands_are_deleted(tmp_path: Path) -> None:
 def test_pages_are_in_the_wheel_where_man_finds_them() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["shared-data"]["docs/man"] == "share/man/man1"
-
-
-def test_exit_codes_are_listed() -> None:
-    reported = {int(code) for codes, _ in EXIT_CODES for code in codes.split(", ")}
-    assert reported == {int(code) for code in Exit}
 
 
 def formatted(page: str, program: str, *options: str) -> str:
@@ -86,6 +58,7 @@ def headings(page: str) -> list[str]:
     return re.findall(r"^[A-Z][A-Z ]+$", page, re.M)
 
 
+@pytest.mark.extended
 def test_pages_are_formatted_without_warnings(shown: dict[str, str]) -> None:
     assert headings(shown["kafkasniff.1"]) == [
         "NAME",
@@ -104,18 +77,19 @@ def test_pages_are_formatted_without_warnings(shown: dict[str, str]) -> None:
     assert max(len(line) for page in shown.values() for line in page.splitlines()) <= 84
 
 
+@pytest.mark.extended
 def test_pages_agree_with_the_help(shown: dict[str, str]) -> None:
-    for name, command in commands():
-        if " " in name:
+    for name in COMMANDS:
+        if not name or " " in name:
             continue
         words = " ".join(shown[f"kafkasniff-{name}.1"].split())
         assert f"kafkasniff {name} " in words
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                assert " ".join((parameter.help or "").split()).rstrip(".") in words, (name, parameter.name)
-                assert all(option in words for option in parameter.opts)
+        for option in OPTIONS[name]:
+            assert " ".join((option.help or "").split()).rstrip(".") in words, (name, option.name)
+            assert all(one in words for one in option.opts)
 
 
+@pytest.mark.extended
 def test_man_shows_them(require_tool: Callable[[str], str]) -> None:
     for name, page in pages().items():
         reported = formatted(page, require_tool("man"), "--warnings", "-l", "-")
@@ -125,9 +99,8 @@ def test_man_shows_them(require_tool: Callable[[str], str]) -> None:
             assert "[1<=x<=65535]" in reported
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("text", [".start", "'start", "back\\slash \\fB", "-- ~^`", "µ → …"])
 def test_no_line_is_mistaken_for_a_roff_command(text: str, require_tool: Callable[[str], str]) -> None:
-    from kafkasniff.cli.manual import _literal
-
     reported = formatted(f".TH X 1\n.PP\n{_literal(text)}\n", require_tool("groff"), "-ww", "-man", "-Tutf8")
     assert text in reported

@@ -29,12 +29,11 @@ from kafkasniff.capture.write.pcapng_writer import packet_blocks
 from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
 from tests.capture.fake_interface import captured, raw_packets
 from tests.capture.network import on_own_loopback
-from tests.choice import in_turn
 from tests.cli.console import kafkasniff
-from tests.cli.real_live import STAYS, until_it_captures
+from tests.cli.real_live import STAYS, exchange, until_it_captures
 from tests.conftest import ROOT
-from tests.craft import kafka_bytes as kafka
 
+pytestmark = pytest.mark.extended
 PYTHON = [sys.executable, "-m", "kafkasniff"]
 DECODE = [*PYTHON, "decode", "--format", "json", "-"]
 CAPTURES = ROOT / "captures"
@@ -84,11 +83,7 @@ class Talk:
 
     def exchange_once(self) -> None:
         """One more exchange."""
-        batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
-        self._client.sendall(kafka.produce_request(self.count, "orders", batch, version=9))
-        self._broker.recv(4096)
-        self._broker.sendall(kafka.produce_response(self.count, "orders", 7, version=9))
-        self._client.recv(4096)
+        exchange(self._client, self._broker, self.count)
         self.count += 1
 
     def until_captured(self, lines: Lines) -> dict[str, Any]:
@@ -197,33 +192,6 @@ def check_lines_appear_while_the_capture_runs(program: str, which: str) -> None:
 
 
 @pytest.mark.root
-def test_a_reader_that_closes_ends_the_capture(
-    require_root: Callable[[], None], require_tool: Callable[[str], str]
-) -> None:
-    require_root()
-    check_a_reader_that_closes_ends_the_capture(require_tool("tcpdump"))
-
-
-@on_own_loopback
-def check_a_reader_that_closes_ends_the_capture(tcpdump: str) -> None:
-    talk = Talk()
-    with contextlib.closing(talk), processes() as start:
-        capture = [tcpdump, *writers(talk.port)["tcpdump at once"]]
-        source, sink = pipeline(start, capture, [*DECODE, "-q", "--count", "2"])
-        assert sink.stdout is not None
-        lines = Lines(sink.stdout)
-        talk.until_captured(lines)
-        end = time.monotonic() + PATIENCE
-        while source.poll() is None:
-            # With its next packet, it notices that the pipe is closed.
-            talk.exchange_once()
-            time.sleep(0.02)
-            assert time.monotonic() < end
-        assert sink.wait(PATIENCE) == 0
-        assert len(lines.rest()) == 1
-
-
-@pytest.mark.root
 def test_the_network_of_another_process(require_root: Callable[[], None], require_tool: Callable[[str], str]) -> None:
     """`nsenter -t PID -n kafkasniff live` with the PID of a container: its network, our program and files."""
     require_root()
@@ -278,31 +246,13 @@ def by_batches(target: Path, capture: Path) -> Iterator[None]:
             yield
 
 
-def by_bytes(target: Path, capture: Path) -> Iterator[None]:
-    """The same file in pieces that end within blocks, as a concurrent reader may see them."""
-    whole = target.with_name("whole.pcapng")
-    for _ in by_batches(whole, capture):
-        pass
-    data = whole.read_bytes()
-    pieces = [data[place : place + len(data) // 9] for place in range(0, len(data), len(data) // 9)]
-    with target.open("ab", buffering=0) as stream:
-        for piece in pieces:
-            stream.write(piece)
-            yield
-
-
-@pytest.mark.parametrize(
-    ("name", "grow"), in_turn(["franz-go.pcap", "java-group-consumer.pcap"], [by_batches, by_bytes], 2)
-)
-def test_a_file_that_grows(
-    name: str, grow: Callable[[Path, Path], Iterator[None]], require_tool: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_a_file_that_grows(require_tool: Callable[[str], str], tmp_path: Path) -> None:
     """`tail -c +1 -f FILE | kafkasniff decode -`: lines appear as packets are written, equal to those of the whole
     file.
     """
     target = tmp_path / "kept.pcapng"
-    whole = kafkasniff("decode", "--format", "json", "-q", CAPTURES / name).objects
-    steps = grow(target, CAPTURES / name)
+    whole = kafkasniff("decode", "--format", "json", "-q", CAPTURES / "franz-go.pcap").objects
+    steps = by_batches(target, CAPTURES / "franz-go.pcap")
     next(steps)
     found: list[dict[str, Any]] = []
     with processes() as start:

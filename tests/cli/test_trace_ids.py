@@ -12,7 +12,6 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation
 from tests.craft.write import write_pcap
 from tests.kafka.records_craft import GZIP, Record, batch_of
-from tests.tables.exports.exported import rows
 
 ONE, OTHER = "4bf92f3577b34da6a3ce929d0e0e4736", "80f198ee56343ba864fe8b2a57d3eff7"
 
@@ -66,11 +65,3 @@ def test_text_and_json(traced: Path) -> None:
         hidden = kafkasniff("decode", "-q", "--format", "json", option, traced).text
         assert "_trace_ids" not in hidden
         assert ONE not in hidden
-
-
-def test_the_table(traced: Path, tmp_path: Path) -> None:
-    assert kafkasniff("export", "-q", "-o", tmp_path / "shown", traced).code == 0
-    found = [(row["value"], row["trace_ids"]) for row in rows(tmp_path / "shown", "records")]
-    assert found == [(b"c", [OTHER]), (b"a", None), (b"b", [ONE]), (b"d", None)]
-    assert kafkasniff("export", "-q", "--no-payload", "-o", tmp_path / "hidden", traced).code == 0
-    assert {row["trace_ids"] for row in rows(tmp_path / "hidden", "records")} == {None}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pwd
 import shlex
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,14 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, mask
+from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, mask
 from kafkasniff.cli.environment import Exit
 from tests.capture.network import on_own_loopback
 from tests.cli.console import kafkasniff
+from tests.cli.real_live import conversation
 from tests.conftest import ROOT, missing
-from tests.craft import kafka_bytes as kafka
 from tests.tables.exports.exported import rows
 
+pytestmark = pytest.mark.extended
 PATIENCE = 120
 LOW_PORT = 99
 NOBODY = pwd.getpwnam("nobody")
@@ -81,19 +79,6 @@ def environ(**more: str) -> dict[str, str]:
     return {**plain, "PYTHONPATH": str(ROOT), **more}
 
 
-@contextlib.contextmanager
-def conversation() -> Iterator[int]:
-    """A broker on loopback that answers requests; yields its port. The client speaks when the block ends."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield (port := server.getsockname()[1])
-        with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as broker:
-            batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
-            client.sendall(kafka.produce_request(5, "orders", batch, version=9))
-            broker.recv(4096)
-            broker.sendall(kafka.produce_response(5, "orders", 7, version=9))
-            client.recv(4096)
-
-
 def threads(pid: int) -> list[dict[str, str]]:
     """The kernel's status of each thread of a process."""
     texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
@@ -107,7 +92,7 @@ def run_live(
     options: list[str], look: Look, folder: Path, *, around: tuple[str, ...] = (), **variables: str
 ) -> tuple[str, list[str]]:
     """Run `live` on loopback over a conversation and inspect it when it decodes: first line on stderr, output."""
-    with conversation() as port:
+    with conversation(5) as port:
         python = [*around, sys.executable, "-m", "kafkasniff", "live", "-i", "lo", "--format", "json"]
         process = subprocess.Popen(
             enterable([*python, *options, f"tcp port {port}"]),
@@ -267,26 +252,6 @@ def test_a_place_that_the_user_may_not_write_to(option: str, root: None, folder:
 
 
 @pytest.mark.root
-def test_where_the_user_cannot_read_kafkasniff(root: None, folder: Path) -> None:
-    """An explicit user is an error; without one, the capture runs and a warning is printed."""
-    folder.chmod(0o755)
-    closed = folder / "closed"
-    closed.mkdir(mode=0o700)
-    os.symlink(ROOT / "kafkasniff", closed / "kafkasniff")
-    os.symlink(ROOT / "dissectors", closed / "dissectors")
-    said = f"nobody may not read {closed}/dissectors, which kafkasniff runs from"
-    code, reported = ended(["--user", "nobody"], folder, PYTHONPATH=str(closed))
-    assert (code, reported) == (
-        Exit.UNAVAILABLE,
-        f"kafkasniff: {said}: install it where nobody may read it\n",
-    )
-    assert ended(["--duration", "0.1"], folder, PYTHONPATH=str(closed), **SUDO) == (
-        0,
-        f"kafkasniff: warning: stays root ({said}), with no capabilities\n",
-    )
-
-
-@pytest.mark.root
 @pytest.mark.parametrize("options", [["-w", "ring.pcapng", "-C", "1m"], ["--export", "tables"]])
 def test_root_in_a_private_folder(options: list[str], root: None) -> None:
     """Files created later need a folder that nobody can write to; files opened at once do not."""
@@ -319,58 +284,3 @@ def in_container(setpriv: str, folder: Path) -> None:
         "kafkasniff: warning: stays root (it lacks CAP_SETUID and CAP_SETGID, which changing user needs), "
         "with no capabilities\n"
     )
-
-
-def checkout(folder: Path, owner: int) -> Path:
-    """A copy of kafkasniff in a folder that only its owner may enter."""
-    folder.chmod(0o755)
-    closed = folder / "home"
-    closed.mkdir()
-    for name in ("kafkasniff", "dissectors"):
-        shutil.copytree(ROOT / name, closed / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (closed, *closed.rglob("*")):
-        os.chown(path, owner, owner)
-    closed.chmod(0o700)
-    return closed
-
-
-@pytest.mark.root
-@pytest.mark.parametrize("owner", [0, 54_321], ids=["root's", "a stranger's"])
-def test_a_checkout_in_a_private_home(owner: int, root: None, folder: Path) -> None:
-    """Modules and definitions loaded late are still readable, and no other right is left."""
-    from_checkout(checkout(folder, owner), owner, folder)
-
-
-@on_own_loopback
-def from_checkout(closed: Path, owner: int, folder: Path) -> None:
-    kept = f"{mask(CAP_DAC_READ_SEARCH) if owner else 0:016x}"
-
-    def look(pid: int) -> None:
-        for status in threads(pid):
-            assert status["Uid"].split() == ["0"] * 4
-            assert {name: status[name] for name in NOTHING} == {**NOTHING, "CapPrm": kept, "CapEff": kept}
-
-    (folder / "made").mkdir()
-    os.chown(folder / "made", 0, 0)
-    options = ["-o", "-", "--export", "made/tables", "--metrics", f":{LOW_PORT}"]
-    first, said = run_live(options, look, folder, PYTHONPATH=str(closed))
-    rest = "CAP_DAC_READ_SEARCH, to read its own files, and no other capability" if owner else "no capabilities"
-    why = f"nobody may not read {closed}/dissectors, which kafkasniff runs from"
-    assert first == f"kafkasniff: warning: stays root ({why}), with {rest}\n"
-    assert not any("Traceback" in line for line in said)
-    assert len(rows(folder / "made" / "tables", "exchanges")) == 1
-
-
-def test_invalid_users(folder: Path) -> None:
-    if os.geteuid() == 0:
-        code, said = ended(["--user", "nonesuch"], folder)
-        assert (code, "there is no user 'nonesuch'" in said) == (Exit.USAGE, True)
-    else:
-        code, said = ended(["--user", "root"], folder)
-        assert (code, "only root" in said) == (Exit.USAGE, True)
-        assert ended(["--keep-root"], folder)[0] == Exit.USAGE
-    # This process stays unchanged.
-    result = kafkasniff("live", "-i", "lo", "--keep-root")
-    assert (result.code, "of its own" in result.err) == (Exit.USAGE, True)
-    result = kafkasniff("live", "-i", "lo", "--user", "nobody")
-    assert (result.code, "of its own" in result.err) == (Exit.USAGE, True)

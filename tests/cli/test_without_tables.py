@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.cli.main import _COMMANDS, NEEDS_TABLES
+from kafkasniff.cli.main import NEEDS_TABLES
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
+
+pytestmark = pytest.mark.extended
 
 CAPTURE = ROOT / "captures" / "librdkafka-codecs.pcap"
 WITHOUT_ARROW = """
@@ -44,10 +46,8 @@ def without_arrow(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "options",
     [
-        "",
         "-v -x --count 5",
-        "--format json --jobs 2",
-        "--format csv",
+        "--format csv --jobs 2",
         "--json --two-pass --filter latency_ms>1",
         "--filter exists(record.key) --errors",
     ],
@@ -62,13 +62,6 @@ def test_write_matching(tmp_path: Path) -> None:
     done = without_arrow("decode", "-q", "--write-matching", tmp_path / "some.pcapng", "--errors", CAPTURE)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "some.pcapng").stat().st_size > 0
-
-
-# The help of `analyze` lists questions, which are computations on tables.
-@pytest.mark.parametrize("command", sorted(_COMMANDS.keys() - {"analyze"}))
-def test_help(command: str) -> None:
-    done = without_arrow(command, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("arguments", ["api Produce", "api --coverage", "help filters", "completion bash", "live -D"])

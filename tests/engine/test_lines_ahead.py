@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from kafkasniff.capture import open_captures
 from kafkasniff.engine import lines_ahead
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.enrich import Catalog, Enricher, catalog
 from kafkasniff.native import caller, kernel
 from kafkasniff.sinks import native_lines
 from kafkasniff.tcp.packets import PacketBatch
-from tests.choice import DEEP, examples
+from tests.choice import DEEP, examples, one_in
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch, uneven
-from tests.craft.conversation import START_NS, Conversation, interleaved
+from tests.craft.conversation import Conversation, interleaved
 from tests.craft.packet import Packet
 from tests.craft.write import write_rotated
-from tests.engine.test_line_runs import shown, threads_of
-from tests.enrich.talks import BROKER, OFFSETS, ORDERS
+from tests.engine.shown import agree, same, shown, threads_of
+from tests.engine.talks import packets_of, talk_from, talks
+from tests.enrich.talks import OFFSETS, ORDERS
 from tests.native.one_by_one import OneByOne
 from tests.test_boundaries import UNREST, cut, scene
 
@@ -33,77 +33,74 @@ HOUR = 3_600_000_000_000
 SCENES = [*sorted(UNREST), "names"]
 
 
-@pytest.fixture(autouse=True)
-def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tasks per window, so that threads write lines that others report. Some lines keep the kernel's memory."""
     monkeypatch.setattr(lines_ahead, "TASK_BYTES", 700)
     monkeypatch.setattr(native_lines, "BLOCK_BYTES", 1)
     monkeypatch.setattr(caller, "FIRST_OUTPUT", 1 << 11)
 
 
-def same(
+def ahead(
     parts: Sequence[PacketBatch],
     whole: Sequence[PacketBatch],
     *wanted: bytes,
     form: str = "json",
     threads: int = 2,
-    topics: dict[str, str] | None = None,
 ) -> None:
     """Lines of `parts` with threads equal those of `whole` without threads and kernel, and contain `wanted`."""
-    found = shown(Inspector, form, list(parts), (), Enricher(Catalog(topics)), threads_of(form, threads))
-    expected = shown(OneByOne, form, list(whole), (), Enricher(Catalog(topics)))
-    lines = expected.out.getvalue()
-    assert found.out.getvalue().splitlines() == lines.splitlines()
-    assert found.summary == expected.summary
+    found = shown(Inspector, form, list(parts), threads=threads_of(form, threads))
+    expected = shown(OneByOne, form, list(whole))
+    same(found, expected)
     for one in wanted:
-        assert one in lines
+        assert one in expected.out.getvalue()
 
 
-# -- disturbed traffic and consecutive files
+@pytest.mark.parametrize("bound", ["TASK_BYTES", "MAX_MADE", "MAX_WAITING", "MOST_WINDOWS"])
+def test_bounds_of_threads(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For any thread that makes a line, and any number of lines that may wait, lines are the same."""
+    monkeypatch.setattr(lines_ahead, bound, 700)
+    batches = packets_of(talks([["heartbeat", "produce"] * 20] * 4), [20, 30, 40, 50, 60, 70, 80])
+    found, _ = agree("json", batches, threads=2)
+    assert found.native >= 100
 
 
+@pytest.mark.usefixtures("small_tasks")
 @given(name=st.sampled_from(SCENES), seed=st.integers(0, 3), data=st.data())
 @examples(20)
 def test_disturbed(name: str, seed: int, data: st.DataObject) -> None:
     whole = batch(scene(name, seed))
     rows = data.draw(st.sets(st.integers(1, len(whole) - 1), max_size=12))
     form, threads = data.draw(st.sampled_from(["json", "text"])), data.draw(st.sampled_from([1, 2, 4]))
-    same(cut(whole, rows), [whole], form=form, threads=threads)
+    ahead(cut(whole, rows), [whole], form=form, threads=threads)
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.parametrize("name", [*one_in(4, SCENES[:-1]), "names"])
 def test_a_window_for_each_packet_or_a_few(name: str) -> None:
     whole = batch(scene(name, 0))
-    same(cut(whole, range(1, len(whole)) if DEEP or name == "names" else uneven(len(whole))), [whole])
+    ahead(cut(whole, range(1, len(whole)) if DEEP or name == "names" else uneven(len(whole))), [whole])
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
-def test_rotated_captures(form: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("small_tasks")
+def test_rotated_captures(tmp_path: Path) -> None:
     paths = write_rotated(tmp_path, scene("skewed", 1), 3)
     with open_captures(paths, chunk_size=4096) as source:
         batches = list(source)
-    same(batches, batches, form=form)
+    for form in ("json", "text"):
+        ahead(batches, batches, form=form)
 
 
-# -- state shared by connections
-
-
-def talk(port: int, start: int) -> Conversation:
-    found = Conversation(("10.0.0.6", port), BROKER, start_ns=START_NS + start)
-    found.handshake()
-    return found
+def check(packets: Sequence[Packet], *wanted: bytes) -> None:
+    """In windows of several sizes, as JSON and as text. The JSON lines contain `wanted`."""
+    whole = batch(packets)
+    for parts in (1, 4, 13, 40):
+        ahead(cut(whole, windows(packets, parts)), [whole], *wanted)
+    ahead(cut(whole, windows(packets, 20)), [whole], form="text")
 
 
 def windows(packets: Sequence[Packet], parts: int) -> Iterable[int]:
     return range(1, len(packets), max(len(packets) // parts, 1))
-
-
-def check(packets: Sequence[Packet], *wanted: bytes, topics: dict[str, str] | None = None) -> None:
-    """In windows of several sizes, as JSON and as text. The JSON lines contain `wanted`."""
-    whole = batch(packets)
-    for parts in (1, 4, 13, 40):
-        same(cut(whole, windows(packets, parts)), [whole], *wanted, topics=topics)
-    same(cut(whole, windows(packets, 20)), [whole], form="text", topics=topics)
 
 
 def named_by(talker: Conversation, number: int, topics: list[tuple[bytes, str | None]]) -> None:
@@ -120,20 +117,6 @@ def fetch(talker: Conversation, number: int, topic_id: bytes, records: bytes = b
     )
 
 
-def test_a_name_from_another_connection() -> None:
-    asks, tells, contradicts = talk(40_000, 0), talk(50_000, 1_000), talk(41_000, 2_000)
-    for number in range(1, 9):
-        fetch(asks, number, ORDERS[0])
-    asks.wait(10_000_000)
-    tells.wait(5_000_000)
-    named_by(tells, 1, [(ORDERS[0], "orders")])
-    contradicts.wait(7_000_000)
-    named_by(contradicts, 1, [(ORDERS[0], "another")])
-    for number in range(9, 17):
-        fetch(asks, number, ORDERS[0])
-    check(interleaved([asks, tells, contradicts]), b'"_topic_name":"orders"')
-
-
 def assigned(topics: Sequence[tuple[bytes, str]]) -> bytes:
     """Records of `__consumer_offsets` that name ids and topics: ConsumerGroupPartitionMetadata."""
     entries = [
@@ -145,11 +128,12 @@ def assigned(topics: Sequence[tuple[bytes, str]]) -> bytes:
     return kafka.record_batch([kafka.record(0, key, value)], 3)
 
 
+@pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("late", [0, 200_000_000])
 def test_a_name_in_records_of_a_topic_named_by_another_connection(late: int) -> None:
     """The topic's name makes the records readable; they name another topic, whose records become readable, etc."""
     states = b"\xee" * 16
-    tells, first, second, third = (talk(port, port - 40_000) for port in (40_000, 41_000, 42_000, 43_000))
+    tells, first, second, third = (talk_from(port, port - 40_000) for port in (40_000, 41_000, 42_000, 43_000))
     named_by(tells, 1, [(OFFSETS[0], "__consumer_offsets")])
     for wait, reader, topic_id, records in (
         (50_000_000, first, OFFSETS[0], assigned([(states, "__consumer_offsets")])),
@@ -161,29 +145,9 @@ def test_a_name_in_records_of_a_topic_named_by_another_connection(late: int) -> 
     check(interleaved([tells, first, second, third]), b'"_topic_name":"orders"', b'"_topic_name":"__consumer_offsets"')
 
 
-def test_a_fetch_session_on_two_connections() -> None:
-    opens, goes_on = talk(40_000, 0), talk(50_000, 1_000)
-    opens.exchange(
-        kafka.fetch_request_by_id(1, [(ORDERS[0], [0, 1, 2])], session=(0, 0)),
-        kafka.fetch_response_by_id(1, session=17),
-    )
-    goes_on.wait(5_000_000)
-    goes_on.exchange(
-        kafka.fetch_request_by_id(9, session=(17, 1), forgotten=[(ORDERS[0], [1])]),
-        kafka.fetch_response_by_id(9, session=17),
-    )
-    named_by(goes_on, 10, [(ORDERS[0], "orders")])
-    opens.wait(10_000_000)
-    opens.exchange(kafka.fetch_request_by_id(2, session=(17, 2)), kafka.fetch_response_by_id(2, session=17))
-    goes_on.wait(20_000_000)
-    goes_on.exchange(kafka.fetch_request_by_id(11, session=(17, 3)), kafka.fetch_response_by_id(11, error=70))
-    opens.wait(30_000_000)
-    opens.exchange(kafka.fetch_request_by_id(3, session=(17, 4)), kafka.fetch_response_by_id(3, session=17))
-    check(interleaved([opens, goes_on]), b'"_session":{"partitions":2}')
-
-
+@pytest.mark.usefixtures("small_tasks")
 def test_not_kafka_where_another_connection_spoke_kafka() -> None:
-    before, speaks, after = talk(40_000, 0), talk(50_000, 1_000), talk(41_000, 2_000)
+    before, speaks, after = talk_from(40_000, 0), talk_from(50_000, 1_000), talk_from(41_000, 2_000)
     page = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     before.exchange(*page)
     speaks.wait(5_000_000)
@@ -194,9 +158,10 @@ def test_not_kafka_where_another_connection_spoke_kafka() -> None:
     check(interleaved([before, speaks, after]), b'"kind":"not-kafka"')
 
 
+@pytest.mark.usefixtures("small_tasks")
 def test_the_end_of_a_silent_connection() -> None:
     """It ends at the first packet of any connection after an hour."""
-    silent, other, talks = talk(40_000, 0), talk(41_000, 500), talk(50_000, 1_000)
+    silent, other, talks = talk_from(40_000, 0), talk_from(41_000, 500), talk_from(50_000, 1_000)
     silent.send("client", kafka.metadata_request(1, ["orders"]))
     other.send("client", kafka.metadata_request(1, ["orders"]))
     for number in range(8):
@@ -205,34 +170,3 @@ def test_the_end_of_a_silent_connection() -> None:
     silent.wait(2 * HOUR)
     silent.send("client", kafka.metadata_request(2, ["orders"]))
     check(interleaved([silent, other, talks]), b'"kind":"request-unanswered"')
-
-
-def test_ids_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest ids are forgotten first, and may be learnt again with another name."""
-    monkeypatch.setattr(catalog, "MAX_TOPICS", 3)
-    ids = [bytes([number] * 16) for number in range(1, 7)]
-    asks = talk(50_000, 0)
-    talkers = [talk(40_000 + place, 1_000 * place) for place in range(len(ids))]
-    for number in range(24):
-        place = number * 5 % len(ids)
-        named_by(talkers[place], number, [(ids[place], f"topic-{place}-{number}")])
-        for one in (asks, *talkers):
-            one.wait(10_000_000)
-        asks.exchange(
-            kafka.fetch_request_by_id(number, [(topic_id, [0]) for topic_id in ids]), kafka.fetch_response_by_id(number)
-        )
-        for one in talkers:
-            one.wait(10_000_000)
-    packets = interleaved([asks, *talkers])
-    lines = shown(OneByOne, "json", [batch(packets)]).out.getvalue()
-    names = {line.split(b'"', 1)[0] for line in lines.split(b'"_topic_name":"')[1:]}
-    assert len(names) > len(ids), "some were learnt again, by another name"
-    check(packets)
-
-
-def test_a_name_known_from_the_start() -> None:
-    asks = talk(40_000, 0)
-    for number in range(1, 20):
-        fetch(asks, number, ORDERS[0])
-    check(asks.packets, b'"_topic_name":"given"', topics={ORDERS[1]: "given"})
-    assert Catalog().topic(ORDERS[1]) is None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.model import Exchange, Message
@@ -76,17 +74,6 @@ def events(packets: Sequence[Packet], catalog: Catalog | None = None, **options:
     inspector = Inspector(**options)
     enricher = Enricher(catalog, summary=inspector.summary)
     return [*enricher.feed(inspector.feed(batch(packets))), *enricher.feed(inspector.close())]
-
-
-def of_capture(path: Path, catalog: Catalog | None = None, **options: Any) -> list[Any]:
-    """The same of a capture."""
-    inspector = Inspector(**options)
-    enricher = Enricher(catalog, summary=inspector.summary)
-    found: list[Any] = []
-    with open_captures([str(path)]) as source:
-        for one in source:
-            found += enricher.feed(inspector.feed(one))
-    return [*found, *enricher.feed(inspector.close())]
 
 
 def messages(found: Sequence[Any], kind: str, api: str) -> list[Message]:

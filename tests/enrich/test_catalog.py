@@ -31,15 +31,12 @@ def test_messages_without_names(topic_id: object, name: object) -> None:
     assert known.topics_learned == 0
 
 
-def test_the_metadata_log_has_the_same_id_everywhere() -> None:
-    # org.apache.kafka.common.Uuid.METADATA_TOPIC_ID = new Uuid(0L, 1L)
-    assert Catalog().topic(uuid_text(bytes(15) + b"\1")) == "__cluster_metadata"
-
-
 def test_the_traffic_takes_precedence_over_given_names() -> None:
     known = Catalog({ORDERS: "given", PAYMENTS: "payments"})
     known.learn_topic(ORDERS, "orders")
     assert (known.topic(ORDERS), known.topic(PAYMENTS)) == ("orders", "payments")
+    # org.apache.kafka.common.Uuid.METADATA_TOPIC_ID = new Uuid(0L, 1L)
+    assert Catalog().topic(uuid_text(bytes(15) + b"\1")) == "__cluster_metadata"
 
 
 def test_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +62,7 @@ def test_brokers_by_address() -> None:
     assert known.broker_id(Endpoint("127.0.0.2", 9094)) is None
     assert known.broker_id(None) is None
     assert known.brokers[0] == Broker(1, "10.0.0.9", 9092, "rack-a")
-
-
-def test_brokers_by_the_names_of_the_capture() -> None:
+    # By the names of the capture.
     known = Catalog()
     known.learn_broker(7, "Kafka-1.Example.", 9092)
     end = Endpoint("10.0.0.9", 9092)
@@ -124,9 +119,7 @@ def test_software_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     known.learn_software(4, b"\xff", "1")
     known.learn_software(4, "x" * 256, "1")
     assert known.software(4) == (None, None)
-
-
-def test_repeated_software_in_a_run_that_only_learns() -> None:
+    # In a run that only learns, the first counts.
     known = Catalog(retroactive=True)
     known.learn_software(1, "proxy", "1")
     known.learn_software(1, "librdkafka", "2")

@@ -42,20 +42,17 @@ def test_the_collector_does_not_matter(facts: list[tuple[object, ...]], draw: st
     again = copy.deepcopy(merged)
     again.merge(merged)
     assert again == merged
+    # The order of calls within a part does not matter either.
+    assert gathered(draw.draw(st.permutations(facts))) == merged
 
 
 def test_which_broker_listens() -> None:
-    found = LearnedFacts()
-    found.broker(("10.0.0.9", 9092), 3, 50)
-    found.broker(("10.0.0.9", 9092), 4, 70)
-    found.broker(("10.0.0.9", 9092), 3, None)
-    found.broker(("localhost", 9093), 5, 1)
-    found.broker(("kafka-7.example", 9092), 7, 2)
-    found.hosts["10.0.0.7"] = "KAFKA-7.example."
-    assert found.broker_at("10.0.0.9", 9092) == [(BEFORE, 3), (70, 4)]
-    assert found.broker_at("10.0.0.9", 9093) == []
-    assert found.broker_at("::1", 9093) == [(1, 5)]
-    assert found.broker_at("10.0.0.7", 9092) == [(2, 7)]
+    found = LearnedFacts(hosts={"10.0.0.7": "KAFKA-7.example."})
+    ends = ("10.0.0.9", 9092), ("10.0.0.9", 9092), ("10.0.0.9", 9092), ("localhost", 9093), ("kafka-7.example", 9092)
+    for end, number, time in zip(ends, (3, 4, 3, 5, 7), (50, 70, None, 1, 2), strict=True):
+        found.broker(end, number, time)
+    asked = ("10.0.0.9", 9092), ("10.0.0.9", 9093), ("::1", 9093), ("10.0.0.7", 9092)
+    assert [found.broker_at(*end) for end in asked] == [[(BEFORE, 3), (70, 4)], [], [(1, 5)], [(2, 7)]]
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

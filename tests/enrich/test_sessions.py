@@ -61,6 +61,15 @@ def test_a_session_is_what_its_first_request_named_and_later_ones_changed() -> N
     session = request(found, BROKER, 5, fetch(7, 4))
     assert session is not None
     assert session.topics == {ORDERS: {1, 2, 3}}
+    # One session belongs to one broker; one that got empty is closed.
+    assert held(found, 6, fetch(7, 1), OTHER) is None
+    assert held(found, 7, fetch(7, 5, {}, {ORDERS: [1, 2, 3]})) == 0
+    respond(found, BROKER, 7, {"error_code": 0, "session_id": 0})
+    assert held(found, 8, fetch(7, 6)) is None
+    # Topics without partitions, and invalid names, take no room.
+    session = request(opened({ORDERS: [0], PAYMENTS: [], "x" * 256: [0]}), BROKER, 2, fetch(7, 1))
+    assert session is not None
+    assert session.topics == {ORDERS: {0}}
 
 
 def test_names_come_as_they_are_learnt() -> None:
@@ -95,22 +104,11 @@ def test_a_large_session_names_no_topics_with_each_request() -> None:
 
 def test_forgotten_topics_leave_no_gaps_to_walk_over() -> None:
     """A dictionary keeps the places of what was deleted: one that grew large and shrank would be slow for ever."""
-    found = opened({f"{number:022}": [0] for number in range(10_000)})
-    session = request(found, BROKER, 2, fetch(7, 1, {}, {f"{number:022}": [0] for number in range(1, 10_000)}))
+    found = opened({f"{number:022}": [0] for number in range(2_000)})
+    session = request(found, BROKER, 2, fetch(7, 1, {}, {f"{number:022}": [0] for number in range(1, 2_000)}))
     assert session is not None
     assert len(session.topics) == 1
     assert sys.getsizeof(session.topics) < 1_000
-
-
-def test_topics_by_name() -> None:
-    found = FetchSessions()
-    body = fetch(0, 0)
-    body["topics"] = [{"topic": "orders", "partitions": [{"partition": 0}]}]
-    request(found, BROKER, 1, body)
-    respond(found, BROKER, 1, {"error_code": 0, "session_id": 7})
-    session = request(found, BROKER, 2, fetch(7, 1))
-    assert session is not None
-    assert session.names(Catalog()) == ("orders",)
 
 
 def test_names_do_not_depend_on_when_they_were_asked_for() -> None:
@@ -146,42 +144,23 @@ def test_requests_without_a_session(body: dict[str, Any]) -> None:
     assert held(opened({ORDERS: [0]}), 2, body) is None
 
 
-def test_a_closed_session_is_gone() -> None:
+def test_sessions_that_are_gone() -> None:
+    """Closed, begun again, unknown to the broker (FETCH_SESSION_ID_NOT_FOUND and the like), or never given."""
     for epoch in (-1, 0):
         found = opened({ORDERS: [0]})
         assert held(found, 2, fetch(7, epoch)) is None
         assert held(found, 3, fetch(7, 1)) is None
         assert len(found) == 0
-
-
-@pytest.mark.parametrize("error", [70, 71, 110])
-def test_a_session_that_the_broker_does_not_know_is_gone(error: int) -> None:
-    """FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
-    found = opened({ORDERS: [0]})
-    assert held(found, 2, fetch(7, 1)) == 1
-    respond(found, BROKER, 2, {"error_code": error, "session_id": 0})
-    assert held(found, 3, fetch(7, 2)) is None
-
-
-def test_a_session_that_got_empty_is_closed_by_the_broker() -> None:
-    found = opened({ORDERS: [0]})
-    assert held(found, 2, fetch(7, 1, {}, {ORDERS: [0]})) == 0
-    respond(found, BROKER, 2, {"error_code": 0, "session_id": 0})
-    assert held(found, 3, fetch(7, 2)) is None
-
-
-@pytest.mark.parametrize("answer", [{"error_code": 0, "session_id": 0}, {"error_code": 3, "session_id": 7}, {}])
-def test_a_broker_may_give_no_session(answer: dict[str, Any]) -> None:
-    found = FetchSessions()
-    request(found, BROKER, 1, fetch(0, 0, {ORDERS: [0]}))
-    respond(found, BROKER, 1, answer)
-    assert held(found, 2, fetch(7, 1)) is None
-
-
-def test_a_session_belongs_to_its_broker() -> None:
-    found = opened({ORDERS: [0]})
-    assert held(found, 2, fetch(7, 1), OTHER) is None
-    assert held(found, 3, fetch(7, 1)) == 1
+    for error in (70, 71, 110):
+        found = opened({ORDERS: [0]})
+        assert held(found, 2, fetch(7, 1)) == 1
+        respond(found, BROKER, 2, {"error_code": error, "session_id": 0})
+        assert held(found, 3, fetch(7, 2)) is None
+    for answer in ({"error_code": 0, "session_id": 0}, {"error_code": 3, "session_id": 7}, {}):
+        found = FetchSessions()
+        request(found, BROKER, 1, fetch(0, 0, {ORDERS: [0]}))
+        respond(found, BROKER, 1, answer)
+        assert held(found, 2, fetch(7, 1)) is None
 
 
 def test_a_number_that_is_given_again() -> None:
@@ -221,13 +200,6 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     for exchange in (30, 31):
         respond(found, BROKER, exchange, {"error_code": 0, "session_id": exchange})
     assert [held(found, 32, fetch(session, 1)) for session in (30, 31)] == [None, 3], "too many partitions wait"
-
-
-def test_topics_without_partitions_and_with_invalid_names_take_no_room() -> None:
-    found = opened({ORDERS: [0], PAYMENTS: [], "x" * 256: [0]})
-    session = request(found, BROKER, 2, fetch(7, 1))
-    assert session is not None
-    assert session.topics == {ORDERS: {0}}
 
 
 Values = st.recursive(
@@ -274,27 +246,20 @@ def test_whatever_bodies_hold(messages: list[tuple[bool, int, dict[str, Any]]]) 
 
 
 def test_a_smaller_memory_budget_holds_fewer() -> None:
+    """And reports the dropped ones once."""
+    opening = {"session_id": 0, "session_epoch": 0, "topics": [{"topic": "orders", "partitions": [{"partition": 0}]}]}
     found = FetchSessions()
     found.limit_memory(1 << 20)  # a thousandth: 64 sessions
     for number in range(1, 101):
-        opening = {
-            "session_id": 0,
-            "session_epoch": 0,
-            "topics": [{"topic": "orders", "partitions": [{"partition": 0}]}],
-        }
         request(found, BROKER, number, opening)
         respond(found, BROKER, number, {"session_id": number, "error_code": 0})
     assert (len(found), found.let_go) == (64, 36)
     assert found.memory == 64 * (sessions.SESSION_BYTES + sessions.PARTITION_BYTES)
-
-
-def test_dropped_sessions_are_reported_once() -> None:
     enricher = Enricher()
     enricher.limit_memory(1 << 14)  # one session
     assert enricher.take_loss() is None
     held = enricher._sessions
     assert held is not None
-    opening = {"session_id": 0, "session_epoch": 0, "topics": [{"topic": "orders", "partitions": [{"partition": 0}]}]}
     for number in (1, 2, 3):
         request(held, BROKER, number, opening)
         respond(held, BROKER, number, {"session_id": number, "error_code": 0})

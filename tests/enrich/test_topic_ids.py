@@ -37,22 +37,11 @@ Topic: payments.eu\tTopicId: {PAYMENTS}\tPartitionCount: 1\tReplicationFactor: 1
 )
 def test_forms(text: str) -> None:
     assert parse_topic_ids(text, "ids") == BOTH
-
-
-def test_nothing_is_no_error() -> None:
-    assert parse_topic_ids("", "ids") == {}
-    assert parse_topic_ids("{}", "ids") == {}
-
-
-def test_two_topics_may_have_had_one_name() -> None:
-    assert parse_topic_ids(f"{ORDERS} orders\n{PAYMENTS} orders\n{ORDERS} orders", "ids") == {
-        ORDERS: "orders",
-        PAYMENTS: "orders",
-    }
-
-
-def test_a_name_that_looks_like_an_id() -> None:
+    assert parse_topic_ids("", "ids") == parse_topic_ids("{}", "ids") == {}
+    # A name that looks like an id, and two topics that had one name.
     assert parse_topic_ids(f"{ORDERS} {PAYMENTS}", "ids") == {ORDERS: PAYMENTS}
+    twice = f"{ORDERS} orders\n{PAYMENTS} orders\n{ORDERS} orders"
+    assert parse_topic_ids(twice, "ids") == {ORDERS: "orders", PAYMENTS: "orders"}
 
 
 @pytest.mark.parametrize(

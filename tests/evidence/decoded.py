@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import struct
-import uuid
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -38,13 +37,6 @@ def has(one: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
     return all(name in one and one[name] == value for name, value in fields.items())
 
 
-def kafka_uuid(text: str) -> str:
-    """A uuid in any spelling as Kafka prints it."""
-    if len(text) == 22:
-        return text
-    return base64.urlsafe_b64encode(uuid.UUID(text).bytes).decode().rstrip("=")
-
-
 def to_bytes(value: Any) -> bytes:
     """A value of type bytes of a line."""
     return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"])
@@ -63,12 +55,6 @@ def consumer_assignment(data: bytes) -> set[str]:
         found |= {f"{topic}-{one}" for one in struct.unpack_from(f">{count}i", data, position)}
         position += 4 * count
     return found
-
-
-def split(partition: str) -> tuple[str, int]:
-    """`events-3` → `("events", 3)`."""
-    topic, _, number = partition.rpartition("-")
-    return topic, int(number)
 
 
 class Decoded:

@@ -31,10 +31,8 @@ def internal_records(seen: Decoded) -> list[Record]:
     return [one for one in seen.consumed if (one.topic or "").startswith("__") and "_control" not in one.record]
 
 
-def _internal_record(seen: Decoded, entry: Entry) -> bool:
+def internal_record(seen: Decoded, entry: Entry) -> bool:
+    """Whether a record of the lines is what the classes read."""
     place = (entry["topic"], entry["partition"], entry["offset"])
     found = [one for one in internal_records(seen) if (one.topic, one.partition, one.offset) == place]
     return bool(found) and not any(list(internal_differences(entry, one.record)) for one in found)
-
-
-INTERNAL_CHECKS = {"internal_record": _internal_record}

@@ -15,7 +15,7 @@ from kafkasniff.filters.columns import FALSE, NONE, TRUE, Bools, FieldColumn, co
 from kafkasniff.filters.fields import LATE
 from kafkasniff.filters.time_parsing import Moment
 from kafkasniff.filters.tree import Predicate
-from kafkasniff.model import Exchange, Message
+from kafkasniff.model import Exchange
 from tests.sinks.messages import TIME_NS, message
 
 ANSWERS = {False: FALSE, None: NONE, True: TRUE}
@@ -141,10 +141,3 @@ def test_a_time_before_the_first_packet_has_a_time(answered: bool) -> None:
     asked.start_ns = None
     low, high = column_test(Compare("time", ">", Moment(offset_ns=1)))(asked, True)
     assert (low.tolist(), high.tolist()) == ([FALSE], [TRUE])
-
-
-def test_the_sample_matches_real_columns() -> None:
-    """The messages of the sample have the fields from which the columns here are made."""
-    request = message(connection=3)
-    assert isinstance(request, Message)
-    assert (request.connection, request.time_ns) == (3, TIME_NS)

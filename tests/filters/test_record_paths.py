@@ -112,35 +112,12 @@ def test_json(expression: str, answer: bool) -> None:
     assert holds(expression.replace("record.value", "record.key"), _produced(_record(value))) is answer
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"",
-        b"\0",
-        b"{",
-        b"[" * 100_000,
-        b'"\xff"',
-        b'{"a":' * 50_000,
-        {"redacted": 4},
-        b'{"a":"' + b"x" * MAX_JSON + b'"}',
-    ],
-)
-def test_what_is_no_json_has_no_members(value: Any) -> None:
-    assert not holds("has record.value.$.a", _produced(_record(None, value)))
-
-
-def test_a_scalar_and_an_array() -> None:
-    assert holds("record.value.$ == 5", _produced(_record(None, b"5")))
-    assert holds("record.value.$ == 5", _produced(_record(None, b"[4, [5]]")))
-
-
-def test_on_a_capture() -> None:
-    capture = ROOT / "captures" / "java-codecs.pcap"
-    lines = command("decode", "-q", "--json", "--records", "--filter", "exists(record.header[trace])", capture).objects
-    assert lines
-    every = command("decode", "-q", "--json", "--records", capture).objects
-    wanted = {line["exchange"] for line in every if '"key":"trace"' in str(line).replace("'", '"').replace(" ", "")}
-    assert {line["exchange"] for line in lines} == wanted
+def test_what_is_no_json_has_no_members() -> None:
+    large = b'{"a":"' + b"x" * MAX_JSON + b'"}'
+    for value in (b"", b"\0", b"{", b"[" * 100_000, b'"\xff"', b'{"a":' * 50_000, {"redacted": 4}, large):
+        assert not holds("has record.value.$.a", _produced(_record(None, value)))
+    for value in (b"5", b"[4, [5]]"):
+        assert holds("record.value.$ == 5", _produced(_record(None, value)))
 
 
 def test_records_that_the_output_excludes() -> None:

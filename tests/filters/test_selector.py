@@ -1,17 +1,20 @@
-"""The selector: which events of a stream a predicate shows, and when."""
+"""The selector: which events of a stream a predicate shows, and when; answers where facts are unknown."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff import filters
 from kafkasniff.filters import And, Compare, Not, Or, Selector
+from kafkasniff.filters.expression import parse_filter
+from kafkasniff.filters.fields import LATE
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
 from tests.filters.asking import ask
-from tests.sinks.messages import BROKER, CLIENT, TIME_NS, message
+from tests.sinks.messages import BROKER, CLIENT, PRODUCED, TIME_NS, message
 
 ERROR = ErrorCode(6, "NOT_LEADER_OR_FOLLOWER", "responses[0].partition_responses[0].error_code")
 
@@ -30,32 +33,28 @@ def exchange(number: int, **fields: Any) -> tuple[Message, Message, Exchange]:
     return request, response, Exchange(number, 3, "answered", request, response)
 
 
-def test_exchanges_decided_by_the_request_are_shown_at_once() -> None:
-    request, response, end = exchange(1)
-    selector = Selector(Compare("client_id", "==", "rdkafka"))
-    assert selector.feed([request]) == [request]
-    assert selector.feed([response]) == [response]
-    assert selector.feed([end]) == [end]
-    other = exchange(2, client_id="other")
-    assert [selector.feed([event]) for event in other] == [[], [], []]
-    assert selector._decided == {}
-
-
-def test_exchanges_decided_by_the_response_are_shown_with_both_sides_at_the_end() -> None:
-    request, response, end = exchange(1, errors=(ERROR,))
-    selector = Selector(Compare("error", "!=", 0))
-    assert selector.feed([request]) == []
-    assert selector.feed([response]) == []
-    assert selector.feed([end]) == [request, response, end]
-    assert selector.feed(exchange(2)) == []
-
-
 def test_an_exchange_without_a_response_or_a_request() -> None:
     request, response, _ = exchange(1)
     unanswered = Exchange(1, 3, "unanswered", request, None)
     assert Selector(Not(Compare("error", "!=", 0))).feed([request, unanswered]) == [request, unanswered]
     orphan = Exchange(2, 3, "orphan", None, response)
     assert Selector(Compare("connection", "==", 3)).feed([response, orphan]) == [response, orphan]
+
+
+def test_when_an_exchange_is_shown() -> None:
+    """At once if its request decides, else with both sides at its end."""
+    for expression, shown in (
+        ('api == "Produce" and acks == "all" and not client_id == "x"', (1, 1, 1)),
+        ("api == 0 and latency_ms > 1ms", (0, 0, 3)),
+        ('client_id == "other"', (0, 0, 0)),
+    ):
+        selector = Selector(parse_filter(expression))
+        assert tuple(len(selector.feed([event])) for event in exchange(1)) == shown
+        assert selector._decided == {}
+    # If it is false already, the response is not needed.
+    never = Selector(parse_filter("api == 1 and latency_ms > 1ms"))
+    assert never.feed([exchange(1)[0]]) == []
+    assert never._decided == {1: False}
 
 
 @given(st.data())
@@ -117,3 +116,55 @@ def test_problems_of_an_exchange_follow_its_selection() -> None:
     # If its exchange did not just end, the known fields of the problem decide.
     assert Selector(Compare("exchange", "==", 2)).feed([problem]) == []
     assert Selector(Compare("api", "==", 1)).feed([problem]) == [problem]
+
+
+OPEN = LATE
+TRUE, FALSE = Compare("connection", "==", 3), Compare("connection", "==", 4)
+UNKNOWN = Compare("latency_ms", ">", 0)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "answer"),
+    [
+        (And((TRUE, TRUE)), True),
+        (And((TRUE, UNKNOWN)), None),
+        (And((UNKNOWN, FALSE)), False),
+        (And(()), True),
+        (Or((FALSE, FALSE)), False),
+        (Or((FALSE, UNKNOWN)), None),
+        (Or((UNKNOWN, TRUE)), True),
+        (Or(()), False),
+        (Not(TRUE), False),
+        (Not(FALSE), True),
+        (Not(UNKNOWN), None),
+        (And((Not(Or((FALSE, UNKNOWN))), TRUE)), None),
+    ],
+)
+def test_three_valued_logic(predicate: Any, answer: bool | None) -> None:
+    assert ask(predicate, message(), unknown=OPEN) is answer
+
+
+def test_topics_of_either_message_count() -> None:
+    everything = message(api_key=3, api="Metadata", api_version=1, body={"topics": None})
+    body = {"brokers": [], "topics": [{"error_code": 0, "name": "orders", "partitions": []}]}
+    answer = message("response", api_key=3, api="Metadata", api_version=1, body=body)
+    wanted = Compare("topic", "==", "orders")
+    assert ask(wanted, everything, unknown=OPEN) is None
+    assert ask(wanted, everything, answer) is True
+    # A request that names it suffices; one that names another topic may still be answered with it.
+    assert ask(wanted, message(), unknown=OPEN) is True
+
+
+def test_topics_named_by_their_ids() -> None:
+    topic = {"topic_id": "3hvnHBaqQU2Y6pOqkwEIng", "_topic_name": "orders", "partitions": []}
+    request = message(api_key=1, api="Fetch", api_version=13, body={"topics": [topic]})
+    assert ask(Compare("topic", "glob", "ord*"), request) is True
+    request = message(api_key=1, api="Fetch", api_version=13, body={"topics": []}, session_topics=("orders",))
+    assert ask(Compare("topic", "==", "orders"), request) is True
+    assert ask(Compare("topic", "==", "payments"), request, unknown=OPEN) is None, "the response may name it"
+
+
+def test_bodies_of_unknown_versions_name_no_topic() -> None:
+    assert ask(Compare("topic", "==", "orders"), message(body=None), message("response", body=PRODUCED)) is True
+    assert ask(Compare("topic", "==", "orders"), message(body=None)) is False
+    assert ask(Compare("client_id", "==", "\\xffx"), message(client_id=b"\xffx")) is True

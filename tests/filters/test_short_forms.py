@@ -50,10 +50,10 @@ def test_hosts_match_the_endpoints_they_name(address: ipaddress.IPv4Address, por
     assert ask(filters.host_filter(str(address)), one) is True
 
 
-@pytest.mark.parametrize("text", ["", "kafka", "10.0.0", "10.0.0.5:", "10.0.0.5:x", "[::1", "::1]:5", "1.2.3.4.5"])
-def test_invalid_hosts(text: str) -> None:
-    with pytest.raises(UsageError):
-        filters.host_filter(text)
+def test_invalid_hosts() -> None:
+    for text in ("", "kafka", "10.0.0", "10.0.0.5:", "10.0.0.5:x", "[::1", "::1]:5", "1.2.3.4.5"):
+        with pytest.raises(UsageError):
+            filters.host_filter(text)
 
 
 def test_topics_and_clients_by_name_or_pattern() -> None:

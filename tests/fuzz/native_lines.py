@@ -28,8 +28,7 @@ from kafkasniff.sinks.session_follower import session_json, topics_of
 from kafkasniff.sinks.session_steps import known_session
 from kafkasniff.text.paint import PLAIN
 from tests.conftest import shipped_captures
-from tests.engine.test_in_step import talks
-from tests.engine.test_line_runs import packets_of
+from tests.engine.talks import packets_of, talks
 from tests.fuzz.compiled import Room, compiled
 from tests.native.feed_messages import Native, Recorder, Seen, batches, recorded
 from tests.native.kernel_and_walker import the_kernel

@@ -1,9 +1,11 @@
-"""Each family of parsers on its seeds and on inputs made from them; and the watch and the mutator themselves."""
+"""Each family of parsers on its seeds and on inputs made from them; and the watch and the mutator themselves.
+
+`make fuzz FUZZ=quick` runs all families in processes of their own, guided by coverage where atheris is installed.
+"""
 
 from __future__ import annotations
 
 import functools
-import signal
 import subprocess
 import sys
 import time
@@ -14,17 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.choice import fewer
 from tests.conftest import ROOT
 from tests.fuzz import watch
 from tests.fuzz.__main__ import _options, _planned, main
 from tests.fuzz.crowd import ALONE, Inputs, crowds, from_file, size_of, taker, to_file
-from tests.fuzz.engine import FOUND, _locate, has_atheris, replay
+from tests.fuzz.engine import FOUND, _locate, replay
 from tests.fuzz.families import FAMILIES, Family, family
 from tests.fuzz.mutate import inputs
 from tests.fuzz.tally import Tally
 from tests.fuzz.watch import ExcessError, watched
 
-COUNT = 150
+COUNT = fewer(200, 400)
 """Inputs of each family; `python -m tests.fuzz` makes more."""
 
 
@@ -40,26 +43,18 @@ def test_every_module_of_the_folder_is_a_family() -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_seeds(name: str) -> None:
+def test_seeds_and_changed_seeds(name: str) -> None:
     found, seeds = seeded(name)
     assert len(seeds) >= 20
     assert max(map(len, seeds)) <= found.MAX_LENGTH
-    take = taker(found)
-    for crowd in crowds(found, seeds[:: max(1, len(seeds) // 60)]):
-        take(crowd)
-    for data in (b"", b"\0", b"\xff" * 50):
-        found.one_input(data)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_changed_seeds(name: str) -> None:
-    found, seeds = seeded(name)
     take = watched(taker(found), found.MEGABYTES, size_of)
-    made = list(inputs(seeds, found.WORDS, count=COUNT, seed=7, max_length=found.MAX_LENGTH))
-    for crowd in crowds(found, made):
+    given = [*seeds[:: max(1, len(seeds) // fewer(20, 60))], b"", b"\0", b"\xff" * 50]
+    made = inputs(seeds, found.WORDS, count=COUNT, seed=7, max_length=found.MAX_LENGTH)
+    for crowd in (*crowds(found, given), *crowds(found, list(made))):
         take(crowd)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", FAMILIES)
 def test_inputs_from_hypothesis(name: str) -> None:
     """Hypothesis shrinks what it finds."""
@@ -93,19 +88,6 @@ def test_the_watch_sees_time_out_of_proportion(monkeypatch: pytest.MonkeyPatch) 
     one_input(b"")
     with pytest.raises(ExcessError, match="of CPU time for an input of 2 bytes"):
         one_input(b"ab")
-
-
-def test_the_watch_sees_memory_out_of_proportion() -> None:
-    """In its own process, because a process starts with the peak memory of the process that started it."""
-    code = (
-        "from tests.fuzz import watch\n"
-        "had = watch._peak()\n"
-        "one_input = watch.watched(lambda data: b'x' * ((had if data else 0) + (len(data) << 20)), 50)\n"
-        "one_input(b'')\n"
-        "try:\n    one_input(bytes(100))\nexcept watch.ExcessError as error:\n    print(error)\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert "MB more for an input of 100 bytes" in ended.stdout
 
 
 class Strange:
@@ -164,31 +146,21 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
-def test_a_run(tmp_path: Path) -> None:
-    """Guided by coverage where atheris is installed: `.ci/run` has a step of its own that requires it."""
-    unguided = [] if has_atheris() else ["--unguided"]
-    ended = command(tmp_path, "compression", "--executions", "300", "--seed", "3", *unguided)
-    assert ended.returncode == 0, ended.stdout
-    assert "nothing found" in ended.stdout
-    folder = tmp_path / "compression"
-    assert any((folder / "seeds").iterdir())
-    if has_atheris():
-        assert any((folder / "corpus").iterdir())
-    assert Tally.read(folder).inputs >= 300
-    assert Tally.read(folder).guided == (300 if has_atheris() else 0)
-
-
+@pytest.mark.extended
 def test_the_command_imports_no_parser() -> None:
     """Else a guided run would not measure its coverage."""
     code = "import sys, tests.fuzz.__main__; print([name for name in sys.modules if name.startswith('kafkasniff')])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT).strip() == "[]"
 
 
+@pytest.mark.extended
 def test_runs_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each run continues after the one before, up to the requested number."""
     for until in ("120", "150"):
         ended = command(tmp_path, "compression", "--until", until, "--unguided")
         assert ended.returncode == 0, ended.stdout
+        assert "nothing found" in ended.stdout
+        assert any((tmp_path / "compression" / "seeds").iterdir())
         assert Tally.read(tmp_path / "compression").unguided == int(until)
     options = ["compression", "--folder", str(tmp_path)]
     assert _planned(_options([*options, "--until", "150"]), ["compression"], quick=False, guided=False) == []
@@ -205,18 +177,3 @@ def test_an_input_is_replayed(tmp_path: Path) -> None:
     together = tmp_path / "crowd-of-two"
     together.write_bytes(to_file([path.read_bytes(), b""]))
     replay("compression", together)
-    assert command(tmp_path, "compression", "--input", str(path)).returncode == 0
-
-
-def test_a_run_that_is_asked_to_end_prints_its_progress(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "tests.fuzz", "compression", "--unguided", "--folder", str(tmp_path)]
-    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
-        end = time.monotonic() + 60
-        while not (tmp_path / "compression" / "tally.json").exists():
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        running.send_signal(signal.SIGTERM)
-        said, _ = running.communicate(timeout=60)
-    assert running.returncode == 0
-    assert "nothing found" in said
-    assert f"{Tally.read(tmp_path / 'compression').unguided:,} inputs" in said

@@ -13,7 +13,6 @@ import pytest
 from tests.capture.network import on_own_loopback
 from tests.conftest import missing
 from tests.integration import side_by_side
-from tests.integration.kills import Kills
 from tests.integration.processes import ClientError
 from tests.integration.run import ENVIRONMENTS, RELEASE, Run
 
@@ -72,12 +71,6 @@ def attempt(made: Path | str) -> Run | str:
     return made if isinstance(made, str) else side_by_side.load_workload(made)
 
 
-@pytest.fixture(scope="session")
-def killing(made: Path | str) -> Kills | str:
-    """The run with the kills."""
-    return made if isinstance(made, str) else side_by_side.load_kills(made)
-
-
 @pytest.fixture
 def encrypted_run(made: Path | str) -> Path:
     """The folder of the run with TLS; `test_real_broker.test_there_was_a_run` reports why a run failed."""
@@ -100,11 +93,3 @@ def real_run(attempt: Run | str) -> Run:
     if isinstance(attempt, str):
         pytest.skip("there is no run to inspect")
     return attempt
-
-
-@pytest.fixture
-def kills_run(killing: Kills | str) -> Kills:
-    """The run with the kills; `test_kills.test_there_was_a_run` reports why it failed."""
-    if isinstance(killing, str):
-        pytest.skip("there is no run to inspect")
-    return killing

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,11 @@ class ClientError(SetupError):
 
 
 @contextmanager
-def process(
-    command: Sequence[str], folder: Path, name: str, *, stdin: int = subprocess.DEVNULL, **environment: str
-) -> Iterator[subprocess.Popen[bytes]]:
+def process(command: Sequence[str], folder: Path, name: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process with output to `NAME.out` and `NAME.err`; ended, by force if necessary, when the block ends."""
     with (folder / f"{name}.out").open("wb") as out, (folder / f"{name}.err").open("wb") as err:
         started = subprocess.Popen(
-            command, stdin=stdin, stdout=out, stderr=err, cwd=ROOT, env={**os.environ, **environment}
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=ROOT, env={**os.environ, **environment}
         )
     try:
         yield started
@@ -43,8 +41,6 @@ def process(
         if started.poll() is None:
             started.kill()
             started.wait()
-        if started.stdin is not None:
-            started.stdin.close()
 
 
 @contextmanager
@@ -73,15 +69,6 @@ def finished(running: subprocess.Popen[bytes], folder: Path, name: str, timeout_
         raise SetupError(f"{name} did not end: {tail(folder / f'{name}.err')}") from None
     if code != 0:
         raise SetupError(f"{name} ended with {code}: {tail(folder / f'{name}.err')}")
-
-
-def wait_for(done: Callable[[], bool], what: str, timeout_s: float) -> None:
-    """Return when `done`. Raises ClientError if that takes too long."""
-    deadline = time.monotonic() + timeout_s
-    while not done():
-        if time.monotonic() > deadline:
-            raise ClientError(f"timed out waiting for {what}")
-        time.sleep(0.05)
 
 
 def tail(file: Path) -> str:

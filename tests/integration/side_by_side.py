@@ -1,7 +1,4 @@
-"""All runs, with one broker: starting it takes as long as any of them, and two of them wait much of the time.
-
-The clients of the workload and of the runs with TLS and SASL exit before the broker is killed.
-"""
+"""All runs, one after the other, with one broker: starting it takes as long as any of them."""
 
 from __future__ import annotations
 
@@ -13,11 +10,10 @@ from pathlib import Path
 from captures.record import certificates
 from captures.record.broker import Listener, RealBroker
 from captures.record.programs import AUTHORIZER, QUICK_GROUPS, SCRAM_USERS
-from tests.integration import encrypted, kills, run, secured
+from tests.integration import encrypted, run, secured
 from tests.integration.broker_log import REQUEST_LOG
 
 WORKLOAD = "workload"
-KILLS = "kills"
 ENCRYPTED = "encrypted"
 SECURED = "secured"
 """Folders of the runs in the common folder."""
@@ -28,8 +24,6 @@ PROPERTIES = {
     **AUTHORIZER,
     # Frequent heartbeats, but no member is removed because the machine is busy.
     "group.consumer.session.timeout.ms": "30000",
-    # The killed client asks for the shortest timeout that this allows.
-    "group.min.session.timeout.ms": "1000",
     # The records' timestamps are from 2023, so a broker that runs for longer than 30 s would begin to delete them.
     "log.retention.ms": "-1",
 }
@@ -39,7 +33,7 @@ def make(folder: Path) -> None:
     """Make the runs. Raises SetupError with the process's output if something does not start or fails, ClientError (a
     SetupError) if it is a client."""
     certificates.made()
-    listeners = [Listener(name) for name in (*run.LISTENERS, *kills.LISTENERS)]
+    listeners = [Listener(name) for name in run.LISTENERS]
     broker = RealBroker(
         folder / "broker",
         version=run.RELEASE,
@@ -49,28 +43,18 @@ def make(folder: Path) -> None:
         java_options=[REQUEST_LOG, *run.UNVERIFIED],
     )
     broker.choose_ports()
-    for name in (WORKLOAD, KILLS, ENCRYPTED, SECURED):
+    for name in (WORKLOAD, ENCRYPTED, SECURED):
         (folder / name).mkdir()
     with ExitStack() as stack:
         stack.callback(broker.stop)
-        threads = stack.enter_context(ThreadPoolExecutor(2))
+        threads = stack.enter_context(ThreadPoolExecutor(1))
         starting = threads.submit(broker.start)
-
-        def work() -> None:
-            run.make(folder / WORKLOAD, broker, starting.result)
-            encrypted.make(folder / ENCRYPTED, broker)
-            secured.make(folder / SECURED, broker)
-
-        working = threads.submit(work)
-        kills.make(folder / KILLS, broker, starting.result, working.result)
+        run.make(folder / WORKLOAD, broker, starting.result)
+        encrypted.make(folder / ENCRYPTED, broker)
+        secured.make(folder / SECURED, broker)
     shutil.rmtree(broker.data_directory)
 
 
 def load_workload(folder: Path) -> run.Run:
     """Load the files of the run without failures."""
     return run.load(folder / WORKLOAD, folder / "broker" / "server.log")
-
-
-def load_kills(folder: Path) -> kills.Kills:
-    """Load the files of the run with the kills."""
-    return kills.load(folder / KILLS, folder / "broker" / "server.log")

@@ -15,7 +15,7 @@ from tests.evidence.decoded import Decoded, Entry, objects
 from tests.integration import compare, latencies
 from tests.integration.run import PROGRAMS, Account, Run
 
-pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
+pytestmark = [pytest.mark.extended, pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +73,6 @@ def test_what_no_client_reports_is_found(real_run: Run, decoded: dict[str, Decod
         assert is_different(account, reports, decoded[name])
 
 
-@every_client
-@pytest.mark.parametrize("number", ["1", "2"])
-def test_an_unreported_group_member_is_found(
-    real_run: Run, decoded: dict[str, Decoded], name: str, number: str
-) -> None:
-    account = real_run.account(name)
-    reports = tuple(
-        entry
-        for entry in account.reports
-        if entry["kind"] not in {"assigned", "revoked"} or not entry["client_id"].endswith(number)
-    )
-    assert len(account.reports) - len(reports) >= 2
-    assert is_different(account, reports, decoded[name])
-
-
 CHANGES: list[tuple[Any, str, str, str, Callable[[Any], Any]]] = [
     (compare.software, "ApiVersions", "request", "client_software_version", lambda value: "0.0.1"),
     (compare.topics, "CreateTopics", "request", "num_partitions", lambda value: value + 1),
@@ -139,36 +124,6 @@ def test_a_wrong_value_is_found(real_run: Run, name: str, change: Any) -> None:
     assert any(check(account, Decoded(tuple(lines), ())))
 
 
-@every_client
-def test_a_wrong_error_is_found(real_run: Run, name: str) -> None:
-    account = real_run.account(name)
-    lines = copy.deepcopy(account.lines)
-    wrong = next(line for line in lines if line.get("errors") and line["errors"][0]["name"] == "MESSAGE_TOO_LARGE")
-    wrong["errors"][0] |= {"code": 11, "name": "NONE_SUCH"}
-    assert list(compare.errors(account, Decoded(lines, ())))
-
-
-@pytest.mark.parametrize("name", ["java", "python"])  # librdkafka does not report them to its programs
-@pytest.mark.parametrize("wrong_by", [-1, 100])
-def test_a_wrong_generation_is_found(real_run: Run, name: str, wrong_by: int) -> None:
-    account = real_run.account(name)
-    lines = copy.deepcopy(account.lines)
-    for one in (one for line in lines for one in objects(line["body"])):
-        for field in ("generation_id", "member_epoch"):
-            if one.get(field, 0) > 0:
-                one[field] += wrong_by
-    assert list(compare.generations(account, Decoded(lines, ())))
-
-
-@every_client
-def test_the_comparison_looks_for_records_in_reports(real_run: Run, name: str) -> None:
-    """The comparison includes the checks of the sidecars."""
-    account = real_run.account(name)
-    reported = next(entry for entry in account.reports if entry["kind"] == "produced")
-    wrong = dataclasses.replace(account, reports=({**reported, "value": "another value"},))
-    assert list(compare.each_report(wrong, Decoded(account.lines, ())))
-
-
 def changed_responses(lines: tuple[Line, ...], change: Callable[[Line], Line]) -> tuple[Line, ...]:
     return tuple(change(line) if line["type"] == "response" else line for line in lines)
 
@@ -213,70 +168,10 @@ def test_a_request_missing_or_duplicate_in_the_brokers_log_is_found(real_run: Ru
         assert list(latencies.broker_differs(lines, handled, listeners))
 
 
-def test_a_reused_port(real_run: Run) -> None:
-    """The same port, API, number and client on another connection: the broker must log the request as often."""
-    listeners = {program.listener for program in PROGRAMS}
-    lines, reported = real_run.lines, real_run.handled
-    answer = next(line for line in reversed(lines) if line["type"] == "response")
-    both = [line for line in lines if line.get("exchange") == answer["exchange"]]
-    again = tuple({**line, "exchange": -1, "connection": -1} for line in both)
-    key = (latencies.client_port(answer), answer["api_key"], answer["correlation_id"], answer["client_id"])
-    of_it = tuple(one for one in reported if key == (one.client_port, one.api_key, one.correlation_id, one.client_id))
-    assert len(both) == 2
-    assert len(of_it) == 1
-    assert list(latencies.broker_differs((*lines, *again), reported, listeners))
-    assert list(latencies.broker_differs(lines, (*reported, *of_it), listeners))
-    assert list(latencies.broker_differs((*lines, *again), (*reported, *of_it), listeners)) == []
-
-
-@every_client
-def test_two_connections_decoded_as_one_are_found(real_run: Run, name: str) -> None:
-    """The client's actions on two connections, decoded as if it had been one connection."""
-    account = real_run.account(name)
-    ids = {"java": "java-idle", "librdkafka": "rdkafka-idle", "python": "python-idle"}
-    lines = tuple(
-        {**line, "connection": -1, "client": "127.0.0.1:1"} if line["client_id"] == ids[name] else line
-        for line in account.lines
-    )
-    assert list(latencies.connections_differ(dataclasses.replace(account, lines=lines), name))
-
-
 @every_client
 def test_a_connection_without_decoded_messages_is_found(real_run: Run, name: str) -> None:
-    """It is reported as missing, unless the client sent nothing on a connection on the wire."""
     account = real_run.account(name)
-    port, connection = latencies.client_port(account.lines[0]), account.lines[0]["connection"]
+    connection = account.lines[0]["connection"]
     lines = tuple(line for line in account.lines if line["connection"] != connection)
     less = dataclasses.replace(account, lines=lines)
     assert list(latencies.connections_differ(less, name))
-    assert list(latencies.connections_differ(less, name, [port])) == []
-    assert list(latencies.connections_differ(account, name, [port])) == []
-    twice = dataclasses.replace(account, stderr=account.stderr + account.stderr)
-    assert list(latencies.connections_differ(twice, name, [port]))
-    if name == "python":  # its log has ports
-        assert list(latencies.connections_differ(less, name, [port + 1]))
-
-
-def test_a_request_that_was_never_sent(real_run: Run) -> None:
-    """The last logged request on a connection that its peer broke off may be missing; any other may not."""
-    account = real_run.account("python")
-    port = latencies.client_port(account.lines[0])
-    ids = [one["correlation_id"] for one in account.logged if one["client_port"] == port and one["kind"] == "request"]
-    assert len(ids) > 1
-
-    def found(without: int, *broken: int) -> list[str]:
-        lines = tuple(
-            line for line in account.lines if (latencies.client_port(line), line["correlation_id"]) != (port, without)
-        )
-        logged = tuple(
-            one
-            for one in account.logged
-            if one["kind"] == "request" or (one["client_port"], one["correlation_id"]) != (port, without)
-        )
-        return list(compare.messages(dataclasses.replace(account, logged=logged), Decoded(lines, ()), broken))
-
-    assert found(-1) == []
-    assert found(ids[-1])
-    assert found(ids[-1], port) == []
-    assert found(ids[-1], port + 1)
-    assert found(ids[0], port)

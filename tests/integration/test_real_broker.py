@@ -18,7 +18,7 @@ from tests.integration import compare, latencies
 from tests.integration.processes import OWN_STATE
 from tests.integration.run import PROGRAMS, RELEASE, Run
 
-pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
+pytestmark = [pytest.mark.extended, pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
 
 every_client = pytest.mark.parametrize("name", [program.name for program in PROGRAMS])
 

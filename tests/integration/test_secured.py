@@ -13,7 +13,7 @@ from kafkasniff.kafka.schema.errors import error_by_code
 from tests.cli.console import kafkasniff
 from tests.integration.secured import CAPTURE
 
-pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
+pytestmark = [pytest.mark.extended, pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
 
 TOPIC, GROUP = "payroll", "payroll-readers"
 

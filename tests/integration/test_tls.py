@@ -12,7 +12,7 @@ from captures.record.journal import kafka_python_log, read_reports
 from tests.integration.encrypted import SERVED
 from tests.integration.processes import OWN_STATE
 
-pytestmark = [pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
+pytestmark = [pytest.mark.extended, pytest.mark.broker, pytest.mark.root, pytest.mark.xdist_group("broker")]
 
 
 def test_every_request_that_the_client_reports_is_in_the_output(encrypted_run: Path) -> None:

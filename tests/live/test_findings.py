@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafkasniff.analysis.detectors import Detectors, find_detector
+from kafkasniff.analysis.detectors import Detectors
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.live import findings as module
@@ -95,22 +95,6 @@ def test_findings_match_check(scene: scenes.Scene, tmp_path: Path) -> None:
     assert (shown.paused, shown.restarts) == ("", 0)
 
 
-def test_all_detectors_except_those_that_need_open_connections() -> None:
-    names = {detector.name for detector in module.live_detectors().detectors}
-    assert {one.name for one in Detectors().detectors} - names == set(module.NOT_LIVE)
-    for name in module.NOT_LIVE:
-        assert "connections" in find_detector(name)().reads()
-
-
-def test_findings_wait_for_their_time() -> None:
-    world = World()
-    live = world.findings(detectors=late_ones)
-    give(live, late("app"))
-    assert live.shown() == Findings(dict.fromkeys(("error", "warning", "note"), 0))
-    assert not world.looks(live, module.HELD_SECONDS).rows
-    assert world.looks(live, module.FINDINGS_SECONDS).counts == {"error": 1, "warning": 0, "note": 0}
-
-
 def test_hostile_names() -> None:
     world = World()
     live = world.findings(detectors=late_ones)
@@ -182,17 +166,6 @@ def test_paused_where_rows_take_too_long() -> None:
     assert [title.split(" at ")[0].split()[-1] for title in titles(world.looks(live))] == ["busy", "last"]
 
 
-def test_a_slow_look_ends_the_stretch() -> None:
-    world = World()
-    live = world.findings(detectors=lambda: Slow(world, look=2 * module.MAX_LOOK_SECONDS))
-    give(live, late("first"))
-    assert world.looks(live, module.FINDINGS_SECONDS).restarts == 1
-    give(live, late("second", 2))
-    assert len(world.looks(live, module.FINDINGS_SECONDS).rows) == 1, "a long look is followed by a long rest"
-    shown = world.looks(live, 2 * module.FINDINGS_REST * module.MAX_LOOK_SECONDS)
-    assert (shown.restarts, len(shown.rows)) == (2, 2)
-
-
 def test_held_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
     monkeypatch.setattr("kafkasniff.tables.exports.stager.Stager.take", lambda _, events: given.append(len(events)))
@@ -203,30 +176,3 @@ def test_held_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HELD_BYTES", 1)
     give(live, late("app"))
     assert given == [5, 5, 1], "bytes are those of messages"
-
-
-def test_the_worst_findings_are_shown_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_KEPT", 70)
-    world = World()
-    live = world.findings(detectors=lambda: Slow(world, look=2 * module.MAX_LOOK_SECONDS))
-    give(live, [event for number in range(80) for event in late(f"app-{number:02}", number)])
-    shown = world.looks(live)
-    assert (shown.counts["error"], len(shown.rows)) == (70, module.MAX_SHOWN)
-    assert shown.remarks[-1] == "10 more findings are not shown"
-    assert "10 more findings are not shown" in drawn(Snapshot(findings=shown), ViewState(table=FINDINGS_TABLE), 80, 24)
-
-
-def test_findings_of_selected_exchanges_and_their_connections() -> None:
-    world = World()
-    rows: list[tuple[str, int]] = []
-
-    class Noted(Detectors):
-        def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-            rows.append((table, len(batch)))
-
-    live = world.findings(detectors=Noted, selects=True)
-    first, *_ = late("app")[-1:]
-    live.take(first)
-    give(live, late("app", 2))
-    world.looks(live)
-    assert dict(rows) == {"exchanges": 1, "connections": 1}

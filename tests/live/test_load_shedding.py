@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.detail import LeftOut, Level
-from kafkasniff.live.load_shedding import CALM_SECONDS, Pressure, left_out_line
+from kafkasniff.live.load_shedding import Pressure, left_out_line
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
-from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import examples
-from tests.craft import kafka_bytes as kb
 from tests.craft.batches import batch
-from tests.craft.conversation import Conversation
 from tests.craft.samples import mixed
 from tests.test_boundaries import cut, scene
 
@@ -29,7 +26,6 @@ NEEDED = {11, 17, 18, 36}
 WHOLE = ("calm", "resegmented", "reordered", "retransmitted", "java-codecs.pcap", "librdkafka-acks0.pcap")
 WHOLE += ("old-raw-sasl.pcap", "java-sasl.pcap", "kraft-three-brokers.pcap", "librdkafka-group-classic.pcap")
 """Scenes of which no byte is missing: there pairing does not ask what is in a body."""
-DAMAGED = ("lossy", "lossy-in-runs", "snapped", "responses-only", "requests-only")
 
 
 def run(name: str, rows: Iterable[int], levels: Sequence[Level]) -> tuple[list[Any], LeftOut]:
@@ -85,17 +81,6 @@ def test_emitted_messages_are_correct_and_skipped_ones_counted(name: str, data: 
     assert (kinds["records-skipped"], kinds["body-skipped"]) == (left_out.records, left_out.bodies)
 
 
-@given(name=st.sampled_from(DAMAGED), data=st.data())
-@examples(25)
-def test_missing_bytes_cause_no_failure(name: str, data: st.DataObject) -> None:
-    rows = data.draw(st.sets(st.integers(1, len(scene(name, 1)) - 1), max_size=8))
-    levels = data.draw(st.lists(level, min_size=len(rows) + 1, max_size=len(rows) + 1))
-    found, _ = run(name, rows, levels)
-    requests = reported(one for one in found if isinstance(one, Message) and one.type == "request")
-    full, _ = run(name, (), [Level.ALL])
-    assert not requests - reported(full)
-
-
 @pytest.mark.parametrize("name", WHOLE)
 def test_each_level(name: str) -> None:
     full, nothing = run(name, (), [Level.ALL])
@@ -129,38 +114,6 @@ def _dicts(value: Any) -> Iterable[dict[str, Any]]:
     elif isinstance(value, list):
         for one in value:
             yield from _dicts(one)
-
-
-def test_an_unanswered_request_is_reported_though_it_was_not_shown() -> None:
-    talk = Conversation()
-    talk.handshake()
-    talk.exchange(kb.api_versions_request(1), kb.api_versions_response(1))
-    talk.send("client", kb.metadata_request(2, None))
-    talk.close()
-    inspector = Inspector()
-    inspector.level = Level.NO_MESSAGES
-    found = [*inspector.feed(batch(talk.packets)), *inspector.close()]
-    (reported,) = [one for one in found if isinstance(one, Problem)]
-    assert (reported.kind, reported.direction, reported.connection, reported.exchange) == (
-        "request-unanswered",
-        "request",
-        1,
-        None,
-    )
-    assert "API 3" in reported.detail
-    assert "corr 2" in reported.detail
-    assert [one.api for one in found if isinstance(one, Message)] == ["ApiVersions"] * 2
-
-
-def test_a_state_keeps_the_level_for_all_its_connections() -> None:
-    first, second = cut(batch(scene("java-codecs.pcap", 1)), [60])
-    inspector = Inspector()
-    inspector.feed(first)
-    loaded = load(dump(inspector), Inspector)
-    loaded.level = Level.NO_BODIES
-    found = [one for one in [*loaded.feed(second), *loaded.close()] if isinstance(one, Message)]
-    assert {one.body for one in found if one.api_key not in {*NEEDED, 0}} == {None}
-    assert loaded.left_out.bodies > 0
 
 
 class Ring:
@@ -216,33 +169,6 @@ def test_nothing_is_skipped_while_decoding_catches_up() -> None:
     assert levels == [0, 0, 0, 0, 2, 2, 2, 2]
     levels, _, _ = pressed([0.0, 0.99, 0.95, 0.9])
     assert levels == [0, 3, 3, 3]
-
-
-def test_a_ring_that_empties_only_briefly_is_not_reported_again() -> None:
-    _, problems, _ = pressed([0.6, 0.6, 0.0, 0.0, 0.0, 0.6, 0.6, 0.0, 0.0, 0.6, 0.6])
-    assert [one.kind for one in problems] == ["live-behind"]
-    assert len(problems) * CALM_SECONDS > 0.5
-
-
-def test_the_first_level_is_not_reported_where_it_changes_nothing() -> None:
-    ring = Ring([0.55, 0.55, 0.75, 0.75])
-    inspector = Inspector(records="metadata")
-    pressure = Pressure(ring.backlog, [(inspector, Level.NO_MESSAGES)], clock=lambda: ring.now)
-    problems: list[Problem] = []
-    for one in pressure.batches(ring.batches()):
-        problems += [event for event in inspector.feed(one) if isinstance(event, Problem)]
-    assert [one.detail.split("%")[0] for one in problems if one.kind.startswith("live-")] == ["75"]
-
-
-def test_a_jump_is_reported_with_its_final_level() -> None:
-    levels, problems, pressure = pressed([0.0, 1.0, 1.0])
-    assert levels == [0, 3, 3]
-    assert [one.detail for one in problems] == [
-        "100% of the ring waits to be read: from here on exchanges that begin now are counted and not shown"
-    ]
-    left_out = pressure.left_out()
-    assert left_out.requests > 0
-    assert f"{left_out.requests + left_out.responses} messages not shown" in left_out_line(left_out)
 
 
 def test_an_inspector_stays_within_its_highest_level() -> None:

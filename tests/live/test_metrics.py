@@ -1,19 +1,26 @@
+"""Metrics for Prometheus, and the lag of groups among them."""
+
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.live import lag
 from kafkasniff.live import metrics as module
-from kafkasniff.live.metrics import DEFAULT_LABELS, LATENCY_BUCKETS, PAIRS_PER_LABEL, Metrics
+from kafkasniff.live.lag import GroupLag, GroupLags
+from kafkasniff.live.metrics import LATENCY_BUCKETS, PAIRS_PER_LABEL, Metrics
 from kafkasniff.model import Connection, Endpoint, ErrorCode, Exchange, Message, Problem, SaslToken, Summary
+from tests.cli.console import kafkasniff
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.live.scenes import SECOND, Scene, Talk, commit_body, committed_body, fetched_body, produce_body
@@ -153,56 +160,6 @@ def test_names_from_the_wire_are_safe() -> None:
     assert sorted(clients) == ["", '\\x1b[2J"\\x0a', "\\xff\\xfe", "x" * module.MAX_LABEL]
 
 
-def test_events_with_missing_facts() -> None:
-    metrics = taken(
-        Metrics(),
-        [
-            Message("request", 1),
-            Message("response", 1),
-            Exchange(1, 1, "lost", None, None),
-            SaslToken("request", 1, None, None),
-        ],
-    )
-    found = scraped(metrics)
-    assert values(found, "requests_total") == {("?",): 1}
-    assert values(found, "exchanges_total") == {("?", "lost"): 1}
-
-
-def test_names_follow_the_conventions_of_prometheus() -> None:
-    """One prefix, base units, counters end in `_total`, each metric has a help text."""
-    scene = Scene()
-    metrics = taken(Metrics(), scene.whole(Talk(scene, 1, "c", "10.0.0.1", ""), 0, 5, "Metadata"))
-    for family in metrics.collect():
-        assert family.name.startswith("kafkasniff_")
-        assert family.documentation.endswith(".")
-        assert not family.name.endswith(("_ms", "_total", "_count"))
-    assert DEFAULT_LABELS * (PAIRS_PER_LABEL + 1) * 2 < 5000
-
-
-def test_scrapes_during_counting() -> None:
-    scene, metrics = Scene(), Metrics()
-    talk = Talk(scene, 1, "c", "10.0.0.1", "")
-    stop = threading.Event()
-    failed: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            while not stop.is_set():
-                scraped(metrics)
-        except BaseException as error:
-            failed.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    for number in range(3000):
-        asked = produce_body(f"topic-{number % 500}", 1)
-        taken(metrics, scene.whole(talk, 0, number, "Produce", asked=asked))
-    stop.set()
-    asking.join()
-    assert failed == []
-    assert values(scraped(metrics), "requests_total") == {("Produce",): 3000}
-
-
 def test_the_documents_list_the_metrics() -> None:
     text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `kafkasniff_")]
@@ -232,3 +189,87 @@ def test_lag_of_groups() -> None:
     cut = long[: module.MAX_LABEL]
     assert values(found, "group_lag_records") == {("billing", "0", "orders"): 7, (cut, "0", "orders"): 5}
     assert values(found, "group_committed_offset") == {("billing", "0", "orders"): 5, (cut, "0", "orders"): 7}
+
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+
+
+def lags(*exchanges: tuple[str, dict[str, Any], dict[str, Any] | None]) -> list[GroupLag]:
+    found, scene = GroupLags(), Scene()
+    talk = Talk(scene, 1, "reader", "10.0.0.5", "")
+    for api, asked, answered in exchanges:
+        request = talk.request(0, api, asked)
+        response = None if answered is None else talk.response(request, 1000, answered)
+        found.feed(talk.end(request, response))
+    return list(found.rows())
+
+
+def commit(offset: int, *, group: str = "g", topic: str = "orders", error: int = 0) -> Any:
+    return "OffsetCommit", commit_body(group, topic, offset), committed_body(topic, error)
+
+
+def fetch(watermark: int, *, error: int = 0) -> Any:
+    return "Fetch", {}, fetched_body("orders", 1, error=error, watermark=watermark)
+
+
+def test_from_the_commit_to_the_watermark() -> None:
+    assert lags(commit(5), fetch(9)) == [GroupLag("g", "orders", 0, 5, 9)]
+    assert [(row.committed, row.lag) for row in lags(fetch(9), commit(5), commit(8))] == [(8, 1)]
+    # The end is older than the commit.
+    assert lags(fetch(9), commit(12))[0].lag == 0
+
+
+@pytest.mark.parametrize(
+    "exchanges",
+    [
+        [commit(5)],
+        [fetch(9)],
+        [commit(5), fetch(9, error=6)],
+        [commit(5, error=25), fetch(9)],
+        [commit(-1), fetch(9)],
+        [commit(5), fetch(-1)],
+        [commit(5, topic="other"), fetch(9)],
+        [("OffsetCommit", commit_body("g", "orders", 5), None), fetch(9)],
+    ],
+)
+def test_nothing_is_guessed(exchanges: list[Any]) -> None:
+    assert lags(*exchanges) == []
+
+
+def test_a_topic_that_is_made_anew() -> None:
+    assert lags(fetch(100), fetch(3), commit(1))[0].end == 3
+
+
+def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag, "MAX_COMMITS", 3)
+    commits = [commit(1, group=group) for group in ("0", "1", "2", "3", "4", "2", "7")]
+    assert [row.group for row in lags(fetch(9), *commits)] == ["4", "2", "7"]
+
+
+def test_ends_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag, "MAX_ENDS", 1)
+    other = fetched_body("other", 1, watermark=4)
+    assert lags(commit(5), fetch(9), ("Fetch", {}, other)) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["java-group-classic", "java-transactions", "kafka-python-group", "sarama", "java-2.4"]
+)
+def test_as_in_the_question(name: str) -> None:
+    """The tables have the same offsets."""
+    path = CAPTURES / f"{name}.pcap"
+    found, inspector = GroupLags(), Inspector(exchanges=True, records="metadata")
+    enricher = Enricher(Catalog())
+    with open_captures([str(path)]) as source:
+        for events in (*(inspector.feed(part) for part in source), inspector.close()):
+            for event in enricher.feed(events) or events:
+                if isinstance(event, Exchange):
+                    found.feed(event)
+    rows = kafkasniff("analyze", "lag", "-q", "--format", "json", path).objects
+    expected = {
+        (row["group_id"], row["topic"], row["partition"], row["committed_offset"], row["high_watermark"])
+        for row in rows
+        if row["committed_offset"] is not None and row["high_watermark"] is not None
+    }
+    assert {(row.group, row.topic, row.partition, row.committed, row.end) for row in found.rows()} == expected
+    assert expected

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.formats.raw import Interface
 from kafkasniff.capture.live.live import LiveSource
 from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
 from kafkasniff.engine.inspector import Inspector
@@ -20,10 +19,9 @@ from kafkasniff.live.packet_filter import Keeper
 from kafkasniff.model import Message, Problem, SaslToken
 from tests.capture.fake_interface import Captured, FakeInterface, captured
 from tests.conftest import ROOT
-from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import START_NS, Conversation, interleaved
 from tests.craft.packet import Packet
-from tests.craft.samples import bystander, consumer, mixed, producer
+from tests.craft.samples import bystander, mixed, producer
 from tests.craft.write import LINKS, link_bytes
 
 CAPTURES = ("librdkafka-codecs", "java-group-classic", "java-sasl", "kraft-quorum", "librdkafka-acks0")
@@ -102,44 +100,6 @@ def test_real_captures(name: str, block: int, tmp_path: Path) -> None:
     assert keeper.missing == 0
 
 
-def test_packets_of_a_connection_stay_in_their_order(tmp_path: Path) -> None:
-    packets = frames_of(mixed())
-    keep(packets, tmp_path / "x", blocks=(1,))
-    kept = captured(tmp_path / "x")
-    for talk in (producer(), consumer()):
-        ports = {port for packet in talk.packets for port in (packet.sport, packet.dport)}
-        assert 9092 in ports
-        own = [packet for packet in packets if _port(packet) in ports - {9092}]
-        assert [packet for packet in kept if _port(packet) in ports - {9092}] == own
-
-
-def _port(packet: Captured) -> int:
-    """The client's port."""
-    source, target = (int.from_bytes(packet[0][at : at + 2]) for at in (34, 36))
-    return max(source, target)
-
-
-def test_endpoints_reused_after_a_kafka_connection(tmp_path: Path) -> None:
-    """Both connections in one batch: packets of the first are kept although the second has no verdict yet."""
-    first = Conversation(("10.0.0.5", 50_000), ("10.0.0.9", 9092))
-    first.handshake()
-    first.exchange(kafka.api_versions_request(1, 3), kafka.api_versions_response(1, 3))
-    first.close()
-    second = Conversation(
-        ("10.0.0.5", 50_000), ("10.0.0.9", 9092), start_ns=START_NS + 10**9, isn=(0x5000_0000, 0x6000_0000)
-    )
-    second.handshake()
-    packets = frames_of([*first.packets, *second.packets])
-    live, _ = keep(packets, tmp_path / "x", blocks=(1_000,))
-    assert sum(isinstance(event, Message) for event in live) == 2
-    assert said(decoded(tmp_path / "x")) == said(live)
-
-
-def test_a_given_port_is_kept(tmp_path: Path) -> None:
-    live, keeper = keep(frames_of(mixed()), tmp_path / "x", ports=[1])
-    assert (said(live), keeper.files.packets, keeper._waiting) == ([], 0, {})
-
-
 def test_waiting_packets_are_bounded_and_missing_ones_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends its first request late, among connections with nothing to judge by."""
     monkeypatch.setattr(packet_filter, "MAX_WAITING_BYTES", 5_000)
@@ -156,18 +116,6 @@ def test_waiting_packets_are_bounded_and_missing_ones_counted(tmp_path: Path, mo
     assert sorted(kept) == sorted(frames_of(late.packets[3:]))
     messages = [event for event in live if isinstance(event, Message)]
     assert len([event for event in decoded(tmp_path / "x") if isinstance(event, Message)]) == len(messages)
-
-
-def test_connections_that_end_without_a_verdict_do_not_wait(tmp_path: Path) -> None:
-    scans = []
-    for number in range(20):
-        talk = Conversation(("10.0.1.5", 40_000 + number), ("10.0.0.9", 9092), start_ns=START_NS + number)
-        talk.handshake()
-        talk.close()
-        scans += talk.packets
-    _, keeper = keep(frames_of([*scans, *bystander(start_ns=START_NS + 99).packets]), tmp_path / "x", blocks=(2,))
-    assert keeper.files.packets == 0
-    assert (keeper._waiting, keeper._waiting_bytes) == ({}, 0)
 
 
 def test_fragments_are_kept(tmp_path: Path) -> None:
@@ -190,27 +138,3 @@ def test_fragments_are_kept(tmp_path: Path) -> None:
         live, _ = keep(frames, tmp_path / "x", blocks=blocks)
         assert said(decoded(tmp_path / "x")) == said(live)
         assert sum(isinstance(event, Message) for event in live) == 29
-
-
-def test_interfaces_are_kept_separate(tmp_path: Path) -> None:
-    """The two directions of a connection on two interfaces, as at a router with two legs."""
-    packets = frames_of(producer().packets)
-    legs = [[packet for packet in packets if (packet[0][:6] < packet[0][6:12]) == side] for side in (True, False)]
-    assert all(legs)
-    inspector = Inspector(exchanges=False)
-    live: list[Any] = []
-    with LiveSource([FakeInterface(f"eth{leg}", leg, own, (4,)) for leg, own in enumerate(legs)]) as source:
-        assert source.captures == ("eth0", "eth1")
-        path = str(tmp_path / "x")
-        files = CaptureFiles(path, source.interfaces, Rotation(), counts=source.counts, failed=pytest.fail)
-        keeper = Keeper(files, inspector)
-        source.stop()
-        for batch in source:
-            live += inspector.feed(batch)
-            keeper.take(source.frames, source.fragments, batch)
-        live += inspector.close()
-        keeper.close()
-    assert {event.capture for event in live if isinstance(event, Message)} == {"eth0", "eth1"}
-    assert said(decoded(tmp_path / "x")) == said(live)
-    assert [packet[2] for packet in captured(tmp_path / "x")] == sorted(packet[2] for packet in packets)
-    assert source.interfaces == (Interface(1, 0, "eth0", 262_144), Interface(1, 1, "eth1", 262_144))

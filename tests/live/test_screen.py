@@ -5,19 +5,32 @@ from __future__ import annotations
 import functools
 import html
 import io
+import itertools
 import os
 import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
-from kafkasniff.live.columns import TABLES
+from kafkasniff.live.columns import (
+    CLIENTS,
+    TABLES,
+    TableOf,
+    identity,
+    number,
+    sorted_rows,
+)
+from kafkasniff.live.lines import GAP, Head, beside, fitting, table_lines
 from kafkasniff.live.screen import HIGH, MIN_HEIGHT, MIN_WIDTH, WIDE, screen
-from kafkasniff.live.snapshot import Snapshot
-from kafkasniff.live.state import ViewState
+from kafkasniff.live.snapshot import LiveRow, Snapshot
+from kafkasniff.live.state import THRESHOLDS_NS, ViewState, press
 from kafkasniff.text.printable import display_width
-from tests.live.scenes import FINDINGS, PICTURE_SIZE, Scene, Talk, cluster, drawn, picture, produce_body
+from tests.live.scenes import FINDINGS, PICTURE_SIZE, SECOND, Scene, Talk, cluster, drawn, picture, produce_body
 
 SCREENS = Path(__file__).parent / "screens"
 SIZES = [(80, 24), (200, 50)]
@@ -54,11 +67,6 @@ def test_the_screens(name: str, state: ViewState, width: int, height: int) -> No
     assert text == path.read_text()
 
 
-def test_no_outdated_screens_are_kept() -> None:
-    kept = {path.name for path in SCREENS.iterdir()}
-    assert kept == {f"{name}-80x24.txt" for name in VIEWS} | {f"{name}-200x50.txt" for name in WIDE_VIEWS.values()}
-
-
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(
     ("width", "height"),
@@ -76,11 +84,6 @@ def test_every_size_is_filled_and_not_exceeded(view: str, width: int, height: in
 
 def test_too_small_a_terminal_is_reported() -> None:
     assert drawn(shot(), ViewState(), 30, 5) == "too small: 30×5\n"
-
-
-def test_before_the_first_packet() -> None:
-    for view in VIEWS.values():
-        assert "q quit" in drawn(Snapshot("eth0"), view, 80, 24)
 
 
 def test_no_bytes_from_the_wire_reach_the_terminal_raw() -> None:
@@ -107,22 +110,6 @@ def test_no_bytes_from_the_wire_reach_the_terminal_raw() -> None:
     assert "[red]" in drawn(seen, ViewState(table=2), 200, 20)
 
 
-def test_the_selected_row_stays_visible() -> None:
-    from kafkasniff.live.top import TopModel
-
-    model, scene = TopModel(), Scene()
-    for number_of in range(1, 60):
-        talk = Talk(scene, number_of, f"client-{number_of}", "10.0.0.1", "")
-        for event in scene.whole(talk, number_of, 1000, "Metadata"):
-            model.take(event)
-    seen = model.snapshot()
-    state = ViewState(table=2)
-    rows = state.rows(seen)
-    chosen = ViewState(table=2, selected=(rows[-1].name, rows[-1].client, None))
-    assert str(rows[-1].name) not in drawn(seen, state, 80, 24)
-    assert str(rows[-1].name) in drawn(seen, chosen, 80, 24)
-
-
 def words_of(svg: str) -> str:
     return html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))).replace("\xa0", " ")
 
@@ -136,3 +123,185 @@ def test_the_picture_in_the_documents() -> None:
     text = drawn(shot(), ViewState(), *PICTURE_SIZE)
     assert " ".join(shown.replace("kafkasniff live --top", "", 1).split()) == " ".join(text.split())
     assert "url(http" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (-1, "0"),
+        (0.01, "<0.1"),
+        (0.5, "0.5"),
+        (3, "3"),
+        (9.96, "10"),
+        (12.4, "12"),
+        (999.4, "999"),
+        (999.6, "1.0k"),
+        (12_345, "12k"),
+        (3.4e6, "3.4M"),
+        (7e9, "7.0G"),
+        (5e12, "5T"),
+    ],
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+SHOT = Snapshot(
+    clients=(
+        LiveRow(None, requests=99.0),
+        LiveRow("b", "10.0.0.1", requests=1.0, mean=5),
+        LiveRow("a", "10.0.0.1", requests=1.0),
+        LiveRow("c", "10.0.0.1", requests=7.0, mean=2),
+    )
+)
+
+
+def names(sort: int, *, reverse: bool) -> list[object]:
+    return [row.name for row in sorted_rows(CLIENTS, SHOT, sort, reverse=reverse)]
+
+
+def column_of(title: str) -> int:
+    return next(place for place, one in enumerate(CLIENTS.columns) if one.title == title)
+
+
+def test_rows_are_sorted_by_a_column_the_greatest_first() -> None:
+    """Equal ones by their identity; the row of all others is always last, and missing latencies come after all."""
+    assert names(column_of("req/s"), reverse=False) == ["c", "a", "b", None]
+    assert names(column_of("req/s"), reverse=True) == ["a", "b", "c", None]
+    assert names(column_of("mean"), reverse=False) == ["b", "c", "a", None]
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
+def test_wider_tables_have_more_columns(table: TableOf) -> None:
+    shown = [[place for place, _ in table.shown(width)] for width in (60, 94, 110, 400)]
+    for narrow, wide in itertools.pairwise(shown):
+        assert set(narrow) <= set(wide)
+    assert shown[-1] == list(range(len(table.columns)))
+    # Any table can be sorted at any width by what it is sorted by at first.
+    assert table.sort in shown[0]
+    assert table.sort in table.sortable
+
+
+NAMES = st.text("ab日é …", max_size=30)
+
+
+def plain(lines: list[Text]) -> list[str]:
+    return [line.plain for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("width", "places"),
+    [(65, [0, 1, 2, 3]), (64, [0, 1, 3]), (62, [0, 1, 3]), (61, [0, 2, 3]), (21, [0, 2, 3]), (20, [0, 3]), (1, [0, 3])],
+)
+def test_columns_that_leave_room_for_names(width: int, places: list[int]) -> None:
+    """Ten columns for the name; a column that does not fit makes room for those after it."""
+    heads = [Head("name", flexible=True), Head("address"), Head("n"), Head("sorted")]
+    rows = [[("a name of many letters", ""), ("x" * 42, ""), ("1", ""), ("1", "")]]
+    assert fitting(heads, rows, width, {3}) == places
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, NAMES), max_size=5), st.integers(1, 60))
+def test_no_line_is_too_long(names: list[tuple[str, str, str]], width: int) -> None:
+    """Wide characters take two columns of the terminal."""
+    heads = [Head("first", flexible=True), Head("second"), Head("third", flexible=True)]
+    lines = table_lines(heads, [[(name, "") for name in row] for row in names], width, marked=0)
+    assert len(lines) == len(names) + 1
+    assert all(cell_len(line.plain) <= width for line in lines)
+
+
+def test_a_selected_row_is_highlighted_to_its_end() -> None:
+    lines = table_lines([Head("a", flexible=True)], [[("x", "")], [("y", "")]], 10, marked=1)
+    assert lines[2].cell_len == 10
+    assert [str(span.style) for span in lines[2].spans][-1] == "reverse"
+    assert "reverse" not in [str(span.style) for span in lines[1].spans]
+
+
+def test_side_by_side() -> None:
+    assert plain(beside([Text("a"), Text("日")], [Text("b"), Text("c")], 3)) == [
+        "a  " + " " * GAP + "b",
+        "日 " + " " * GAP + "c",
+    ]
+    with pytest.raises(ValueError, match="argument"):
+        beside([Text("a")], [], 3)
+
+
+CLUSTER = cluster().snapshot(findings=FINDINGS)
+CONNECTIONS, WAITING = 4, 5
+
+
+def after(keys: str | list[str], state: ViewState | None = None, shot: Snapshot = CLUSTER) -> ViewState:
+    found = ViewState() if state is None else state
+    for key in keys:
+        found = press(found, key, shot)
+    return found
+
+
+def test_tables_are_chosen_by_number_or_cycled() -> None:
+    assert [after(key).table for key in "123456789"] == list(range(len(TABLES)))
+    assert after(["tab", "right", "left"]).table == 1
+    assert after(["left"]).table == len(TABLES) - 1
+    assert after(["backtab", "tab"]).table == 0
+
+
+@pytest.mark.parametrize("table", range(len(TABLES)))
+def test_sorting_cycles(table: int) -> None:
+    state = after(str(table + 1))
+    seen = [state.sort[table]]
+    for _ in TABLES[table].sortable:
+        rows = state.rows(CLUSTER)
+        rank = TABLES[table].columns[state.sort[table]].rank
+        assert rank is not None
+        ranks = [rank(row) for row in rows]
+        assert ranks == sorted(ranks, reverse=True)
+        assert state.cursor(rows) == 0
+        turned = [identity(row) for row in after("r", state).rows(CLUSTER)]
+        assert sorted(map(str, turned)) == sorted(str(identity(row)) for row in rows)
+        state = after("s", state)
+        seen.append(state.sort[table])
+    assert seen[0] == seen[-1]
+    assert sorted(seen[:-1]) == TABLES[table].sortable
+    assert after("sS").sort == ViewState().sort
+
+
+def test_the_selection_follows_its_row() -> None:
+    state = after(["5", "down", "down"])
+    rows = state.rows(CLUSTER)
+    assert state.cursor(rows) == 1
+    turned = after("r", state)
+    assert turned.rows(CLUSTER)[turned.cursor(turned.rows(CLUSTER))] == rows[1]
+    assert after(["home"], state).cursor(rows) == 0
+    assert after(["end"], state).cursor(rows) == len(rows) - 1
+    assert after(["pagedown", "pageup"], state).cursor(rows) == 0
+    assert state.cursor([]) == 0
+
+
+def test_into_a_connection_and_back() -> None:
+    state = after(["5", "down", "enter"])
+    assert state.focus == ViewState(table=CONNECTIONS).rows(CLUSTER)[0].connection
+    assert after(["down", "s", "1", "enter", "x"], state) == state
+    assert after(["escape"], state).focus is None
+    assert after(["backspace"], state).focus is None
+    assert after(["6", "enter"]).focus == 3
+    assert after(["9", "enter"]).focus == 3
+    assert after(["9", "down", "down", "down", "enter"]).focus == 1
+    assert after(["9", "end", "enter"]).focus is None
+    assert after(["enter"]).focus is None, "an API is not a connection"
+    assert after(["5", "down", "enter"], shot=Snapshot()).focus is None
+
+
+def test_pause_help_quit() -> None:
+    assert after("p").paused
+    assert not after("p ").paused
+    assert after("h").help
+    assert not after("?x").help
+    assert after("hq").over
+    assert after("q").over
+    assert after(["5", "enter", "q"]).over
+
+
+def test_thresholds_are_bounded() -> None:
+    assert ViewState().threshold_ns == SECOND
+    assert after("+" * 99).threshold_ns == THRESHOLDS_NS[-1]
+    assert after("-" * 99).threshold_ns == THRESHOLDS_NS[0]
+    assert after("-=").threshold_ns == SECOND

@@ -1,20 +1,31 @@
+"""The model of the view: counts in a window, bounded tables, traffic of topics, open requests."""
+
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.live import top
-from kafkasniff.live.counts import WINDOW_SLOTS
+from kafkasniff.kafka.apis.entities import mentions
+from kafkasniff.live import outstanding, top
+from kafkasniff.live.counts import WINDOW_SLOTS, BoundedTable, Entry, latency_bucket, latency_quantiles
+from kafkasniff.live.outstanding import OpenRequests
 from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
+from kafkasniff.live.traffic import topic_traffic
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
 from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.live.scenes import SECOND, START_NS, Scene, Talk, cluster, produce_body
+from tests.live.scenes import SECOND, START_NS, Scene, Talk, cluster, fetched_body, produce_body
 
 
 def by_name(rows: tuple[LiveRow, ...]) -> dict[Any, LiveRow]:
@@ -94,18 +105,6 @@ def test_rates_cover_the_window() -> None:
     model.advance(START_NS + (20 + WINDOW_SLOTS) * SECOND)
     silent = model.snapshot().all
     assert (silent.requests, silent.mean, silent.p50, silent.total) == (0, None, None, 200)
-
-
-def test_percentiles_of_latencies() -> None:
-    model, scene = TopModel(), Scene()
-    talk = Talk(scene, 1, "c", "10.0.0.1", "")
-    for step in range(1, 101):
-        for event in scene.whole(talk, step * 1000, step * 1_000_000, "Metadata"):
-            model.take(event)
-    (api,) = model.snapshot().apis
-    assert api.p50 == pytest.approx(50_000, rel=0.004)
-    assert api.p99 == pytest.approx(99_000, rel=0.004)
-    assert (api.slowest, api.mean) == (100_000, 50_500)
 
 
 def test_overdue_requests() -> None:
@@ -200,3 +199,156 @@ def test_the_clock_does_not_go_back() -> None:
     shot = model.snapshot()
     assert shot.now_ns == START_NS + 30 * SECOND
     assert shot.all.requests == 2
+
+
+LATENCIES = st.integers(-(2**40), 2**53)
+
+
+@given(LATENCIES)
+def test_buckets_match_those_of_the_analyses(value: int) -> None:
+    assert latency_bucket(value) == bucket_of(np.array([value]))[0]
+
+
+@given(st.lists(st.lists(st.integers(0, 10**9), max_size=50), max_size=5))
+def test_quantiles_are_the_nearest_ranks(groups: list[list[int]]) -> None:
+    counted = []
+    for group in groups:
+        counts: dict[int, int] = {}
+        for value in group:
+            counts[latency_bucket(value)] = counts.get(latency_bucket(value), 0) + 1
+        counted.append(counts)
+    for group, found in zip(groups, latency_quantiles(counted, (0.5, 0.99)), strict=True):
+        if not group:
+            assert found is None
+            continue
+        assert found is not None
+        for quantile, value in zip((0.5, 0.99), found, strict=True):
+            exact = sorted(group)[max(math.ceil(len(group) * quantile - 1e-9), 1) - 1]
+            assert abs(value - exact) <= exact * RELATIVE_ERROR + 1
+
+
+@given(st.lists(st.tuples(st.integers(-3, 5), st.integers(0, 9)), max_size=60))
+def test_nothing_is_lost_when_slots_leave_the_window(steps: list[tuple[int, int]]) -> None:
+    """Compared with a plain list of events. If the clock goes back, it stops until time catches up."""
+    entry, slot, reported = Entry(0), 0, []
+    for step, requests in steps:
+        slot = max(slot + step, 0)
+        entry.at(slot).requests += requests
+        entry.now.latency_max = max(entry.now.latency_max, requests)
+        reported.append((entry.slot, requests))
+    assert entry.total().requests == sum(requests for _, requests in reported)
+    now = entry.slot
+    within = [requests for at, requests in reported if at > now - WINDOW_SLOTS]
+    assert entry.window(now).requests == sum(within)
+    assert entry.window(now).latency_max == max(within, default=0)
+    assert entry.window(now + WINDOW_SLOTS).requests == 0
+
+
+def requests(entry: Entry | None) -> int:
+    return 0 if entry is None else entry.total().requests
+
+
+def test_a_full_table_counts_newcomers_together() -> None:
+    table: BoundedTable[int, Entry] = BoundedTable(3, Entry)
+    for key in range(10):
+        table.at(key, 0).at(0).requests += 1
+    assert len(table) == 3
+    assert requests(table.other) == 7
+    # The first entry is silent for a window; the others are not.
+    for key in (1, 2):
+        table.at(key, WINDOW_SLOTS).at(WINDOW_SLOTS).requests += 1
+    table.at(99, WINDOW_SLOTS).at(WINDOW_SLOTS).requests += 1
+    assert sorted(key for key, _ in table) == [1, 2, 99]
+    assert requests(table.other) == 8
+    assert sum(requests(entry) for _, entry in table) + requests(table.other) == 13
+
+
+def test_silent_entries_are_removed_once_per_slot() -> None:
+    table: BoundedTable[int, Entry] = BoundedTable(2, Entry)
+    table.at(0, 0)
+    table.at(1, 5)
+    assert table.at(2, 5) is table.other  # no entry is silent yet
+    assert table.at(3, WINDOW_SLOTS) is not table.other  # the first one was
+    assert table.at(4, WINDOW_SLOTS) is table.other
+    assert table.at(4, WINDOW_SLOTS + 5) is not table.other
+    assert sorted(key for key, _ in table) == [3, 4]
+
+
+def test_requests_are_open_until_the_response_or_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outstanding, "MAX_OUTSTANDING", 3)
+    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
+    requests = [talk.request(at, "Metadata") for at in (30, 10, 20, 40)]
+    for request in requests:
+        kept.message(request)
+    assert (len(kept), kept.overlooked) == (3, 1)
+    assert [one.time_ns for one in kept.since(START_NS + 25)] == [START_NS + 10, START_NS + 20]
+    kept.message(talk.response(requests[0], 5))
+    kept.exchange(talk.end(requests[1], None, "unanswered"))
+    kept.exchange(talk.end(requests[3], None, "open"))  # was never added
+    assert list(kept.since(START_NS + 100)) == [requests[2]]
+
+
+def test_requested_waits_are_not_overdue() -> None:
+    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
+    fetch = talk.request(0, "Fetch")
+    fetch = msgspec.structs.replace(fetch, body={"max_wait_ms": 5000, "min_bytes": 1, "topics": []})
+    produce = talk.request(0, "Produce")
+    produce = msgspec.structs.replace(produce, body={"acks": -1, "timeout_ms": 30_000})
+    for request in (fetch, produce):
+        kept.message(request)
+    assert list(kept.overdue(START_NS + 4_999_000_000)) == [produce]
+    assert list(kept.overdue(START_NS + 5_000_000_000)) == [fetch, produce]
+
+
+def message(kind: Any, key: int, body: dict[str, Any] | None) -> Message:
+    return Message(kind, 10, 1, key, "?", 9, body=body)
+
+
+def test_the_same_records_as_in_the_tables() -> None:
+    """`entities` finds them by the definitions."""
+    inspector = Inspector(records="metadata")
+    events = inspector.feed(batch(mixed())) + inspector.close()
+    found: Counter[tuple[object, str]] = Counter()
+    reported: Counter[tuple[object, str]] = Counter()
+    for event in events:
+        if isinstance(event, Message):
+            for traffic in topic_traffic(event):
+                found[traffic.topic, "records"] += traffic.records
+                found[traffic.topic, "bytes"] += traffic.bytes
+                found[traffic.topic, "errors"] += traffic.errors
+        elif isinstance(event, Exchange):
+            for facts in mentions(event.request, event.response).partitions.values():
+                if facts.batch_count is not None:
+                    reported[facts.topic, "records"] += facts.record_count or 0
+                    reported[facts.topic, "bytes"] += facts.bytes or 0
+                reported[facts.topic, "errors"] += bool(facts.error_code)
+    assert +found == +reported
+    assert found["orders", "records"] > 200
+
+
+def test_names_of_topics_with_ids() -> None:
+    body = fetched_body("a", 1)
+    (topic,) = body["responses"]
+    del topic["topic"]
+    assert topic_traffic(message("response", 1, body)) == []
+    topic["topic_id"] = "AAAAAAAAAAAAAAAAAAAABg"
+    assert topic_traffic(message("response", 78, body))[0].topic == "AAAAAAAAAAAAAAAAAAAABg"
+    topic["_topic_name"] = "named"
+    assert topic_traffic(message("response", 1, body))[0].topic == "named"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        {},
+        {"topic_data": None},
+        {"topic_data": [{}]},
+        {"topic_data": [{"name": None, "partition_data": []}]},
+        {"topic_data": [{"name": "a", "partition_data": None}]},
+        {"topic_data": [{"name": "a", "partition_data": [{}]}]},
+        {"topic_data": [{"name": "a", "partition_data": [{"records": None}]}]},
+    ],
+)
+def test_truncated_bodies(body: dict[str, Any] | None) -> None:
+    assert sum(traffic.records for traffic in topic_traffic(message("request", 0, body))) == 0

@@ -6,7 +6,6 @@ import random
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,7 @@ from kafkasniff.kafka.records.record_list import decode_record_list
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.native.columns import BATCH, ColumnReader, address_of, count_messages
-from tests.choice import examples, fewer
+from tests.choice import examples
 from tests.kafka import records_craft as craft
 from tests.kafka.records_craft import Record
 from tests.native.kernel_and_walker import the_kernel
@@ -75,17 +74,12 @@ def agree(batches: list[bytes], **more: Any) -> int:
     return sum(rows is not None for rows in found)
 
 
-@examples(fewer(40, 80))
-@given(BATCHES)
-def test_sound_batches_are_taken(batches: list[bytes]) -> None:
+@examples(80)
+@given(BATCHES, st.data())
+def test_any_batches(batches: list[bytes], draw: st.DataObject) -> None:
     assert agree(batches) == len(batches)
     assert agree(batches, append_timestamp=5) == len(batches)
-
-
-@examples(fewer(40, 80))
-@given(BATCHES, st.data())
-def test_damaged_batches(batches: list[bytes], draw: st.DataObject) -> None:
-    damaged: list[bytes] = []
+    damaged: list[bytes] = [draw.draw(st.binary(max_size=60))]
     for batch in batches:
         changed = bytearray(batch)
         for at in draw.draw(st.lists(st.integers(0, max(len(batch) - 1, 0)), max_size=3)):
@@ -97,25 +91,19 @@ def test_damaged_batches(batches: list[bytes], draw: st.DataObject) -> None:
     agree(damaged)
 
 
-@examples(fewer(40, 80))
-@given(st.lists(st.binary(max_size=60), max_size=6))
-def test_garbage(batches: list[bytes]) -> None:
-    agree(batches)
-
-
 def test_changed_bytes() -> None:
     rng = random.Random(7)
     whole = b"".join(craft.record(Record(at, at, b"key", b"value", (("h", b"v"),))) for at in range(5))
     changed = []
-    for _ in range(2_000):
+    for _ in range(500):
         one = bytearray(whole)
         for _ in range(rng.choice([1, 1, 2])):
             one[rng.randrange(len(one))] = rng.choice([0, 1, 2, 3, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         changed.append(bytes(one))
-    assert 200 < agree(changed) < 1_900
+    assert 50 < agree(changed) < 475
 
 
-@examples(fewer(40, 80))
+@examples(80)
 @given(MESSAGES, st.integers(0, 1), st.booleans())
 def test_sets_of_messages(made: list[Any], magic: int, appended: bool) -> None:
     data = b"".join(
@@ -135,7 +123,7 @@ def test_sets_of_messages(made: list[Any], magic: int, appended: bool) -> None:
     assert count_messages(the_kernel(), data, 1 - magic, len(made)) == 0
 
 
-@examples(fewer(40, 80))
+@examples(80)
 @given(MESSAGES, st.data())
 def test_damaged_sets_are_refused(made: list[Any], draw: st.DataObject) -> None:
     """The CRC covers every byte after the offset and the size."""
@@ -151,53 +139,38 @@ def test_damaged_sets_are_refused(made: list[Any], draw: st.DataObject) -> None:
     assert read([Given(whole + b"\0", 1)])[0] == [None]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        craft.message(0, b"k", b"v", crc=1),
-        craft.message(0, b"k", b"v", attributes=1),
-        craft.message(0, b"k", b"v", magic=0),
-        craft.message(0, b"k", b"v")[:8] + b"\x7f\xff\xff\xff" + craft.message(0, b"k", b"v")[12:],
-        craft.message(0, b"k", b"v")[:8] + b"\xff\xff\xff\xff" + craft.message(0, b"k", b"v")[12:],
-    ],
-)
-def test_messages_that_are_left_to_python(data: bytes) -> None:
-    right = craft.message(5, b"k", b"v")
-    (before, found, after), _ = read([Given(right, 1), Given(data, 1), Given(right, 1)])
-    assert found is None
-    assert before == after != []
-
-
 HUGE = b"\xfe\xff\xff\xff\x0f"
 """2^31 - 1 as a zigzag varint."""
+MESSAGE = craft.message(0, b"k", b"v")
+PYTHONS: list[tuple[bytes, int]] = [
+    *((one, 1) for one in (craft.message(0, b"k", b"v", crc=1), craft.message(0, b"k", b"v", attributes=1))),
+    (craft.message(0, b"k", b"v", magic=0), 1),
+    *((MESSAGE[:8] + size + MESSAGE[12:], 1) for size in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff")),
+    (HUGE + bytes(20), 2),
+    (b"\x20\0\0\0" + HUGE + bytes(20), 2),
+    (b"\x20\0\0\0\x01" + HUGE + bytes(20), 2),
+    # So many headers, in a record that is as long as it says.
+    (craft.varint(10) + b"\0\0\0\1\1" + HUGE, 2),
+    (craft.varint(7) + b"\0\0\0\1\1" + craft.varint(1) + b"\0", 2),
+    (craft.varint(6) + b"\0\0\0\1\1" + craft.varint(-1), 2),
+    (craft.varint(6) + b"\0\0\0\1\3" + b"\0", 2),
+    (craft.varint(9) + b"\0\0\0\1\1\2" + b"\1\0\0", 2),
+    # Varints that do not end, or have more bits than their type.
+    (b"\xff" * 11, 2),
+    (craft.varint(15) + b"\0" + b"\xff" * 10 + b"\0\1\1\0", 2),
+    (craft.varint(10) + b"\0\0\xff\xff\xff\xff\x7f\1\1\0", 2),
+    (craft.record(Record(0, 0, None, None, (("h", None),))).replace(b"\x02h", b"\x02\xff"), 2),
+]
+"""Bytes, and their magic."""
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        HUGE + bytes(20),
-        b"\x20\0\0\0" + HUGE + bytes(20),
-        b"\x20\0\0\0\x01" + HUGE + bytes(20),
-        # So many headers, in a record that is as long as it says.
-        craft.varint(10) + b"\0\0\0\1\1" + HUGE,
-        craft.varint(7) + b"\0\0\0\1\1" + craft.varint(1) + b"\0",
-        craft.varint(6) + b"\0\0\0\1\1" + craft.varint(-1),
-        craft.varint(6) + b"\0\0\0\1\3" + b"\0",
-        craft.varint(9) + b"\0\0\0\1\1\2" + b"\1\0\0",
-        # Varints that do not end, or have more bits than their type.
-        b"\xff" * 11,
-        craft.varint(15) + b"\0" + b"\xff" * 10 + b"\0\1\1\0",
-        craft.varint(10) + b"\0\0\xff\xff\xff\xff\x7f\1\1\0",
-        craft.record(Record(0, 0, None, None, (("h", None),))).replace(b"\x02h", b"\x02\xff"),
-    ],
-    ids=lambda data: data.hex()[:20],
-)
-def test_messages_left_to_python(data: bytes) -> None:
-    right = craft.record(Record(1, 1, b"k", b"v"))
-    (before, found, after), columns = read([Given(right), Given(data), Given(right)])
-    assert found is None
-    assert before == after != []
-    assert len(columns.offset) == 2
+def test_what_is_left_to_python() -> None:
+    for data, magic in PYTHONS:
+        right = MESSAGE if magic == 1 else craft.record(Record(1, 1, b"k", b"v"))
+        (before, found, after), columns = read([Given(right, magic), Given(data, magic), Given(right, magic)])
+        assert found is None, data
+        assert before == after != []
+        assert len(columns.offset) == 2
 
 
 def test_a_batch_may_not_hold_more_than_its_bounds() -> None:
@@ -208,7 +181,7 @@ def test_a_batch_may_not_hold_more_than_its_bounds() -> None:
     assert read([Given(b"", most_records=0)])[0] == [[]]
 
 
-def test_reads_by_python_are_noticed() -> None:
+def test_records_with_secrets_or_trace_ids_are_noticed() -> None:
     plain = craft.record(Record(0, 0, b"my-connector-x", b"v", (("Traceparent", b"v"),)))
     connect = craft.record(Record(0, 0, b"connector-x", b"v"))
     traced = craft.record(Record(0, 0, None, b"v", (("h", None), ("traceparent", b"v"))))

@@ -86,7 +86,7 @@ def line(records: bytes, payload: Payload = SHOWN) -> bool:
     return not isinstance(piece, int) and compare([piece], by_sink(batch, payload=payload)) == []
 
 
-@examples(150)
+@examples(90)
 @given(st.randoms(use_true_random=False))
 def test_any_control_batch(rng: Random) -> None:
     data = field(rng)
@@ -102,7 +102,7 @@ def test_all_types_and_versions_are_taken() -> None:
     assert {one.type for one in control_types(the_kernel())} == set(VALUE_SCHEMAS)
     for control_type in VALUE_SCHEMAS:
         for version in versions(control_type):
-            for at in range(20):
+            for at in range(5):
                 key = struct.pack(">hh", at % 2, control_type)
                 one = craft.Record(0, 0, key, value(rng, control_type, version))
                 assert both(craft.batch_of([one, one], at % 5, attributes=CONTROL | 0x10))

@@ -161,10 +161,8 @@ def changed_batches(seed: int, count: int) -> Iterator[tuple[list[bytes], int, l
         yield datas, rng.choice((1, 1, 101, 12, 113)), [len(data) + rng.choice((0, 0, 0, 9, 2**31)) for data in datas]
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_changed_packets(seed: int) -> None:
-    read_natively = sum(check(*batch) for batch in changed_batches(seed, 100))
-    assert read_natively > 250
+def test_changed_packets() -> None:
+    assert sum(check(*batch) for batch in changed_batches(1, fewer(100, 400))) > 250
 
 
 def test_places_outside_of_the_buffer_are_left() -> None:
@@ -187,7 +185,7 @@ def batches(path: Path) -> list[PacketBatch]:
         return list(source)
 
 
-@pytest.mark.parametrize("path", one_in(3, CAPTURES), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(8, CAPTURES), ids=lambda path: path.name)
 def test_captures(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     the_kernel()
     native = batches(path)
@@ -208,7 +206,7 @@ def test_records_of_pcap_files(order: str, size: int) -> None:
     magic = 0xA1B2C3D4 if size == 16 else 0xA1B2CD34
     parser = PcapParser(struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 262_144, 1), "a.pcap", 0)
     found = 0
-    for _ in range(fewer(20, 200)):
+    for _ in range(fewer(6, 100)):
         lengths = [rng.choice([0, 1, 60, 1500, 262_144, 262_145, 1 << 31]) for _ in range(rng.randrange(12))]
         data = b"".join(
             struct.pack(order + "IIII", 1, 2, length, length).ljust(size, b"\0") + bytes(min(length, 262_144))
@@ -223,4 +221,4 @@ def test_records_of_pcap_files(order: str, size: int) -> None:
                 ways.append((starts.tolist(), position, corrupt))
             assert ways[0] == ways[1], (begin, end)
             found += len(ways[0][0])
-    assert found > 1000
+    assert found > 300

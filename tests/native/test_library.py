@@ -1,14 +1,18 @@
-"""Finding the library: what `--version` says of it, and when it is not used."""
+"""The library: what `--version` says of it, when it is not used, and structures that Python and it share."""
 
 from __future__ import annotations
 
+import ctypes
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kafkasniff.native import library
+from kafkasniff.native import calls, library
+from kafkasniff.native.names import NativeNames
+from kafkasniff.native.sessions import NativeSessions
 from tests.cli.console import kafkasniff
 from tests.native.kernel_and_walker import the_kernel
 
@@ -29,22 +33,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     library._find.cache_clear()
 
 
-def test_it_is_found(elsewhere: Path) -> None:
-    assert library.kernel() is not None
-    assert library.kernel_note().startswith("native kernel ")
-
-
-def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("KAFKASNIFF_KERNEL", "0")
-    assert library.kernel() is None
-    assert kafkasniff("--version").code == 0
-    assert "(no native kernel: KAFKASNIFF_KERNEL=0)" in capsys.readouterr().out
-
-
-def test_version_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_versions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     the_kernel()
-    assert kafkasniff("--version").code == 0
-    assert "(native kernel " in capsys.readouterr().out
+    for switch, said in (("1", "(native kernel "), ("0", "(no native kernel: KAFKASNIFF_KERNEL=0)")):
+        monkeypatch.setenv("KAFKASNIFF_KERNEL", switch)
+        assert (library.kernel() is not None) is (switch == "1")
+        assert kafkasniff("--version").code == 0
+        assert said in capsys.readouterr().out
 
 
 def test_it_is_not_used_with_other_sources(elsewhere: Path) -> None:
@@ -60,21 +55,81 @@ def test_it_is_not_used_with_another_interface(elsewhere: Path, monkeypatch: pyt
     assert "interface" in library.kernel_note()
 
 
-def test_a_file_that_is_not_a_library(elsewhere: Path) -> None:
-    (elsewhere / "native" / library.FILE).write_bytes(b"no library")
-    assert library.kernel() is None
-    assert "cannot be loaded" in library.kernel_note()
-
-
-def test_without_it(elsewhere: Path) -> None:
-    (elsewhere / "native" / library.FILE).unlink()
-    assert library.kernel() is None
-    assert "not built" in library.kernel_note()
-
-
-def test_without_its_sources_it_is_used(elsewhere: Path) -> None:
+def test_files_that_are_missing_or_wrong(elsewhere: Path) -> None:
+    file = elsewhere / "native" / library.FILE
+    whole = file.read_bytes()
+    for content, said in ((b"no library", "cannot be loaded"), (None, "not built")):
+        file.unlink()
+        if content is not None:
+            file.write_bytes(content)
+        library._find.cache_clear()
+        assert library.kernel() is None
+        assert said in library.kernel_note()
+        file.write_bytes(whole)
+    # Where there are no sources, as in an installation, nothing shows that it was built from others.
     shutil.rmtree(elsewhere / "kernel")
+    library._find.cache_clear()
     assert library.kernel() is not None
+    assert library.kernel_note().startswith("native kernel ")
 
 
-# -- programs
+# -- structures: the same fields in the same order and of the same size -----------------------------------------------
+
+SIZES = {"u8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8, "usize": 8}
+PAIRS: list[tuple[type[ctypes.Structure], str, str]] = [
+    (calls.CompressedBatch, "call.zig", "Batch"),
+    (calls.Control, "call.zig", "Control"),
+    (calls.Call, "call.zig", "Call"),
+    (calls.Base, "call.zig", "Base"),
+    (calls.Item, "call.zig", "Item"),
+    (calls.SummaryCall, "summary.zig", "Call"),
+    (NativeNames, "names.zig", "Names"),
+    (NativeSessions, "sessions.zig", "Sessions"),
+]
+
+
+def declared(file: str, name: str) -> list[tuple[str, str]]:
+    """(name, type) of the fields of a structure in Zig."""
+    source = (ROOT / "kafkasniff" / "kernel" / file).read_text()
+    found = re.search(rf"\bconst {name} = extern struct {{\n(.*?)^}};", source, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return re.findall(r"^    (\w+): ([^,=]+?)(?: = [^,]+)?,$", found[1], re.MULTILINE)
+
+
+@pytest.mark.parametrize(("structure", "file", "name"), PAIRS, ids=lambda value: getattr(value, "__name__", None))
+def test_fields(structure: type[ctypes.Structure], file: str, name: str) -> None:
+    mine, theirs = structure._fields_, declared(file, name)
+    assert len(mine) == len(theirs)
+    compared = 0
+    for (own, kind, *_), (other, text) in zip(mine, theirs, strict=True):
+        size = 8 if text.startswith(("*", "?*", "[*]", "?[*]")) else SIZES.get(text)
+        if match := re.fullmatch(r"\[(\d+)\](\w+)", text):
+            size = int(match[1]) * SIZES[match[2]]
+        if size is not None:
+            assert ctypes.sizeof(kind) == size, (own, other)
+            compared += 1
+    assert compared > len(mine) // 2
+
+
+def test_structures_have_no_gaps() -> None:
+    """Padding that one compiler chooses would be another one's choice, too."""
+    for structure, _, _ in PAIRS:
+        end = 0
+        for own in structure._fields_:
+            field = getattr(structure, own[0])
+            assert field.offset == end, own
+            end += field.size
+        assert end == ctypes.sizeof(structure)
+
+
+def test_flags_of_a_call_do_not_overlap() -> None:
+    """Each is a bit of its own, but for alternatives."""
+    groups = [calls.FORMS, calls.PAYLOAD, calls.RECORDS]
+    singles = [calls.SHOW_SECRETS, calls.JSON_RECORDS]
+    masks = [0] * len(groups)
+    for place, group in enumerate(groups):
+        for value in group.values():
+            masks[place] |= value
+    everything = [*masks, *singles]
+    for place, one in enumerate(everything):
+        assert all(not one & other for other in everything[place + 1 :])

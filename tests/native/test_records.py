@@ -1,8 +1,10 @@
-"""Fields of records: rendered by the kernel, they are what Python makes of them, or Python has to read them."""
+"""Batches of records and message sets: the kernel makes the JSON that Python makes, or Python has to read them."""
 
 from __future__ import annotations
 
 import random
+import struct
+import zlib
 from copy import deepcopy
 from typing import Any
 
@@ -19,7 +21,7 @@ from kafkasniff.kafka.schema.connect_configs import withhold_secrets
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, RenderingOptions
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, json_default
-from tests.choice import examples
+from tests.choice import examples, fewer
 from tests.kafka import records_craft as craft
 from tests.native.kernel_and_walker import hidden_records, the_kernel, without_kernel
 
@@ -72,124 +74,183 @@ def both(data: bytes, form: BytesForm = "auto", *, payload: Payload = SHOWN, **o
     return True
 
 
+Message = tuple[int, int, bytes | None, bytes | None]
+LOG_APPEND_TIME = 0x08
+OFFSETS = st.one_of(st.integers(0, 1000), st.sampled_from([-1, (1 << 63) - 1, -(1 << 63)]))
+TIMES = st.one_of(st.integers(0, 1 << 41), st.sampled_from([-1, (1 << 63) - 1, -(1 << 63)]))
+MESSAGES = st.lists(st.tuples(OFFSETS, TIMES, TEXTS, TEXTS), max_size=5)
+WAYS: list[tuple[BytesForm, Payload]] = [("auto", SHOWN), ("hex", HASHED), ("base64", DROPPED)]
+
+
+def plain(found: list[Message], magic: int) -> list[bytes]:
+    return [craft.message(at, key, value, magic=magic, timestamp=time) for at, time, key, value in found]
+
+
+def some(count: int, magic: int = 1) -> list[bytes]:
+    """Messages of a set."""
+    return plain([(at, at, b"key", b"value \xc3\xa4\n") for at in range(count)], magic)
+
+
+def set_of(count: int, codec: int, magic: int = 1) -> bytes:
+    return (
+        b"".join(some(count, magic)) if codec == 0 else craft.wrapper(count - 1, some(count, magic), codec, magic=magic)
+    )
+
+
 @examples(60)
 @given(RECORDS, st.sampled_from(range(5)), st.sampled_from([0, 0x08, 0x10, 0x40, 0x58]), st.sampled_from([0, 1 << 40]))
 def test_any_batch(records: list[craft.Record], codec: int, attributes: int, base: int) -> None:
     data = craft.batch_of(records, codec, attributes=attributes, base_offset=base)
-    for form, payload in (("auto", SHOWN), ("hex", HASHED), ("base64", DROPPED)):
-        both(data, form, payload=payload)
+    for form, payload in WAYS:
         both(data + data, form, payload=payload)
         both(data + data[:40], form, payload=payload)
 
 
+@examples(60)
+@given(MESSAGES, st.sampled_from([0, 1]), st.sampled_from(range(4)), st.booleans(), OFFSETS, TIMES)
+def test_any_set(  # noqa: PLR0917 - drawn apart
+    found: list[Message], magic: int, codec: int, appends: bool, offset: int, time: int
+) -> None:
+    attributes = LOG_APPEND_TIME if appends and magic == 1 else 0
+    data = b"".join(plain(found, magic))
+    if codec:
+        wrapped = craft.wrapper(offset, plain(found, magic), codec, magic=magic, attributes=attributes, timestamp=time)
+        data = wrapped + data + wrapped
+    for form, payload in WAYS:
+        both(data + data[:40], form, payload=payload)
+
+
 @pytest.mark.parametrize("codec", range(5))
-def test_batches_are_taken(codec: int) -> None:
+def test_batches_and_sets_are_taken(codec: int) -> None:
     """Else the tests here would compare Python with Python."""
-    records = [craft.Record(at, at, b"key", b"value \xc3\xa4", (("h", None),)) for at in range(30)]
-    data = craft.batch_of(records, codec)
-    assert both(data)
-    assert both(data * 3, "base64")
-    assert both(data + data[:-1])
+    modern = craft.batch_of([craft.Record(at, at, b"key", b"value \xc3\xa4", (("h", None),)) for at in range(9)], codec)
+    assert both(modern * 3, "base64")
     assert both(craft.batch(b"", 0))
-    assert both(data, payload=HASHED)
-    assert both(data, payload=DROPPED)
+    fields = [modern + modern[:-1], *(set_of(9, codec % 4, magic) + modern + modern[:-1] for magic in (0, 1))]
+    for data in fields:
+        for payload in (SHOWN, DROPPED, HASHED):
+            assert both(data, payload=payload)
+        both(data, records="batches")
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\x11schema")]),
-        craft.batch_of([craft.Record(0, 0, b"connector-x", b'{"properties":{}}')]),
-        craft.batch_of([craft.Record(0, 0, None, b"v", (("__value_schema_id", bytes(5)),))]),
-        craft.batch_of([craft.Record(0, 0, b"\0\0\0", b"\0\0\0\0\0\1")], attributes=0x20),
-        craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\0\1")], attributes=0x20),
-        craft.batch_of([craft.Record(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\1\0")], attributes=0x20),
-        craft.batch_of([craft.Record(0, 0, b"\0\0\0\4", b"\0\0\0rest")], attributes=0x20),
-        craft.batch(b"", 0, attributes=0x80),
-        craft.batch(b"", 0, attributes=5),
-        craft.batch(b"x", 1, attributes=4),
-        craft.batch(craft.record(craft.Record(0, 0, b"k", b"v")), 2),
-        craft.batch(craft.record(craft.Record(0, 0, b"k", b"v")), -1),
-        craft.batch(craft.record(craft.Record(0, 0, b"k", b"v"))[:-1], 1),
-        craft.batch(craft.record(craft.Record(0, 0, b"k", b"v")) + b"\0", 1),
-        craft.batch(b"", 0, crc=1),
-        craft.batch(b"", 0, length=10),
-        craft.batch(b"", 0, length=-1) + bytes(61),
-        bytes(16) + b"\3" + bytes(60),
-    ],
-    ids=lambda data: data[57:70].hex(),
-)
-def test_messages_with_more_to_report_are_left_to_python(data: bytes) -> None:
-    assert not both(data)
+def test_offsets_and_timestamps_inside() -> None:
+    """KIP-31 and KIP-32: those inside count from the wrapper's, unless it is 0 or they are absolute."""
+    inside = plain([(0, 7, b"a", b"b"), (2, 8, b"c", b"d")], 1)
+    for offset in (0, 1, 2, 102, -5, (1 << 63) - 1, -(1 << 63)):
+        for attributes in (0, LOG_APPEND_TIME):
+            assert both(craft.wrapper(offset, inside, attributes=attributes, timestamp=99))
+    last = plain([((1 << 63) - 1, 7, b"a", b"b"), (-(1 << 63), 8, b"c", b"d")], 1)
+    assert both(craft.wrapper((1 << 63) - 1, last))
 
 
-@pytest.mark.parametrize("size", [1_400, *range(1_480, 1_500), 3_000, 3_050, 10_000])
-def test_checksums_of_large_batches(size: int) -> None:
+def one(key: bytes | None, value: bytes | None, headers: Any = (), **more: Any) -> bytes:
+    """A batch of one record."""
+    return craft.batch_of([craft.Record(0, 0, key, value, headers)], **more)
+
+
+KV, ONE = craft.record(craft.Record(0, 0, b"k", b"v")), craft.message(0, b"key", b"value")
+ZIPPED = craft.COMPRESSORS[craft.GZIP]
+PYTHONS = {
+    "schema id": one(None, b"\0\0\0\0\x11schema"),
+    "connector": one(b"connector-x", b'{"properties":{}}'),
+    "schema id in a header": one(None, b"v", (("__value_schema_id", bytes(5)),)),
+    "control: key cut": one(b"\0\0\0", b"\0\0\0\0\0\1", attributes=0x20),
+    "control: no key": one(None, b"\0\0\0\0\0\1", attributes=0x20),
+    "control: value cut": one(b"\0\0\0\1", b"\0\0\0\0\0\1\0", attributes=0x20),
+    "control: more": one(b"\0\0\0\4", b"\0\0\0rest", attributes=0x20),
+    "attributes": craft.batch(b"", 0, attributes=0x80),
+    "codec": craft.batch(b"", 0, attributes=5),
+    "not compressed": craft.batch(b"x", 1, attributes=4),
+    "count too large": craft.batch(KV, 2),
+    "count below zero": craft.batch(KV, -1),
+    "record cut": craft.batch(KV[:-1], 1),
+    "bytes after records": craft.batch(KV + b"\0", 1),
+    "checksum": craft.batch(b"", 0, crc=1),
+    "length too small": craft.batch(b"", 0, length=10),
+    "length below zero": craft.batch(b"", 0, length=-1) + bytes(61),
+    "magic 3": bytes(16) + b"\3" + bytes(60),
+    "set: checksum": craft.message(0, b"k", b"v" * 40, crc=1),
+    "set: time type of magic 0": craft.message(0, b"k", b"v" * 40, magic=0, attributes=LOG_APPEND_TIME),
+    "set: attributes": craft.message(0, b"k", b"v" * 40, attributes=0x10),
+    "set: codec": craft.message(0, b"k", b"v" * 40, attributes=5),
+    "set: not compressed": craft.message(0, b"k", b"v" * 40, attributes=1),
+    "set: no value": craft.message(0, None, None, attributes=1) + bytes(40),
+    "wrapper: empty": craft.wrapper(0, []),
+    "wrapper: cut": craft.wrapper(0, [ONE[:-1]]),
+    "wrapper: more": craft.wrapper(0, [ONE, b"more"]),
+    "wrapper: checksum inside": craft.wrapper(0, [craft.message(0, b"k", b"v", crc=1)]),
+    "wrapper: nested": craft.wrapper(0, [craft.wrapper(0, [ONE])]),
+    "wrapper: another magic inside": craft.wrapper(0, [craft.message(0, b"k", b"v", magic=0)]),
+    "wrapper: with a key": craft.message(0, b"key", ZIPPED(ONE), attributes=craft.GZIP),
+    "wrapper: gzip cut": craft.message(0, None, ZIPPED(ONE)[:-9], attributes=craft.GZIP),
+    "set: schema id": craft.message(0, b"k", b"\0\0\0\0\x11" + b"schema" * 9),
+    "wrapper: schema id": craft.wrapper(0, [craft.message(0, None, b"\0\0\0\0\x11schema")]),
+    "set: session key of Connect": craft.message(0, b"session-key", b"{}" + b" " * 40),
+    "set: size too small": ONE * 2 + bytes(8) + struct.pack(">i", 3) + bytes(40),
+    # A kilobyte must not become millions of records: the bounds on what a batch may hold are Python's to report.
+    "identical records": craft.batch(
+        ZIPPED(craft.record(craft.Record(0, 0, None, None)) * 50_000), 50_000, attributes=1
+    ),
+    "identical headers": one(None, None, (("", None),) * 3000, codec=craft.GZIP),
+    "identical messages": craft.wrapper(0, [craft.message(0, None, None)] * 20_000),
+}
+
+
+@pytest.mark.parametrize("name", PYTHONS)
+def test_what_has_more_to_report_is_left_to_python(name: str) -> None:
+    assert not both(PYTHONS[name])
+
+
+def test_lookalikes_of_special_records_are_taken() -> None:
+    for data in (
+        one(b"a connector-x", b'{"properties":{}}'),
+        one(b"connector-x", None),
+        one(bytes(8), b"\0\0\0\0\x11"),
+        craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\x11schema"), craft.Record(1, 0, None, b"none")]),
+        one(None, b"\0\0\0\0\0schema"),
+        craft.batch_of([craft.Record(0, 0, None, b"\0\1\0\0\0schema"), craft.Record(0, 0, None, b"\0\1\0\0\0s")]),
+    ):
+        for payload in (SHOWN, DROPPED, HASHED):
+            assert both(data, payload=payload), data
+
+
+def test_hidden_payload_is_not_read() -> None:
+    """Schema ids and trace ids go with the keys and values that they lie in. Secrets of Connect stay Python's."""
+    headers = (("__value_schema_id", bytes(5)), ("traceparent", None))
+    for data in (PYTHONS["schema id"], one(b"k", b"v", headers)):
+        assert not both(data)
+        assert both(data, payload=HASHED)
+        assert both(data, payload=DROPPED)
+    secret = one(b"session-key", b'{"key":"0123"}')
+    for payload in (SHOWN, DROPPED, HASHED):
+        assert not both(secret, payload=payload)
+        assert both(secret, payload=payload, show_secrets=True)
+
+
+def test_bounds_of_the_options_hold() -> None:
+    batch = craft.batch_of([craft.Record(at, 0, None, b"x" * 100) for at in range(50)], craft.GZIP)
+    for data in (batch, set_of(50, craft.GZIP)):
+        assert both(data, max_records=50)
+        assert not both(data, max_records=49)
+        assert not both(data, max_decompressed=100)
+    zeros = craft.wrapper(0, [craft.message(0, None, bytes(3 << 20))], craft.GZIP)
+    assert not both(zeros)  # JSON takes six bytes for each
+    assert both(zeros, payload=HASHED)
+
+
+def test_checksums_of_large_batches() -> None:
     """Those of 1,536 bytes and more are made in parts."""
-    text = random.Random(size).randbytes(size).hex()[:size]
-    assert both(craft.batch_of([craft.Record(0, 0, None, text.encode())]))
+    for size in (1_400, *range(1_480, 1_500), 3_000, 3_050, 10_000):
+        text = random.Random(size).randbytes(size).hex()[:size]
+        assert both(one(None, text.encode())), size
 
 
 @pytest.mark.parametrize("escaped", ['"', "\\", "\x1f", "\x7f", "é", "\U0001f600"])
 def test_text_is_escaped_wherever_it_is(escaped: str) -> None:
     """Text is looked at 64, 16 and 8 bytes at a time."""
     texts = ["x" * front + escaped + "y" * behind for front in range(0, 150, 7) for behind in (0, 3, 9, 17, 70)]
-    records = [craft.Record(at, 0, None, text.encode()) for at, text in enumerate(texts)]
-    assert both(craft.batch_of(records))
-    broken = "x" * 70 + escaped
-    assert both(craft.batch_of([craft.Record(0, 0, None, broken.encode() + b"\xff")]))
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        craft.batch_of([craft.Record(0, 0, b"a connector-x", b'{"properties":{}}')]),
-        craft.batch_of([craft.Record(0, 0, b"connector-x", None)]),
-        craft.batch_of([craft.Record(0, 0, bytes(8), b"\0\0\0\0\x11")]),
-        craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\x11schema"), craft.Record(1, 0, None, b"none")]),
-        craft.batch_of([craft.Record(0, 0, None, b"\0\0\0\0\0schema")]),
-        craft.batch_of([craft.Record(0, 0, None, b"\0\1\0\0\0schema"), craft.Record(0, 0, None, b"\0\1\0\0\0s")]),
-    ],
-    ids=lambda data: data[61:80].hex(),
-)
-def test_lookalikes_of_special_messages_are_accepted(data: bytes) -> None:
-    for payload in (SHOWN, DROPPED, HASHED):
-        assert both(data, payload=payload)
-
-
-def test_hidden_payload_is_not_read() -> None:
-    """Schema ids and trace ids go with the keys and values that they lie in."""
-    for one in (
-        craft.Record(0, 0, None, b"\0\0\0\0\x11schema"),
-        craft.Record(0, 0, b"k", b"v", (("__value_schema_id", bytes(5)), ("traceparent", None))),
-    ):
-        data = craft.batch_of([one])
-        assert not both(data)
-        assert both(data, payload=HASHED)
-        assert both(data, payload=DROPPED)
-
-
-def test_secrets_of_kafka_connect_are_left_to_python() -> None:
-    data = craft.batch_of([craft.Record(0, 0, b"session-key", b'{"key":"0123"}')])
-    for payload in (SHOWN, DROPPED, HASHED):
-        assert not both(data, payload=payload)
-        assert both(data, payload=payload, show_secrets=True)
-
-
-def test_identical_records_are_bounded() -> None:
-    """A kilobyte must not become millions of records: the bounds on what a batch may hold are Python's to report."""
-    one = craft.record(craft.Record(0, 0, None, None))
-    assert not both(craft.batch(craft.COMPRESSORS[craft.GZIP](one * 50_000), 50_000, attributes=craft.GZIP))
-    headers = craft.record(craft.Record(0, 0, None, None, (("", None),) * 3000))
-    assert not both(craft.batch(craft.COMPRESSORS[craft.GZIP](headers), 1, attributes=craft.GZIP))
-
-
-def test_bounds_of_the_options_hold() -> None:
-    data = craft.batch_of([craft.Record(at, 0, None, bytes(100)) for at in range(50)], craft.GZIP)
-    assert not both(data, max_decompressed=1000)
-    assert not both(data, max_records=49)
-    plain = craft.batch_of([craft.Record(at, 0, None, b"x" * 100) for at in range(50)], craft.GZIP)
-    assert both(plain, max_records=50)
+    assert both(craft.batch_of([craft.Record(at, 0, None, text.encode()) for at, text in enumerate(texts)]))
+    assert both(one(None, ("x" * 70 + escaped).encode() + b"\xff"))
 
 
 def test_changed_bytes() -> None:
@@ -197,11 +258,15 @@ def test_changed_bytes() -> None:
     records = [craft.Record(at, at, b"key", b"value", (("h", b"v"),)) for at in range(5)]
     taken = 0
     for codec in range(5):
-        whole = craft.batch_of(records, codec)
-        for _ in range(300):
-            changed = bytearray(whole[61:] if rng.random() < 0.7 else whole)
+        modern, old = craft.batch_of(records, codec), set_of(4, codec % 4, codec % 2)
+        for turn in range(fewer(160, 600)):
+            is_old = turn % 2 == 0
+            whole = old if is_old else modern[61:] if rng.random() < 0.7 else modern
+            changed = bytearray(whole)
             for _ in range(rng.choice([0, 1, 1, 2])):
                 changed[rng.randrange(len(changed))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            if is_old and rng.random() < 0.8:
+                changed[12:16] = zlib.crc32(changed[16:]).to_bytes(4, "big")
             data = bytes(changed)
-            taken += both(craft.batch(data, 5, attributes=codec) if len(data) != len(whole) else data)
-    assert taken > 100
+            taken += both(data + old if is_old else data if whole is modern else craft.batch(data, 5, attributes=codec))
+    assert taken > 150

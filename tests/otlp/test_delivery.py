@@ -71,25 +71,6 @@ def test_everything_arrives(receiver: Receiver) -> None:
     assert said == []
 
 
-def test_a_span_does_not_wait_for_a_batch(receiver: Receiver) -> None:
-    with Delivery(HttpExporter(receiver.url), print) as sender:
-        sender.offer(span())
-        deadline = time.monotonic() + PATIENCE
-        while not receiver.spans:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-
-def test_variables_configure_the_exporter(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20secret")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
-    with Delivery(HttpExporter(f"{receiver.url}/"), print) as sender:
-        sender.offer(span())
-    assert receiver.headers[0]["authorization"] == "Bearer secret"
-    assert receiver.headers[0]["content-encoding"] == "gzip"
-    assert len(receiver.spans) == 1
-
-
 def test_a_receiver_that_refuses(receiver: Receiver) -> None:
     receiver.status = 403
     said: list[str] = []
@@ -132,17 +113,6 @@ def test_the_end_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
         assert exporter.entered.wait(PATIENCE)
     assert exporter.ended
     assert (sender.sent, sender.failed, sender.dropped) == (0, 1, 5)
-
-
-def test_captures_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "MAX_QUEUE", 5)
-    monkeypatch.setattr(delivery, "MAX_BATCH", 2)
-    exporter = Reported()
-    with Delivery(exporter, print, waits=True) as sender:
-        for number in range(100):
-            sender.offer(span(number))
-    assert (sender.sent, sender.dropped) == (100, 0)
-    assert max(exporter.batches) <= 2
 
 
 def test_captures_stop_at_a_receiver_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,18 +160,6 @@ def test_the_error_of_an_attempt_is_the_reason() -> None:
     assert reasons.last == "Failed to export span batch code: 400, reason: Bad Request"
 
 
-def test_a_request_that_does_not_end_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "CLOSE_SECONDS", 0.1)
-    exporter = Reported()
-    exporter.free.clear()
-    monkeypatch.setattr(exporter, "shutdown", lambda: None)
-    with Delivery(exporter, print) as sender:
-        sender.offer(span())
-        assert exporter.entered.wait(PATIENCE)
-    assert (sender.sent, sender.dropped) == (0, 1)
-    exporter.free.set()
-
-
 def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "METRICS_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "SEND_SECONDS", 0.01)
@@ -214,21 +172,6 @@ def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
         before = exporter.reports
     assert exporter.reports > before, "the last numbers are sent at the end"
     assert sender.unsent_metrics == 0
-
-
-def test_metrics_are_sent_while_spans_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "METRICS_SECONDS", 0.01)
-    monkeypatch.setattr(delivery, "MAX_BATCH", 1)
-    exporter, one = Reported(), span()
-    with Delivery(exporter, print, collect=lambda: MetricsData([])) as sender:
-        for _ in range(10_000):
-            sender.offer(one)
-        deadline = time.monotonic() + PATIENCE
-        while exporter.reports < 3:
-            assert time.monotonic() < deadline
-            # The queue is never empty.
-            if len(sender._queue) < 1_000:
-                sender.offer(one)
 
 
 def test_metrics_that_are_refused_are_counted() -> None:

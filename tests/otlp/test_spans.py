@@ -1,21 +1,27 @@
-"""Spans by the conventions of OpenTelemetry, and their links to the spans that record headers name."""
+"""Spans by the conventions of OpenTelemetry, links to the spans that record headers name, and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.live.metrics import LATENCY_BUCKETS, Metrics
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message
 from kafkasniff.otlp import spans
+from kafkasniff.otlp.measurements import metrics_data
 from kafkasniff.otlp.spans import observer, span_of
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
+from tests.craft.samples import mixed
 from tests.kafka.records_craft import GZIP, Record, batch_of
+from tests.otlp.receiver import attributes
 
 TRACE, OTHER = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x80F198EE56343BA864FE8B2A57D3EFF7
 SPAN = 0x00F067AA0BA902B7
@@ -88,17 +94,6 @@ def test_a_produce_and_a_fetch() -> None:
     assert fetch.attributes["messaging.batch.message_count"] == 2
     assert produce.links == fetch.links == ()
     assert len({one.context.trace_id for one in (versions, produce, fetch)}) == 3
-
-
-def test_addresses_times_and_sizes() -> None:
-    span = span_of(known(duration_ns=6_000_000, latency_ns=4_000_000), RESOURCE)
-    assert span is not None
-    assert (span.start_time, span.end_time) == (3_000_000, 9_000_000)
-    found = dict(span.attributes)
-    assert (found["server.address"], found["server.port"]) == ("10.0.0.9", 9092)
-    assert (found["client.address"], found["client.port"]) == ("10.0.0.1", 50000)
-    assert found["kafkasniff.latency_ns"] == 4_000_000
-    assert (found["kafkasniff.request_size"], found["kafkasniff.response_size"]) == (100, 200)
 
 
 def test_the_same_exchange_has_the_same_ids_in_every_run() -> None:
@@ -190,12 +185,6 @@ def test_hidden_payload_has_no_links() -> None:
     assert produce.context.trace_id != TRACE
 
 
-def test_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "MAX_LINKS", 3)
-    many = batch_of([Record(number, 0, None, b"a", (w3c(TRACE, number + 1),)) for number in range(10)])
-    assert [len(span.links) for span in spans_of(many)[1:]] == [3, 3]
-
-
 def test_names_from_the_wire_are_safe_and_bounded() -> None:
     found = known()
     assert found.request is not None
@@ -207,9 +196,72 @@ def test_names_from_the_wire_are_safe_and_bounded() -> None:
         assert span.attributes["messaging.client.id"] == shown
 
 
-def test_the_name_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert observer().attributes["service.name"] == "kafkasniff"
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "sniffer-7")
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-    attributes = observer().attributes
-    assert (attributes["service.name"], attributes["deployment.environment.name"]) == ("sniffer-7", "test")
+START, NOW = 1_000, 2_000
+
+
+def counted() -> Metrics:
+    metrics = Metrics()
+    inspector = Inspector(exchanges=True)
+    for event in (*inspector.feed(batch(mixed())), *inspector.close()):
+        metrics.take(event)
+    metrics.captured([("eth0", 100, 3)], inspector.summary)
+    return metrics
+
+
+def encoded(metrics: Metrics) -> dict[str, Any]:
+    """By name, as they are sent."""
+    request = encode_metrics(metrics_data(metrics, observer(), START, NOW))
+    (resource,) = request.resource_metrics
+    (scope,) = resource.scope_metrics
+    return {metric.name: metric for metric in scope.metrics}
+
+
+def test_counters_have_the_values_of_prometheus() -> None:
+    metrics = counted()
+    found = encoded(metrics)
+    checked = 0
+    for family in metrics.collect():
+        if family.type != "counter":
+            continue
+        sent = found[family.name.replace("kafkasniff_", "kafkasniff.")].sum
+        assert sent.is_monotonic
+        assert [point.as_double or point.as_int for point in sent.data_points] == [one.value for one in family.samples]
+        assert {(point.start_time_unix_nano, point.time_unix_nano) for point in sent.data_points} <= {(START, NOW)}
+        checked += len(family.samples)
+    assert checked > 20
+
+
+def test_labels_have_the_names_of_the_conventions() -> None:
+    found = encoded(counted())
+    produce = [attributes(point) for point in found["kafkasniff.requests"].sum.data_points]
+    assert {"messaging.operation.name": "Produce"} in produce
+    errors = [attributes(point) for point in found["kafkasniff.errors"].sum.data_points]
+    assert any(one["error.type"] == "NOT_LEADER_OR_FOLLOWER" and one["kafkasniff.code"] == "6" for one in errors)
+    records = [attributes(point) for point in found["kafkasniff.records"].sum.data_points]
+    assert {"messaging.destination.name", "messaging.client.id", "kafkasniff.direction"} in map(set, records)
+    assert found["kafkasniff.message_bytes"].unit == "By"
+
+
+def test_latencies() -> None:
+    metrics = counted()
+    sent = encoded(metrics)["messaging.client.operation.duration"]
+    assert sent.unit == "s"
+    family = next(one for one in metrics.collect() if one.type == "histogram")
+    totals = {one.labels["api"]: one.value for one in family.samples if one.name.endswith("_count")}
+    sums = {one.labels["api"]: one.value for one in family.samples if one.name.endswith("_sum")}
+    assert totals
+    for point in sent.histogram.data_points:
+        api = attributes(point)["messaging.operation.name"]
+        assert (point.count, sum(point.bucket_counts), point.sum) == (totals[api], totals[api], sums[api])
+        assert tuple(point.explicit_bounds) == LATENCY_BUCKETS
+        assert len(point.bucket_counts) == len(LATENCY_BUCKETS) + 1
+        assert not point.HasField("min")
+        # Each bucket alone, not with those below it.
+        below = [one.value for one in family.samples if one.name.endswith("_bucket") and one.labels["api"] == api]
+        assert [sum(point.bucket_counts[: end + 1]) for end in range(len(below))] == below
+
+
+def test_gauges() -> None:
+    found = encoded(counted())
+    assert found["kafkasniff.outstanding_requests"].HasField("gauge")
+    assert [point.as_int for point in found["kafkasniff.dropped_packets"].sum.data_points] == [3]

@@ -11,18 +11,16 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.capture import open_captures
-from kafkasniff.model import Connection
 from kafkasniff.redact import matching
 from tests.choice import DEEP
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, shipped_captures
 from tests.craft import damage, disturb, intrude
 from tests.craft import kafka_bytes as kafka
-from tests.craft.conversation import START_NS, Conversation, interleaved
-from tests.craft.packet import PSH, Packet, checksum, packed
+from tests.craft.conversation import Conversation
+from tests.craft.packet import PSH, Packet, checksum
 from tests.craft.samples import mixed
-from tests.craft.write import LINKS, pcap_bytes, pcapng_bytes, write_pcap
+from tests.craft.write import pcap_bytes, pcapng_bytes, write_pcap
 from tests.redact.blanked import connections, lines, without_blanked, write
 from tests.secret_traffic import TEXTS, capture, cases, found_in
 
@@ -167,36 +165,6 @@ def test_the_size_of_batches_makes_no_difference(tmp_path: Path) -> None:
 # -- which packets -----------------------------------------------------------------------------------------------------
 
 
-def numbers(path: Path) -> list[tuple[int, int]]:
-    """Time and wire length of each packet of a capture."""
-    with open_captures([path]) as source:
-        found = []
-        for batch in source:
-            assert len(batch) == batch.packets
-            found += zip(batch.time_ns.tolist(), batch.wire_length.tolist(), strict=True)
-    return found
-
-
-def chosen(path: Path, wanted: Callable[[Connection], bool]) -> list[Connection]:
-    return [one for one in connections(path) if wanted(one)]
-
-
-@pytest.mark.parametrize("payload", [True, False])
-def test_only_the_wanted_connections(payload: bool, tmp_path: Path) -> None:
-    one, other = Conversation(), Conversation(("10.0.0.6", 50_000))
-    for talk in (one, other):
-        talk.handshake()
-        talk.exchange(kafka.api_versions_request(1), kafka.api_versions_response(1))
-        talk.close()
-    path = write_pcap(tmp_path / "in.pcap", interleaved([one, other]), nanoseconds=True)
-    out = tmp_path / "out.pcapng"
-    written = write(
-        path, out, payload=payload, secrets=payload, only=chosen(path, lambda c: c.client.address == "10.0.0.6")
-    )
-    assert (written.packets, written.connections) == (len(other.packets), 1)
-    assert numbers(out) == [(packet.time_ns, len(packet.payload)) for packet in other.packets]
-
-
 def test_connections_that_follow_each_other_on_the_same_ports(tmp_path: Path) -> None:
     packets = disturb.reused(mixed(), Random(7))
     path = write_pcap(tmp_path / "in.pcap", packets, nanoseconds=True)
@@ -217,16 +185,6 @@ def test_connections_that_follow_each_other_on_the_same_ports(tmp_path: Path) ->
             ]
         )
         assert {one.connection_id for one in connections(out)} == {one.connection_id for one in half}
-
-
-@pytest.mark.parametrize("link", ["ethernet-padded", "vlan", "qinq", "sll2", "raw"])
-def test_link_layers(link: str, tmp_path: Path) -> None:
-    path, out = write_pcap(tmp_path / "in.pcap", mixed(), link), tmp_path / "out.pcap"
-    written = write(path, out)
-    assert [without_blanked(line) for line in lines(out)] == [without_blanked(line) for line in lines(path)]
-    # Padding after a packet may be anything.
-    assert LINKS[link].trailer * 2 not in out.read_bytes() or not LINKS[link].trailer
-    assert out.stat().st_size < path.stat().st_size or written.packets == len(mixed())
 
 
 def test_several_interfaces_need_pcapng(tmp_path: Path) -> None:
@@ -309,22 +267,6 @@ def test_connections_with_too_much_memory_are_given_up(
     assert len(lines(out)) > 10
 
 
-def test_connections_that_are_not_there_any_more(tmp_path: Path) -> None:
-    path, out = write_pcap(tmp_path / "in.pcap", mixed()), tmp_path / "out.pcap"
-    wanted = connections(path)
-    write_pcap(path, [packet for packet in mixed() if "10.0.0.6" not in {packet.src, packet.dst}])
-    written = write(path, out, only=wanted)
-    assert (written.missing, written.connections) == (1, len(wanted) - 1)
-
-
-def test_late_names_are_in_their_place(tmp_path: Path) -> None:
-    """Responses in front of their requests, as two capture points have them."""
-    packets = disturb.skewed(mixed(), Random(6))
-    path, out = write_pcap(tmp_path / "in.pcap", packets, nanoseconds=True), tmp_path / "out.pcapng"
-    write(path, out, chunk_size=3_000)
-    assert [without_blanked(line) for line in lines(out)] == [without_blanked(line) for line in lines(path)]
-
-
 def test_fragments_are_dropped_and_reported(tmp_path: Path) -> None:
     talk = Conversation()
     talk.handshake()
@@ -355,17 +297,3 @@ def test_fragments_are_dropped_and_reported(tmp_path: Path) -> None:
     whole = write(path, out, payload=True, secrets=True)
     assert (whole.fragments, whole.packets) == (0, len(records))
     assert [without_blanked(line) for line in lines(out)] == [without_blanked(line) for line in lines(path)]
-
-
-def test_a_start_in_the_middle_of_a_stream_of_zeros(tmp_path: Path) -> None:
-    """A capture of hostile bytes ends, and shows none of them."""
-    rng = Random(4)
-    talk = Conversation(start_ns=START_NS)
-    talk.handshake()
-    talk.exchange(kafka.api_versions_request(1, 3), kafka.api_versions_response(1, 3))
-    for _ in range(40):
-        talk.send(rng.choice(["client", "broker"]), rng.randbytes(rng.randrange(1, 60)) + b"HOSTILE-BYTES")
-    path, out = write_pcap(tmp_path / "in.pcap", talk.packets), tmp_path / "out.pcap"
-    write(path, out)
-    assert b"HOSTILE-BYTES" not in out.read_bytes()
-    assert {packed(packet.src) in out.read_bytes() for packet in talk.packets} == {True}

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from kafkasniff import decode_request as decode_request_of
@@ -19,7 +18,7 @@ from kafkasniff.cli.environment import Exit
 from kafkasniff.kafka.messages.message import decode_request
 from kafkasniff.library import read
 from kafkasniff.model import Exchange, Message
-from kafkasniff.redact.payload import HASH_BYTES, SHOWN, Payload, stand_in_text
+from kafkasniff.redact.payload import HASH_BYTES, Payload
 from kafkasniff.tables.exports.options import ExportOptions
 from tests.choice import DEEP
 from tests.cli.commands.test_live import Wire
@@ -94,21 +93,12 @@ HIDING = [["--no-payload"], ["--hash-payload"]]
 FORMS = [["--format", "json"], ["--format", "json", "--bytes", "hex"], ["-vv"]]
 
 
-IN_PROCESSES = ["--format", "json", "--jobs", "2"]
-
-
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
 @pytest.mark.parametrize("path", [CODECS, OLD, SCHEMAS], ids=lambda path: path.stem)
 def test_nothing_is_left_in_lines(path: Path, form: list[str]) -> None:
     assert left_of(path, decode(path, *form).out)
     for hiding in HIDING:
         assert left_of(path, decode(path, *form, *hiding).out) == set(), hiding
-
-
-@pytest.mark.parametrize("hiding", HIDING, ids=" ".join)
-@pytest.mark.parametrize("path", [CODECS, OLD, SCHEMAS] if DEEP else [CODECS], ids=lambda path: path.stem)
-def test_nothing_is_left_in_lines_of_processes(path: Path, hiding: list[str]) -> None:
-    assert left_of(path, decode(path, *IN_PROCESSES, *hiding).out) == set()
 
 
 @pytest.mark.parametrize("hiding", HIDING, ids=" ".join)
@@ -184,12 +174,7 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def test_without_a_salt_of_its_own_each_run_has_another() -> None:
-    one, other = (records(decode(CODECS, "--format", "json", "--hash-payload").objects) for _ in range(2))
-    first = {record["value"]["hash"] for record in one if record["value"] is not None}
-    assert first.isdisjoint({record["value"]["hash"] for record in other if record["value"] is not None})
-
-
+@pytest.mark.extended
 def test_the_number_of_processes_changes_nothing(tmp_path: Path, salt: Path) -> None:
     for options in (("--no-payload",), ("--hash-payload", "--hash-salt", salt)):
         one, two = (decode(INTERNAL, "--format", "json", "--jobs", jobs, *options) for jobs in (1, 2))
@@ -239,11 +224,6 @@ def test_live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert {stat.S_IMODE(one.stat().st_mode) for one in made} == {0o600}
 
 
-def test_schema_ids_are_hidden_with_their_data() -> None:
-    assert '"schema_id"' in decode(SCHEMAS, "--format", "json").text
-    assert '"schema_id"' not in decode(SCHEMAS, "--format", "json", "--no-payload").text
-
-
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
@@ -264,17 +244,6 @@ def reported(data: bytes) -> Message:
 VALUE = b"the value of the record"
 
 
-def test_the_message_that_is_given_is_not_changed() -> None:
-    message = reported(produced(VALUE))
-    before = repr(message)
-    hidden = Payload("dropped").hide(message)
-    assert repr(message) == before
-    (record,) = records(hidden.body)
-    assert record["value"] == {"length": len(VALUE)}
-    assert Payload("dropped").hide(hidden) == hidden
-    assert SHOWN.hide(message) is message
-
-
 @pytest.mark.parametrize("form", [Payload("dropped"), SALT], ids=lambda form: form.form)
 def test_messages_that_are_damaged(form: Payload) -> None:
     """At each byte: what could not be read is not shown, nor what was read in the wrong places."""
@@ -291,24 +260,6 @@ def test_messages_that_are_damaged(form: Payload) -> None:
         cut = reported(data[:place])
         assert b"of the" not in repr(form.hide(cut)).encode()
     assert unreadable > 10
-
-
-def test_a_version_that_is_not_known() -> None:
-    message = reported(produced(VALUE)[:2] + b"\0\x63" + produced(VALUE)[4:])
-    assert message.raw is not None
-    assert Payload("dropped").hide(message).raw is None
-    assert Payload("dropped").hide(message).raw_redacted == len(message.raw)
-
-
-def test_replacements_of_payload() -> None:
-    assert Payload("dropped").stand_in(b"abc") == {"length": 3}
-    hashed = SALT.stand_in(b"abc")
-    assert hashed["length"] == 3
-    assert hashed == SALT.stand_in(b"abc") != SALT.stand_in(b"abd")
-    assert hashed["hash"] != Payload.hashed(b"another salt").stand_in(b"abc")["hash"]
-    assert stand_in_text({"length": 3}) == "3 bytes"
-    assert stand_in_text(hashed) == f"hash {hashed['hash']} (3 bytes)"
-    assert stand_in_text({"hash": 1}) is None
 
 
 # -- salts -------------------------------------------------------------------------------------------------------------
@@ -346,17 +297,6 @@ def test_invalid_options(tmp_path: Path) -> None:
         result = kafkasniff("decode", *options, CODECS)
         assert result.code == Exit.USAGE
         assert reported_of in result.err
-
-
-def test_sizes_of_records_that_are_not_there_are_not_measured(tmp_path: Path) -> None:
-    folder = export(CODECS, tmp_path / "out", "--no-payload")
-    result = kafkasniff("analyze", "record-sizes", folder)
-    assert result.code == Exit.USAGE
-    assert "--no-payload" in result.err
-    result = kafkasniff("analyze", "batching", folder)
-    assert result.code == Exit.OK
-    assert "the export has no keys and values" in result.err
-    assert pq.read_table(next(folder.glob("records/*/*.parquet"))).column("key").null_count > 0
 
 
 def tagged_produce() -> bytes:

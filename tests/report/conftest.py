@@ -4,15 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
+from tests.report.reviewed import make
 
 
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a real capture; those who want it run in one worker (the group `browser`)."""
+    """The page of real captures, made once, beside the specifications of its charts (`charts.txt`).
+
+    Tests that request it run in one worker (the group `browser`).
+    """
     path = tmp_path_factory.mktemp("page") / "report.html"
-    capture = ROOT / "captures" / "java-group-classic.pcap"
-    result = kafkasniff("report", capture, "-o", path, "-q")
-    assert (result.code, result.err) == (0, "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        path.with_name("charts.txt").write_text(make(path), encoding="utf-8")
     return path

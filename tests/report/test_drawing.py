@@ -5,22 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.report.drawing import (
     LABEL,
-    MAX_COUNTED,
     MAX_SERIES,
     OTHER,
-    SILENT,
     TimeAxis,
-    amounts_axis,
-    colours_of,
-    height_of,
     labels_of,
-    legend_of,
     series_of,
 )
 
@@ -40,29 +33,16 @@ def test_a_time_axis_ends_after_the_last_span() -> None:
     assert found.span(NOON) == {"x": NOON / 1e6, "x2": (NOON + SECOND) / 1e6}
 
 
-@pytest.mark.parametrize(
-    ("length", "form"),
-    [
-        (5 * SECOND, "%H:%M:%S.%L"),
-        (60 * SECOND, "%H:%M:%S"),
-        (3600 * SECOND, "%H:%M"),
-        (2 * DAY, "%m-%d %H:%M"),
-        (9 * DAY, "%m-%d"),
-    ],
-)
-def test_labels_are_as_precise_as_the_axis_is_long(length: int, form: str) -> None:
-    assert axis(NOON, NOON + length - SECOND).encoding()["axis"]["format"] == form
+def test_labels_are_as_precise_as_the_axis_is_long() -> None:
+    forms = ("%H:%M:%S.%L", "%H:%M:%S", "%H:%M", "%m-%d %H:%M", "%m-%d")
+    for length, form in zip((5 * SECOND, 60 * SECOND, 3600 * SECOND, 2 * DAY, 9 * DAY), forms, strict=True):
+        assert axis(NOON, NOON + length - SECOND).encoding()["axis"]["format"] == form
 
 
 def test_captions_have_dates_if_there_are_several() -> None:
     assert axis(NOON, NOON + SECOND).caption(NOON) == "12:00:00"
     assert axis(NOON, NOON + DAY).caption(NOON).endswith(" 12:00:00")
     assert axis(NOON, width=10**6).caption(NOON + 1_234_567) == "12:00:00.001234"
-
-
-def test_exchanges_without_times() -> None:
-    found = axis(None)
-    assert (found.low, found.high) == (0, SECOND)
 
 
 @given(st.lists(st.none() | st.text(max_size=40), max_size=12), st.integers(8, 40))
@@ -96,23 +76,3 @@ def test_series_keep_every_value(rows: list[tuple[int, str, int]]) -> None:
         assert names == ranked
     else:
         assert names == [*ranked[:MAX_SERIES], OTHER]
-
-
-def test_colours_are_distinct_while_there_are_any() -> None:
-    legend = legend_of([*"abcdefg", OTHER, SILENT])
-    assert (legend[OTHER], legend[SILENT]) == ("grey", "red")
-    assert len({legend[name] for name in "abcdefg"}) == MAX_SERIES
-    assert legend_of([str(number) for number in range(40)])["39"] == "grey"
-    scale = colours_of(legend)["scale"]
-    assert scale["domain"] == list(legend)
-    assert len(scale["range"]) == len(legend)
-
-
-@pytest.mark.parametrize("most", [0, 1, MAX_COUNTED, MAX_COUNTED + 1])
-def test_small_counts_have_whole_numbers(most: int) -> None:
-    spec = amounts_axis("y", most)["axis"]
-    assert spec.get("values") == (list(range(most + 1)) if most <= MAX_COUNTED else None)
-
-
-def test_charts_grow_with_their_rows() -> None:
-    assert height_of(2) - height_of(1) == height_of(9) - height_of(8) > 0

@@ -36,13 +36,6 @@ def test_the_first_the_troubled_and_the_slowest() -> None:
     ]  # fmt: skip
 
 
-def test_waiting_on_purpose_is_not_slow() -> None:
-    rows = connection(1, 100)
-    waited = {"latency_us": 500_000, "wait_us": 500_000, "waits_for": "data"}
-    rows += [exchange("Fetch", 5 + place, exchange_id=100 + place, **waited) for place in range(30)]
-    assert kept(taken(rows), 1) == [*range(EARLIEST), *range(100 - SLOWEST, 100)]
-
-
 def test_order_batches_and_merging_do_not_matter() -> None:
     rows = [row for number in (1, 2, 3) for row in connection(number, 150)]
     rows[200] |= {"status": "open", "response_size": None, "latency_us": None}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
-from random import Random
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kafkasniff.analysis.detectors import Detectors, Evidence, Finding
 from kafkasniff.analysis.security import SecurityView
 from kafkasniff.analysis.security.identities import ClientIdentity, Transport
-from kafkasniff.capture import open_captures
+from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.report import contents as contents_module
 from kafkasniff.report.contents import Contents, Gathering
 from kafkasniff.report.page import MAX_PAGE, page_of
@@ -26,8 +26,7 @@ from kafkasniff.tables.exports.options import ExportOptions
 from tests.analysis.tables import Row, batch_of, connection, exchange, partition
 from tests.choice import examples
 from tests.craft.batches import batch
-from tests.craft.samples import mixed
-from tests.craft.write import pcap_bytes
+from tests.report.reviewed import FOLDER, words_of
 from tests.test_hostile_strings import EVIL, harmless, talk
 
 pytest.importorskip("vl_convert")
@@ -117,23 +116,38 @@ def contents(**tables: list[Row]) -> Contents:
 
 
 @pytest.mark.xdist_group("browser")
-def test_a_real_capture(page: Path) -> None:
+def test_real_captures(page: Path) -> None:
+    """What the page says and what its charts draw was reviewed."""
+    assert words_of(page.read_bytes()) == (FOLDER / "page.txt").read_text(encoding="utf-8")
+    assert page.with_name("charts.txt").read_text() == (FOLDER / "charts.txt").read_text(encoding="utf-8")
     found = checked(page.read_bytes())
-    anchors = {each["id"] for _, each in found.tags if "id" in each}
-    assert anchors >= {
-        "overview",
-        "findings",
-        "traffic",
-        "latency",
-        "wrong",
-        "data",
-        "peers",
-        "membership",
-        "connections",
-    }
-    assert "events-group" in found.text
-    assert Counter(tag for tag, _ in found.tags)["svg"] > 8
+    drawn = [each["aria-label"] for tag, each in found.tags if tag == "svg"]
+    assert [f"== {label}" for label in drawn] == re.findall("^== .*", (FOLDER / "charts.txt").read_text(), re.MULTILINE)
     assert 100_000 < page.stat().st_size < 2_000_000
+
+
+def test_what_is_missing() -> None:
+    nothing = checked(page_of(contents(exchanges=[]), ["-"])).text
+    assert "No Kafka traffic." in nothing
+    assert "without times" in nothing
+    assert checked(page_of(Gathering().contents(), [], broken=True)).text.count("truncated or damaged") == 1
+    rows = [{**exchange("Produce", exchange_id=place), "time_ns": None, "time": None} for place in range(3)]
+    timeless = checked(page_of(contents(exchanges=rows), ["Ünicode.pcap"])).text
+    assert "without times" in timeless
+    assert "Produce v" in timeless
+    assert "Ünicode.pcap" in timeless
+
+
+def test_little_that_could_be_decoded() -> None:
+    whole = contents(exchanges=[exchange()])
+    advice = "give the session secrets with --keylog FILE"
+    tls = Undecoded("tls", "TLS without keys", 1, 9, 1.0, advice)
+    answer = msgspec.structs.replace(
+        whole.answer, visibility=VisibleTraffic(0.0, 1, 0, 9, 0, [tls], OtherProtocols(0, 0, []))
+    )
+    text = checked(page_of(msgspec.structs.replace(whole, answer=answer), ["a"])).text
+    assert "decoded: 0% of the traffic" in text
+    assert advice in text
 
 
 def test_hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,20 +216,6 @@ def test_any_string_anywhere(wire: str, text: str) -> None:
     assert "\ufffd" not in found.text.replace(wire, "").replace(text, "")
 
 
-def test_nothing_at_all() -> None:
-    found = checked(page_of(contents(exchanges=[]), ["-"]))
-    assert "No Kafka traffic." in found.text
-    assert "without times" in found.text
-    assert checked(page_of(Gathering().contents(), [], broken=True)).text.count("truncated or damaged") == 1
-
-
-def test_exchanges_without_times() -> None:
-    rows = [{**exchange("Produce", exchange_id=place), "time_ns": None, "time": None} for place in range(3)]
-    found = checked(page_of(contents(exchanges=rows), ["a"]))
-    assert "without times" in found.text
-    assert "Produce v" in found.text
-
-
 def test_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of everything than is shown, with names as long as Kafka allows that grow where they are escaped."""
     monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
@@ -259,27 +259,3 @@ def test_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     text = checked(page).text
     assert "and 226 more not shown on this page" in text
     assert "500 sources" in text
-
-
-def test_text_of_the_wire_is_not_lost() -> None:
-    rows = [exchange("Fetch", exchange_id=0, partitions=[partition("öre & co", 3)], record_count=4)]
-    text = checked(page_of(contents(exchanges=rows), ["Ünicode.pcap"])).text
-    assert '"öre & co"-3' in text
-    assert "Ünicode.pcap" in text
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_damaged_captures(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
-    random = Random(seed)
-    data = bytearray(pcap_bytes(mixed()))
-    for _ in range(40):
-        data[random.randrange(24, len(data))] = random.randrange(256)
-    path = tmp_path / "damaged.pcap"
-    path.write_bytes(data[: random.randrange(len(data) // 2, len(data))])
-    gathering = Gathering()
-    rows = CountedRows(ExportOptions(), gathering.update, wants_body=gathering.wants_body)
-    with open_captures([str(path)]) as source:
-        for part in source:
-            rows.feed(part)
-    checked(page_of(gathering.contents(rows.end()), [str(path)], broken=source.broken))

@@ -24,19 +24,6 @@ def _cells(**changes: Any) -> dict[str, str]:
     return {one.heading: text for one in SECURITY if (text := one.cell(row))}
 
 
-def test_a_client_without_tls() -> None:
-    assert _cells() == {
-        "listener": "10.0.0.9:9092",
-        "address": "10.0.0.1",
-        "principal": "alice",
-        "authentication": "PLAIN succeeded",
-        "TLS": "no",
-        "client id": 'app, "other app"',
-        "connections": "1,234",
-        "transport": "no TLS",
-    }
-
-
 def test_tls() -> None:
     certificate = ShownCertificate("CN=broker", "CN=ca", _DAY, _DAY, ())
     cells = _cells(transport=Transport(tls=True, version="TLS 1.2", server_name="b.example", certificate=certificate))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kafkasniff.analysis.detectors import Evidence, Finding
 from kafkasniff.report.contents import Shown
-from kafkasniff.report.ladder import EARLIEST, SLOWEST
 from kafkasniff.report.steps import Step, ladders_of
 from tests.analysis.tables import START_NS, Row, exchange, partition
 from tests.report.test_ladder import connection, taken
@@ -44,16 +43,6 @@ def test_requests_and_responses_in_order_of_time() -> None:
     assert found[4].title == "4.00 ms"
     assert found[4].trouble == "NOT_LEADER_OR_FOLLOWER and 1 more"
     assert [step.anchor for step in found[:3]] == ["connection-1-0", "connection-1-1", "connection-1-2"]
-
-
-def test_omissions_are_reported() -> None:
-    rows = connection(1, 500)
-    reported = [step.title for step in steps(rows) if step.kind == "gap"]
-    assert reported == [f"{500 - EARLIEST - SLOWEST} exchanges not shown"]
-    orphan = [exchange(None, 1, exchange_id=3, status="orphan", request_size=None, latency_us=None, api_version=None)]
-    found = steps(orphan)
-    assert [(step.kind, step.title) for step in found] == [("gap", "3 exchanges not shown"), ("response", "")]
-    assert (found[1].anchor, found[1].trouble) == ("connection-1-3", "its request was not captured")
 
 
 def test_evidence_has_a_place_even_where_its_exchange_was_not_kept() -> None:

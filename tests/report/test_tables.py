@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.report.tables import MAX_SPANS, ReportTable, tables_of
-from tests.analysis.questions.test_rebalances import join, leave
+from kafkasniff.report.tables import ReportTable, tables_of
+from tests.analysis.questions.test_rebalances import join
 from tests.analysis.tables import Row, exchange, partition
 from tests.report.test_page import contents
 
@@ -27,12 +27,6 @@ def test_no_rows_no_table() -> None:
     assert {name for name, one in found.items() if one is not None} == {"brokers", "clients", "apis"}
 
 
-def test_names_are_anchors() -> None:
-    for name, found in tables_of(contents(exchanges=[exchange("Metadata")])).items():
-        if found is not None:
-            assert found.name == name
-
-
 def test_empty_columns_are_omitted() -> None:
     plain = table("clients", exchange("Metadata"))
     named = table("clients", exchange("Metadata", software_name="java", software_version="3.7.0"))
@@ -44,46 +38,10 @@ def test_empty_columns_are_omitted() -> None:
             assert {row[place].number for row in found.rows} == {heading.number}
 
 
-def test_an_api() -> None:
-    rows = [
-        exchange("Produce", number, exchange_id=number, api_version=number % 2 * 2, latency_us=1000)
-        for number in range(4)
-    ]
-    (row,) = cells(table("apis", *rows))
-    assert (row["API"], row["versions"], row["median"]) == ("Produce", "0, 2", "1.00 ms")
-    many = [exchange("Fetch", number, exchange_id=number, api_version=2 * number) for number in range(MAX_SPANS + 3)]
-    assert cells(table("apis", *many))[0]["versions"].endswith(" 14, …")
-
-
 def test_a_topic_known_only_by_its_id() -> None:
     parts = [partition(None, topic_id="A" * 22, bytes=10, record_count=2)]
     (row,) = cells(table("topics", exchange("Produce", partitions=parts, topics=[])))
     assert (row["topic"], row["produced"]) == ("A" * 22, "2 (10 B)")
-
-
-@pytest.mark.parametrize(
-    ("code", "name", "meaning"),
-    [(6, "NOT_LEADER_OR_FOLLOWER", "(may succeed later)"), (9999, "", "an unknown code")],
-)
-def test_error_codes(code: int, name: str, meaning: str) -> None:
-    parts = [partition(error_code=code)]
-    (row,) = cells(table("errors", exchange("Produce", error_code=code, error_count=1, partitions=parts)))
-    assert (row["code"], row.get("name", "")) == (str(code), name)
-    assert row["meaning"].endswith(meaning)
-    assert row["in"] == "Produce"
-
-
-def test_rebalances() -> None:
-    found = cells(
-        table("rebalances", join(1, "a", 1, ["a"]), join(2, "b", 2), join(2.1, "a", 2, ["a", "b"]), leave(9, "b"))
-    )
-    assert [(row["group"], row["generation"], row["members"]) for row in found] == [
-        ("g", "1", "1"),
-        ("g", "2", "2"),
-        ("g", "", "1"),
-    ]
-    assert found[1]["why"] == "id-b joined"
-    assert found[1]["lasts"] != ""
 
 
 def test_hostile_names_are_escaped_and_cut() -> None:

@@ -174,20 +174,6 @@ def test_a_device_is_not_opened(own: ConfinedPath) -> None:
         (own / "part").content()
 
 
-def test_files_have_a_limit(own: ConfinedPath) -> None:
-    (own / "one").put(b"12345")
-    assert (own / "one").content(5) == b"12345"
-    with pytest.raises(UsageError, match="has 5 bytes, more than 4"):
-        (own / "one").content(4)
-
-
-def test_a_hard_link_of_the_users_own(own: ConfinedPath, victim: Path) -> None:
-    os.link(victim, own.path / "part")
-    assert (own / "part").content() == b"mine"
-    (own / "part").put(b"theirs")
-    assert victim.read_text() == "mine", "a new file took its name"
-
-
 def test_files_of_others_are_refused(own: ConfinedPath, victim: Path) -> None:
     need_root()
     os.chown(victim, SOMEBODY, -1)

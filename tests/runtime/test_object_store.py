@@ -1,25 +1,41 @@
-"""Objects in a store that moto plays: conditional writes, probes, addresses and their options."""
+"""Objects in a store that moto plays, addresses and their options, and files read in blocks."""
 
 from __future__ import annotations
 
+import io
 import random
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from obstore.store import MemoryStore
 
 from kafkasniff.errors import UsageError
-from kafkasniff.runtime import object_store
+from kafkasniff.runtime import object_store, random_access
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore, is_object_store
+from kafkasniff.runtime.random_access import LocalFile, RemoteFile
 from tests.object_store import boto3_client, bucket
 
 __all__ = ["bucket"]
 
 
-def test_writes_without_a_version(bucket: str) -> None:
-    store: Any = ObjectStore(Location.of(bucket.format("versions")))
+@pytest.fixture(params=["memory", pytest.param("S3", marks=pytest.mark.extended)])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An address whose path is to be filled in, of a store in memory or in moto."""
+    if request.param == "S3":
+        return str(request.getfixturevalue("bucket"))
+    held = MemoryStore()
+    monkeypatch.setattr(object_store, "_client", lambda _: held)
+    return "s3://captures/{}"
+
+
+def test_writes_without_a_version(place: str) -> None:
+    store: Any = ObjectStore(Location.of(place.format("versions")))
     first = store.put_if("a", b"1", None)
     with pytest.raises(ChangedObjectError):
         store.put_if("a", b"2", None)
@@ -31,12 +47,20 @@ def test_writes_without_a_version(bucket: str) -> None:
         store.get("a", 0)
     with pytest.raises(FileNotFoundError):
         store.get("b")
-    store.remove(["a", "b"])
+    with pytest.raises(FileNotFoundError):
+        store.open("b")
+    store.put_all([("c/one", lambda: BytesIO(bytes(range(256)) * 5_000)), ("c/two", lambda: BytesIO(b"2"))])
+    assert sorted(store.names("c/")) == ["c/one", "c/two"]
+    file = store.open("c/one")
+    assert (file.size, file.read(100, 1_048_570)) == (1_280_000, (bytes(range(256)) * 5_000)[1_048_570:1_048_670])
+    store.check_writing()
+    store.check_conditions()
+    store.remove(["a", "b", "c/one", "c/two"])
     assert list(store.names("")) == []
 
 
-def test_old_probes_are_removed(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ObjectStore(Location.of(bucket.format("probes")))
+def test_old_probes_are_removed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectStore(Location.of(place.format("probes")))
     store.put(".probe/0123456789abcdef", b"1")
     store.put("other", b"1")
     store.remove_old_probes()
@@ -46,6 +70,7 @@ def test_old_probes_are_removed(bucket: str, monkeypatch: pytest.MonkeyPatch) ->
     assert list(store.names("")) == ["other"]
 
 
+@pytest.mark.extended
 def test_a_large_object_is_written_in_parts(bucket: str, tmp_path: Path) -> None:
     content = random.Random(1).randbytes((2 * object_store.PART_BYTES) + 5)
     (tmp_path / "large").write_bytes(content)
@@ -55,17 +80,6 @@ def test_a_large_object_is_written_in_parts(bucket: str, tmp_path: Path) -> None
     key = boto3_client(bucket).head_object(Bucket="captures", Key="large/a")
     # The ETag of S3 says how many parts there were.
     assert key["ETag"].endswith('-3"')
-
-
-def test_parts_of_an_object(bucket: str) -> None:
-    store = ObjectStore(Location.of(bucket.format("parts")))
-    content = bytes(range(256)) * 5_000
-    store.put("a", content)
-    file = store.open("a")
-    assert file.size == len(content)
-    assert file.read(100, 1_048_570) == content[1_048_570:1_048_670]
-    with pytest.raises(FileNotFoundError):
-        store.open("b")
 
 
 @pytest.mark.parametrize(
@@ -104,3 +118,70 @@ def test_what_an_address_says(monkeypatch: pytest.MonkeyPatch) -> None:
             ObjectStore(Location.of(address))
     with pytest.raises(UsageError, match="hdfs:// is not an object store that exports can be in"):
         ObjectStore(Location.of("hdfs://host/p"))
+
+
+CONTENT = bytes(range(256)) * 5
+
+
+class Store:
+    """Counts requests."""
+
+    def __init__(self, content: bytes = CONTENT) -> None:
+        self.content = content
+        self.requests: list[tuple[int, int]] = []
+
+    def fetch(self, start: int, end: int) -> bytes:
+        self.requests.append((start, end))
+        return self.content[start:end]
+
+    def file(self) -> RemoteFile:
+        return RemoteFile(len(self.content), self.fetch)
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_access, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(random_access, "MAX_BLOCKS", 4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1400), st.integers(0, 1400)), min_size=1, max_size=20))
+def test_any_reads(reads: list[tuple[int, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(random_access, "BLOCK_BYTES", 100)
+        patch.setattr(random_access, "MAX_BLOCKS", 4)
+        file = Store().file()
+        for offset, size in reads:
+            assert file.read(size, offset) == CONTENT[offset : offset + size]
+            target = bytearray(size)
+            count = file.read_into(memoryview(target), offset)
+            assert target[:count] == CONTENT[offset : offset + size]
+            assert len(file._blocks) <= 4
+
+
+def test_a_block_is_fetched_once_while_it_is_kept() -> None:
+    store = Store()
+    file = store.file()
+    file.read(10, 250)
+    file.read(100, 210)
+    assert store.requests == [(200, 300), (300, 400)]
+    file.read(500, 100)
+    # All that is missing, in one request.
+    assert store.requests[2:] == [(100, 600)]
+    file.read(1, 550)
+    assert len(store.requests) == 3
+
+
+def test_a_short_answer_is_an_error() -> None:
+    file = RemoteFile(1000, lambda start, end: b"x" * (end - start - 1))
+    with pytest.raises(OSError, match="99 bytes instead of 100 were read"):
+        file.read(1, 0)
+
+
+def test_a_local_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(CONTENT)
+    file = LocalFile(io.BufferedReader(io.FileIO(tmp_path / "file")))  # type: ignore[arg-type]  # as `open` makes it
+    assert (file.size, file.read(5, 1278), file.read(5, 3)) == (1280, b"\xfe\xff", CONTENT[3:8])
+    target = bytearray(4)
+    assert file.read_into(memoryview(target), 8) == 4
+    assert target == CONTENT[8:12]
+    file.close()

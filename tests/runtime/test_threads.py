@@ -17,22 +17,6 @@ from kafkasniff.tcp.packets import COLUMNS
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 
 
-def test_results_do_not_depend_on_the_thread() -> None:
-    with Threads(2, "test") as threads:
-        tasks = [threads.begin(lambda thread, number=number: (number, thread)) for number in range(100)]  # type: ignore[misc]
-        found = [task.result() for task in tasks]
-    assert [number for number, _ in found] == list(range(100))
-    assert {thread for _, thread in found} <= {0, 1, 2}
-
-
-def test_the_first_to_ask_does_the_work() -> None:
-    with Threads(1, "test") as threads:
-        threads.hold(held=True)
-        task = threads.begin(lambda thread: thread)
-        assert task.result() == 0
-        assert task.result() == 0
-
-
 def test_abandoned_work() -> None:
     done: list[int] = []
     with Threads(1, "test") as threads:
@@ -49,21 +33,6 @@ def test_abandoned_work() -> None:
     assert len(done) == 2
 
 
-def test_help_instead_of_waiting() -> None:
-    go = threading.Event()
-    with Threads(1, "test") as threads:
-        begun = threading.Event()
-        first = threads.begin(lambda _: begun.set() or go.wait(20))
-        assert begun.wait(20)
-        tasks = [threads.begin(lambda thread: thread) for _ in range(RESERVE + 3)]
-        assert [threads.help() for _ in range(4)] == [True] * 3 + [False]
-        assert not first.is_done
-        go.set()
-        assert [task.result() for task in tasks[:3]] == [0] * 3
-        threads.hold(held=True)
-        assert not threads.help()
-
-
 def test_work_that_fails() -> None:
     def fails(_: int) -> None:
         raise UsageError("no")
@@ -73,19 +42,6 @@ def test_work_that_fails() -> None:
             task = threads.begin(fails)
             with pytest.raises(UsageError, match="no"):
                 task.result()
-
-
-def test_work_that_nobody_asks_for_is_not_done() -> None:
-    begun: list[int] = []
-    with Threads(1, "test") as threads:
-        threads.hold(held=True)
-        for _ in range(5):
-            threads.begin(begun.append)
-        names = {thread.name for thread in threading.enumerate()}
-        assert "test-1" in names
-    # The one that waited for the gate may have been begun.
-    assert len(begun) <= 1
-    assert "test-1" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.parametrize("chunk_size", [1000, 1 << 20])
@@ -124,3 +80,18 @@ def test_a_reader_that_stops(tmp_path: Path) -> None:
         ahead = ReadAhead(source, threads)
         assert len(list(ahead)) > 2
         assert ahead.broken
+
+
+def test_help_instead_of_waiting() -> None:
+    go = threading.Event()
+    with Threads(1, "test") as threads:
+        begun = threading.Event()
+        first = threads.begin(lambda _: begun.set() or go.wait(20))
+        assert begun.wait(20)
+        tasks = [threads.begin(lambda thread: thread) for _ in range(RESERVE + 3)]
+        assert [threads.help() for _ in range(4)] == [True] * 3 + [False]
+        assert not first.is_done
+        go.set()
+        assert [task.result() for task in tasks[:3]] == [0] * 3
+        threads.hold(held=True)
+        assert not threads.help()

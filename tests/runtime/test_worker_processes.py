@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafkasniff.errors import CaptureError, KafkasniffError, OutOfMemoryError, OutputError
+from kafkasniff.errors import KafkasniffError, OutOfMemoryError, OutputError
 from kafkasniff.runtime.worker_processes import Background, Workers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,10 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 def echo(task: str, end: Any) -> None:
     while True:
         end.send((task, os.getpid(), end.recv()))
-
-
-def fail(task: Exception, end: Any) -> None:
-    raise task
 
 
 def leave(task: int, end: Any) -> None:
@@ -50,15 +46,6 @@ def test_workers_answer_and_end_with_the_block() -> None:
             found.update(workers.messages(without=found))
     assert {worker: (task, said) for worker, (task, _, said) in found.items()} == {0: ("a", 0), 1: ("b", 10)}
     assert not any(alive(pid) for _, pid, _ in found.values())
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [(CaptureError("no capture"), "no capture"), (ValueError("x"), "a worker process failed: Value")],
-)
-def test_exceptions_of_a_worker(error: Exception, expected: str) -> None:
-    with Workers(fail, [error]) as workers, pytest.raises(KafkasniffError, match=expected):
-        list(workers.messages(60))
 
 
 def test_a_worker_that_dies_silently() -> None:
@@ -160,6 +147,7 @@ def check_end(code: str, *arguments: str, pid: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.extended
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     code = """
         import sys, time

@@ -17,12 +17,10 @@ from kafkasniff.kafka.messages.message import decode_request
 from kafkasniff.model import Message, SaslToken
 from kafkasniff.sinks.hex_view import SHOWN_FIELDS, HexView, hex_rows
 from kafkasniff.text.paint import PLAIN
-from kafkasniff.text.printable import display_width
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka
-from tests.sinks.test_text import text
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 GOLDEN: Final = ROOT / "tests" / "golden" / "hex"
@@ -75,12 +73,6 @@ def test_rows_are_the_bytes_of_the_capture(capture: Path) -> None:
 def test_golden(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert kafkasniff("decode", "-q", *CASES[name]).text == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("jobs", [[], ["--jobs", "2"], ["--two-pass"], ["--records"]], ids=" ".join)
-def test_threads_change_nothing(jobs: list[str]) -> None:
-    name = ROOT / "captures" / "aiokafka-codecs.pcap"
-    assert kafkasniff("decode", "-x", *jobs, name).out == kafkasniff("decode", "-x", name).out
 
 
 def test_lines_of_messages_are_those_without_bytes() -> None:
@@ -148,23 +140,6 @@ def test_hidden_payload_is_not_in_the_dump(hiding: str) -> None:
             assert any(payload.decode() in line for line in lines) == expected
 
 
-@pytest.mark.parametrize("width", [80, 100, 120])
-def test_lines_fit_the_terminal(width: int) -> None:
-    batch = kafka.record_batch([kafka.record(0, b"k" * 90, b"v" * 300)])
-    lines = view(kafka.produce_request(5, "orders" * 20, batch, version=9)[4:], width=width)
-    assert max(map(display_width, lines)) <= width
-    assert any(line.endswith("…") for line in lines)
-    assert any("records[0].key" in line for line in lines)
-
-
-def test_tokens() -> None:
-    secret = SaslToken("request", 5, "PLAIN", None, 1)
-    shown = SaslToken("request", 5, "PLAIN", b"\0a\0b\xff", 1)
-    assert text(secret, hex=1).endswith("\n    0000  [5 bytes hidden]\n")
-    assert text(shown, hex=1, secrets=True).endswith("\n    0000  00 61 00 62 ff           .a.b.\n")
-    assert "    0000" not in text(shown)
-
-
 def test_hidden_bytes_are_one_row() -> None:
     rows = list(hex_rows(bytes(range(65, 77)), 1, 12, bytearray(b"\1\1\1\0\0\0\0\0\0\0\0\1"), whole=False))
     assert rows == [
@@ -183,18 +158,3 @@ def write_golden() -> None:
 
 if __name__ == "__main__":
     write_golden()
-
-
-def test_a_long_field_is_scanned_once() -> None:
-    class Counted(bytearray):
-        scanned = 0
-
-        def find(self, *arguments: int) -> int:  # type: ignore[override]
-            found = super().find(*arguments)
-            self.scanned += (arguments[2] if found < 0 else found) - arguments[1]
-            return found
-
-    visible = Counted(b"\1" * 5000 + b"\0" * 3000 + b"\1" * 2000)
-    rows = list(hex_rows(bytes(10_000), 0, 10_000, visible, whole=True))
-    assert len(rows) == 5000 // 8 + 1 + 2000 // 8
-    assert visible.scanned == 10_000

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.schema.body_forms import LargeBody, RenderedBody, RenderedRecords
+from kafkasniff.kafka.schema.body_forms import LargeBody, RenderedRecords
 from kafkasniff.redact.payload import Payload
 from kafkasniff.sinks import json_pieces, jsonl
-from kafkasniff.sinks.json_pieces import BytesForm, Pieces, bytes_default
+from kafkasniff.sinks.json_pieces import BytesForm, Pieces
 from kafkasniff.sinks.jsonl import JsonSink
-from kafkasniff.sinks.text import TextSink
 from tests.choice import examples
 from tests.sinks.messages import BATCH, message
 
@@ -82,12 +81,6 @@ def test_the_pieces_are_the_whole(body: dict[str, Any], form: BytesForm) -> None
     assert body == before
 
 
-@given(value=BYTES.filter(lambda value: value is not None), form=st.sampled_from(FORMS))
-@examples(200)
-def test_zeros_are_escaped_as_ever(value: bytes, form: BytesForm) -> None:
-    assert orjson.dumps([value], default=bytes_default(form)) == expected([value], form)[:-1]
-
-
 def _large(records: list[dict[str, Any]]) -> LargeBody:
     return LargeBody(
         topic_data=[
@@ -117,31 +110,6 @@ def test_a_sink_writes_the_same_line(payload: Payload, terminal: bool) -> None:
         sink.close()
         outputs.append(stream.getvalue())
     assert outputs[0] == outputs[1]
-
-
-@pytest.mark.parametrize("payload", [Payload(), Payload("dropped"), Payload.hashed(b"salt")])
-def test_text_of_a_large_body_is_the_same(payload: Payload) -> None:
-    records = [{"offset": at, "timestamp": 1, "key": b"secret", "value": b"secret", "headers": []} for at in range(9)]
-    records[3]["headers"] = [{"key": "h", "value": b"secret"}]
-    outputs = []
-    for body in (_large(records), dict(_large(records))):
-        stream = io.BytesIO()
-        sink = TextSink(stream, verbosity=2, payload=payload)
-        sink.write(message(body=body))
-        sink.close()
-        outputs.append(stream.getvalue())
-    assert outputs[0] == outputs[1]
-    assert (b"secret" in outputs[0]) is not payload.hides
-
-
-def test_a_name_that_json_cannot_hold() -> None:
-    stream = io.BytesIO()
-    sink = JsonSink(stream, capture=True)
-    sink.write(message(body=_large([{"offset": 0, "value": b"v" * 90}] * 5), capture="\udcff.pcap"))
-    sink.close()
-    found = orjson.loads(stream.getvalue())
-    assert found["capture"] == "\\xff.pcap"
-    assert list(found)[-1] == "body"
 
 
 class _Longest:
@@ -178,23 +146,6 @@ def test_a_long_value_takes_little_memory(monkeypatch: pytest.MonkeyPatch, form:
     assert peak < 6 << 20
 
 
-def test_many_records_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    value = bytes(4000)
-    records = [{"offset": at, "timestamp": 1, "key": None, "value": value, "headers": []} for at in range(4000)]
-    stream = _Longest()
-    tracemalloc.start()
-    try:
-        sink = JsonSink(stream)
-        sink.write(message(body=_large(records)))
-        sink.close()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert stream.size > 90_000_000
-    assert peak < 6 << 20
-
-
 RENDERED = st.builds(
     lambda text, count: RenderedRecords(orjson.dumps({"batches": [text] * count}), 0, dict),
     st.text(max_size=5),
@@ -220,17 +171,3 @@ def test_rendered_records_stand_in_the_line_wherever_they_are_cut_out(
                 sink.write(message(body=one))
             sink.close()
     assert streams[0].getvalue() == streams[1].getvalue()
-
-
-@pytest.mark.parametrize("apart", [1, 1 << 20])
-def test_a_rendered_body_of_any_size_is_in_the_line(apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "PIECE_BYTES", apart)
-    body = {"topics": ["\0", "x" * 100]}
-    streams = [io.BytesIO(), io.BytesIO()]
-    # JSON cannot hold the name of this capture, so that the line is made twice.
-    for stream, one in zip(streams, (RenderedBody(orjson.dumps(body)), body), strict=True):
-        sink = JsonSink(stream, capture=True)
-        sink.write(message(body=one, capture="\udcff.pcap"))
-        sink.close()
-    assert streams[0].getvalue() == streams[1].getvalue()
-    assert orjson.loads(streams[0].getvalue())["body"] == body

@@ -15,7 +15,6 @@ from tests.native.kernel_and_walker import the_kernel
 
 CODE = FETCH * VERSIONS + 12
 BROKER = Endpoint("10.0.0.9", 9092)
-KEY = BROKER, 7
 
 
 class _Kept:
@@ -66,16 +65,6 @@ def test_a_session_is_followed_until_it_changes() -> None:
     assert kept.followed == []
 
 
-def test_a_connection_that_is_gone_before_its_changed_session_is_released() -> None:
-    kept = _Kept()
-    kept.begin(7, 3)
-    kept.ask(0, 7)
-    kept.sessions.response(BROKER, kept._exchange, 0, 71)
-    kept.follower.forget([0])
-    kept.follower.release()
-    assert kept.followed == []
-
-
 def test_an_unknown_session_is_followed_until_it_begins() -> None:
     kept = _Kept()
     assert kept.ask(0, 7) is None
@@ -102,18 +91,6 @@ def test_large_sessions_are_followed_later() -> None:
     assert kept.followed == []
 
 
-def test_another_session_or_another_connection_at_the_same_index() -> None:
-    kept = _Kept()
-    kept.begin(7, 1)
-    kept.begin(8, 1)
-    for number in (7, 8):
-        kept.ask(0, number)
-        assert kept.followed == [0]
-    assert kept.sessions.followed == {(BROKER, 8)}
-    kept.follower.forget([0, 1])
-    assert kept.followed == []
-
-
 def test_all_are_forgotten_if_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_sessions, "MAX_SESSIONS", 200)
     kept = _Kept()
@@ -125,18 +102,3 @@ def test_all_are_forgotten_if_there_is_no_room(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(native_sessions, "MAX_SESSION", 10)
     kept.ask(4, 7)
     assert 4 not in kept.followed
-
-
-def test_requests_and_responses_are_processed_like_those_that_python_read() -> None:
-    kept, other = _Kept(), _Kept()
-    for one in (kept, other):
-        for number in (7, 8):
-            one.begin(number, 1)
-            one.ask(number, number)
-    kept.follower.proceed([(True, 7, 20), (False, 7, 20), (True, 7, 21), (False, 8, 19)])
-    for exchange in (20, 21):
-        other.sessions.request(BROKER, exchange, SessionStep(7, 2))
-    other.sessions.response(BROKER, 20, 7, 0)
-    other.sessions.response(BROKER, 19, 8, 0)
-    assert list(kept.sessions._sessions) == list(other.sessions._sessions) == [(BROKER, 8), KEY]
-    assert kept.sessions._pending == other.sessions._pending

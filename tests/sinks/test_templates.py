@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from kafkasniff.errors import DefinitionError
@@ -17,112 +17,47 @@ from kafkasniff.sinks.summaries.interpreter import interpreter
 from kafkasniff.text.paint import PLAIN
 from tests.sinks.messages import message
 
-Shape = tuple[FieldDefinition, ...]
-VERSION = ("@version",)
+
+def names(fields: tuple[FieldDefinition, ...]) -> Iterator[str]:
+    """Names of all fields, whichever versions they are in."""
+    for one in fields:
+        yield one.name
+        yield from names(one.fields)
 
 
-def fields(shape: Shape, path: syntax.Path) -> Shape:
-    """All fields at a path, whichever versions they are in."""
-    found: Shape = ()
-    for name in path:
-        found = tuple(one for one in shape if one.name == name)
-        shape = tuple(inner for one in found for inner in one.fields)
-    return found
-
-
-def used(body: syntax.Sequence, shape: Shape, phrase: str = "") -> Iterator[tuple[str, syntax.Path, bool, str]]:
-    """The phrase, path, presence and enum of each field that a template names; of enums that are not asked for "-"."""
-
-    def one(path: syntax.Path, *, named: bool = False) -> tuple[str, syntax.Path, bool, str]:
-        # What a reader of embedded bytes or an enricher adds is in no definition, nor is what records hold.
-        *outer, last = path
-        if path[0].startswith("_") or path == VERSION or (last == "base_offset" and outer == ["records"]):
-            return phrase, path, True, "-"
-        found = fields(shape, path)
-        return phrase, path, bool(found), (found[0].enum or "" if found else "-") if named else "-"
-
-    for node in body:
-        match node:
-            case syntax.Value(path, form, test):
-                yield one(path, named=form == "name")
-                yield from () if test is None else of_test(test, one)
-            case syntax.Count(path) | syntax.Words(path):
-                yield one(path)
-            case syntax.Partitions(path, index):
-                yield one(path)
-                yield from [one((*path, index))] if index else ()
-            case syntax.Each(path, inner):
-                yield one(path)
-                within = tuple(field for found in fields(shape, path) for field in found.fields)
-                if node.prefer:
-                    yield one((*path, node.prefer))
-                # A path that is not there is reported once.
-                yield from used(inner, within, phrase) if within else ()
-            case syntax.Label(index) if index:
-                yield one((index,))
-            case syntax.Choice(options):
-                for option in options:
-                    for test in option.tests:
-                        yield from of_test(test, one)
-                    yield from used(option.body, shape, phrase)
-            case syntax.Parts(parts, name):
-                for part in parts:
-                    yield from used(part, shape, name)
-
-
-def of_test(test: syntax.Test, one: Any) -> Iterator[Any]:
-    yield one(test.path)
-    if isinstance(test.operand, tuple):
-        yield one(test.operand)
-
-
-def all_used() -> Iterator[tuple[tuple[str, str], str, syntax.Path, bool, str]]:
-    for title in templates.titles():
-        api = dissectors.api_by_name(title[0])
-        assert api is not None, title
-        assert api.name == title[0], "the name of an API as its definition has it"
-        found = templates.template(*title)
-        assert found is not None
-        shape = api.definition.request if title[1] == "request" else api.definition.response
-        for phrase, *rest in used((found,), shape.fields):
-            yield title, phrase, *rest
+def used(node: Any, phrase: str = "") -> Iterator[tuple[str, str]]:
+    """Names of the fields in a template, each with the phrase that it is in."""
+    if isinstance(node, msgspec.Struct):
+        if isinstance(node, syntax.Parts):
+            phrase = node.phrase
+        for field in node.__struct_fields__:
+            value = getattr(node, field)
+            if field in ("path", "operand") and isinstance(value, tuple):
+                # What a reader of embedded bytes or an enricher adds is in no definition.
+                yield from ((phrase, name) for name in value if not value[0].startswith("_"))
+            elif field in ("index", "prefer") and value:
+                yield phrase, value
+            else:
+                yield from used(value, phrase)
+    elif isinstance(node, tuple):
+        for one in node:
+            yield from used(one, phrase)
 
 
 def test_every_field_is_in_a_definition() -> None:
-    missing = []
-    in_phrases: dict[tuple[str, syntax.Path], list[bool]] = defaultdict(list)
-    for title, phrase, path, is_there, _ in all_used():
-        if phrase:
-            in_phrases[phrase, path].append(is_there)
-        elif not is_there:
-            missing.append((title, path))
-    assert missing == []
-    # A phrase serves several APIs; each of its fields is in one of them.
-    assert [place for place, found in in_phrases.items() if not any(found)] == []
-    assert {phrase for phrase, _ in in_phrases} <= set(templates.phrases())
-
-
-def test_every_name_of_a_code_has_an_enum() -> None:
-    assert [(title, path) for title, _, path, _, enum in all_used() if not enum] == []
-    assert {path for _, _, path, _, enum in all_used() if enum == "acks"} == {("acks",)}
-
-
-def test_every_phrase_is_used() -> None:
-    def names(body: syntax.Sequence) -> Iterator[str]:
-        for node in body:
-            match node:
-                case syntax.Parts(parts, name):
-                    yield name
-                    for part in parts:
-                        yield from names(part)
-                case syntax.Each(_, inner):
-                    yield from names(inner)
-                case syntax.Choice(options):
-                    for option in options:
-                        yield from names(option.body)
-
-    found = {name for title in templates.titles() for name in names((templates.template(*title),))}  # type: ignore[arg-type]
-    assert set(templates.phrases()) == found - {""}
+    """A phrase serves several APIs; each of its fields is in one of them. All phrases are used."""
+    there: dict[tuple[str, str], bool] = {}
+    for name, kind in templates.titles():
+        api = dissectors.api_by_name(name)
+        assert api is not None, name
+        assert api.name == name, "the name of an API as its definition has it"
+        shape = api.definition.request if kind == "request" else api.definition.response
+        known = {*names(shape.fields), "@version", "base_offset"}  # the last one is within records
+        for phrase, field in used(templates.template(name, kind)):
+            place = (phrase or f"{name} {kind}", field)
+            there[place] = there.get(place, False) or field in known
+    assert [place for place, is_there in there.items() if not is_there] == []
+    assert {phrase for phrase, _ in there} >= set(templates.phrases())
 
 
 def test_an_api_without_a_template_gets_the_general_summary() -> None:
@@ -228,8 +163,3 @@ def test_the_language(text: str, body: dict[str, Any], expected: str) -> None:
 def test_mistakes_are_reported_with_their_place(text: str, problem: str) -> None:
     with pytest.raises(DefinitionError, match=problem):
         shown(text, {})
-
-
-def test_a_phrase_within_itself() -> None:
-    with pytest.raises(DefinitionError, match=r"here: .*recursive phrase"):
-        syntax.parse(("{>a}",), {"a": ("{>a}",)}, "here")

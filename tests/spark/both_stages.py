@@ -11,23 +11,29 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from pyarrow import parquet as pq
 
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import CapturePlan, Place, plan_captures, read_notes
 from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
+from kafkasniff.spark import piece_store, pieces, record_files, shard_rows
 from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin, ShardEnd
+from kafkasniff.spark.fetch_sessions import HELD, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.piece_store import BEGIN_INDEX
 from kafkasniff.spark.pieces import PIECE_SCHEMA, PacketCutter
 from kafkasniff.spark.reading import earliest, packets_of, parts_of
-from kafkasniff.spark.section_borders import SectionBorders, SectionTask
-from kafkasniff.spark.section_runs import DecodedPart, next_tasks
+from kafkasniff.spark.record_files import RecordOutput
+from kafkasniff.spark.section_borders import SectionBorders
+from kafkasniff.spark.section_runs import DecodedPart, next_tasks, right_parts
 from kafkasniff.spark.shard_rows import END, SECTION, STEP
 from kafkasniff.spark.shard_sections import SectionSizes
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.table_rows import WriteFiles
+from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
@@ -37,6 +43,22 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.tables.exports.exported import Rows
 
 OPTIONS = ExportOptions()
+SPLIT = 64 << 10
+
+
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captures of some kilobytes reach them: pieces go through the disk, stage 1 writes files of records."""
+    for name in ("PIECE_BYTES", "CUT_BYTES", "MERGE_BYTES"):
+        monkeypatch.setattr(pieces, name, 3_000)
+    monkeypatch.setattr(piece_store, "HELD_BYTES", 1_000)
+    monkeypatch.setattr(shard_rows, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(shard_rows, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(record_files, "SMALL_PART", 1_000)
+
+
+def of_kinds(rows: pa.RecordBatch, *kinds: str) -> pa.RecordBatch:
+    return rows.filter(pc.is_in(rows.column("kind"), pa.array(kinds)))
 
 
 def pieces_of(
@@ -47,7 +69,7 @@ def pieces_of(
     `sections`: only those of sections, in pieces of their tasks.
     """
     cutter = PacketCutter(shards, sections=sections)
-    parts = sorted(parts_of(plan, 64 << 10), key=earliest)
+    parts = sorted(parts_of(plan, SPLIT), key=earliest)
     cuts = (cut for number, part in enumerate(parts) for cut in cutter.cut(packets_of(part), number, count=True))
     return [row for cut in cuts for row in cut.to_pylist()], [*map(earliest, parts)]
 
@@ -61,98 +83,110 @@ def in_shard(pieces: list[dict[str, Any]], shard: int, begin: ShardBegin, size: 
         yield pa.RecordBatch.from_pylist(found[start : start + size], schema=PIECE_SCHEMA)
 
 
-class Sections:
-    """Divides shards into sections, and what came of it."""
+class Decoded:
+    """Rows between the stages, and what the tasks say of them."""
 
-    def __init__(self, sizes: SectionSizes) -> None:
-        self.sizes = sizes
-        self.tasks = 0
-        self.wrong: list[SectionTask] = []
-        """Those that did not begin with the state with which the part before ended."""
+    def __init__(self) -> None:
+        self.rows: list[pa.RecordBatch] = []
+        self.steps: list[dict[str, Any]] = []
+        self.ends: list[ShardEnd] = []
+        self.begins: dict[tuple[int, int], bytes] = {}
+        """By shard and section, what the task of the shard found."""
 
-    def begin(self, begins: dict[tuple[int, int], bytes], shard: int, number: int) -> bytes:
-        """What a section begins with."""
-        return begins[shard, number]
+    def take(self, rows: pa.RecordBatch) -> list[ShardEnd]:
+        ends = [END_VALUES.load(data) for data in of_kinds(rows, END).column("data").to_pylist()]
+        self.ends += ends
+        for one in of_kinds(rows, SECTION).select(["shard", "number", "data"]).to_pylist():
+            self.begins[one["shard"], one["number"]] = one["data"]
+        self.steps += of_kinds(rows, STEP).to_pylist()
+        self.rows.append(of_kinds(rows, *TABLE_NAMES))
+        return ends
 
-    def decode(
-        self, plan: CapturePlan, read: ReadConnections, ends: list[ShardEnd], begins: dict[tuple[int, int], bytes]
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows of the tasks of sections.
+    @property
+    def learned_facts(self) -> LearnedFacts:
+        found = LearnedFacts()
+        for end in self.ends:
+            found.merge(end.learned_facts)
+        return found
 
-        `begins`: by shard and section, what the task of the shard found.
-        """
-        tasks = [task for end in ends for task in next_tasks([DecodedPart(0, end)], alone=False)]
-        if not tasks:
-            return
-        self.tasks += len(tasks)
-        pieces, _ = pieces_of(plan, len(ends), SectionBorders(len(ends), tasks))
-        again = read.of_sections(len(ends), [len(ends) + at for at, task in enumerate(tasks) if task.end is not None])
-        before = {end.shard: end.ends_with for end in ends}
-        for at, task in enumerate(tasks):
-            begin = BEGIN_VALUES.load(self.begin(begins, task.shard, task.first))
-            for rows in again.read(in_shard(pieces, at, begin, 100)):
-                for data in _of_kind(rows, END).column("data").to_pylist():
-                    end = END_VALUES.load(data)
-                    if end.begins_with != before[task.shard]:
-                        self.wrong.append(task)
-                    before[task.shard] = end.ends_with
-                yield rows
+    def held(self, size: int = 100) -> list[pa.RecordBatch]:
+        """Rows with what applies to exchanges in fetch sessions."""
+        steps = sorted(self.steps, key=lambda row: [(row[name] is not None, row[name]) for name in STEP_COLUMNS[:5]])
+        schema = self.rows[0].schema
+        batches = [
+            pa.RecordBatch.from_pylist(steps[at : at + size], schema=schema) for at in range(0, len(steps), size)
+        ]
+        return [of_kinds(rows, HELD) for rows in WalkSessions(dump(Sessions()))(batches)]
 
 
-def by_stages(
+def decode(
     captures: Sequence[Path],
-    folder: Path,
     *,
     keys: KeyLog | None = None,
     shards: int = 1,
     size: int = 100,
-    sections: Sections | None = None,
+    sections: SectionSizes | None = None,
     options: ExportOptions = OPTIONS,
-) -> dict[str, Rows]:
-    """All rows of captures that hold no fetch sessions, in an order that does not depend on the tasks."""
+    records: RecordOutput | None = None,
+) -> Decoded:
+    """Stage 1, `size` rows at a time. Sections have to begin with the state with which the part before ended."""
     files = find_captures([str(path) for path in captures])
-    plan = plan_captures(files, open_capture, split_size=64 << 10)
-    notes = read_notes(plan, open_capture)
-    pieces, places = pieces_of(plan, shards)
+    plan = plan_captures(files, open_capture, split_size=SPLIT)
+    found, places = pieces_of(plan, shards)
     # As a task gets it.
+    notes = read_notes(plan, open_capture)
     task_keys = pickle.loads(pickle.dumps(TaskKeys(keys, secrets_among(notes))))
-    end_clock = max(split.clock_after for split in plan.splits)
-    names = dict(enumerate(plan.names))
-    sizes = None if sections is None else sections.sizes
-    read = ReadConnections(options, names, end_clock=end_clock, keys=task_keys, earliest=places, sizes=sizes)
-    found: list[pa.RecordBatch] = []
-    ends: list[ShardEnd] = []
-    begins: dict[tuple[int, int], bytes] = {}
-
-    def take(rows: pa.RecordBatch) -> None:
-        ends.extend(END_VALUES.load(data) for data in _of_kind(rows, END).column("data").to_pylist())
-        begun = _of_kind(rows, SECTION)
-        for one in begun.select(["shard", "number", "data"]).to_pylist():
-            begins[one["shard"], one["number"]] = one["data"]
-        found.append(rows.filter(pc.invert(pc.is_in(rows.column("kind"), pa.array([END, STEP, SECTION])))))
-
+    problems = [*key_log_problems(keys), *(note.value for note in notes if isinstance(note.value, Problem))]
+    read = ReadConnections(
+        options,
+        dict(enumerate(plan.names)),
+        end_clock=max(split.clock_after for split in plan.splits),
+        keys=task_keys,
+        records=records,
+        earliest=places,
+        sizes=sections,
+    )
+    decoded = Decoded()
     for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):
-        begin = ShardBegin(state, [] if shard else key_log_problems(keys))
-        for rows in read.read(in_shard(pieces, shard, begin, size)):
-            take(rows)
-    if sections is not None:
-        for rows in sections.decode(plan, read, ends[:], begins):
-            take(rows)
-    learned_facts = LearnedFacts()
-    problems: Counter[int] = Counter()
-    for end in ends:
-        learned_facts.merge(end.learned_facts)
-        problems.update(end.problems)
+        begin = ShardBegin(state, [] if shard else problems)
+        before = len(decoded.rows)
+        for rows in read.read(in_shard(found, shard, begin, size)):
+            ends = decoded.take(rows)
+        (end,) = ends
+        blocks = [row for rows in decoded.rows[before:] for row in rows.select(["shard", "in_session"]).to_pylist()]
+        assert {row["shard"] for row in blocks} <= {shard}
+        assert (end.size > 0, end.in_session > 0) == (bool(blocks), any(row["in_session"] for row in blocks))
+    tasks = [task for end in decoded.ends for task in next_tasks([DecodedPart(0, end)], alone=False)]
+    cut, _ = pieces_of(plan, shards, SectionBorders(shards, tasks)) if tasks else ([], [])
+    again = read.of_sections(shards, [shards + at for at, task in enumerate(tasks) if task.end is not None])
+    parts = {end.shard: [DecodedPart(0, end)] for end in decoded.ends}
+    for at, task in enumerate(tasks):
+        for rows in again.read(in_shard(cut, at, BEGIN_VALUES.load(decoded.begins[task.shard, task.first]), size)):
+            parts[task.shard] += [DecodedPart(task.last, end) for end in decoded.take(rows)]
+    for some in parts.values():
+        assert right_parts(some) == len(some)
+    return decoded
+
+
+def by_stages(captures: Sequence[Path], folder: Path, **more: Any) -> dict[str, Rows]:
+    """All rows of captures, in an order that does not depend on the tasks; arguments as for `decode`."""
     into = open_own_folder(folder, make=True)
-    write = WriteFiles(options, learned_facts, {}, share(into), 1, problems_before=problems)
-    written = [row for batch in write.write(0, 0, found) for row in batch.to_pylist()]
+    options = more.get("options", OPTIONS)
+    found = decode(
+        captures, records=RecordOutput(options, share(into), 1) if "records" in options.tables else None, **more
+    )
+    problems: Counter[int] = Counter()
+    for end in found.ends:
+        problems.update(end.problems)
+    write = WriteFiles(options, found.learned_facts, {}, share(into), 1, problems_before=problems)
+    written = [row for batch in write.write(0, 0, [*found.rows, *found.held()]) for row in batch.to_pylist()]
+    files = [(row["table"], row["path"], row["rows"], row["size"]) for row in written if row["path"] is not None]
+    early = [file for end in found.ends for file in end.files if file.path is not None]
+    files += [(file.table, file.path, file.rows, file.size) for file in early]
     tables: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
-    for row in written:
-        if row["path"] is None:
-            continue  # how many rows which day has
-        tables[row["table"]] += pq.ParquetFile(folder / row["path"]).read().to_pylist()
+    for table, path, rows, size in files:
+        assert (folder / path).stat().st_size == size
+        some = pq.ParquetFile(folder / path).read().to_pylist()
+        assert len(some) == rows
+        tables[table] += some
     return {table: sorted(rows, key=repr) for table, rows in tables.items()}
-
-
-def _of_kind(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
-    return rows.filter(pc.equal(rows.column("kind"), kind))

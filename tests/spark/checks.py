@@ -103,12 +103,6 @@ def data_source_as_stream(spark: SparkSession, folder: Path, captures: list[str]
     return per_capture(spark.read.parquet(str(found)))
 
 
-def planned_here(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    from kafkasniff.spark.source import open_captures
-
-    return per_capture(open_captures(spark, captures).packets())
-
-
 def questions(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
     """Answers about the export."""
     from kafkasniff.spark import queries
@@ -156,34 +150,6 @@ def exported_without_an_executor(spark: SparkSession, folder: Path, captures: li
     return {"rows": result.rows, "notices": result.notices, "early": early, "is_lost": is_lost, "runs": runs}
 
 
-def exported_in_sections_without_an_executor(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    """An export of a long connection, whose shard is divided; an executor is lost after its sections are decoded."""
-    from benchmarks.scale_captures import Form
-    from benchmarks.scale_captures import captures as made
-    from kafkasniff.spark import run
-    from kafkasniff.spark.export import export
-    from kafkasniff.spark.shard_sections import SectionSizes
-    from kafkasniff.tables.exports.options import ExportOptions
-
-    form = Form(file_bytes=36_000_000, base_bytes=12_000_000, hot_share=0.9)
-    paths = [str(path) for path in made(folder / "long", 1, form)]
-    release, sizes, released_rows, lost = run.release_shuffles, run.section_sizes, [], []
-
-    def released(rows: DataFrame) -> None:
-        release(rows)
-        released_rows.append(rows)
-        if len(released_rows) == 2:
-            lost.append(min(executors(spark)))
-            os.kill(lost[0], signal.SIGKILL)
-
-    run.release_shuffles, run.section_sizes = released, lambda *_: SectionSizes(1, 1)
-    try:
-        export(spark, paths, folder / "sections", ExportOptions())
-    finally:
-        run.release_shuffles, run.section_sizes = release, sizes
-    return {"is_lost": lost[0] not in executors(spark), "captures": paths}
-
-
 def executors(spark: SparkSession) -> set[int]:
     """Processes of the executors, which are the parents of their Python workers' parents (Linux)."""
 
@@ -208,15 +174,12 @@ def settings(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
 
 Check = Callable[["SparkSession", Path, list[str]], Any]
 
-# By default without what an export does too: it plans as `planned_here`, and groups rows as `questions` do. A stream
-# plans and reads by the same processes; its own tests have a session of one process.
 CHECKS: dict[str, tuple[Check, ...]] = {
     # What plans a stream does not see what was shipped (Spark 4.3).
     "connect": (
         settings,
         where_workers_run,
         data_source_with_filters,
-        planned_here,
         questions,
         exported,
     ),
@@ -226,7 +189,6 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         data_source_as_stream,
         exported,
         exported_without_an_executor,
-        exported_in_sections_without_an_executor,
     ),
 }
 

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from kafkasniff.tables.rows import TABLE_NAMES
 from tests.tables.exports.exported import Rows
 
 if TYPE_CHECKING:
     from kafkasniff.spark.pipeline import Tables
 
-__all__ = ["of_spark", "plain"]
+__all__ = ["of_spark", "plain", "small_parts", "small_windows"]
 
 
 def plain(value: Any) -> Any:
@@ -32,3 +34,18 @@ def of_spark(found: Tables, tables: Iterable[str] = TABLE_NAMES) -> dict[str, Ro
         name: sorted((plain(row.asDict(recursive=True)) for row in found.table(name).collect()), key=repr)
         for name in tables
     }
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still."""
+    monkeypatch.setattr("kafkasniff.spark.division.SMALL_PART", 32 << 10)
+    monkeypatch.setattr("kafkasniff.spark.division.LARGE_PART", 64 << 10)
+    monkeypatch.setattr("kafkasniff.spark.shard_rows.BLOCK_BYTES", 8 << 10)
+    small_windows(monkeypatch)
+
+
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage 1 writes files of a few records."""
+    monkeypatch.setattr("kafkasniff.spark.record_files.SMALL_PART", 4 << 10)
+    monkeypatch.setattr("kafkasniff.spark.record_files.WINDOW_BYTES", 32 << 10)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.choice import only_with_all
 from tests.conftest import ROOT
 from tests.spark.processes import (
     check_what_was_found,
@@ -19,7 +18,7 @@ from tests.spark.processes import (
     run_checks,
 )
 
-pytestmark = pytest.mark.xdist_group("spark-processes")
+pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.extended]
 
 
 @pytest.fixture(scope="module")
@@ -39,33 +38,21 @@ def found(folder: Path, python: str) -> dict[str, Any]:
         return run_checks("connect", folder, {**environment, "SPARK_REMOTE": address})
 
 
-@only_with_all
-def test_the_same_as_without_spark(found: dict[str, Any], folder: Path) -> None:
+def test_the_same_as_without_spark(found: dict[str, Any], folder: Path, python: str) -> None:
+    """Workers take kafkasniff from what was shipped, and the session has our settings."""
     check_what_was_found(found, folder)
-
-
-@only_with_all
-def test_workers_take_it_from_what_was_shipped(found: dict[str, Any], python: str) -> None:
     shipping = found["shipping"]
     # Where the tests run with an installed kafkasniff, a server has it by that.
     assert "DATA_SOURCE_NOT_FOUND" in shipping["before"] or shipping["before"] == "found"
     for worker in found["where_workers_run"]:
         assert worker["python"] == python
         assert shipping["zip"] in Path(worker["package"]).parts
-
-
-@only_with_all
-def test_the_session_has_our_settings(found: dict[str, Any]) -> None:
     assert found["settings"] == {
         "spark.master": "local[2]",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
-
-
-@only_with_all
-def test_an_active_session_is_used(found: dict[str, Any]) -> None:
-    """The same server under another name for itself, another one, and a master that is not a server."""
+    # An active session is used: the same server under another name for itself, another one, and no server.
     other, local = found["again"]
     assert "is already active, with master sc://127.0.0.1:" in other
     assert other.endswith(", not sc://127.0.0.1:1")

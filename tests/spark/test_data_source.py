@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from kafkasniff.spark.packet_rows import PACKETS_SCHEMA, packet_batches
-from kafkasniff.spark.source import open_captures, packets
-from kafkasniff.spark.tables import PIPELINE
+from kafkasniff.spark.packet_rows import PACKETS_SCHEMA
 from tests.capture.files import pcap
-from tests.capture.reading import Row
 from tests.capture.segments import frames
-from tests.capture.timelines import expected, make_captures, placed_rows, timeline
-from tests.choice import DEEP
 from tests.spark.tables import plain
 from tests.tables.exports.exported import run, tables
 
@@ -25,6 +20,8 @@ if TYPE_CHECKING:
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 REAL = [CAPTURES / name for name in ("librdkafka-ipv6-ns.pcapng", "java-telemetry.pcap", "sarama.pcap")]
+pytestmark = pytest.mark.extended
+
 PLACE = ("clock_ns", "capture_index", "number")
 
 
@@ -38,67 +35,11 @@ def in_order(frame: DataFrame) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["clock_ns"] is not None, row["clock_ns"] or 0, *map(row.get, PLACE[1:])))
 
 
-def rows_of(frame: DataFrame, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """The rows of a table `packets` in the form of `expected`."""
-    batches = [packet_batches(batch, names) for batch in frame.select(*PIPELINE).toArrow().to_batches()]
-    return [row for _, row in sorted(placed_rows(batches))]
-
-
 def test_the_table_without_reading_a_capture(spark: SparkSession) -> None:
     frame = load(spark, Path("/nowhere/at/all.pcap"))
     assert [(field.name, field.nullable) for field in frame.schema] == [(name, True) for name in PACKETS_SCHEMA.names]
     assert dict(frame.dtypes)["time"] == "timestamp"
     assert frame.select("payload").dtypes == [("payload", "binary")]
-
-
-def test_real_captures(spark: SparkSession) -> None:
-    frame = load(spark, *REAL, splitsize="64k")
-    rows = rows_of(frame, tuple(map(str, REAL)))
-    whole = expected(REAL)
-    assert rows == whole.rows
-    first = in_order(frame)[0]
-    assert first["payload"] == whole.rows[0][Row._fields.index("payload")]
-    assert first["capture"].endswith(REAL[first["capture_index"]].name)
-    assert frame.rdd.getNumPartitions() >= 3
-
-
-@pytest.mark.parametrize("seed", [3, 8] if DEEP else [8])
-def test_captures_with_everything_that_goes_wrong(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    paths = make_captures(tmp_path, seed, damage=seed != 3)
-    captures = open_captures(spark, [str(path) for path in paths], split_size=4_000)
-    batches = [packet_batches(batch, captures.names) for batch in captures.packets().toArrow().to_batches()]
-    assert timeline(placed_rows(batches), captures.notes()) == expected(paths)
-    notes = load(spark, *paths, table="notes").toArrow().to_pylist()
-    assert len(notes) == len(captures.notes())
-    assert [note["number"] for note in notes] == [note.place.number for note in captures.notes()]
-
-
-def test_planning_by_a_job_gives_the_same_plan(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [str(path) for path in REAL]
-    here = open_captures(spark, paths, split_size=70_000)
-    monkeypatch.setattr("kafkasniff.spark.planning.FEW_BYTES", 0)
-    assert open_captures(spark, paths, split_size=70_000).plan == here.plan
-    assert packets(spark, paths, columns=["number"]).count() == sum(len(placed) for placed in [expected(REAL).rows])
-
-
-def test_in_sql(spark: SparkSession) -> None:
-    spark.sql(f"CREATE TEMPORARY VIEW packets USING kafkasniff OPTIONS (path '{CAPTURES}/sara*.pcap')")
-    try:
-        (row,) = spark.sql("SELECT count(*) AS n, sum(length) AS bytes, min(capture) AS name FROM packets").collect()
-    finally:
-        spark.catalog.dropTempView("packets")
-    whole = expected([CAPTURES / "sarama.pcap"]).rows
-    payload = Row._fields.index("payload")
-    assert (row["n"], row["bytes"]) == (len(whole), sum(len(packet[payload]) for packet in whole))
-    assert row["name"] == f"{CAPTURES}/sarama.pcap"
-
-
-def test_a_table_of_a_catalog_is_refused(spark: SparkSession) -> None:
-    """Scans of it would get none of its options."""
-    with pytest.raises(Exception, match="use CREATE TEMPORARY VIEW, or export the captures") as raised:
-        spark.sql(f"CREATE TABLE refused USING kafkasniff OPTIONS (path '{CAPTURES}/sarama.pcap', table 'exchanges')")
-    assert "UsageError" in str(raised.value)
-    assert not spark.catalog.tableExists("refused")
 
 
 def test_columns_and_ports(spark: SparkSession) -> None:
@@ -130,20 +71,6 @@ def test_only_named_columns_are_read(spark: SparkSession) -> None:
     answers = [frame.groupBy("src_ip").sum("length") for frame in (whole, named, given)]
     assert [scanned(answer) for answer in answers] == [set(PACKETS_SCHEMA.names), *[{"src_ip", "length"}] * 2]
     assert len({tuple(answer.collect()) for answer in answers}) == 1
-
-
-def test_bytes_that_spark_gets(spark: SparkSession) -> None:
-    from kafkasniff.spark.data_source import DefaultSource
-
-    def given(**options: str) -> int:
-        schema = load(spark, REAL[2], **options).schema
-        reader = DefaultSource({"path": str(REAL[2]), **options}).reader(schema)
-        return sum(batch.nbytes for part in reader.partitions() for batch in reader.read(part))
-
-    rows = expected([REAL[2]]).rows
-    payload = sum(len(row[Row._fields.index("payload")]) for row in rows)
-    assert given(columns="length") == 4 * len(rows)
-    assert given() > payload > 10 * given(columns="length")
 
 
 def test_filters_that_are_pushed_down(spark: SparkSession) -> None:
@@ -178,41 +105,40 @@ def test_batches_are_bounded_by_bytes(spark: SparkSession, tmp_path: Path) -> No
     assert max(found) <= 18 << 20
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"tabel": "packets"}, "no option tabel"),
-        ({"columns": "nothing"}, "no column nothing"),
-    ],
-)
-def test_invalid_options(spark: SparkSession, options: dict[str, str], expected: str) -> None:
-    with pytest.raises(Exception, match=expected):
-        load(spark, REAL[0], **options).count()
-
-
-def test_what_is_no_capture(spark: SparkSession, tmp_path: Path) -> None:
+def test_misuse(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("no capture at all, and it never was")
-    with pytest.raises(Exception, match=r"a\.txt: is not a capture"):
-        load(spark, tmp_path / "a.txt").count()
-    with pytest.raises(Exception, match="contains neither captures"):
-        load(spark, tmp_path).count()
+    (tmp_path / "nothing").mkdir()
+    for path, options, message in (
+        (REAL[0], {"tabel": "packets"}, "no option tabel"),
+        (REAL[0], {"columns": "nothing"}, "no column nothing"),
+        (REAL[0], {"table": "exchanges", "columns": "payload"}, "table exchanges has no column payload"),
+        (tmp_path / "a.txt", {}, r"a\.txt: is not a capture"),
+        (tmp_path / "nothing", {}, "contains neither captures"),
+    ):
+        with pytest.raises(Exception, match=message):
+            load(spark, path, **options).count()
     with pytest.raises(Exception, match=r"payload_ is|no column payload_"):
         spark.read.format("kafkasniff").schema("payload_ binary").load(str(REAL[0])).count()
+    # Scans of a table of a catalog would get none of its options.
+    with pytest.raises(Exception, match="use CREATE TEMPORARY VIEW, or export the captures") as raised:
+        spark.sql(f"CREATE TABLE refused USING kafkasniff OPTIONS (path '{CAPTURES}/sarama.pcap', table 'exchanges')")
+    assert "UsageError" in str(raised.value)
+    assert not spark.catalog.tableExists("refused")
 
 
-@pytest.mark.parametrize(("table", "shards"), [("exchanges", 3), ("records", 2), ("connections", 2), ("problems", 1)])
-def test_tables_of_kafka(spark: SparkSession, tmp_path: Path, table: str, shards: int) -> None:
+def test_tables_of_kafka(spark: SparkSession, tmp_path: Path) -> None:
     """The rows of an export, from SQL alone, by one task whatever `shards` says."""
     capture = CAPTURES / "franz-go.pcap"
     run([capture], tmp_path)
-    view = f"kafka_{table}"
-    spark.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW {view} USING kafkasniff "
-        f"OPTIONS (path '{capture}', table '{table}', shards '{shards}')"
-    )
-    found = [plain(row.asDict(recursive=True)) for row in spark.sql(f"SELECT * FROM {view}").collect()]
-    assert sorted(found, key=repr) == plain(tables(tmp_path))[table]
-    assert spark.table(view).rdd.getNumPartitions() == 1
+    for table, shards in (("records", 2), ("connections", 2), ("problems", 1)):
+        view = f"kafka_{table}"
+        spark.sql(
+            f"CREATE OR REPLACE TEMPORARY VIEW {view} USING kafkasniff "
+            f"OPTIONS (path '{capture}', table '{table}', shards '{shards}')"
+        )
+        found = [plain(row.asDict(recursive=True)) for row in spark.sql(f"SELECT * FROM {view}").collect()]
+        assert sorted(found, key=repr) == plain(tables(tmp_path))[table]
+        assert spark.table(view).rdd.getNumPartitions() == 1
 
 
 def test_columns_of_a_table_of_kafka(spark: SparkSession) -> None:
@@ -220,5 +146,3 @@ def test_columns_of_a_table_of_kafka(spark: SparkSession) -> None:
     counted = reader.load(str(CAPTURES / "franz-go.pcap")).groupBy("api").count().collect()
     assert {row["api"] for row in counted} >= {"Produce", "Fetch", "Metadata"}
     assert scanned(reader.load(str(CAPTURES / "franz-go.pcap"))) == {"api", "error_code"}
-    with pytest.raises(Exception, match="table exchanges has no column payload"):
-        reader.option("columns", "payload").load(str(CAPTURES / "franz-go.pcap")).count()

@@ -14,8 +14,8 @@ from kafkasniff.redact.payload import HASH_BYTES, Payload
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import CHECKPOINT, shard_name
 from kafkasniff.tables.rows import TABLES
-from tests.choice import DEEP
 from tests.fuzz.costs.streams import dates_rows
+from tests.spark.tables import small_parts, small_windows
 from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, rows, run, tables
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from kafkasniff.tables.exports.run import Result
     from kafkasniff.tables.exports.target import ExportTarget
 
+__all__ = ["small_parts"]
+
+pytestmark = pytest.mark.extended
+
 SPLIT = 64 << 10
 FEW_TASKS = 512 << 10
 """What a task reads where it is not about how captures are cut: each task costs as much as some thousand packets."""
@@ -37,21 +41,6 @@ def by_spark(spark: SparkSession, captures: list[Path], folder: Path, **more: ob
 
     options, size = more.pop("options", ExportOptions()), more.pop("split_size", SPLIT)
     return export(spark, [str(path) for path in captures], folder, options, split_size=size, **more)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still."""
-    monkeypatch.setattr("kafkasniff.spark.division.SMALL_PART", 32 << 10)
-    monkeypatch.setattr("kafkasniff.spark.division.LARGE_PART", 64 << 10)
-    monkeypatch.setattr("kafkasniff.spark.shard_rows.BLOCK_BYTES", 8 << 10)
-    small_windows(monkeypatch)
-
-
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage 1 writes files of a few records."""
-    monkeypatch.setattr("kafkasniff.spark.record_files.SMALL_PART", 4 << 10)
-    monkeypatch.setattr("kafkasniff.spark.record_files.WINDOW_BYTES", 32 << 10)
 
 
 def written_early(folder: Path) -> list[str]:
@@ -107,20 +96,24 @@ def test_files_of_stage_1_are_made_again_if_rows_are_missing(
 
 
 @pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("shards", [1, 5] if DEEP else [5])
-def test_rotated_captures_and_records_in_bodies(spark: SparkSession, tmp_path: Path, shards: int) -> None:
-    """Connections go from file to file, two brokers' captures run side by side, one file is cut within a packet."""
+def test_rotated_captures_and_records_in_bodies(spark: SparkSession, tmp_path: Path) -> None:
+    """Connections go from file to file, two brokers' captures run side by side, one file is cut within a packet.
+
+    All tasks hash payload alike.
+    """
     parts = cut(CAPTURES / "zookeeper-0.10.2-cluster.pcap", (0.2, 0.35, 0.7), tmp_path / "one")
     others = cut(CAPTURES / "kraft-two-brokers.pcap", (0.5,), tmp_path / "other")
     others[-1].write_bytes(others[-1].read_bytes()[:-11])
     every = [parts[0], others[0], *parts[1:], others[1]]
-    options = ExportOptions(records=True)
+    options = ExportOptions(records=True, payload=Payload.hashed(b"a salt for tests"))
     local = run(every, tmp_path / "local", options)
-    result = by_spark(spark, every, tmp_path / "spark", options=options, shards=shards)
+    result = by_spark(spark, every, tmp_path / "spark", options=options, shards=5)
     assert tables(tmp_path / "spark") == tables(tmp_path / "local")
     assert result.broken
     assert local.broken
     assert [row["kind"] for row in rows(tmp_path / "spark", "problems")].count("capture-cut") == 1
+    values = [row["value"] for row in rows(tmp_path / "spark", "records") if row["value"] is not None]
+    assert {len(value) for value in values} == {HASH_BYTES}
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -154,17 +147,6 @@ def test_both_engines_make_the_same_partitions(
     assert not list((tmp_path / "spark").glob(".partial*"))
 
 
-def test_payload_is_hashed_alike_in_all_tasks(spark: SparkSession, tmp_path: Path) -> None:
-    options = ExportOptions(records=True, payload=Payload.hashed(b"a salt for tests"))
-    captures = [CAPTURES / "java-internal-topics.pcap", CAPTURES / "java-codecs.pcap"]
-    run(captures, tmp_path / "local", options)
-    by_spark(spark, captures, tmp_path / "spark", options=options, shards=3)
-    assert tables(tmp_path / "spark") == tables(tmp_path / "local")
-    values = [row["value"] for row in rows(tmp_path / "spark", "records") if row["value"] is not None]
-    assert values
-    assert {len(value) for value in values} == {HASH_BYTES}
-
-
 @pytest.mark.usefixtures("small_parts")
 def test_files_are_sorted_and_private(spark: SparkSession, tmp_path: Path) -> None:
     by_spark(spark, [CAPTURES / "kraft-three-brokers.pcap"], tmp_path)
@@ -180,11 +162,10 @@ def test_files_are_sorted_and_private(spark: SparkSession, tmp_path: Path) -> No
         assert (tmp_path / entry["path"]).stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("order", [("spark", "local", "spark"), *([("local", "spark", "spark")] if DEEP else [])])
-def test_either_engine_goes_on_where_the_other_was(spark: SparkSession, tmp_path: Path, order: tuple[str, ...]) -> None:
+def test_either_engine_goes_on_where_the_other_was(spark: SparkSession, tmp_path: Path) -> None:
     parts = cut(CAPTURES / "franz-go.pcap", (0.3, 0.6), tmp_path / "parts")
     run(parts, tmp_path / "once")
-    for engine, part in zip(order, parts, strict=True):
+    for engine, part in zip(("spark", "local", "spark"), parts, strict=True):
         if engine == "spark":
             by_spark(spark, [part], tmp_path / "out", shards=2)
         else:
@@ -202,38 +183,30 @@ def test_either_engine_goes_on_where_the_other_was(spark: SparkSession, tmp_path
     assert (again.new, again.rows) == (0, {})
 
 
-def test_some_tables_without_bodies(spark: SparkSession, tmp_path: Path) -> None:
-    options = ExportOptions(tables=("exchanges", "connections"), bodies=False)
-    capture = CAPTURES / "java-group-share.pcap"
-    run([capture], tmp_path / "local", options)
-    by_spark(spark, [capture], tmp_path / "spark", options=options)
-    assert set(manifest(tmp_path / "spark")["tables"]) == {"exchanges", "connections"}
-    for table in options.tables:
-        found, wanted = rows(tmp_path / "spark", table), rows(tmp_path / "local", table)
-        assert sorted(found, key=repr) == sorted(wanted, key=repr)
-    assert {row["request_body"] for row in rows(tmp_path / "spark", "exchanges")} == {None}
-
-
 def test_what_cannot_be_done_is_said(spark: SparkSession, tmp_path: Path) -> None:
-    capture = CAPTURES / "java-group-share.pcap"
-    with pytest.raises(CaptureError, match=r"nothing\.pcap: cannot be opened"):
-        by_spark(spark, [tmp_path / "nothing.pcap"], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    capture, bad, grown, out = CAPTURES / "sarama.pcap", tmp_path / "a.pcap", tmp_path / "b.pcap", tmp_path / "out"
+    bad.write_bytes(b"")
+    data = capture.read_bytes()
+    for captures, message in (
+        ([tmp_path / "nothing.pcap"], r"nothing\.pcap: cannot be opened"),
+        ([capture, bad], r"a\.pcap: is empty.* \(--on-bad-capture skip reads the others\)"),
+    ):
+        with pytest.raises(CaptureError, match=message):
+            by_spark(spark, captures, out)
+        assert not out.exists()
     with pytest.raises(UsageError, match="--engine spark does not support filters"):
-        by_spark(spark, [capture], tmp_path / "out", options=ExportOptions(filters=(("api", ("Fetch",)),)))
-    by_spark(spark, [capture], tmp_path / "out")
+        by_spark(spark, [capture], out, options=ExportOptions(filters=(("api", ("Fetch",)),)))
+    grown.write_bytes(data[:-5_000])
+    by_spark(spark, [grown], out)
     with pytest.raises(UsageError, match=r"other options \(bodies\)"):
-        by_spark(spark, [capture], tmp_path / "out", options=ExportOptions(bodies=False))
+        by_spark(spark, [grown], out, options=ExportOptions(bodies=False))
+    grown.write_bytes(data)
+    with pytest.raises(UsageError, match="was exported when it was shorter"):
+        by_spark(spark, [grown], out)
+    assert not (out / ".partial").exists()
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError):
         by_spark(spark, [capture], tmp_path / "file")
-
-
-def test_a_bad_capture_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "a.pcap").write_bytes(b"")
-    with pytest.raises(CaptureError, match=r"a\.pcap: is empty.* \(--on-bad-capture skip reads the others\)"):
-        by_spark(spark, [CAPTURES / "sarama.pcap", tmp_path / "a.pcap"], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_killed_run_of_the_other_engine_is_discarded_only_for_new_captures(
@@ -249,17 +222,6 @@ def test_a_killed_run_of_the_other_engine_is_discarded_only_for_new_captures(
     assert checkpoint.exists()
     assert by_spark(spark, [first, second], out).new == 1
     assert not (out / ".partial").exists()
-
-
-def test_a_capture_that_has_grown_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "a.pcap"
-    data = (CAPTURES / "sarama.pcap").read_bytes()
-    path.write_bytes(data[:-5_000])
-    by_spark(spark, [path], tmp_path / "out")
-    path.write_bytes(data)
-    with pytest.raises(UsageError, match="was exported when it was shorter"):
-        by_spark(spark, [path], tmp_path / "out")
-    assert not (tmp_path / "out" / ".partial").exists()
 
 
 def test_tables_of_a_catalog_read_an_export(spark: SparkSession, tmp_path: Path) -> None:

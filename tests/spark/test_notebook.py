@@ -17,6 +17,8 @@ from tests.tables.exports.exported import CAPTURES, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.extended
+
 NOTEBOOK = ROOT / "docs" / "notebooks" / "captures.ipynb"
 READ = ("java-codecs.pcap", "java-group-classic.pcap", "java-errors.pcap")
 
@@ -64,42 +66,27 @@ def alike(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
     )
 
 
-def test_latency(answers: dict[str, Any], folder: Path) -> None:
+def test_the_cells_answer_what_analyze_does(answers: dict[str, Any], folder: Path) -> None:
+    for name, more in {
+        "talkers": {"top": 0},
+        "record_sizes": {},
+        "outstanding": {"status": "open,unanswered,lost"},
+    }.items():
+        assert alike(answers[name], analyzed(folder, name.replace("_", "-"), **more)), name
     wanted = {row["api"]: row for row in analyzed(folder, "latency")}
     assert {row["api"] for row in answers["latency"]} == wanted.keys()
     for row in answers["latency"]:
         same = wanted[row["api"]]
-        assert [row[name] for name in ("count", "min_us", "max_us")] == [
-            same[name] for name in ("count", "min_us", "max_us")
-        ]
+        assert all(row[name] == same[name] for name in ("count", "min_us", "max_us"))
         # Which of two neighbours is the median, the two may see differently.
         assert row["min_us"] <= row["p50_us"] <= row["p99_us"] <= row["max_us"]
-
-
-def test_talkers(answers: dict[str, Any], folder: Path) -> None:
-    assert alike(answers["talkers"], analyzed(folder, "talkers", top=0))
-
-
-def test_record_sizes(answers: dict[str, Any], folder: Path) -> None:
-    assert alike(answers["record_sizes"], analyzed(folder, "record-sizes"))
-
-
-def test_outstanding(answers: dict[str, Any], folder: Path) -> None:
-    assert alike(answers["outstanding"], analyzed(folder, "outstanding", status="open,unanswered,lost"))
-
-
-def test_errors_of_partitions(answers: dict[str, Any], folder: Path) -> None:
-    every = analyzed(folder, "errors")
     names = ("error_code", "error", "api", "client_id", "topic", "errors")
-    wanted = {tuple(row[name] for name in names) for row in every if row["topic"] is not None}
-    found = {tuple(row[name] for name in names) for row in answers["errors"]}
-    assert found
-    assert found <= wanted
-
-
-def test_fields_of_bodies(answers: dict[str, Any], folder: Path) -> None:
-    fetches = sum(row["fetches"] for row in answers["waits"])
-    assert fetches == next(
-        row["requests"] for row in analyzed(folder, "talkers", by="api", top=0) if row["api"] == "Fetch"
+    errors, known = (
+        {tuple(row[name] for name in names) for row in some}
+        for some in (answers["errors"], (row for row in analyzed(folder, "errors") if row["topic"] is not None))
     )
+    assert errors
+    assert errors <= known
+    requests = {row["api"]: row["requests"] for row in analyzed(folder, "talkers", by="api", top=0)}
+    assert sum(row["fetches"] for row in answers["waits"]) == requests["Fetch"]
     assert {type(row["max_wait_ms"]) for row in answers["waits"]} == {int}

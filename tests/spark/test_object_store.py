@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +14,10 @@ from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark.stored_output import StoredOutput
 from kafkasniff.tables.exports.manifest import WrittenFile
+from kafkasniff.tables.exports.options import ExportOptions
 from tests.cli.console import kafkasniff
 from tests.object_store import boto3_client, bucket
+from tests.spark.tables import small_windows
 from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, run, tables
 from tests.tables.exports.stored import fetched, objects
 
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["bucket"]
 
+pytestmark = pytest.mark.extended
+
 
 def test_an_export_of_captures_in_an_object_store(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
     """Tasks read them, with what the address says: Spark's workers know the environment of their start only."""
     from kafkasniff.spark.export import export
-    from kafkasniff.tables.exports.options import ExportOptions
 
     capture = CAPTURES / "java-group-share.pcap"
     folder = tmp_path / "kafka"
@@ -80,28 +82,11 @@ def test_both_engines_take_the_same_inputs_and_say_the_same(bucket: str, tmp_pat
     assert manifest(tmp_path / "local")["captures"] == manifest(tmp_path / "spark")["captures"]
 
 
-def test_captures_in_an_object_store_are_decoded_like_files(bucket: str, tmp_path: Path) -> None:
-    capture = CAPTURES / "java-group-share.pcap"
-    boto3_client(bucket).put_object(Bucket="captures", Key="decode/a.pcap.gz", Body=gzip.compress(capture.read_bytes()))
-    remote = kafkasniff("decode", "--format", "json", bucket.format("decode/*.gz"))
-    local = kafkasniff("decode", "--format", "json", str(capture))
-    assert (remote.code, local.code) == (0, 0)
-    assert remote.out.replace(b"s3://captures/decode/a.pcap.gz", str(capture).encode()) == local.out
-    assert remote.err == local.err
-
-
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage 1 writes files of a few records."""
-    monkeypatch.setattr("kafkasniff.spark.record_files.SMALL_PART", 4 << 10)
-    monkeypatch.setattr("kafkasniff.spark.record_files.WINDOW_BYTES", 32 << 10)
-
-
 def test_an_export_into_an_object_store(
     spark: SparkSession, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows of a folder, run by run; either engine continues what the other one has begun."""
     from kafkasniff.spark.export import export
-    from kafkasniff.tables.exports.options import ExportOptions
 
     small_windows(monkeypatch)
     parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.3, 0.6), tmp_path)
@@ -112,11 +97,11 @@ def test_an_export_into_an_object_store(
         result = engine(named, address)
         assert result.new == 1
         run(parts[:number], tmp_path / "local")
-        copy = fetched(bucket, "spark", tmp_path / f"copy-{number}")
+        copy = fetched(address, tmp_path / f"copy-{number}")
         assert by_partition(copy) == by_partition(tmp_path / "local")
         assert files(copy) == named_files(copy)
     assert manifest(copy)["engine"] == "spark"
-    assert b"hidden" not in b"".join(objects(bucket, "spark").values())
+    assert b"hidden" not in b"".join(objects(address).values())
     # Tasks read the files of an export, here as in a folder.
     question = ("analyze", "latency", "--format", "json")
     asked = kafkasniff(*question, "--engine", "spark", address)
@@ -129,27 +114,26 @@ def test_attempts_that_fail_after_they_have_written(
     spark: SparkSession, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     """Their objects are removed once the run is there, and are in no manifest before."""
-    from kafkasniff.spark import stored_output
     from kafkasniff.spark.export import export
-    from kafkasniff.tables.exports.options import ExportOptions
 
     if table == "records":
         # They fail in stage 1 already.
         small_windows(monkeypatch)
     address = bucket.replace("s3a://", "s3://key:hidden@").format(f"attempts-{table}")
+    capture = CAPTURES / "sarama.pcap"
     with pytest.MonkeyPatch.context() as patch:
         # The class goes to the tasks by its name, and what is patched here with it.
         patch.setattr("kafkasniff.spark.export.StoredOutput", FailingOutput)
         with pytest.raises(OutputError, match="no route to host"):
-            export(spark, [str(CAPTURES / "sarama.pcap")], address, ExportOptions())
-    left = objects(bucket, f"attempts-{table}")
+            export(spark, [str(capture)], address, ExportOptions())
+    left = objects(address)
     assert any(path.startswith(f"{table}/") for path in left)
     assert "manifest.json" not in left
-    assert stored_output.StoredOutput(Location.of(address), 1).refusal() is None
-    export(spark, [str(CAPTURES / "sarama.pcap")], address, ExportOptions())
-    copy = fetched(bucket, f"attempts-{table}", tmp_path / "copy")
+    assert StoredOutput(Location.of(address), 1).refusal() is None
+    export(spark, [str(capture)], address, ExportOptions())
+    copy = fetched(address, tmp_path / "copy")
     assert files(copy) == named_files(copy)
-    run([CAPTURES / "sarama.pcap"], tmp_path / "local")
+    run([capture], tmp_path / "local")
     assert tables(copy) == tables(tmp_path / "local")
 
 

@@ -1,12 +1,15 @@
-"""Options of the data source: what they mean, and that none is taken for another."""
+"""Options of the data source: what they mean, and that none is taken for another; its documented tables."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.options import SourceOptions
-from kafkasniff.spark.tables import PACKETS
+from kafkasniff.spark.tables import NOTES, PACKETS, PIPELINE, ddl
 
 
 def test_what_is_not_given() -> None:
@@ -35,11 +38,33 @@ def test_all_of_them_in_any_case() -> None:
         ("a", "b"), "packets", ("time", "payload"), (9092, 9093), 64 << 20, True, True, 1 << 30, 60, False
     )
     assert options.ddl == "time timestamp, payload binary"
-
-
-def test_options_for_tls() -> None:
     assert SourceOptions.of({"path": "a", "Secrets": "TRUE"}).secrets
     assert SourceOptions.of({"path": "a", "table": "records", "keyLog": "k"}).keylog == "k"
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+
+
+def test_documented_columns() -> None:
+    for table, columns in (("packets", PACKETS), ("notes", NOTES)):
+        section = DOCUMENT.split(f"\n### {table}\n", 1)[1].split("\n##", 1)[0]
+        rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (\w+) \|", section, re.M)
+        assert {name: kind for names, kind in rows for name in re.findall(r"`(\w+)`", names)} == columns
+    assert ddl(PACKETS, ["payload", "seq"]) == "payload binary, seq bigint"
+    assert set(PACKETS) - set(PIPELINE) == {"capture", "time", "connection_hash"}
+
+
+def test_documented_options_are_taken(tmp_path: Path) -> None:
+    section = DOCUMENT.split("\n| option ", 1)[1].split("\n\n", 1)[0]
+    documented = dict(re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", section, re.M))
+    assert len(documented) == 12
+    given = {name: default for name, default in documented.items() if default not in {"all", "none"}}
+    assert SourceOptions.of({"path": "a", **given}) == SourceOptions.of({"path": "a"})
+    keys = tmp_path / "keys"
+    keys.touch()
+    for name, default in documented.items():
+        value = {name: str(keys), "table": "exchanges"} if default == "none" else {name: given.get(name, "")}
+        SourceOptions.of(value)
 
 
 @pytest.mark.parametrize(

@@ -72,28 +72,6 @@ def read(piece: Piece) -> bytes:
     return piece.read() if isinstance(piece, PieceOnDisk) else bytes(piece)
 
 
-@given(
-    count=st.integers(0, 40),
-    parts=st.integers(0, 5),
-    seed=st.integers(0, 99),
-    size=st.integers(1, 9),
-    held=st.integers(0, 150),
-)
-def test_pieces_in_any_order(count: int, parts: int, seed: int, size: int, held: int) -> None:
-    wanted = rows(count, seed)
-    ends, earliest = in_parts(wanted, parts, seed) if parts else ([], [])
-    mixed = [*wanted, *ends, BEGIN]
-    Random(seed).shuffle(mixed)
-    with pytest.MonkeyPatch.context() as patch, PieceStore(earliest) as store:
-        patch.setattr(piece_store, "HELD_BYTES", held)
-        come = batches(mixed, size)
-        assert store.beginning(come) == (BEGIN["shard"], b"the beginning")
-        found = [(type(piece), read(piece)) for piece in store.in_order(come)]
-    assert [data for _, data in found] == [row["data"] for row in wanted]
-    if not parts:
-        assert any(kind is PieceOnDisk for kind, _ in found) == (sum(len(data) for _, data in found) > held)
-
-
 @given(count=st.integers(1, 40), parts=st.integers(1, 5), seed=st.integers(0, 99), size=st.integers(1, 9))
 def test_pieces_that_come_in_order_do_not_wait(count: int, parts: int, seed: int, size: int) -> None:
     wanted = rows(count, seed)
@@ -120,45 +98,15 @@ def test_pieces_that_come_in_order_do_not_wait(count: int, parts: int, seed: int
     assert given_out == [row["data"] for row in wanted]
 
 
-def test_a_part_without_an_end_holds_up_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its next piece may precede theirs."""
-    monkeypatch.setattr(piece_store, "HELD_BYTES", 1 << 20)
-    first, second, third = (
-        {"shard": 0, "part": part, "piece": piece, "clock_ns": at, "capture_index": 0, "number": at, "data": b"%d" % at}
-        for part, piece, at in ((0, 0, 1), (1, 0, 20), (0, 1, 15))
-    )
-    end = {"shard": 0, "part": 0, "piece": 2, "capture_index": COUNT_INDEX, "data": b""}
-    steps: list[tuple[list[Row], int]] = [([first], 1), ([second], 1), ([third], 2), ([end], 3)]
-    found: list[bytes] = []
-
-    def come() -> Iterator[pa.RecordBatch]:
-        for some, given_out in steps:
-            yield from batches(some, 1)
-            assert len(found) == given_out
-
-    with PieceStore([Place(1, 0, 1), Place(20, 0, 20)]) as store:
-        for piece in store.in_order(come()):
-            found.append(read(piece))
-    assert found == [b"1", b"15", b"20"]
-
-
-def test_the_file_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    monkeypatch.setattr(piece_store, "HELD_BYTES", 0)
-    with PieceStore() as store:
-        next(store.in_order(batches(rows(20, 1), 3)))
-        (file,) = tmp_path.rglob("pieces")
-        assert file.stat().st_mode & 0o777 == 0o600
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_lost_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as by an administrator who makes room on a full disk."""
+def test_the_file_is_private_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it lost its end, such as by an administrator who makes room on a full disk, that is noticed."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(piece_store, "HELD_BYTES", 0)
     with PieceStore() as store:
         pieces = list(store.in_order(batches(rows(20, 1), 20)))
         (file,) = tmp_path.rglob("pieces")
+        assert file.stat().st_mode & 0o777 == 0o600
         os.truncate(file, 1)
         with pytest.raises(OSError, match="shorter"):
             [piece.read() for piece in pieces if isinstance(piece, PieceOnDisk)]
+    assert list(tmp_path.iterdir()) == []

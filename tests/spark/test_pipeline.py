@@ -15,15 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_tables_of_packets(spark: SparkSession, tmp_path: Path) -> None:
-    """Through the data source: everything that the packets themselves show."""
-    from kafkasniff.spark import pipeline
-
-    capture = CAPTURES / "java-transactions.pcap"
-    run([capture], tmp_path)
-    packets = spark.read.format("kafkasniff").load(str(capture))
-    with pipeline.decode(packets, shards=3) as found:
-        assert of_spark(found) == plain(tables(tmp_path))
+pytestmark = pytest.mark.extended
 
 
 def test_the_tables_of_captures(spark: SparkSession, tmp_path: Path) -> None:
@@ -43,7 +35,7 @@ def test_the_tables_of_captures(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_packets_can_be_chosen_before(spark: SparkSession) -> None:
-    """With Spark's own means, and the schema is known without a job."""
+    """With Spark's own means, and the schema is known without a job. Misuse is reported."""
     from kafkasniff.spark import pipeline
 
     packets = spark.read.format("kafkasniff").load(str(CAPTURES / "kraft-three-brokers.pcap"))
@@ -55,12 +47,6 @@ def test_packets_can_be_chosen_before(spark: SparkSession) -> None:
         found.exchanges.createOrReplaceTempView("exchanges")
         (asked,) = spark.sql("select count(*) as n from exchanges where api = 'ApiVersions'").collect()
         assert asked["n"] > 0
-
-
-def test_misuse_is_said(spark: SparkSession) -> None:
-    from kafkasniff.spark import pipeline
-
-    packets = spark.read.format("kafkasniff").load(str(CAPTURES / "java-group-share.pcap"))
     with pytest.raises(UsageError, match="packets: missing columns: payload"):
         pipeline.decode(packets.drop("payload"))
     with pytest.raises(UsageError, match="tables are exchanges, records, connections, problems"):

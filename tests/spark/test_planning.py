@@ -13,17 +13,18 @@ import msgspec
 import pytest
 
 from benchmarks.delayed_store import CAPTURE, CREDENTIALS, delayed_store
-from benchmarks.planning import plan, report
 from kafkasniff.capture.timeline.locations import find_captures, list_captures, open_capture
 from kafkasniff.capture.timeline.parts import plan_captures, read_notes
 from kafkasniff.errors import CaptureError
-from kafkasniff.spark.planning import in_tasks, look_at_captures, notes_of, plan_looked_at
+from kafkasniff.spark.packet_rows import packet_batches
+from kafkasniff.spark.planning import look_at_captures, notes_of, plan_looked_at
 from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
+from kafkasniff.spark.source import open_captures
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.exports.captures import Exported
 from tests.capture.files import pcap
 from tests.capture.segments import frames
-from tests.capture.timelines import make_captures
+from tests.capture.timelines import expected, make_captures, placed_rows, timeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,16 +53,19 @@ def exported(paths: Sequence[str]) -> Exported:
     return Exported(captures[:1], captures[1:])
 
 
-@pytest.mark.usefixtures("always_jobs")
-def test_tasks_find_what_threads_find(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_tasks", [False, pytest.param(True, marks=pytest.mark.extended)], ids=["threads", "tasks"])
+def test_what_is_found_of_captures(
+    in_tasks: bool, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkasniff.spark.planning.FEW_BYTES", -1)
     paths = mixed(tmp_path)
     begin = tmp_path / "begin.pcap"
     begin.write_bytes(Path(paths[1]).read_bytes()[:-100])
     done = exported([str(begin), paths[2]])
     files = find_captures(paths)
-    here = look_at_captures(None, files, 5_000, done)
-    found = look_at_captures(spark, files, 5_000, done)
-    assert found == here
+    found = look_at_captures(None, files, 5_000, done)
+    if in_tasks:
+        assert look_at_captures(request.getfixturevalue("spark"), files, 5_000, done) == found
     assert [msgspec.structs.replace(one.file, version=None) for one in found] == files
     assert [one.look.grown for one in found] == [False, True] + [False] * (len(files) - 2)
     flawed = [Path(one.file.path).name for one in found if one.look.flaw is not None]
@@ -70,8 +74,11 @@ def test_tasks_find_what_threads_find(spark: SparkSession, tmp_path: Path) -> No
     unread = [Path(one.file.path).name for one in found if not one.pieces]
     assert sorted(unread) == sorted([*flawed, *(Path(path).name for path in paths[1:3])])
     assert max(len(one.pieces) for one in found) > 1
+    with pytest.raises(CaptureError, match=r"empty\.pcap: is empty"):
+        plan_looked_at(look_at_captures(None, files, 5_000))
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("always_jobs")
 def test_the_plan_and_the_notes_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
     paths = [path for path in mixed(tmp_path) if Path(path).name not in {"empty.pcap", "other.pcap"}]
@@ -87,8 +94,16 @@ def test_the_plan_and_the_notes_are_those_of_one_process(spark: SparkSession, tm
     assert notes_of(spark, unbroken, 5_000) == []
     assert {type(note.value) for note in notes} >= {tuple}
     assert len(notes) > 3
+    read = spark.read.format("kafkasniff").option("table", "notes").load(paths).toArrow().to_pylist()
+    assert [note["number"] for note in read] == [note.place.number for note in notes]
+    # Their packets are those of one process, whatever goes wrong in them.
+    batches = [
+        packet_batches(one, captures.names) for one in open_captures(spark, paths).packets().toArrow().to_batches()
+    ]
+    assert timeline(placed_rows(batches), notes) == expected([*map(Path, paths)])
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("always_jobs")
 def test_tasks_find_captures_in_folders(spark: SparkSession, tmp_path: Path) -> None:
     shutil.copy(CAPTURE, tmp_path / "trace-1")
@@ -103,12 +118,6 @@ def test_tasks_find_captures_in_folders(spark: SparkSession, tmp_path: Path) -> 
     (tmp_path / "trace-1").unlink()
     with pytest.raises(CaptureError, match="contains neither captures"):
         look_at_captures(spark, list_captures(paths), 5_000, Exported())
-
-
-def test_a_bad_capture_has_no_plan(tmp_path: Path) -> None:
-    paths = mixed(tmp_path)
-    with pytest.raises(CaptureError, match=r"empty\.pcap: is empty"):
-        plan_looked_at(look_at_captures(None, find_captures(paths), 5_000))
 
 
 def test_a_local_capture_with_a_bad_sector_is_read_as_far_as_it_goes(
@@ -131,6 +140,7 @@ def test_a_local_capture_with_a_bad_sector_is_read_as_far_as_it_goes(
         assert sum(split.packets for split in captures.splits) == note.place.number - 1 > 1_000
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("always_jobs")
 def test_what_vanishes_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     from kafkasniff.spark.failures import task_errors
@@ -143,6 +153,7 @@ def test_what_vanishes_is_reported(spark: SparkSession, tmp_path: Path) -> None:
         look_at_captures(spark, files, 1 << 20, Exported())
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("always_jobs")
 def test_a_capture_that_is_changed_after_it_was_planned_ends_the_run(spark: SparkSession, tmp_path: Path) -> None:
     from kafkasniff.spark.failures import task_errors
@@ -182,12 +193,6 @@ def test_a_capture_that_changes_while_it_is_planned_has_no_plan(
         look_at_captures(None, find_captures([str(path)]), 40_000)
 
 
-def test_each_value_has_a_task(spark: SparkSession) -> None:
-    frame = in_tasks(spark, ["a", "b", {"c": "\udcff"}])
-    assert [len(rows) for rows in frame.rdd.glom().collect()] == [1, 1, 1]
-    assert in_tasks(spark, []).count() == 0
-
-
 @pytest.fixture
 def store_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in CREDENTIALS.items():
@@ -199,6 +204,7 @@ def address(port: int) -> str:
     return f"s3://key:secret@b/day?scheme=http&endpoint_override=127.0.0.1:{port}&region=us-east-1"
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("store_keys")
 def test_a_small_remote_capture_takes_one_request_besides_that_for_its_size() -> None:
     with delayed_store(50, 0.0, CAPTURE.read_bytes()) as (port, stopped):
@@ -212,16 +218,3 @@ def test_a_small_remote_capture_takes_one_request_besides_that_for_its_size() ->
     # Half of them to plan, half to read.
     assert found["GET"] == 100
     assert found["HEAD"] <= 102
-
-
-@pytest.mark.usefixtures("store_keys", "always_jobs")
-def test_the_benchmark_plans_as_an_export_does(spark: SparkSession) -> None:
-    with delayed_store(200, 0.0, CAPTURE.read_bytes()) as (port, stopped):
-        found = plan(spark, address(port))
-        requests = stopped()
-    assert (found.objects, found.tasks) == (200, 2)
-    steps = ["listing", "looking, in tasks", "sorting out, plan, notes", "parts to tasks"]
-    assert [step.name for step in found.steps] == steps
-    assert all(step.wall_s >= 0 and step.python_s >= 0 and step.java_s >= 0 for step in found.steps)
-    assert requests["GET"] == 200
-    assert "200 objects, read by 2 tasks" in report(found, requests)

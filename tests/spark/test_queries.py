@@ -23,6 +23,8 @@ from tests.cli.console import kafkasniff
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.extended
+
 TABLES = ("exchanges", "records", "connections")
 
 

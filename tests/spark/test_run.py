@@ -20,7 +20,6 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.craft.conversation import START_NS
 from tests.craft.samples import bystander, consumer, producer
 from tests.craft.write import write_pcap
-from tests.tables.exports.exported import CAPTURES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
 LITTLE = SHARD_BYTES // 100
 
 
-@pytest.mark.parametrize(
-    ("size", "parallel", "before", "shards"),
-    [
+def test_the_number_of_shards() -> None:
+    for size, parallel, before, shards in (
         (0, 8, 0, 1),
         (LITTLE, 8, 0, 1),
         # From an eighth of a shard on all cores work.
@@ -43,15 +41,8 @@ LITTLE = SHARD_BYTES // 100
         (LITTLE, 8, 64, 64),
         (SHARD_BYTES << 20, 8, 0, MAX_SHARDS),
         (0, 1 << 20, 0, 1),
-    ],
-)
-def test_the_number_of_shards(size: int, parallel: int, before: int, shards: int) -> None:
-    assert _shards(size, parallel, before) == shards
-
-
-def test_tasks_that_run_at_once(spark: SparkSession) -> None:
-    """The session has two cores."""
-    assert module.parallelism(spark) == 2
+    ):
+        assert _shards(size, parallel, before) == shards
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +58,10 @@ def packets_of(spark: SparkSession, paths: list[str], **options: str) -> DataFra
     return spark.read.format("kafkasniff").options(**options).load(paths)
 
 
+@pytest.mark.extended
 def test_what_packets_say_of_themselves(spark: SparkSession, paths: list[str]) -> None:
+    # The session has two cores.
+    assert module.parallelism(spark) == 2
     found = module.survey(packets_of(spark, paths))
     assert sorted(found.names.items()) == list(enumerate(paths))
     assert found.end_clock == max(packet.time_ns for packet in consumer(start_ns=START_NS + 10**9).packets)
@@ -76,20 +70,6 @@ def test_what_packets_say_of_themselves(spark: SparkSession, paths: list[str]) -
     assert found.size > payload
     nothing = module.survey(packets_of(spark, paths).where("false"))
     assert (nothing.names, nothing.end_clock) == ({}, NO_TIME)
-
-
-def test_secrets_among_packets(spark: SparkSession) -> None:
-    path = str(CAPTURES / "tls" / "tls13-kafka-python.pcapng")
-    packets = packets_of(spark, [path], secrets="true")
-    found = module.survey(packets)
-    assert found.captured
-    assert all(b"SECRET" in block for _, block in found.captured)
-    assert [place for place, _ in found.captured] == sorted(place for place, _ in found.captured)
-    assert found.packets.where(module.SECRETS).count() == 0
-    assert found.packets.count() + len(found.captured) == packets.count()
-
-
-def test_packets_without_a_column(spark: SparkSession, paths: list[str]) -> None:
     with pytest.raises(UsageError, match="packets: missing columns: capture, seq"):
         module.survey(packets_of(spark, paths).drop("seq", "capture"))
 
@@ -117,6 +97,7 @@ def kept(spark: SparkSession) -> int:
     return int(spark.sparkContext._jsc.getPersistentRDDs().size())
 
 
+@pytest.mark.extended
 def test_a_run_and_the_next_one(spark: SparkSession, paths: list[str]) -> None:
     """The second continues with the state of the first, and both release what Spark kept."""
     before = kept(spark)
@@ -136,8 +117,9 @@ def test_a_run_and_the_next_one(spark: SparkSession, paths: list[str]) -> None:
         assert "problems" in kinds
         assert "held" not in kinds
     assert kept(spark) == before
-    with made(second, carried=carried) as run:
-        assert run.summary.requests == 9
+    with made(second, carried=carried, all_packets=1_000) as run:
+        # Those that are not TCP were counted by who planned the captures.
+        assert (run.summary.requests, run.summary.packets) == (9, 1_000)
         assert run.carry().order > carried.order
         assert dump(run.carry().sessions) == dump(carried.sessions)
     assert kept(spark) == before
@@ -158,6 +140,7 @@ def adaptive(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(name, before)
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("adaptive")
 def test_shuffles_are_deleted_before_the_next_stage(spark: SparkSession, paths: list[str]) -> None:
     """Spark can write them again if it loses rows that were made from them."""
@@ -180,12 +163,7 @@ def test_shuffles_are_deleted_before_the_next_stage(spark: SparkSession, paths: 
         assert shuffle_files(spark) - before
 
 
-def test_all_packets_are_counted(spark: SparkSession, paths: list[str]) -> None:
-    """Those that are not TCP were counted by who planned the captures."""
-    with made(packets_of(spark, paths[1:]), all_packets=1_000) as run:
-        assert run.summary.packets == 1_000
-
-
+@pytest.mark.extended
 def test_a_failing_stage_releases_what_spark_kept(
     spark: SparkSession, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,12 +176,7 @@ def test_a_failing_stage_releases_what_spark_kept(
     assert kept(spark) == before
 
 
-def test_jobs_have_descriptions(spark: SparkSession) -> None:
-    """In Spark's web page."""
-    module.describe(spark, "packets to exchanges")
-    assert spark.sparkContext.getLocalProperty("spark.job.description") == "kafkasniff: packets to exchanges"
-
-
+@pytest.mark.extended
 def test_captures_of_earlier_runs_come_first(spark: SparkSession, paths: list[str], tmp_path: Path) -> None:
     from kafkasniff.spark.source import open_captures
 
@@ -214,42 +187,37 @@ def test_captures_of_earlier_runs_come_first(spark: SparkSession, paths: list[st
     with module.run_captures(captures, options, before=["a.pcap", "b.pcap"], shards=1, parallel=2) as run:
         assert [problem.kind for problem in run.problems] == ["capture-cut"]
         assert run.summary.packets == len(consumer().packets) - 1
+    # In Spark's web page.
+    module.describe(spark, "packets to exchanges")
+    assert spark.sparkContext.getLocalProperty("spark.job.description") == "kafkasniff: packets to exchanges"
 
 
-@pytest.mark.parametrize(
-    ("has_secrets", "options", "divides"),
-    [
-        (False, ExportOptions(), True),
-        (False, ExportOptions(tables=("exchanges",), headers=True), True),
-        (True, ExportOptions(), False),
-        (False, ExportOptions(records=True), False),
-    ],
-    ids=["usual", "headers", "TLS", "records in bodies"],
-)
+@pytest.mark.extended
 def test_shards_that_python_decodes_are_not_divided(
-    spark: SparkSession,
-    paths: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    has_secrets: bool,
-    options: ExportOptions,
-    divides: bool,
+    spark: SparkSession, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To follow them would take as long as to decode them."""
+    """To follow them would take as long as to decode them. Packets of a DataFrame may be others at a second reading."""
     from kafkasniff.spark.source import open_captures
 
-    made, sizes = module.ReadConnections, list[Any]()
+    class SeenError(Exception):
+        """Raised in place of a run."""
 
-    def read(*values: Any, **more: Any) -> Any:
+    sizes: list[Any] = []
+
+    def read(*_: Any, **more: Any) -> Any:
         sizes.append(more["sizes"])
-        return made(*values, **more)
+        raise SeenError
 
     monkeypatch.setattr(module, "ReadConnections", read)
-    keys = KeyLog(lambda: b"") if has_secrets else None
-    with module.run_captures(open_captures(spark, paths[:1]), options, keys=keys, parallel=2) as run:
-        assert run.problems_before == {}
-    assert [one is not None for one in sizes] == [divides]
-    # Packets of a DataFrame may be others when they are read again.
-    made_of_rows = of_survey(module.survey(packets_of(spark, paths[:1])))
-    made_of_rows.close()
-    assert sizes[1:] == [None]
+    captures, survey = open_captures(spark, paths[:1]), module.survey(packets_of(spark, paths[:1]))
+    for options, keys in (
+        (ExportOptions(), None),
+        (ExportOptions(tables=("exchanges",), headers=True), None),
+        (ExportOptions(), KeyLog(lambda: b"")),
+        (ExportOptions(records=True), None),
+    ):
+        with pytest.raises(SeenError):
+            module.run_captures(captures, options, keys=keys, parallel=2)
+    with pytest.raises(SeenError):
+        of_survey(survey)
+    assert [one is not None for one in sizes] == [True, True, False, False, False]

@@ -15,7 +15,6 @@ import pytest
 import kafkasniff as package
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
-from tests.choice import only_with_all
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.spark.checks import JAVA
@@ -27,16 +26,42 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_settings(spark: SparkSession) -> None:
-    conf = spark.conf
-    assert conf.get("spark.master") == "local[2]"
-    assert conf.get("spark.ui.enabled") == "false"
-    assert conf.get("spark.driver.host") == "127.0.0.1"
-    assert conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
-    assert conf.get("spark.sql.session.timeZone") == "UTC"
-    assert conf.get("spark.sql.shuffle.partitions") == "2"
-    assert "TieredStopAtLevel" in (conf.get("spark.driver.extraJavaOptions") or "")
+@pytest.mark.extended
+def test_a_session(spark: SparkSession, request: pytest.FixtureRequest) -> None:
+    """Its settings; an active one is used; its workers have our Python, with kafkasniff, and pyspark unzipped."""
+    settings = {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    assert {name: spark.conf.get(name) for name in settings} == settings
+    assert "TieredStopAtLevel" in (spark.conf.get("spark.driver.extraJavaOptions") or "")
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    # Streams have sessions of their own in the same application.
+    for found in (get_session(), get_session("local[2]")):
+        assert found.sparkContext.applicationId == spark.sparkContext.applicationId
+    assert not is_connect(spark)
+    assert not runs_elsewhere(spark)
+    with pytest.raises(UsageError, match=r"already active, with master local\[2\]"):
+        get_session("local[3]")
+    # Else each worker of the tests starts a session of its own, which takes longer than the tests.
+    assert not request.config.getoption("loadgroup", default=False) or request.node.nodeid.endswith("@spark")
+
+    def reported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+        import pyspark
+
+        found = {"python": sys.executable, "package": package.__file__, "pyspark": pyspark.__file__}
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pydict({name: [value] for name, value in found.items()})
+
+    types = "python string, package string, pyspark string"
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(reported, types).collect()
+    assert (row["python"], row["package"]) == (sys.executable, package.__file__)
+    assert Path(row["pyspark"]).is_file()
 
 
 def test_java_options() -> None:
@@ -65,18 +90,15 @@ def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Non
     assert COLLECTOR not in _java_options(None, quick_start=True)
 
 
-@pytest.mark.parametrize("master", ["", "yarn", "spark://host:7077", "local-cluster[2,1,1024]"])
-def test_checksums_show_other_rows_where_executors_may_be_lost(master: str) -> None:
+def test_checksums_show_other_rows_where_executors_may_be_lost() -> None:
     from kafkasniff.spark.session import OWN_LOCAL_QUERIES, OWN_QUERIES, _own_settings
 
-    assert _own_settings(master) == OWN_QUERIES
+    for master in ("", "yarn", "spark://host:7077", "local-cluster[2,1,1024]"):
+        assert _own_settings(master) == OWN_QUERIES
     assert _own_settings("local") == _own_settings("local[2]") == {**OWN_QUERIES, **OWN_LOCAL_QUERIES}
 
 
-@pytest.mark.parametrize(("arguments", "packed"), [([], True), (["--table", "local.db"], False)])
-def test_rows_for_lakehouse_tables_are_compressed_on_their_way(
-    arguments: list[str], packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_for_lakehouse_tables_are_compressed_on_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[object] = []
 
     def ready(master: str | None, **settings: object) -> None:
@@ -84,38 +106,34 @@ def test_rows_for_lakehouse_tables_are_compressed_on_their_way(
         raise UsageError("seen")
 
     monkeypatch.setattr("kafkasniff.spark.shipping.ready_session", ready)
-    done = kafkasniff("export", "--engine", "spark", *arguments, CAPTURE, "-o", tmp_path / "out")
-    assert (found, "seen" in done.err) == ([packed], True)
+    for arguments in ([], ["--table", "local.db"]):
+        done = kafkasniff("export", "--engine", "spark", *arguments, CAPTURE, "-o", tmp_path / "out")
+        assert "seen" in done.err
+    assert found == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("master", "megabytes"),
-    [
-        ("local", 128),
-        ("local[1]", 128),
-        ("local[3]", 384),
-        ("local[3,2]", 384),
-        ("local[64]", 512),
-        ("local-cluster[2,1,1024]", None),
-        ("yarn", None),
-        ("", None),
-    ],
-)
-def test_room_for_new_objects(master: str, megabytes: int | None) -> None:
+def test_room_for_new_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     from kafkasniff.spark.session import COLLECTOR, _java_options, _young_mb
 
-    assert _young_mb(master) == megabytes
-    words = _java_options("-Xmn9m", quick_start=True, runs_tasks=True, young_mb=megabytes).split()
-    # Java uses the last one.
-    assert [word for word in words if word.startswith("-Xmn")] == [f"-Xmn{megabytes}m"] * bool(megabytes) + ["-Xmn9m"]
-    assert "-Xmn" not in _java_options(COLLECTOR, quick_start=True, runs_tasks=True, young_mb=megabytes)
-
-
-def test_room_for_new_objects_with_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kafkasniff.spark.session import _young_mb
-
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    assert _young_mb("local[*]") == _young_mb("local[*,4]") == 256
+    for master, megabytes in {
+        "local": 128,
+        "local[1]": 128,
+        "local[3]": 384,
+        "local[3,2]": 384,
+        "local[64]": 512,
+        "local[*]": 256,
+        "local[*,4]": 256,
+        "local-cluster[2,1,1024]": None,
+        "yarn": None,
+        "": None,
+    }.items():
+        assert _young_mb(master) == megabytes
+        words = _java_options("-Xmn9m", quick_start=True, runs_tasks=True, young_mb=megabytes).split()
+        # Java uses the last one.
+        own = [f"-Xmn{megabytes}m"] * bool(megabytes)
+        assert [word for word in words if word.startswith("-Xmn")] == [*own, "-Xmn9m"]
+        assert "-Xmn" not in _java_options(COLLECTOR, quick_start=True, runs_tasks=True, young_mb=megabytes)
 
 
 def test_unix_sockets_where_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +156,7 @@ def test_unix_sockets_where_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None
         assert not any("unix" in key for found in without for key in found)
 
 
-@only_with_all
+@pytest.mark.extended
 def test_java_of_a_command_has_our_settings() -> None:
     program = (
         "import sys; from kafkasniff.spark.shipping import ready_session\n"
@@ -166,39 +184,7 @@ def test_java_of_a_command_has_our_settings() -> None:
     assert sockets.endswith("] 0o700")
 
 
-def test_an_active_session_is_used(spark: SparkSession) -> None:
-    assert get_session() is spark
-    assert get_session("local[2]") is spark
-    assert not is_connect(spark)
-    assert not runs_elsewhere(spark)
-    with pytest.raises(UsageError, match=r"already active, with master local\[2\]"):
-        get_session("local[3]")
-
-
-@pytest.mark.usefixtures("spark")
-def test_one_worker_has_all_tests_with_the_session(request: pytest.FixtureRequest) -> None:
-    """Else each worker starts a session of its own, which takes longer than the tests."""
-    if request.config.getoption("loadgroup", default=False):
-        assert request.node.nodeid.endswith("@spark")
-
-
-def test_workers_have_our_python(spark: SparkSession) -> None:
-    """With kafkasniff, from a checkout that is not installed, too; and with pyspark as it was installed, unzipped."""
-
-    def reported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-        import pyspark
-
-        found = {"python": sys.executable, "package": package.__file__, "pyspark": pyspark.__file__}
-        for _ in batches:
-            yield pyarrow.RecordBatch.from_pydict({name: [value] for name, value in found.items()})
-
-    types = "python string, package string, pyspark string"
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(reported, types).collect()
-    assert (row["python"], row["package"]) == (sys.executable, package.__file__)
-    assert Path(row["pyspark"]).is_file()
-
-
+@pytest.mark.extended
 def test_a_master_that_cannot_be_had() -> None:
     """One that Java refuses; one that it cannot start: test_local_cluster.py."""
     script = (

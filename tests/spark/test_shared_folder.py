@@ -13,7 +13,6 @@ import pytest
 from kafkasniff.errors import OutputError
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.shared_folder import share
-from tests.choice import only_with_all
 from tests.conftest import ROOT
 from tests.spark.processes import require_spark
 from tests.tables.exports.exported import CAPTURES
@@ -54,7 +53,7 @@ def test_a_folder_that_leads_elsewhere(tmp_path: Path) -> None:
         shared.open(7, open_own_folder(tmp_path))
 
 
-@only_with_all
+@pytest.mark.extended
 @pytest.mark.root
 def test_executors_with_disks_of_their_own(
     require_root: Callable[[], None], require_tool: Callable[[str], str], tmp_path: Path

@@ -75,61 +75,60 @@ def test_what_is_in_it() -> None:
     assert list(found) == sorted(found)
 
 
-def test_the_same_code_gives_the_same_bytes(tmp_path: Path) -> None:
-    path = zipped(tmp_path)
-    assert path.read_bytes() == package_zip()
-    # On a driver that has it from such a zip, too.
-    code = (
-        "from pathlib import Path; from kafkasniff.spark import shipping\n"
-        f"assert '.zip' in shipping.__file__; print(shipping.package_zip() == Path({str(path)!r}).read_bytes())\n"
-        "import hashlib; print(hashlib.sha256(shipping.native_archive()).hexdigest())"
-    )
-    assert run_from(path, code, tmp_path) == f"True\n{hashlib.sha256(native_archive()).hexdigest()}\n"
+def test_the_same_code_gives_the_same_bytes() -> None:
+    assert (package_zip(), native_archive()) == (package_zip(), native_archive())
 
 
+@pytest.mark.extended
 def test_it_works_from_the_zip(tmp_path: Path) -> None:
-    """Commands that read captures, definitions, and what of them is proven."""
+    """All modules, what they read, commands, and the same zip again on a driver that has it from such a zip."""
+    path = zipped(tmp_path)
+    code = (
+        "import hashlib, json, pkgutil, kafkasniff; from pathlib import Path\n"
+        "failed = {}\n"
+        "for one in pkgutil.walk_packages(kafkasniff.__path__, 'kafkasniff.'):\n"
+        "    try: __import__(one.name)\n"
+        "    except ImportError as error: failed[one.name] = str(error)\n"
+        "from kafkasniff.spark import shipping; assert '.zip' in shipping.__file__\n"
+        "digests = [hashlib.sha256(data).hexdigest() for data in (shipping.package_zip(), shipping.native_archive())]\n"
+        "from kafkasniff.errors import DefinitionError; from kafkasniff.kafka.schema.data_files import read_data\n"
+        "try: read_data('nothing.txt')\n"
+        "except DefinitionError as error: print(json.dumps([failed, digests, str(error)]))"
+    )
+    failed, digests, error = json.loads(run_from(path, code, tmp_path))
+    # Extras that may be missing.
+    assert {name for name in failed if "scapy" not in name} == set()
+    assert digests == [hashlib.sha256(data).hexdigest() for data in (package_zip(), native_archive())]
+    assert error.endswith("elsewhere.zip/kafkasniff/dissectors/nothing.txt: there is no such file")
     commands = [
-        ("decode", "--format", "json", str(ROOT / "captures" / "sarama.pcap")),
-        ("api", "Produce", "9"),
-        ("api", "--coverage"),
+        ["decode", "--format", "json", str(ROOT / "captures" / "sarama.pcap")],
+        ["api", "Produce", "9"],
+        ["api", "--coverage"],
     ]
     code = (
         "import kafkasniff; from kafkasniff.cli.main import main\n"
-        f"for sys.argv[1:] in {[list(words) for words in commands]!r}:\n"
+        f"for sys.argv[1:] in {commands!r}:\n"
         "    try: main()\n"
         "    except SystemExit as ended: print('ended with', ended.code, flush=True)\n"
     )
-    printed = run_from(zipped(tmp_path), code, tmp_path)
+    printed = run_from(path, code, tmp_path)
     assert printed == run_from(ROOT, code, tmp_path)
     outputs = printed.split("ended with 0\n")
     assert len(outputs) == len(commands) + 1
     assert all(len(output) > 200 for output in outputs[:-1])
 
 
-def the_kernel() -> None:
+@pytest.mark.extended
+def test_the_kernel_is_found_beside_the_zip(tmp_path: Path) -> None:
+    """Also if the zip is a link to a cache, as YARN has it. One of other sources is not used."""
     if kernel() is None:
         missing(kernel_note())
-
-
-def test_the_kernel_is_found_beside_the_zip(tmp_path: Path) -> None:
-    the_kernel()
-    assert run_from(zipped(tmp_path), NOTE, tmp_path) == f"{kernel_note()}\n"
-
-
-def test_the_zip_may_be_a_link_to_a_cache(tmp_path: Path) -> None:
-    """As YARN has it: what is unpacked is beside the link, not beside the file."""
-    the_kernel()
     path = zipped(tmp_path)
+    assert run_from(path, NOTE, tmp_path) == f"{kernel_note()}\n"
     (tmp_path / "cache").mkdir()
     path.rename(tmp_path / "cache" / "10.zip")
     path.symlink_to(tmp_path / "cache" / "10.zip")
     assert run_from(path, NOTE, tmp_path) == f"{kernel_note()}\n"
-
-
-def test_a_kernel_of_other_sources_is_not_used(tmp_path: Path) -> None:
-    the_kernel()
-    path = zipped(tmp_path)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("kafkasniff/kernel/zzz.zig", b"// another source")
     assert run_from(path, NOTE, tmp_path) == "no native kernel: built from other sources; install again\n"
@@ -140,23 +139,16 @@ def test_a_worker_without_a_kernel_says_so_once(tmp_path: Path) -> None:
         "from kafkasniff.spark import worker_kernel; sys.stderr = sys.stdout\n"
         "notes = [worker_kernel.check_kernel() for _ in range(3)]\n"
         "assert notes == [notes[0]] * 3\n"
-        "print(*worker_kernel.slow_tasks([*notes, None]))"
+        "print(*worker_kernel.slow_tasks([*notes, None]))\n"
+        "print(worker_kernel.slow_tasks([None, None]))"
     )
     reason = f"no native kernel: none was shipped for {PLATFORM}"
     reported = run_from(zipped(tmp_path, native=False), code, tmp_path).splitlines()
     assert reported == [
         f"kafkasniff: {reason}; this worker decodes in Python, which is slower",
         f"3 of 4 tasks decoded in Python, which is slower ({reason})",
+        "()",
     ]
-
-
-def test_a_worker_with_a_kernel_says_nothing(tmp_path: Path) -> None:
-    the_kernel()
-    code = (
-        "from kafkasniff.spark import worker_kernel; sys.stderr = sys.stdout\n"
-        "print(worker_kernel.check_kernel(), worker_kernel.slow_tasks([None, None]))"
-    )
-    assert run_from(zipped(tmp_path), code, tmp_path) == "None ()\n"
 
 
 WHEELS = {
@@ -179,9 +171,6 @@ def test_kernels_for_other_platforms_come_from_wheels(tmp_path: Path) -> None:
     library = ROOT / "kafkasniff" / "native" / FILE
     own = {f"{PLATFORM}/{FILE}": library.read_bytes()} if library.exists() else {}
     assert found == own | {place: name.encode() for name, (_, place) in WHEELS.items()}
-
-
-def test_wheels_without_a_kernel(tmp_path: Path) -> None:
     pure = tmp_path / "kafkasniff-1-py3-none-any.whl"
     with zipfile.ZipFile(pure, "w") as archive:
         archive.writestr("kafkasniff/__init__.py", "")
@@ -190,32 +179,6 @@ def test_wheels_without_a_kernel(tmp_path: Path) -> None:
     pure.write_bytes(b"no zip")
     with pytest.raises(UsageError, match="not a wheel"):
         native_archive([pure])
-
-
-def test_a_file_that_is_missing_there(tmp_path: Path) -> None:
-    code = (
-        "from kafkasniff.errors import DefinitionError; from kafkasniff.kafka.schema.data_files import read_data\n"
-        "try: read_data('nothing.txt')\n"
-        "except DefinitionError as error: print(error)"
-    )
-    reported = run_from(zipped(tmp_path), code, tmp_path)
-    assert reported.endswith("elsewhere.zip/kafkasniff/dissectors/nothing.txt: there is no such file\n")
-
-
-def test_every_module_can_be_imported_from_it(tmp_path: Path) -> None:
-    code = (
-        "import json, pkgutil, kafkasniff\n"
-        "names = [one.name for one in pkgutil.walk_packages(kafkasniff.__path__, 'kafkasniff.')]\n"
-        "failed = {}\n"
-        "for name in names:\n"
-        "    try: __import__(name)\n"
-        "    except ImportError as error: failed[name] = str(error)\n"
-        "print(json.dumps([len(names), failed]))"
-    )
-    count, failed = json.loads(run_from(zipped(tmp_path), code, tmp_path))
-    assert count > 150
-    # Extras that may be missing.
-    assert {name for name in failed if "scapy" not in name} == set()
 
 
 def test_what_workers_need_is_documented() -> None:
@@ -228,6 +191,7 @@ def test_what_workers_need_is_documented() -> None:
     listed = re.search(r"^pip install (.*)$", section, re.M)
     assert listed is not None
     assert {re.split("[<>=]", name)[0] for name in shlex.split(listed[1])} == needed
+    # No module of Spark's needs what the command line needs.
     code = (
         "import importlib, pkgutil, kafkasniff.spark as package\n"
         "for one in pkgutil.iter_modules(package.__path__): importlib.import_module(f'kafkasniff.spark.{one.name}')\n"

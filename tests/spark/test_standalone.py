@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.choice import only_with_all
 from tests.conftest import ROOT
 from tests.spark.checks import JAVA
 from tests.spark.processes import CAPTURES, PATIENCE, python_without_kafkasniff, require_spark
 from tests.tables.exports.exported import manifest, run, tables
 
-pytestmark = pytest.mark.xdist_group("spark-processes")
+pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.extended]
 
 
 def job() -> str:
@@ -63,7 +62,6 @@ def logged(log: Path, pattern: str) -> str:
     raise AssertionError(f"{pattern} is not in {log.read_text()[-5000:]}")
 
 
-@only_with_all
 def test_a_job_that_is_submitted(tmp_path: Path) -> None:
     """Executors have the dependencies, but not kafkasniff, and the session is on the master of `spark-submit`."""
     import pyspark

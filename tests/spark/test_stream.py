@@ -130,58 +130,31 @@ def test_a_folder_holds_other_things(tmp_path: Path) -> None:
         CaptureStreamReader(SourceOptions(("a", "b")), ())
 
 
-@pytest.mark.parametrize("again", [b"", capture(50, 3), capture(50, 30)])
-def test_a_file_that_was_read_may_vanish_or_give_way(tmp_path: Path, again: bytes) -> None:
+@pytest.mark.parametrize("again", [b"", capture(50, 3), capture(50, 30)], ids=["vanishes", "shorter", "longer"])
+def test_a_file_may_vanish_or_give_way(tmp_path: Path, again: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """The unread rest is reported, and ends the stream by default."""
     path = tmp_path / "ring0.pcap"
     path.write_bytes(capture(0, 10))
-    stream = Follower(tmp_path)
-    assert stream.numbers() == list(range(10))
-    path.unlink()
-    if again:
-        path.write_bytes(again)
-    rows = stream.look()
-    assert [int(row["payload"][:10]) for row in rows] == list(range(50, 50 + len(again[24:]) // RECORD))
-    assert {row["capture_index"] for row in rows} <= {1}
-    assert len(stream.offset["files"]) == bool(again)
-
-
-@pytest.mark.parametrize("again", [b"", capture(50, 3)])
-def test_what_was_not_read_of_a_lost_file_is_reported(
-    tmp_path: Path, again: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "ring0.pcap"
-    path.write_bytes(capture(0, 10))
-    strict, lenient = Follower(tmp_path), Follower(tmp_path, fail_on_loss=False)
+    whole, strict, lenient = Follower(tmp_path), Follower(tmp_path), Follower(tmp_path, fail_on_loss=False)
     notes = Follower(tmp_path, table="notes", fail_on_loss=False)
+    assert whole.numbers() == list(range(10))
     for stream in (strict, lenient, notes):
         stream.look(3 * RECORD)
     path.unlink()
     if again:
         path.write_bytes(again)
+    rows = whole.look()
+    assert [int(row["payload"][:10]) for row in rows] == list(range(50, 50 + len(again[24:]) // RECORD))
+    assert {row["capture_index"] for row in rows} <= {1}
+    assert len(whole.offset["files"]) == bool(again)
     with pytest.raises(CaptureError, match=r"ring0\.pcap: 770 bytes were not read"):
         strict.look()
     with caplog.at_level(logging.WARNING):
-        assert lenient.numbers() == ([50, 51, 52] if again else [])
+        assert lenient.numbers() == [int(row["payload"][:10]) for row in rows]
     assert "770 bytes were not read" in caplog.text
     (note,) = notes.look()
     assert (note["note"], note["kind"], note["bytes"]) == ("problem", "capture-cut", 770)
     assert note["capture"] == str(path)
-
-
-def test_a_file_that_vanishes_between_plan_and_reading(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "a.pcap"
-    for strict in (True, False):
-        path.write_bytes(capture(0, 10))
-        stream = Follower(tmp_path, fail_on_loss=strict)
-        end = stream.reader.latestOffset(stream.offset, ReadAllAvailable())
-        path.unlink()
-        if strict:
-            with pytest.raises(CaptureError, match=r"a\.pcap"):
-                stream.rows(stream.offset, end)
-        else:
-            with caplog.at_level(logging.WARNING):
-                assert stream.rows(stream.offset, end) == []
-            assert "a.pcap" in caplog.text
 
 
 def test_what_stays_half_written_counts_as_cut(tmp_path: Path) -> None:
@@ -260,12 +233,6 @@ def test_damage_in_a_file_that_grows(tmp_path: Path) -> None:
     assert [(note["kind"], note["bytes"], note["number"]) for note in reported] == [("capture-broken", 333, 6)]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    return tmp_path / "in"
-
-
 def batches(spark: SparkSession, folder: Path, checkpoint: Path, **options: str) -> list[list[int]]:
     """What a query that reads all there is gives in each of its micro-batches."""
     found: list[list[int]] = []
@@ -285,27 +252,25 @@ def batches(spark: SparkSession, folder: Path, checkpoint: Path, **options: str)
     return found
 
 
-def test_a_query(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.extended
+def test_a_query(spark: SparkSession, tmp_path: Path) -> None:
     """Each packet once, in batches of the size asked for, over restarts from the checkpoint."""
+    folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    folder.mkdir()
     (folder / "a.pcap").write_bytes(capture(0, 8) + pcap_record(frame(marked(8)), START + 8 * SECOND)[:-9])
-    checkpoint = tmp_path / "checkpoint"
     found = batches(spark, folder, checkpoint, maxbytespertrigger=str(5 * RECORD))
     assert [batch for batch in found if batch] == [[0, 1, 2, 3, 4], [5, 6, 7]]
     (folder / "a.pcap").write_bytes(capture(0, 9))
-    (folder / "b.pcap").write_bytes(capture(9, 3))
+    (folder / "b.pcap").write_bytes(capture(9, 3)[:-9])
     found = batches(spark, folder, checkpoint)
-    assert [number for batch in found for number in batch] == [8, 9, 10, 11]
-    assert not [name for name in os.listdir(folder) if name not in {"a.pcap", "b.pcap"}]
-
-
-def test_a_query_that_lost_a_file(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    (folder / "a.pcap").write_bytes(capture(0, 8)[:-9])
-    assert batches(spark, folder, tmp_path / "checkpoint") == [[0, 1, 2, 3, 4, 5, 6]]
-    (folder / "a.pcap").unlink()
-    (folder / "b.pcap").write_bytes(capture(9, 1))
+    assert [number for batch in found for number in batch] == [8, 9, 10]
+    assert sorted(os.listdir(folder)) == ["a.pcap", "b.pcap"]
+    # A file that is lost.
+    (folder / "b.pcap").unlink()
+    (folder / "c.pcap").write_bytes(capture(19, 1))
     with pytest.raises(Exception, match=r"101 bytes were not read: it vanished"):
-        batches(spark, folder, tmp_path / "checkpoint")
-    assert batches(spark, folder, tmp_path / "checkpoint", failondataloss="false") == [[9]]
+        batches(spark, folder, checkpoint)
+    assert batches(spark, folder, checkpoint, failondataloss="false") == [[19]]
 
 
 @pytest.fixture(autouse=True)

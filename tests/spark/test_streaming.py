@@ -44,7 +44,7 @@ def no_orphans(folder: Path) -> None:
     assert ours == named_files(folder)
 
 
-def follow(spark: SparkSession, captures: Path, folder: Path, size: str = "30k", **more: Any) -> None:
+def follow(spark: SparkSession, captures: Path, folder: Path, size: str = "60k", **more: Any) -> None:
     from kafkasniff.spark.streaming import decode_stream
 
     packets = spark.readStream.format("kafkasniff").option("maxbytespertrigger", size).load(str(captures))
@@ -59,6 +59,7 @@ def rotated(tmp_path: Path) -> tuple[Path, list[Path]]:
     return tmp_path / "captures", cut(CAPTURES / "franz-go.pcap", (0.3, 0.7), tmp_path / "aside")
 
 
+@pytest.mark.extended
 def test_a_stream_makes_the_rows_of_one_run(
     spark: SparkSession, rotated: tuple[Path, list[Path]], tmp_path: Path
 ) -> None:
@@ -77,8 +78,14 @@ def test_a_stream_makes_the_rows_of_one_run(
     no_orphans(tmp_path / "out")
     with pytest.raises(UsageError, match="a stream writes into"):
         run(parts, tmp_path / "out")
+    # A folder of something else is left alone.
+    before = files(tmp_path / "once")
+    with pytest.raises(Exception, match="is not the export of a stream"):
+        follow(spark, folder, tmp_path / "once")
+    assert {path for path in files(tmp_path / "once") if not path.startswith(".checkpoint/")} == before
 
 
+@pytest.mark.extended
 def test_a_state_that_cannot_be_read_is_discarded_when_asked(
     spark: SparkSession, rotated: tuple[Path, list[Path]], tmp_path: Path
 ) -> None:
@@ -97,18 +104,6 @@ def test_a_state_that_cannot_be_read_is_discarded_when_asked(
         kept = {file["path"] for file in reported["tables"][table]["files"]}
         assert {file["path"] for file in entry["files"]} <= kept
     no_orphans(tmp_path / "out")
-
-
-def test_a_folder_of_something_else_is_left_alone(
-    spark: SparkSession, rotated: tuple[Path, list[Path]], tmp_path: Path
-) -> None:
-    folder, parts = rotated
-    run(parts[:1], tmp_path / "out")
-    before = files(tmp_path / "out")
-    shutil.copy(parts[1], folder)
-    with pytest.raises(Exception, match="is not the export of a stream"):
-        follow(spark, folder, tmp_path / "out")
-    assert {path for path in files(tmp_path / "out") if not path.startswith(".checkpoint/")} == before
 
 
 @contextlib.contextmanager
@@ -139,6 +134,7 @@ def is_in_the_second_batch(folder: Path) -> bool:
     return (folder / "manifest.json").exists() and any((folder / ".partial").glob("attempt-*/*/*/*"))
 
 
+@pytest.mark.extended
 def test_a_killed_driver_leaves_each_row_once(
     spark: SparkSession, rotated: tuple[Path, list[Path]], tmp_path: Path
 ) -> None:
@@ -162,5 +158,51 @@ def test_a_killed_driver_leaves_each_row_once(
     follow(spark, folder, out, "1g", shards=2)
     assert manifest(out)["runs"] > killed
     run([folder / part.name for part in parts], tmp_path / "once")
+    same_rows(out, tmp_path / "once")
+    no_orphans(out)
+
+
+@pytest.mark.extended
+def test_tables_while_files_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    """A query that runs while files grow and rotate makes the rows of one export of them all."""
+    from kafkasniff.capture.formats.raw import Interface
+    from kafkasniff.capture.live.frames import Frames
+    from kafkasniff.capture.write.pcapng_writer import packet_blocks
+    from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
+    from kafkasniff.spark.streaming import decode_stream
+    from tests.capture.fake_interface import captured, raw_packets
+
+    def write(kept: CaptureFiles, at_a_time: int = 40) -> Iterator[None]:
+        """As `live` writes the packets of one block of the kernel's."""
+        every = captured(capture)
+        for start in range(0, len(every), at_a_time):
+            kept.write(packet_blocks(Frames.plain(raw_packets(every[start : start + at_a_time]))))
+            yield
+
+    folder, out = tmp_path / "rotated", tmp_path / "out"
+    folder.mkdir()
+    capture = CAPTURES / "franz-go.pcap"
+    limits = Rotation(size=capture.stat().st_size // 3)
+    interfaces = (Interface(1, 0, "eth0", 262_144),)
+    packets = spark.readStream.format("kafkasniff").load(str(folder))
+    target = str(folder / "kafka.pcapng")
+    with CaptureFiles(target, interfaces, limits, counts=lambda: [(0, 0)], failed=pytest.fail) as kept:
+        progress = write(kept)
+        next(progress)
+        query = decode_stream(packets, out, trigger={"processingTime": "0 seconds"}, shards=2)
+        try:
+            query.processAllAvailable()
+            first = manifest(out)
+            assert [Path(one["name"]).name for one in first["captures"]] == ["kafka.pcapng"]
+            for _ in progress:
+                assert query.isActive
+            query.processAllAvailable()
+        finally:
+            query.stop()
+    assert query.exception() is None
+    reported = manifest(out)
+    assert reported["runs"] > first["runs"]
+    assert len(reported["captures"]) == kept.made > 2
+    run([one["name"] for one in reported["captures"]], tmp_path / "once")
     same_rows(out, tmp_path / "once")
     no_orphans(out)

@@ -41,18 +41,13 @@ def settled(threshold: int = 700, **environment: str) -> list[list[object]]:
     return found
 
 
-def test_memory_is_reused_and_cycles_are_looked_for_less_often() -> None:
+def test_what_a_worker_settles() -> None:
+    """A worker that is used again is left as it is, and what the user chose is kept."""
     first, second = settled()
     assert first == ["system", [100_000, 50, 100], True]
-    # A worker that is used again is left as it is.
     assert second == ["system", [100_000, 50, 100], False]
-
-
-def test_what_the_user_chose_is_kept() -> None:
-    (pool, *_), _ = settled(ARROW_DEFAULT_MEMORY_POOL="mimalloc")
-    assert pool == "mimalloc"
-    (_, threshold, _), _ = settled(400_000)
-    assert threshold == [400_000, 10, 10]
+    (pool, threshold, _), _ = settled(400_000, ARROW_DEFAULT_MEMORY_POOL="mimalloc")
+    assert (pool, threshold) == ("mimalloc", [400_000, 10, 10])
 
 
 class SettledError(Exception):
@@ -68,10 +63,7 @@ TASKS: list[tuple[str, Callable[[], Callable[..., Iterator[object]]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("module", "task"), TASKS)
-def test_every_task_of_the_pipeline_settles_its_worker(
-    module: str, task: Callable[[], Callable[..., Iterator[object]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_task_of_the_pipeline_settles_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it does anything else: each may be the first of its worker."""
 
     def settle() -> None:
@@ -79,6 +71,7 @@ def test_every_task_of_the_pipeline_settles_its_worker(
 
     pytest.importorskip("pyspark")
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: SimpleNamespace(partitionId=int, taskAttemptId=int))
-    monkeypatch.setattr(f"kafkasniff.spark.{module}.settle_worker", settle)
-    with pytest.raises(SettledError):
-        next(task()([]))
+    for module, task in TASKS:
+        monkeypatch.setattr(f"kafkasniff.spark.{module}.settle_worker", settle)
+        with pytest.raises(SettledError):
+            next(task()([]))

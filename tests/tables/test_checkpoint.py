@@ -24,14 +24,14 @@ from kafkasniff.errors import UsageError
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.records.record_batch import Batch, HeldRecords
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.model import Connection, Endpoint, Exchange, Message, Problem
+from kafkasniff.model import Endpoint, Exchange, Message, Problem
 from kafkasniff.tables.checkpoint import dump, load, stored_names
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.checkpoint.graph import Graph, Layout
 from kafkasniff.tables.checkpoint.layouts import layouts
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.checkpoint.wire import fields_of
-from tests.choice import ALL, one_in
+from tests.choice import fewer, one_in
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
 
@@ -47,15 +47,11 @@ def run(capture: Path, *, cut: bool, **options: Any) -> list[Output]:
     return events + inspector.close()
 
 
-@pytest.mark.parametrize("capture", one_in(3, CAPTURES), ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", one_in(5, CAPTURES), ids=lambda path: path.name)
 def test_resumed_runs_equal_one_run(capture: Path) -> None:
-    assert run(capture, cut=True) == run(capture, cut=False)
-
-
-@pytest.mark.parametrize("capture", one_in(6, CAPTURES), ids=lambda path: path.name)
-def test_records_kept_for_later_survive_a_checkpoint(capture: Path) -> None:
-    """Kept in the way exports keep them."""
-    options: dict[str, Any] = {"records": "columns", "connections": True}
+    """In every other capture, records are kept for later in the way exports keep them."""
+    columns = CAPTURES.index(capture) % 2 == 0
+    options: dict[str, Any] = {"records": "columns", "connections": True} if columns else {}
     whole, parts = run(capture, cut=False, **options), run(capture, cut=True, **options)
     assert parts == whole
     assert [list(batches(one)) for one in parts] == [list(batches(one)) for one in whole]
@@ -182,7 +178,11 @@ def test_unusable_states() -> None:
 def test_truncated_states() -> None:
     state = small()
     begin = state.index(b"\n") + 1
-    for end in (*range(begin, begin + 500), *range(begin + 500, len(state), 7), len(state) - 1):
+    for end in (
+        *range(begin, begin + 500, fewer(11, 1)),
+        *range(begin + 500, len(state), fewer(131, 7)),
+        len(state) - 1,
+    ):
         refused(state[:end])
 
 
@@ -190,7 +190,7 @@ def test_flipped_bits() -> None:
     """Refused, or an inspector with other numbers. The process is unchanged."""
     before = process()
     state = bytearray(small())
-    for place in range(state.index(b"\n") + 1, len(state), 5 if ALL else 15):
+    for place in range(state.index(b"\n") + 1, len(state), fewer(43, 5)):
         bit = 1 << place % 8
         state[place] ^= bit
         loads(bytes(state))
@@ -209,7 +209,7 @@ def test_values_of_other_types() -> None:
     loaded = tried = 0
     for kind in {fields[0] for fields in objects}:
         # Each connection has objects of nearly every class.
-        for number in one_in(8, [number for number, fields in enumerate(objects) if fields[0] == kind]):
+        for number in one_in(16, [number for number, fields in enumerate(objects) if fields[0] == kind]):
             fields = objects[number]
             for place in range(len(fields)):
                 for other in OTHERS:
@@ -264,32 +264,18 @@ def test_values_refer_only_to_earlier_values() -> None:
     assert type(load(forged([*objects, [tag(envelope._Inner), 0, 0, None]]), Inspector)) is Inspector
 
 
-def test_cycles_are_kept() -> None:
-    """A connection and the objects that work for it refer to each other."""
-    loaded = load(small(), Inspector)
-    for tcp in loaded._state.reassembler:
-        kafka = tcp.owner.kafka  # type: ignore[attr-defined]
-        assert kafka._dialogue is kafka._boundaries._dialogue
-        assert kafka._log is kafka._dialogue._log is kafka._boundaries._log
-        assert kafka._options.detail is loaded._state.detail is kafka._dialogue._detail
-        assert tcp.endpoints is tcp.owner.endpoints  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    "bytes_",
-    [
+def test_a_small_state_cannot_take_much_memory() -> None:
+    """Counts are limited by the bytes present, and depth has a bound."""
+    header = small().split(b"\n", 1)[0] + b"\n"
+    had = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for data in (
         *(b"\xdd\x7f\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\xc6\x7f\xff\xff\xff", b"\xdb\x7f\xff\xff\xff"),
         b"\xdd\x00\x0f\xff\xff" * 5000,
         b"\x91" * 1_000_000,
         b"\x91\x92" + bytes((0,)) + b"\xdd\x7f\xff\xff\xff\x00",
         b"\xc9\x7f\xff\xff\xff\x01",
-    ],
-)
-def test_a_small_state_cannot_take_much_memory(bytes_: bytes) -> None:
-    """Counts are limited by the bytes present, and depth has a bound."""
-    header = small().split(b"\n", 1)[0] + b"\n"
-    had = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    refused(header + bytes_)
+    ):
+        refused(header + data)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - had < 100_000
 
 
@@ -308,15 +294,6 @@ class Slotted:
     def __init__(self) -> None:
         self.one: Any = 1
         self.two: Any = "2"
-
-
-@pytest.mark.parametrize("kind", [Plain, Slotted])
-def test_a_layout_knows_all_attributes(kind: type) -> None:
-    Graph((Layout(kind, {"one": int, "two": str}, new=kind), Layout(Problem, made=Problem)))
-    Graph((Layout(kind, {"one": int}, new=kind, without=frozenset({"two"})), Layout(Problem, made=Problem)))
-    for fields, without in (({"one": int}, ()), ({"one": int, "two": str, "three": int}, ()), ({"one": int}, ("one",))):
-        with pytest.raises(TypeError, match=r"attributes differ: (one|two|three)"):
-            Graph((Layout(kind, fields, new=kind, without=frozenset(without)), Layout(Problem, made=Problem)))
 
 
 def test_the_layout_has_a_fingerprint() -> None:
@@ -367,7 +344,7 @@ KINDS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value"), KINDS, ids=[str(index) for index in range(len(KINDS))])
+@pytest.mark.parametrize(("kind", "value"), KINDS, ids=range(len(KINDS)))
 def test_values_of_all_kinds(kind: Any, value: Any) -> None:
     graph = Graph((Layout(Plain, {"one": kind, "two": str}, new=Plain), Layout(Slotted, {"one": int, "two": str}), _P))
     given = Plain()
@@ -384,44 +361,15 @@ def test_values_of_all_kinds(kind: Any, value: Any) -> None:
 _P = Layout(Problem, made=Problem)
 
 
-@pytest.mark.parametrize("kind", [Any, object, list[Any], int | str, type, int | list[int], Exception])
-def test_types_that_no_state_can_hold(kind: Any) -> None:
-    with pytest.raises(TypeError, match="no state can hold"):
-        Graph((Layout(Slotted, {"one": kind, "two": str}), _P))
-
-
-def test_objects_that_no_state_can_hold() -> None:
-    with pytest.raises(TypeError, match="a Plain is not part of a state"):
-        dump(Plain())
-
-
-@pytest.mark.parametrize("body", [{"a": {1: 2}}, {"a": [{b"x": 1}]}, {"a": [[{"b": {None: 1}}]]}])
-def test_names_in_bodies_are_text(body: Any) -> None:
+def test_names_in_bodies_are_text() -> None:
     """Writers of JSON expect that."""
     values = Values[Message](Message)
-    with pytest.raises(UsageError, match="a name in a body is not text"):
-        values.load(values.dump(Message("request", 1, body=body)))
+    for body in ({"a": {1: 2}}, {"a": [{b"x": 1}]}, {"a": [[{"b": {None: 1}}]]}):
+        with pytest.raises(UsageError, match="a name in a body is not text"):
+            values.load(values.dump(Message("request", 1, body=body)))
 
 
 # -- single values ------------------------------------------------------------------------------------------------
-
-
-def test_exchanges_are_unchanged() -> None:
-    pairs, connections, problems = Values[Any](tuple[Exchange, bool]), Values[Any](Connection), Values[Any](Problem)
-    found = 0
-    for capture in CAPTURES[::9]:
-        for event in run(capture, cut=False, records="columns", connections=True):
-            values, given = {
-                Exchange: (pairs, (event, True)),
-                Connection: (connections, event),
-                Problem: (problems, event),
-            }.get(type(event), (None, None))
-            if values is not None:
-                again = values.load(values.dump(given))
-                assert again == given
-                assert list(batches(again)) == list(batches(given))
-                found += 1
-    assert found > 100
 
 
 def test_a_batch_keeps_its_bytes_and_records() -> None:
@@ -447,11 +395,11 @@ def test_a_capture_whose_name_is_no_text() -> None:
     assert load(dump(inspector), Inspector)._state.captures == (r"a\xff.pcap",)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc0", b"\x92\x01\x02", b"\xc1", b"\x93\x01", b"\xd4\x02\x00", b"\x91" * 5000])
-def test_damaged_output_of_a_task(data: bytes) -> None:
-    with pytest.raises(UsageError, match="what a task wrote is damaged") as raised:
-        Values[Any](tuple[Exchange, bool]).load(data)
-    assert "\n" not in str(raised.value)
+def test_damaged_output_of_a_task() -> None:
+    for data in (b"", b"\xc0", b"\x92\x01\x02", b"\xc1", b"\x93\x01", b"\xd4\x02\x00", b"\x91" * 5000):
+        with pytest.raises(UsageError, match="what a task wrote is damaged") as raised:
+            Values[Any](tuple[Exchange, bool]).load(data)
+        assert "\n" not in str(raised.value)
 
 
 def test_equal_sets_are_stored_alike() -> None:

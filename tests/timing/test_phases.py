@@ -10,57 +10,44 @@ from hypothesis import strategies as st
 
 from kafkasniff.timing import PARTS, Marks, TimeParts, Wait, split
 
-
-def parts(marks: Marks, **options: Any) -> dict[str, int]:
-    """The parts that took any time."""
-    options = {"network": None, "wait": None, "throttle_ns": 0, "at_once": True, **options}
-    found = split(marks, **options)
-    return {name: getattr(found, name) for name in (*PARTS, "throttled", "may_wait") if getattr(found, name)}
-
-
-def test_the_plain_case() -> None:
-    marks = Marks(1000, 1010, 1110, 1115, before_done=700, quiet_since=700)
-    assert parts(marks, network=30) == {"think": 300, "request": 10, "network": 30, "broker": 70, "response": 5}
-    # The way is never longer than what there is.
-    assert parts(marks, network=500) == {"think": 300, "request": 10, "network": 100, "response": 5}
+PLAIN = Marks(1000, 1010, 1110, 1115)
+THOUGHT = PLAIN._replace(before_done=700, quiet_since=700)
+LOST = PLAIN._replace(before_done=1030, quiet_since=1030, resent_at=1050)
+BEHIND = PLAIN._replace(before_done=1080, quiet_since=1080)
+SENT = {"request": 10, "response": 5}
 
 
-def test_in_line_behind_an_earlier_request() -> None:
-    marks = Marks(1000, 1010, 1110, 1115, before_done=1080, quiet_since=1080)
-    assert parts(marks) == {"request": 10, "behind": 70, "broker": 30, "response": 5}
-    assert split(marks, network=None, wait=None, throttle_ns=0, at_once=True).think is None
-    # Both responses came in one packet.
-    assert parts(marks._replace(before_done=1110)) == {"request": 10, "behind": 100, "response": 5}
-
-
-def test_lost_on_the_way() -> None:
-    """The broker has the request when it was sent again; what was answered meanwhile held up nothing."""
-    marks = Marks(1000, 1010, 1110, 1115, before_done=1030, quiet_since=1030, resent_at=1050)
-    assert parts(marks, network=5) == {"request": 10, "resent": 40, "network": 5, "broker": 55, "response": 5}
-    assert parts(marks._replace(before_done=1070)) == {
-        "request": 10,
-        "resent": 40,
-        "behind": 20,
-        "broker": 40,
-        "response": 5,
-    }
-
-
-def test_throttled_after_the_response() -> None:
-    """KIP-219: the broker answered at once and does not read; the client waits, or sends and is not heard."""
-    marks = Marks(1000, 1010, 1110, 1115, before_done=700, quiet_since=700, muted_until=900)
-    assert parts(marks) == {"think": 300, "throttled": 200, "request": 10, "broker": 100, "response": 5}
-    marks = marks._replace(muted_until=1050)
-    reported = {"think": 300, "throttled": 300, "request": 10, "muted": 40, "broker": 60, "response": 5}
-    assert parts(marks) == reported
-    assert parts(marks, throttle_ns=50) == reported
-
-
-def test_throttled_before_the_response() -> None:
-    marks = Marks(1000, 1010, 1110, 1115)
-    assert parts(marks, throttle_ns=80, at_once=False) == {"request": 10, "held": 80, "broker": 20, "response": 5}
-    # It came sooner: a newer broker answered an old version at once.
-    assert parts(marks, throttle_ns=101, at_once=False) == {"request": 10, "broker": 100, "response": 5}
+@pytest.mark.parametrize(
+    ("marks", "options", "expected"),
+    [
+        (THOUGHT, {"network": 30}, {"think": 300, "network": 30, "broker": 70}),
+        # The way is never longer than what there is.
+        (THOUGHT, {"network": 500}, {"think": 300, "network": 100}),
+        (BEHIND, {}, {"behind": 70, "broker": 30}),
+        # Both responses came in one packet.
+        (BEHIND._replace(before_done=1110), {}, {"behind": 100}),
+        # The broker has the request when it was sent again; what was answered meanwhile held up nothing.
+        (LOST, {"network": 5}, {"resent": 40, "network": 5, "broker": 55}),
+        (LOST._replace(before_done=1070), {}, {"resent": 40, "behind": 20, "broker": 40}),
+        # KIP-219: the broker answered at once and does not read; the client waits, or sends and is not heard.
+        (THOUGHT._replace(muted_until=900), {}, {"think": 300, "throttled": 200, "broker": 100}),
+        (THOUGHT._replace(muted_until=1050), {}, {"think": 300, "throttled": 300, "muted": 40, "broker": 60}),
+        (
+            THOUGHT._replace(muted_until=1050),
+            {"throttle_ns": 50},
+            {"think": 300, "throttled": 300, "muted": 40, "broker": 60},
+        ),
+        # Before KIP-219 it held the response back.
+        (PLAIN, {"throttle_ns": 80, "at_once": False}, {"held": 80, "broker": 20}),
+        # It came sooner: a newer broker answered an old version at once.
+        (PLAIN, {"throttle_ns": 101, "at_once": False}, {"broker": 100}),
+    ],
+)
+def test_known_parts(marks: Marks, options: dict[str, Any], expected: dict[str, int]) -> None:
+    found = split(marks, **{"network": None, "wait": None, "throttle_ns": 0, "at_once": True, **options})
+    shown = {name: getattr(found, name) for name in (*PARTS, "throttled", "may_wait") if getattr(found, name)}
+    assert shown == expected | SENT
+    assert found.think == expected.get("think")
 
 
 @pytest.mark.parametrize(

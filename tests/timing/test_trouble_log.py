@@ -25,7 +25,7 @@ def counted(
     return Trouble(sum(first <= time <= last for time in again), len(within), sum(within), len(shut), sum(shut))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_spans_add_up(seed: int) -> None:
     random = Random(seed)
     log = TroubleLog(Budget())
@@ -42,7 +42,7 @@ def test_spans_add_up(seed: int) -> None:
         if opened is not None:
             log.window_opened(opened, closed)
     assert log.remembered == len(again) + len(late) + len(windows)
-    for _ in range(500):
+    for _ in range(200):
         first = random.randrange(1_000)
         last = first + random.randrange(300)
         assert log.between(first, last) == counted(again, late, windows, first, last), (first, last)

@@ -63,12 +63,31 @@ class Recorder:
         assert not self._thread.is_alive()
 
 
+class Connection:
+    """One connection between the two programs."""
+
+    def __init__(self, recorder: Recorder, client: IO[bytes], server: IO[bytes]) -> None:
+        self._recorder = recorder
+        self._inputs: dict[Side, IO[bytes]] = {"client": client, "broker": server}
+
+    @property
+    def flights(self) -> list[Flight]:
+        return list(self._recorder.flights)
+
+    def say(self, side: Side, data: bytes) -> None:
+        """Have `side` send `data`, or execute it as a command: K and k are key updates, with and without a response."""
+        since = len(self._recorder.flights)
+        stream = self._inputs[side]
+        stream.write(data)
+        stream.flush()
+        self._recorder.wait_for(side, since)
+
+
 class Endpoints:
     """`openssl s_server` and `openssl s_client`, controlled by their standard input."""
 
     def __init__(self, openssl: str, folder: Path, server: Sequence[str] = ()) -> None:
         self._openssl = openssl
-        self.folder = folder
         self.log = folder / "keys.log"
         cert, key = certificate("ecdsa")
         self._server = subprocess.Popen(
@@ -92,16 +111,9 @@ class Endpoints:
     @contextlib.contextmanager
     def connection(self, *options: str) -> Iterator[Connection]:
         recorder = Recorder(self._port)
+        address = f"127.0.0.1:{recorder.port}"
         client = subprocess.Popen(
-            [
-                self._openssl,
-                "s_client",
-                "-connect",
-                f"127.0.0.1:{recorder.port}",
-                "-keylogfile",
-                str(self.log),
-                *options,
-            ],
+            [self._openssl, "s_client", "-connect", address, "-keylogfile", str(self.log), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -125,26 +137,6 @@ class Endpoints:
         for stream in (self._server.stdin, self._server.stdout):
             if stream is not None:
                 stream.close()
-
-
-class Connection:
-    """One connection between the two programs."""
-
-    def __init__(self, recorder: Recorder, client: IO[bytes], server: IO[bytes]) -> None:
-        self._recorder = recorder
-        self._inputs: dict[Side, IO[bytes]] = {"client": client, "broker": server}
-
-    @property
-    def flights(self) -> list[Flight]:
-        return list(self._recorder.flights)
-
-    def say(self, side: Side, data: bytes) -> None:
-        """Have `side` send `data`, or execute it as a command: K and k are key updates, with and without a response."""
-        since = len(self._recorder.flights)
-        stream = self._inputs[side]
-        stream.write(data)
-        stream.flush()
-        self._recorder.wait_for(side, since)
 
 
 def _drain(stream: IO[bytes]) -> None:

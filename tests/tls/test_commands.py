@@ -7,13 +7,11 @@ import json
 import os
 import ssl
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import kafkasniff as library
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
 from tests.cli.commands.test_live import Wire
@@ -21,7 +19,7 @@ from tests.cli.console import kafkasniff
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.craft.write import pcap_bytes, pcapng_bytes
-from tests.tables.exports.exported import rows, run, tables
+from tests.tables.exports.exported import rows
 from tests.tls.endpoints import Pair, kafka_talk, packets_of
 from tests.tls.reading import CONTENT, clear_contents
 
@@ -109,85 +107,6 @@ def test_secrets_in_the_capture(tmp_path: Path, files: tuple[Path, Path]) -> Non
     assert other.out == one.out
 
 
-@pytest.mark.parametrize("blocks", [2, 40, 75, 100])
-def test_secrets_count_from_their_place(tmp_path: Path, blocks: int) -> None:
-    packets, log = many()
-    capture = tmp_path / "with.pcapng"
-    capture.write_bytes(with_secrets(pcapng_bytes(packets), log, blocks=blocks))
-    one = decode(capture)
-    assert said(one) or blocks > 2
-    # The result is the same in one batch, or packet by packet.
-    from kafkasniff.capture import open_captures
-    from tests.craft.outcome import output
-
-    with open_captures([str(capture)]) as source:
-        whole = output(source)
-    with open_captures([str(capture)]) as source:
-        single = output(part for batch in source for part in _packets(batch))
-    assert single == whole
-
-
-def _packets(batch: Any) -> Any:
-    while len(batch) > 1:
-        part, batch = batch.split(1)
-        yield part
-    yield batch
-
-
-def exported(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    return tables(folder)
-
-
-def test_export_with_a_key_log(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    capture, keys = files
-    one = kafkasniff("export", "--keylog", keys, "-o", tmp_path / "one", capture)
-    assert one.code == 0, one.err
-    found = rows(tmp_path / "one", "exchanges")
-    assert len(found) == sum(len(kafka_talk(3 + number)) // 2 for number in range(6))
-    assert {row["status"] for row in found} == {"answered"}
-    assert {row["verdict"] for row in rows(tmp_path / "one", "connections")} == {"kafka"}
-    run([capture], tmp_path / "three", jobs=3, keylog=str(keys))
-    assert exported(tmp_path / "three") == exported(tmp_path / "one")
-    # The folder contains nothing of the key log.
-    secrets = [line.split()[2] for line in keys.read_bytes().splitlines()]
-    for path in (tmp_path / "one").rglob("*"):
-        if path.is_file():
-            data = path.read_bytes()
-            assert not any(secret in data or bytes.fromhex(secret.decode()) in data for secret in secrets)
-
-
-def test_a_later_run_continues_connections(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    capture, keys = files
-    run([capture], tmp_path / "whole", keylog=str(keys))
-    packets, _ = many()
-    parts = []
-    for number, part in enumerate(_thirds(packets)):
-        path = tmp_path / f"part-{number}.pcap"
-        path.write_bytes(pcap_bytes(part))
-        parts.append(path)
-        run([path], tmp_path / "by-parts", keylog=str(keys))
-
-    def reported(folder: Path) -> list[tuple[Any, ...]]:
-        names = ("client_port", "api", "correlation_id", "status", "latency_us", "duration_us", "request_body")
-        return sorted(tuple(row[name] for name in names) for row in rows(folder, "exchanges"))
-
-    assert reported(tmp_path / "by-parts") == reported(tmp_path / "whole")
-
-
-def _thirds(packets: Sequence[Packet]) -> list[Sequence[Packet]]:
-    third = len(packets) // 3
-    return [packets[:third], packets[third : 2 * third], packets[2 * third :]]
-
-
-def test_the_library_takes_a_key_log(files: tuple[Path, Path]) -> None:
-    capture, keys = files
-    assert list(library.read(capture)) == []
-    found = list(library.read(capture, keylog=keys, two_pass=True))
-    assert len(found) == sum(len(kafka_talk(3 + number)) // 2 for number in range(6))
-    with pytest.raises(UsageError, match="cannot read the key log"):
-        list(library.read(capture, keylog=keys.parent / "none"))
-
-
 @pytest.mark.parametrize("command", [["decode"], ["export"], ["export", "--engine", "spark"]])
 def test_a_key_log_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path], command: list[str]) -> None:
     if command[0] == "export":
@@ -200,8 +119,6 @@ def test_a_key_log_that_cannot_be_read(tmp_path: Path, files: tuple[Path, Path],
 
 
 # -- files that grow -------------------------------------------------------------------------------------------------
-
-RANDOM = bytes(range(32))
 
 
 def line(secret: int) -> bytes:

@@ -10,11 +10,10 @@ import pytest
 
 from kafkasniff.tls import half, session
 from tests.choice import DEEP
-from tests.craft.batches import batch
-from tests.craft.outcome import Line, Outcome, output
+from tests.craft.outcome import Line, Outcome
 from tests.craft.packet import Packet
 from tests.tls.endpoints import NO_ENCRYPT_THEN_MAC, Pair, Talk, kafka_talk, packets_of
-from tests.tls.reading import clear_contents, contents, decrypted, keys, kinds
+from tests.tls.reading import clear_contents, contents, decrypted, kinds
 
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 SUITES = [
@@ -88,33 +87,6 @@ def test_missing_packets_of_the_handshake(version: ssl.TLSVersion) -> None:
     assert read > len(missing) / 2
 
 
-@pytest.mark.parametrize(("version", "ciphers", "options"), SUITES)
-def test_random_losses(version: ssl.TLSVersion, ciphers: str | None, options: int) -> None:
-    made = long_talk(version, ciphers, options)
-    packets = packets_of(made.flights, sizes=300)
-    for seed in range(6):
-        rng = random.Random(seed)
-        lost = {place for place in range(14, len(packets)) if rng.random() < 0.03}
-        found = decrypted(without(packets, lost), made.key_log)
-        assert check_nothing_invented(found, made) > EXCHANGES / 2
-
-
-@pytest.mark.parametrize(("version", "ciphers", "options"), SUITES)
-def test_batches_change_nothing_after_losses(version: ssl.TLSVersion, ciphers: str | None, options: int) -> None:
-    made = long_talk(version, ciphers, options)
-    packets = packets_of(made.flights[:40], sizes=130)
-    for seed in range(3):
-        rng = random.Random(seed)
-        kept = [packet for packet in packets if rng.random() < 0.95]
-        whole = batch(kept)
-        expected = output([whole], keys=keys(made.key_log), ports=[9093])
-        parts = []
-        while len(whole) > 3:
-            part, whole = whole.split(rng.randrange(1, 4))
-            parts.append(part)
-        assert output([*parts, whole], keys=keys(made.key_log), ports=[9093]) == expected
-
-
 @pytest.mark.parametrize("version", [V12, V13])
 def test_damaged_records(version: ssl.TLSVersion) -> None:
     made = long_talk(version)
@@ -128,23 +100,6 @@ def test_damaged_records(version: ssl.TLSVersion) -> None:
     assert check_nothing_invented(found, made) > EXCHANGES
     assert kinds(found).count("tls-record-damaged") == 1
     assert "tcp-gap" not in kinds(found)
-
-
-@pytest.mark.parametrize("version", [V12, V13])
-def test_a_header_that_is_damaged(version: ssl.TLSVersion) -> None:
-    made = long_talk(version)
-    packets = packets_of(made.flights, sizes=16_384)
-    data = [place for place, packet in enumerate(packets) if packet.payload]
-    place = data[len(data) // 2]
-    changed = [
-        *packets[:place],
-        packets[place].but(payload=b"\xff" + packets[place].payload[1:]),
-        *packets[place + 1 :],
-    ]
-    found = decrypted(changed, made.key_log)
-    assert check_nothing_invented(found, made) > EXCHANGES
-    last = max(line["correlation_id"] for line in whole_messages(found))
-    assert last == EXCHANGES + 2
 
 
 @pytest.mark.parametrize(("version", "ciphers", "options"), SUITES)
@@ -161,22 +116,6 @@ def test_garbage_anywhere(version: ssl.TLSVersion, ciphers: str | None, options:
                 payload[rng.randrange(len(payload))] = rng.randrange(256)
             changed[place] = changed[place].but(payload=bytes(payload))
         check_nothing_invented(decrypted(changed, made.key_log), made)
-
-
-def test_cut_at_any_packet() -> None:
-    made = long_talk(V13)
-    packets = packets_of(made.flights[:10], sizes=100)
-    for end in range(len(packets)):
-        check_nothing_invented(decrypted(packets[:end], made.key_log), made)
-
-
-def test_a_snap_length() -> None:
-    made = long_talk(V13)
-    packets = [
-        packet.but(payload=packet.payload[:60], cut=max(len(packet.payload) - 60, 0))
-        for packet in packets_of(made.flights, sizes=1448)
-    ]
-    assert contents(decrypted(packets, made.key_log)) == []
 
 
 def test_the_search_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

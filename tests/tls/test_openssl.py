@@ -1,122 +1,128 @@
-"""Features that Python's ssl cannot produce, with OpenSSL's own programs: suites of TLS 1.3, key updates, early data
-…"""
+"""Features that Python's ssl cannot produce, by OpenSSL's own programs: suites of TLS 1.3, key updates, early data …
+
+`sessions.json` holds what they sent and logged; `python -m tests.tls.test_openssl` records it again.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.tls.endpoints import Flight, certificate, kafka_talk, packets_of
+from tests.tls.endpoints import Flight, certificate, kafka_talk, new_folder, packets_of
 from tests.tls.openssl import Endpoints
 from tests.tls.reading import clear_contents, contents, decrypted, kinds
 
-RequireTool = Callable[[str], str]
+RECORDED = Path(__file__).parent / "sessions.json"
+SAID = kafka_talk(2)
 
 
-def check(flights: Sequence[Flight], log: bytes, said: Sequence[Flight]) -> None:
+class Scene(NamedTuple):
+    """Options of both programs, and commands that they execute before each message but the first."""
+
+    server: Sequence[str] = ()
+    client: Sequence[str] = ()
+    between: Sequence[Flight] = ()
+    early: bool | None = None
+    """The first message is early data of a resumed session, which the server accepts or rejects."""
+
+
+def _suite(name: str) -> Scene:
+    return Scene(["-ciphersuites", name], ["-ciphersuites", name])
+
+
+SCENES = {
+    **{
+        name: _suite(name)
+        for name in (
+            "TLS_AES_128_GCM_SHA256",
+            "TLS_AES_256_GCM_SHA384",
+            "TLS_CHACHA20_POLY1305_SHA256",
+            "TLS_AES_128_CCM_SHA256",
+            "TLS_AES_128_CCM_8_SHA256",
+        )
+    },
+    "key updates that ask for one": Scene(between=[("client", b"K\n"), ("broker", b"K\n"), ("client", b"K\n")]),
+    "key updates": Scene(between=[("client", b"k\n"), ("broker", b"k\n"), ("client", b"k\n")]),
+    "padding": Scene(["-record_padding", "300"], ["-record_padding", "512", "-max_send_frag", "512"]),
+    "hello retry": Scene(["-groups", "P-384"], ["-groups", "X25519:P-384"]),
+    "client certificate": Scene(["-verify", "1"], ["-cert", "CERT", "-key", "KEY"]),
+    # TLS 1.2: new keys in mid-connection. R of s_client requests it, and both sides' hellos are encrypted.
+    "renegotiation": Scene(["-tls1_2", "-client_renegotiation"], ["-tls1_2"], [("client", b"R\n")]),
+    "early data": Scene(["-early_data"], early=True),
+    "rejected early data": Scene(["-max_early_data", "16000"], early=False),
+}
+
+
+def converse(openssl: str, scene: Scene) -> tuple[list[Flight], bytes]:
+    """What the programs send in a scene, and the client's key log."""
+    cert, key = certificate("rsa")
+    client = [{"CERT": str(cert), "KEY": str(key)}.get(word, word) for word in scene.client]
+    folder = new_folder()
+    ends = Endpoints(openssl, folder, scene.server)
+    said, before = SAID, 0
+    try:
+        if scene.early is not None:
+            early, session = folder / "early", folder / "session"
+            early.write_bytes(SAID[0][1])
+            with ends.connection("-sess_out", str(session)) as connection:
+                for side, data in SAID:
+                    connection.say(side, data)
+            before = ends.log.stat().st_size
+            client += ["-sess_in", str(session), "-early_data", str(early)]
+            # Rejected early data has to be sent again.
+            said = SAID[1:] if scene.early else SAID
+        with ends.connection(*client) as connection:
+            for number, (side, data) in enumerate(said):
+                for who, command in scene.between if number else ():
+                    connection.say(who, command)
+                connection.say(side, data)
+        return connection.flights, ends.log.read_bytes()[before:]
+    finally:
+        ends.close()
+
+
+def check(name: str, flights: list[Flight], log: bytes) -> None:
+    if SCENES[name].early is not None:
+        assert b"CLIENT_EARLY_TRAFFIC_SECRET" in log
+    if name == "renegotiation":
+        assert log.count(b"CLIENT_RANDOM") > 2
     for sizes in (1448, 61):
         found = decrypted(packets_of(flights, sizes=sizes), log)
-        assert contents(found) == clear_contents(said)
+        assert contents(found) == clear_contents(SAID)
         assert kinds(found) == []
 
 
-def converse(
-    openssl: str,
-    folder: Path,
-    *,
-    server: Sequence[str] = (),
-    client: Sequence[str] = (),
-    between: Sequence[Flight] = (),
-) -> bytes:
-    """A Kafka dialogue with `between` before each message but the first, decrypted and compared; returns the key
-    log."""
-    said = kafka_talk(2)
-    ends = Endpoints(openssl, folder, server)
-    try:
-        with ends.connection(*client) as connection:
-            for number, (side, data) in enumerate(said):
-                if number:
-                    for who, command in between:
-                        connection.say(who, command)
-                connection.say(side, data)
-        log = ends.log.read_bytes()
-        check(connection.flights, log, said)
-        return log
-    finally:
-        ends.close()
+def recorded() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RECORDED.read_text())
+    return found
 
 
-@pytest.mark.parametrize(
-    "suite",
-    [
-        "TLS_AES_128_GCM_SHA256",
-        "TLS_AES_256_GCM_SHA384",
-        "TLS_CHACHA20_POLY1305_SHA256",
-        "TLS_AES_128_CCM_SHA256",
-        "TLS_AES_128_CCM_8_SHA256",
-    ],
-)
-def test_suites_of_tls_13(require_tool: RequireTool, tmp_path: Path, suite: str) -> None:
-    converse(require_tool("openssl"), tmp_path, server=["-ciphersuites", suite], client=["-ciphersuites", suite])
+@pytest.mark.parametrize("name", SCENES)
+def test_recorded_sessions(name: str) -> None:
+    session = recorded()[name]
+    check(name, [(side, bytes.fromhex(data)) for side, data in session["flights"]], session["log"].encode())
 
 
-@pytest.mark.parametrize("command", [b"K\n", b"k\n"])
-def test_key_updates(require_tool: RequireTool, tmp_path: Path, command: bytes) -> None:
-    converse(require_tool("openssl"), tmp_path, between=[("client", command), ("broker", command), ("client", command)])
+@pytest.mark.extended
+@pytest.mark.parametrize("name", SCENES)
+def test_the_programs_of_this_machine(require_tool: Callable[[str], str], name: str) -> None:
+    check(name, *converse(require_tool("openssl"), SCENES[name]))
 
 
-def test_records_with_padding(require_tool: RequireTool, tmp_path: Path) -> None:
-    converse(
-        require_tool("openssl"),
-        tmp_path,
-        server=["-record_padding", "300"],
-        client=["-record_padding", "512", "-max_send_frag", "512"],
-    )
+def record() -> None:
+    openssl = shutil.which("openssl")
+    assert openssl is not None
+    made = {}
+    for name, scene in SCENES.items():
+        flights, log = converse(openssl, scene)
+        made[name] = {"flights": [(side, data.hex()) for side, data in flights], "log": log.decode()}
+    RECORDED.write_text(json.dumps(made, indent=0) + "\n")
 
 
-def test_hello_retry_request(require_tool: RequireTool, tmp_path: Path) -> None:
-    converse(require_tool("openssl"), tmp_path, server=["-groups", "P-384"], client=["-groups", "X25519:P-384"])
-
-
-def test_a_client_with_a_certificate(require_tool: RequireTool, tmp_path: Path) -> None:
-    cert, key = certificate("rsa")
-    converse(require_tool("openssl"), tmp_path, server=["-verify", "1"], client=["-cert", str(cert), "-key", str(key)])
-
-
-def test_renegotiation(require_tool: RequireTool, tmp_path: Path) -> None:
-    """TLS 1.2: new keys in mid-connection. R of s_client requests it, and both sides' hellos are encrypted."""
-    version = ["-tls1_2"]
-    log = converse(
-        require_tool("openssl"),
-        tmp_path,
-        server=[*version, "-client_renegotiation"],
-        client=version,
-        between=[("client", b"R\n")],
-    )
-    assert log.count(b"CLIENT_RANDOM") > 2
-
-
-@pytest.mark.parametrize("accepted", [True, False])
-def test_early_data(require_tool: RequireTool, tmp_path: Path, accepted: bool) -> None:
-    said = kafka_talk(2)
-    early = tmp_path / "early"
-    early.write_bytes(said[0][1])
-    session = tmp_path / "session"
-    ends = Endpoints(require_tool("openssl"), tmp_path, ["-early_data"] if accepted else ["-max_early_data", "16000"])
-    try:
-        with ends.connection("-sess_out", str(session)) as connection:
-            for side, data in said:
-                connection.say(side, data)
-        check(connection.flights, ends.log.read_bytes(), said)
-        before = len(ends.log.read_bytes())
-        with ends.connection("-sess_in", str(session), "-early_data", str(early)) as connection:
-            # Rejected early data has to be sent again.
-            for side, data in said[1:] if accepted else said:
-                connection.say(side, data)
-        log = ends.log.read_bytes()[before:]
-        assert b"CLIENT_EARLY_TRAFFIC_SECRET" in log
-        check(connection.flights, log, said)
-    finally:
-        ends.close()
+if __name__ == "__main__":
+    record()

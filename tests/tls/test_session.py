@@ -124,21 +124,6 @@ def test_disturbances_that_lose_nothing(version: ssl.TLSVersion, disturb: object
     assert [kind for kind in kinds(found) if kind.startswith("tls")] == []
 
 
-def test_the_syn_is_not_needed_if_the_hello_was_captured() -> None:
-    made = talk(V13)
-    packets = [packet for packet in packets_of(made.flights) if packet.payload]
-    assert contents(decrypted(packets, made.key_log)) == clear_contents(made.clear)
-
-
-def test_a_key_log_with_the_secrets_of_the_data_only() -> None:
-    made = talk(V13)
-    log = b"".join(line for line in made.key_log.splitlines(keepends=True) if b"TRAFFIC_SECRET_0" in line)
-    for grows in (False, True):
-        found = packets_outcome(packets_of(made.flights), keys=keys(log, grows=grows))
-        assert contents(found) == clear_contents(made.clear)
-        assert kinds(found) == []
-
-
 # -- places and times ----------------------------------------------------------------------------------------------
 
 
@@ -185,19 +170,6 @@ def test_batches_change_nothing(cuts: list[int]) -> None:
     assert output(parts_of(batch(packets), cuts), keys=keys(log)) == whole
 
 
-@pytest.mark.parametrize("log", ["file", "growing", "none", "wrong"])
-def test_single_packets_change_nothing(log: str) -> None:
-    packets, data = two_connections()
-    if log == "wrong":
-        data = data.replace(b"a", b"b").replace(b"7", b"8")
-
-    def options() -> dict[str, object]:
-        return {} if log == "none" else {"keys": keys(data, grows=log == "growing")}
-
-    whole = output([batch(packets)], **options())
-    assert output(parts_of(batch(packets), [1] * len(packets)), **options()) == whole
-
-
 def test_a_run_resumes_from_its_state_at_any_packet() -> None:
     packets, log = two_connections()
     whole = Inspector(keys=keys(log))
@@ -212,18 +184,6 @@ def test_a_run_resumes_from_its_state_at_any_packet() -> None:
         inspector = load(state, Inspector)
         inspector.follow_key_log(keys(log))
     assert [*found, *inspector.close()] == expected
-
-
-def test_a_run_that_resumes_without_the_key_log_reports_it() -> None:
-    made = talk(V13)
-    packets = packets_of(made.flights)
-    half = len(packets) * 2 // 3
-    inspector = Inspector(keys=keys(made.key_log))
-    first, second = batch(packets).split(half)
-    inspector.feed(first)
-    inspector = load(dump(inspector), Inspector)
-    events = [*inspector.feed(second), *inspector.close()]
-    assert [event.kind for event in events if hasattr(event, "detail")].count("tls-not-decrypted") == 1
 
 
 # -- late secrets --------- ------------------------------------------------------------------------------------------
@@ -248,31 +208,12 @@ def test_a_key_log_that_lags_the_packets() -> None:
         assert kinds(found) == []
 
 
-def test_times_do_not_depend_on_when_secrets_came() -> None:
-    made = talk(V12)
-    packets = packets_of(made.flights)
-    held: list[bytes] = []
-    log = KeyLog(lambda: held.pop() if held else b"", grows=True)
-
-    def fed() -> Iterator[PacketBatch]:
-        first, second = batch(packets).split(len(packets) - 2)
-        yield first
-        held.append(made.key_log)
-        yield second
-
-    names = ("type", "correlation_id", "time", "latency_ms", "duration_ms", "first_packet", "last_packet")
-
-    def times(lines: list[dict[str, object]]) -> list[list[object]]:
-        return [[line.get(name) for name in names] for line in lines if line["type"] != "problem"]
-
-    assert times(outcome(fed(), keys=log).lines) == times(decrypted(packets, made.key_log).lines)
-
-
-def test_bytes_waiting_for_secrets_are_bounded() -> None:
-    said = kafka_talk(1, bytes(3 << 20))
-    made = Pair().talk(said)
+@pytest.mark.parametrize("empty", [False, True])
+def test_bytes_and_records_waiting_for_secrets_are_bounded(empty: bool) -> None:
+    made = Pair().talk(kafka_talk(1, bytes(0 if empty else 3 << 20)))
+    flights = [*made.flights[:2], ("client", b"\x17\3\3\0\0" * 17_000)] if empty else made.flights
     inspector = Inspector(keys=keys(b"", grows=True))
-    packets = packets_of(made.flights, sizes=16_000)
+    packets = packets_of(flights, sizes=16_000)
     events = []
     for part in parts_of(batch(packets), [20] * len(packets)):
         events += inspector.feed(part)
@@ -281,9 +222,25 @@ def test_bytes_waiting_for_secrets_are_bounded() -> None:
     assert inspector.close() == []
 
 
-def test_without_secrets_nothing_is_kept() -> None:
-    said = kafka_talk(1, bytes(100_000))
-    made = Pair().talk(said, ends=False)
-    inspector = Inspector()
-    inspector.feed(batch(packets_of(made.flights, closes=False)))
-    assert len(dump(inspector)) < 10_000
+def test_master_keys_by_session_id() -> None:
+    """Lines in the format of Java agents, for a connection and one that resumes its session."""
+    pair = Pair(version=V12, ciphers="ECDHE-RSA-AES128-GCM-SHA256", options=ssl.OP_NO_TICKET)
+    first = pair.talk(kafka_talk(4))
+    assert first.session is not None
+    second = pair.talk(kafka_talk(2), session=first.session)
+    assert second.resumed
+    master = first.key_log.split()[2]
+    log = b"RSA Session-ID:" + first.session.id.hex().upper().encode() + b" Master-Key:" + master + b"\n"
+    for made in (first, second):
+        found = decrypted(packets_of(made.flights), log)
+        assert contents(found) == clear_contents(made.clear)
+        assert kinds(found) == []
+
+
+def test_a_key_log_with_the_secrets_of_the_data_only() -> None:
+    made = talk(V13)
+    log = b"".join(line for line in made.key_log.splitlines(keepends=True) if b"TRAFFIC_SECRET_0" in line)
+    for grows in (False, True):
+        found = packets_outcome(packets_of(made.flights), keys=keys(log, grows=grows))
+        assert contents(found) == clear_contents(made.clear)
+        assert kinds(found) == []

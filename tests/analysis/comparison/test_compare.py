@@ -11,9 +11,9 @@ import pytest
 from kafkasniff.analysis.comparison.answer import SECTIONS, Software
 from kafkasniff.analysis.comparison.family import MIN_EXCHANGES
 from kafkasniff.analysis.comparison.side import Side
-from kafkasniff.analysis.overview import Overview
 from tests.analysis.comparison.traffic import compared, differing, side, traffic
 from tests.analysis.tables import START_NS, batch_of, exchange, partition
+from tests.choice import one_in
 
 PRODUCE = "Produce"
 
@@ -37,7 +37,7 @@ def test_identical_traffic(before: Side) -> None:
     assert produce.p50.shift_us == 0
 
 
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", one_in(3, range(2, 8)))
 def test_the_same_traffic_on_another_day(seed: int, before: Side) -> None:
     assert differing(compared(before, traffic(seed))) == {}
 
@@ -61,7 +61,7 @@ def test_many_apis_raise_no_false_alarm() -> None:
     """One test per API, corrected for their number: noise is not reported as a difference."""
     names = ["Produce", "Fetch", "Metadata", "Heartbeat", "OffsetCommit", "OffsetFetch", "ListOffsets", "JoinGroup"]
     days = [
-        [traffic(10 * number + day, api=name, api_key=number, rate=2) for number, name in enumerate(names)]
+        [traffic(10 * number + day, api=name, api_key=number, rate=1) for number, name in enumerate(names)]
         for day in range(2)
     ]
     found = compared(side(*days[0]), *days[1])
@@ -91,14 +91,9 @@ def test_everything_is_slower(before: Side) -> None:
     assert 0 < p50.low_us < p50.shift_us < p50.high_us
 
 
-def test_everything_is_faster(before: Side) -> None:
-    found = compared(before, traffic(2, slower=0.5), only=("latency",)).latency
-    assert found is not None
-    assert found[0].verdict == "faster"
-
-
-def test_only_the_slowest_are_slower() -> None:
-    found = compared(side(traffic(rate=40)), traffic(2, tail=5.0, rate=40), only=("latency",)).latency
+def test_only_the_slowest_are_slower_or_faster() -> None:
+    plain, tailed = side(traffic(rate=40)), traffic(2, tail=5.0, rate=40)
+    found = compared(plain, tailed, only=("latency",)).latency
     assert found is not None
     (produce,) = found
     assert produce.p is not None
@@ -106,6 +101,19 @@ def test_only_the_slowest_are_slower() -> None:
     assert (produce.verdict, produce.differs, produce.p50.differs) == ("slower-tail", True, False)
     assert produce.p > 0.05 > produce.tail_p
     assert produce.p99.after_us > 2 * produce.p99.before_us
+    found = compared(side(tailed), traffic(rate=40), only=("latency",)).latency
+    assert found is not None
+    assert found[0].verdict == "faster-tail"
+
+
+def test_differences_come_first_and_only_apis_of_both_sides_are_compared(before: Side) -> None:
+    metadata = [exchange("Metadata", one / 10, exchange_id=one, latency_us=100 + one % 7) for one in range(600)]
+    one, other = batch_of(metadata), batch_of([*metadata, exchange("Heartbeat"), exchange("Fetch", latency_us=None)])
+    found = compared(side(traffic(), one), traffic(2, slower=0.5), other, only=("latency",)).latency
+    assert found is not None
+    assert [(row.api, row.verdict) for row in found] == [("Produce", "faster"), ("Metadata", "same")]
+    assert found[0].p50.high_us is not None
+    assert found[0].p50.high_us < 0
 
 
 def test_a_small_slowdown_is_reported_only_with_a_lower_threshold(before: Side) -> None:
@@ -153,12 +161,6 @@ def test_versions(before: Side) -> None:
         ("Metadata", [], [13]),
         (PRODUCE, [9], [12]),
     ]
-
-
-def test_rare_rows_are_not_compared(before: Side) -> None:
-    once = batch_of([exchange("Metadata", 3.0)])
-    assert differing(compared(before, traffic(), once)) == {"versions": 1}
-    assert differing(compared(before, traffic(), once, min_count=2)) == {}
 
 
 def test_rates(before: Side) -> None:
@@ -241,18 +243,6 @@ def test_clients_and_their_software(before: Side) -> None:
     assert differing(compared(before, traffic(3, software_name=None, software_version=None))) == {}
 
 
-def test_brokers(before: Side) -> None:
-    found = compared(before, traffic(2, broker_ip="10.0.0.10"), only=("brokers",)).brokers
-    assert found is not None
-    assert msgspec.to_builtins(found) == [
-        {"differs": True, "broker_id": 1, "before": ["10.0.0.9:9092"], "after": ["10.0.0.10:9092"]}
-    ]
-    # No message has the broker's number there, but the address is the same.
-    unknown = traffic(2, broker_id=None)
-    assert differing(compared(before, unknown)) == {}
-    assert differing(compared(side(unknown), traffic())) == {}
-
-
 def test_rows_with_many_unknowns(before: Side) -> None:
     odd = [
         exchange(time=None, time_ns=None, latency_us=None, api_version=9, api="Produce", api_key=0),
@@ -271,17 +261,3 @@ def test_rows_with_many_unknowns(before: Side) -> None:
     assert far.after.spans <= 30
     assert far.before.first is not None
     assert far.before.first >= START_NS
-
-
-def test_percentiles_are_those_of_the_overview(before: Side) -> None:
-    batch, overview = traffic(), Overview()
-    overview.update(batch)
-    (reported,) = overview.answer().apis
-    found = compared(before, batch, only=("latency",)).latency
-    assert reported.latency is not None
-    assert found is not None
-    assert [one.after_us for one in (found[0].p50, found[0].p90, found[0].p99)] == [
-        reported.latency.p50_us,
-        reported.latency.p90_us,
-        reported.latency.p99_us,
-    ]

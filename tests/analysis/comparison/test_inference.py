@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import product
-from random import Random
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from kafkasniff.analysis.comparison.inference import (
     Estimate,
     Limits,
     above,
-    difference,
     holm,
     probability,
     quantile,
@@ -23,6 +20,7 @@ from kafkasniff.analysis.comparison.inference import (
     superiority,
     threshold,
 )
+from tests.choice import fewer
 
 PAIN = ([1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 1, 1], [3, 3, 4, 3, 1, 2, 3, 1, 1, 5, 4])
 """Pain scores of two treatments (Brunner and Munzel 2000; Neubert and Brunner 2007, table 1)."""
@@ -31,10 +29,6 @@ PAIN = ([1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 1, 1], [3, 3, 4, 3, 1, 2, 3, 1, 1, 
 def one_span_each(values: list[int], axis: list[int]) -> np.ndarray:
     """Put each value in a span of its own."""
     return np.array([[int(one == value) for one in axis] for value in values])
-
-
-def scattered(random: Random, spans: int, axis: int) -> np.ndarray:
-    return np.array([[random.choice((0, 0, 1, 3)) for _ in range(axis)] for _ in range(spans)])
 
 
 def test_the_published_example_of_brunner_and_munzel() -> None:
@@ -47,24 +41,6 @@ def test_the_published_example_of_brunner_and_munzel() -> None:
     statistic = (found[1].value - 0.5) / math.sqrt(found[0].variance + found[1].variance)
     assert statistic == pytest.approx(3.1374674823029505, abs=1e-12)
     assert probability(*found, expected=0.5) == pytest.approx(0.0057862086661515377, rel=1e-9)
-
-
-def test_superiority_is_that_of_all_pairs() -> None:
-    random = Random(1)
-    for _ in range(20):
-        before, after = (scattered(random, random.randrange(1, 6), 7) for _ in range(2))
-        mine, theirs = before.sum(axis=0), after.sum(axis=0)
-        if not mine.sum() or not theirs.sum():
-            assert superiority(before, after) is None
-            continue
-        pairs = sum(
-            mine[one] * theirs[other] * (1.0 if other > one else 0.5 if other == one else 0.0)
-            for one, other in product(range(7), range(7))
-        )
-        found = superiority(before, after)
-        assert found is not None
-        for estimate in found:
-            assert estimate.value == pytest.approx(pairs / (mine.sum() * theirs.sum()))
 
 
 def test_spans_count_rather_than_exchanges() -> None:
@@ -133,18 +109,6 @@ def test_probability_without_variance() -> None:
     assert probability(Estimate(1.0, 1e-30, 5), after) == pytest.approx(2 / 252)
 
 
-def test_welch_s_test() -> None:
-    """Welch's own kind of example, against the statistic computed by hand from means and variances."""
-    before, after = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8]
-    one, other = (ratio(np.array(values), np.ones(len(values))) for values in (before, after))
-    assert one is not None
-    assert other is not None
-    variances = np.var(before, ddof=1) / len(before), np.var(after, ddof=1) / len(after)
-    freedom = sum(variances) ** 2 / (variances[0] ** 2 / 5 + variances[1] ** 2 / 8)
-    deviation = abs(np.mean(after) - np.mean(before)) / math.sqrt(sum(variances))
-    assert probability(one, other) == pytest.approx(2 * student_tail(deviation, freedom))
-
-
 def test_quantiles_and_their_limits() -> None:
     """The 40th and the 61st of 100 values bound the median with 95% (binomial tables); one rank less here."""
     values = np.arange(1, 101)
@@ -155,13 +119,6 @@ def test_quantiles_and_their_limits() -> None:
     assert quantile(np.eye(100, dtype=int), values, 0.99, 0.95) == Limits(99, 98, 100)
     # With a single span, only its extremes are known.
     assert quantile(np.ones((1, 100), int), values, 0.5, 0.95) == Limits(50, 1, 100)
-
-
-def test_limits_of_a_difference() -> None:
-    found = difference(Limits(10, 8, 13), Limits(15, 14, 17))
-    assert found.value == 5
-    assert found.low == pytest.approx(5 - math.sqrt(1 + 9))
-    assert found.high == pytest.approx(5 + math.sqrt(4 + 4))
 
 
 def test_the_tail() -> None:
@@ -184,7 +141,7 @@ def test_holm_s_example() -> None:
 def test_slow_noise_yields_no_findings() -> None:
     """Exchanges of a span share its load. Without a difference, 5% of the tests find one, not 40% as per exchange."""
     state = np.random.RandomState(7)
-    by_span, by_exchange, runs = 0, 0, 200
+    by_span, by_exchange, runs = 0, 0, fewer(100, 200)
 
     def sample() -> np.ndarray:
         load = state.normal(0, 1, 20)
@@ -201,5 +158,5 @@ def test_slow_noise_yields_no_findings() -> None:
         assert found is not None
         by_exchange += probability(*found, expected=0.5) < 0.05
     # Three standard deviations of a binomial around 5%.
-    assert abs(by_span / runs - 0.05) < 0.046
+    assert abs(by_span / runs - 0.05) < 3 * math.sqrt(0.05 * 0.95 / runs)
     assert by_exchange / runs > 0.4

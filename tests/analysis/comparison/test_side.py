@@ -1,16 +1,20 @@
-"""One side of a comparison: what its rows count as."""
+"""One side of a comparison: what its rows count as, in spans of time that are the same for any order of rows."""
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from kafkasniff.analysis.comparison import side as module
 from kafkasniff.analysis.comparison.side import Side
-from tests.analysis.comparison.traffic import side, traffic
+from kafkasniff.analysis.comparison.spans import MAX_SPANS, SPAN, SideSpans, Spanned
+from kafkasniff.analysis.partials import Shape
+from tests.analysis.comparison.traffic import side
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
 ORPHAN = exchange(None, status="orphan", request_size=None)
@@ -22,19 +26,6 @@ def counted(*rows: Row) -> Side:
 
 def totals(sums: Any) -> dict[str, int]:
     return {name: int(values.sum()) for name, values in sums.items()}
-
-
-def everything(made: Side) -> tuple[Any, ...]:
-    """All counts of a side, comparable."""
-    spanned = [
-        {key: {name: values.tolist() for name, values in sums.items()} for key, sums in found.items()}
-        for found in (made.apis(), made.errors(), made.topics())
-    ]
-    latencies = {
-        api: (sorted(zip(one.spans, one.buckets, one.counts, strict=True)), one.low, one.high)
-        for api, one in made.latencies().items()
-    }
-    return spanned, latencies, made.versions(), made.codecs(), made.clients(), made.brokers(), made.notes()
 
 
 def test_exchanges_of_apis() -> None:
@@ -58,41 +49,6 @@ def test_exchanges_of_apis() -> None:
     assert made.exchanges == 5
 
 
-def test_counts_lie_in_the_spans_of_their_times() -> None:
-    made = counted(exchange("Metadata"), exchange("Metadata"), exchange("Metadata", at=9))
-    (row,) = [sums["exchanges"].tolist() for sums in made.apis().values()]
-    assert len(row) == made.spans.count
-    assert (row[0], row[-1], sum(row)) == (2, 1, 3)
-
-
-def test_an_exchange_counts_once_for_each_of_its_errors() -> None:
-    produced = exchange(
-        "Produce",
-        error_code=0,
-        partitions=[partition(number=number, error_code=code) for number, code in enumerate((6, 6, 7, 0))],
-    )
-    made = counted(produced, produced, exchange("Metadata", error_code=29))
-    found = {key: totals(sums)["exchanges"] for key, sums in made.errors().items()}
-    assert found == {("Produce", 6): 2, ("Produce", 7): 2, ("Metadata", 29): 1}
-
-
-def test_records_of_topics_without_those_of_followers() -> None:
-    sent = partition(record_count=3, batch_count=1, bytes=100, compression="lz4")
-    fetched = partition(record_count=5, batch_count=2, bytes=70, compression="zstd")
-    made = counted(
-        exchange("Produce", partitions=[sent, sent | {"topic": "other"}]),
-        exchange("Fetch", partitions=[fetched]),
-        exchange("Fetch", partitions=[fetched], client_id="broker-2-fetcher-0"),
-        exchange("ListOffsets", partitions=[partition()]),
-    )
-    assert {key: totals(sums) for key, sums in made.topics().items()} == {
-        ("produced", "orders"): {"records": 3, "batches": 1, "bytes": 100, "times": 1},
-        ("produced", "other"): {"records": 3, "batches": 1, "bytes": 100, "times": 1},
-        ("fetched", "orders"): {"records": 5, "batches": 2, "bytes": 70, "times": 1},
-    }
-    assert made.codecs() == {"orders": {"lz4": 1}, "other": {"lz4": 1}}, "codecs are those of producers"
-
-
 def test_latencies_without_what_the_broker_is_not_responsible_for() -> None:
     made = counted(
         exchange("Metadata", latency_us=1000),
@@ -103,16 +59,6 @@ def test_latencies_without_what_the_broker_is_not_responsible_for() -> None:
     (api, found) = made.latencies().popitem()
     assert (api, found.low, found.high, int(found.counts.sum())) == ("Metadata", 1000, 3500, 2)
     assert made.latencies().keys() == {"Metadata"}, "how long the Fetch was allowed to wait is unknown"
-
-
-def test_latencies_as_a_matrix_of_spans_and_buckets() -> None:
-    made = counted(*(exchange("Metadata", at=at, latency_us=us) for at, us in ((0, 10), (9, 10), (9, 5000))))
-    (found,) = made.latencies().values()
-    axis = np.unique(np.concatenate([found.buckets, [0, found.buckets.max() + 1]]))
-    matrix = found.matrix(axis, made.spans.count)
-    assert matrix.shape == (made.spans.count, len(axis))
-    assert (matrix[0].sum(), matrix[-1].sum(), matrix.sum()) == (1, 2, 3)
-    assert matrix.sum(axis=0).tolist() == [0, 2, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -136,11 +82,42 @@ def test_the_smallest_rows_are_dropped_and_noted(monkeypatch: pytest.MonkeyPatch
     assert len(made.topics()) <= 8
 
 
-def test_order_and_batches_change_nothing() -> None:
-    rows = traffic(seconds=20, fail=0.1)
-    expected = everything(side(rows))
-    for seed in range(2):
-        random = Random(seed)
-        shuffled = rows.take(random.sample(range(rows.num_rows), rows.num_rows))
-        cut = random.randrange(1, rows.num_rows)
-        assert everything(side(shuffled.slice(0, cut), shuffled.slice(cut))) == expected
+SHAPE = Shape(keys=(("name", pa.string()),), measures=(("count", pa.int64(), "sum"),), weight="count")
+
+
+def placed(rows: list[tuple[int, str]], random: Random | None = None) -> tuple[SideSpans, Counter[tuple[int, str]]]:
+    spans = SideSpans()
+    part = Spanned(spans, SHAPE)
+    rest = list(rows) if random is None else random.sample(rows, len(rows))
+    while rest:
+        size = len(rest) if random is None else random.randrange(1, 9)
+        times = np.array([time for time, _ in rest[:size]], np.int64)
+        spans.take(times)
+        part.add(times, {"name": [name for _, name in rest[:size]], "count": [1] * len(times)})
+        del rest[:size]
+    found: Counter[tuple[int, str]] = Counter()
+    for row in part.table().to_pylist():
+        found[(row[SPAN], row["name"])] += row["count"]
+    return spans, found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_spans_are_the_same_for_any_order(seed: int) -> None:
+    random = Random(seed)
+    start = random.choice([0, 1_795_000_000_000_000_000, -5_000_000_000])
+    length = random.choice([1, 40, 10**6, 10**9, 3600 * 10**9])
+    rows = [(start + random.randrange(length), random.choice("ab")) for _ in range(200)]
+    spans, found = placed(rows)
+    other, same = placed(rows, random)
+    assert (spans.level, spans.start, spans.count) == (other.level, other.start, other.count)
+    assert found == same == Counter((time >> spans.level, name) for time, name in rows)
+    assert spans.count <= MAX_SPANS
+    # Spans are no longer than needed.
+    assert spans.level == 0 or spans.count > MAX_SPANS // 2 - 1
+
+
+def test_extreme_times() -> None:
+    spans, found = placed([(-(2**63), "a"), (2**63 - 1, "b"), (0, "a")], Random(1))
+    assert spans.count <= MAX_SPANS
+    assert sum(found.values()) == 3
+    assert len(found) == 3

@@ -116,11 +116,6 @@ def restarted_unseen() -> list[Conversation]:
     return talks
 
 
-def not_up_yet() -> list[Conversation]:
-    """The client started before the broker."""
-    return [Attempt(1, refused=True, broker=BROKER), working("10.0.0.5", 53_000, after=3).ended()]
-
-
 def clock(*said: Sequence[int], leaders: Sequence[int] = (0, 0)) -> Talk:
     """A client of another broker that requests metadata every second and is given these brokers, with BROKER as 0."""
     talk = Talk("10.0.0.9", 50_500, broker=OTHER)
@@ -181,27 +176,6 @@ def beating() -> list[Conversation]:
         beat(controller, 1, 16)
         beat(controller, 2, 40)
     return [controller.ended()]
-
-
-def idle_too_long() -> list[Conversation]:
-    """All clients are silent, and a proxy closes their connections after a minute. They reconnect when they need to."""
-    talks: list[Conversation] = []
-    for number in range(3):
-        talk = Talk(f"10.0.0.{5 + number}", 51_000 + number, after=number / 10)
-        heartbeat(talk, then=60)
-        talk.close("broker")
-        talks += [talk, working(f"10.0.0.{5 + number}", 53_000 + number, after=70).ended()]
-    return talks
-
-
-def leaving() -> list[Conversation]:
-    """Clients finish, and the broker closes idle connections, while another client stays."""
-    talks: list[Conversation] = [working(f"10.0.0.{5 + number}", 51_000 + number).ended() for number in range(3)]
-    for number in range(3):
-        idle = working(f"10.0.0.{5 + number}", 51_100 + number)
-        idle.close("broker")
-        talks.append(idle)
-    return [*talks, working("10.0.0.9", 51_200, seconds=30).ended()]
 
 
 def firewalled() -> list[Conversation]:
@@ -277,11 +251,6 @@ def perhaps_upgraded() -> list[Conversation]:
     return offers(*_DIFFERENT)
 
 
-def of_two_clusters() -> list[Conversation]:
-    """Each is alone in its cluster and has the same number."""
-    return offers(*_DIFFERENT, clusters=[_of("one", BROKER), _of("other", OTHER)])
-
-
 def of_clusters_without_ids() -> list[Conversation]:
     """Old responses without a cluster id, each listing one broker: two clusters, or two listeners of one."""
     return offers(*_DIFFERENT, clusters=[_of(None, BROKER), _of(None, OTHER)])
@@ -335,10 +304,6 @@ def mechanism_refused(port: int, after: float) -> Talk:
     return talk
 
 
-def wrong_mechanism() -> list[Conversation]:
-    return [mechanism_refused(51_000 + number, number) for number in range(2)]
-
-
 def churning_for_a_mechanism() -> list[Conversation]:
     return [mechanism_refused(40_000 + number, number) for number in range(25)]
 
@@ -367,14 +332,6 @@ def plain(address: str = "10.0.0.5") -> Talk:
     heartbeat(talk, then=0.5)
     produce(talk, records())
     return talk.ended()
-
-
-def browser() -> list[Conversation]:
-    """A web browser connects to a broker's port after a proper client."""
-    lost = Talk("10.0.0.8", 45_000, after=5)
-    lost.send("client", b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n" * 4)
-    lost.close("broker")
-    return [plain(), lost]
 
 
 def web_server() -> list[Conversation]:
@@ -428,12 +385,6 @@ def refused_at(
     return talk
 
 
-def old_client() -> list[Conversation]:
-    """The client asks for no versions, and the broker, which serves others, closes on its first Produce."""
-    old = [refused_at("Produce", 2, 45_000 + number, after=2 + number, acks=1) for number in range(2)]
-    return [plain(), plain("10.0.0.6"), *old]
-
-
 def old_version_at_a_dying_broker() -> list[Conversation]:
     """Its request was the last to arrive."""
     return [*killed(), refused_at("Produce", 2, 45_000, after=2, pause=3.2, acks=1)]
@@ -447,14 +398,9 @@ def old_version_that_others_use() -> list[Conversation]:
     return [other.ended(), plain(), refused_at("Produce", 2, 45_000, after=2, acks=1)]
 
 
-def without_sasl() -> list[Conversation]:
-    return [*right_password(), refused_at("Metadata", 9, 45_000, after=2, first=True)]
-
-
 # -- TLS without keys
 
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
-UNKNOWN_CA = b"\x15\3\3\0\2\2\x30"
 SECRET_ALERT = b"\x17\3\3\0\x13" + bytes(19)
 
 
@@ -473,18 +419,6 @@ def secure(*flights: Flight, number: int = 0, address: str = "10.0.0.5", by: Sid
     return talk
 
 
-def untrusting() -> list[Conversation]:
-    """A client that does not know the certificate's authority, in TLS 1.2 and 1.3.
-
-    Another address connects successfully.
-    """
-    talks = [
-        secure(*handshake(version), ("client", UNKNOWN_CA), number=number) for number, version in enumerate((V12, V13))
-    ]
-    whole = Pair(version=V12).talk([("client", b"something"), ("broker", b"else")], ends=False).flights
-    return [*talks, secure(*whole, number=2, address="10.0.0.6")]
-
-
 def refusing_with_an_encrypted_alert() -> list[Conversation]:
     """The same with an encrypted alert."""
     return [secure(*handshake(V13), ("client", SECRET_ALERT), number=number) for number in range(2)]
@@ -492,21 +426,6 @@ def refusing_with_an_encrypted_alert() -> list[Conversation]:
 
 def leaving_in_the_handshake() -> list[Conversation]:
     return [secure(*handshake(V13), number=number) for number in range(3)]
-
-
-def tls_that_works() -> list[Conversation]:
-    """Data, health checks that close after their handshake, and a client killed during its handshake."""
-    said: list[Flight] = [("client", b"something"), ("broker", b"else")]
-    talks = [
-        secure(*Pair(version=version).talk(said, ends=ends).flights, number=number)
-        for number, (version, ends) in enumerate(((V12, True), (V13, True), (V12, False), (V13, False)))
-    ]
-    checks = [
-        secure(*Pair(version=version).talk([]).flights, number=10 + number, address="10.0.0.7")
-        for number, version in enumerate((V12, V13))
-    ]
-    killed_early = [secure(*handshake(version), number=20 + number) for number, version in enumerate((V12, V13))]
-    return [*talks, *checks, *killed_early]
 
 
 def tls_where_tls_works() -> list[Conversation]:
@@ -525,22 +444,10 @@ def closed_though_others_work() -> list[Conversation]:
     return [plain(), early_end("10.0.0.8", 45_000, after=2), plain("10.0.0.6")]
 
 
-def left_by_the_client() -> list[Conversation]:
-    """A probe that says hello and disconnects."""
-    return [plain(), early_end("10.0.0.8", 45_000, after=2, by="client")]
-
-
 def accepted_by_a_dying_broker() -> list[Conversation]:
     """A killed broker: the kernel accepts clients, then resets them."""
     last = early_end("10.0.0.7", 52_900, after=5.3)
     return [*killed(), last]
-
-
-def web_beside() -> list[Conversation]:
-    """Web traffic unrelated to Kafka."""
-    web = Talk("10.0.0.8", 45_000, broker=("10.0.0.99", 80))
-    web.send("client", b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n" * 4)
-    return [plain(), web.ended()]
 
 
 # -- speed and the network

@@ -6,8 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.analysis.detectors.talks import Talk
-from tests.craft.kafka_bytes import metadata_request, metadata_response, record
+from tests.craft.kafka_bytes import (
+    NO_ID,
+    metadata_request,
+    metadata_request_by_id,
+    metadata_response,
+    metadata_response_with_ids,
+    record,
+)
 from tests.craft.packet import Packet
+from tests.enrich.talks import ORDERS
 from tests.kafka.records_craft import COMPRESSORS, batch
 
 Scene = Callable[[], Sequence[Talk]]
@@ -368,3 +376,77 @@ def fetches(count: int, wait: float, data: bytes = b"") -> Scene:
         return [talk.ended()]
 
     return scene
+
+
+# -- causes in brokers' own words
+
+HOSTILE = "Key \x1b[2J\u202e of record\n" + "word " * 200
+
+
+def refused(talk: Talk, *partitions: dict[str, Any]) -> None:
+    """A Produce with these partitions in its response."""
+    response = {"responses": [{"name": "orders", "partition_responses": list(partitions)}]}
+    talk.ask("Produce", 8, {"acks": -1, "topic_data": []}, response)
+
+
+def refused_record() -> list[Talk]:
+    """The message of a record is more specific than that of its partition."""
+    talk = Talk()
+    errors = [{"batch_index": 0, "batch_index_error_message": "the record has no key"}]
+    for _ in range(2):
+        refused(talk, {"index": 0, "error_code": 87, "record_errors": errors, "error_message": "one or more records"})
+    return [talk.ended()]
+
+
+def hostile_message() -> list[Talk]:
+    talk = Talk()
+    refused(talk, {"index": 0, "error_code": 87, "error_message": HOSTILE})
+    return [talk.ended()]
+
+
+def message_without_an_error() -> list[Talk]:
+    talk = Talk()
+    refused(talk, {"index": 0, "error_code": 0, "error_message": "all went well"})
+    return [talk.ended()]
+
+
+def refused_coordinator(key: str, key_type: int) -> list[Talk]:
+    talk = Talk()
+    answer = {"coordinators": [{"key": key, "error_code": 30, "error_message": "Not authorized."}]}
+    talk.ask("FindCoordinator", 4, {"coordinator_keys": [key], "key_type": key_type}, answer)
+    return [talk.ended()]
+
+
+def one_cause() -> list[Talk]:
+    """A stale controller epoch, which each partition of each topic has."""
+    talk = Talk()
+    topics = [
+        {"topic_name": name, "partition_index": place, "error_code": 11}
+        for name in ("orders", "stock", "bills", "users")
+        for place in range(3)
+    ]
+    talk.ask("LeaderAndIsr", 2, {"controller_id": 1}, {"error_code": 0, "partition_errors": topics})
+    return [talk.ended()]
+
+
+def two_causes() -> list[Talk]:
+    """Two clients, of which one has two error codes."""
+    one, other = Talk(), Talk("10.0.0.6", 50_000)
+    refused(one, {"index": 0, "error_code": 87})
+    refused(one, {"index": 0, "error_code": 29})
+    refused(other, {"index": 0, "error_code": 87})
+    return [one.ended(), other.ended()]
+
+
+def refused_by_id_and_name() -> list[Talk]:
+    """A topic refused by its id before any message maps it to the name, and by its name."""
+    talk = Talk()
+    data = [{"topic_id": ORDERS[0], "partition_data": [{"index": 0, "records": records()}]}]
+    answer = [{"topic_id": ORDERS[0], "partition_responses": [{"index": 0, "error_code": 10}]}]
+    talk.ask("Produce", 13, {"acks": 1, "topic_data": data}, {"responses": answer})
+    produce(talk, records(), error=10)
+    talk.exchange(
+        metadata_request_by_id(9, [(NO_ID, "orders")]),
+        metadata_response_with_ids(9, [(ORDERS[0], "orders")], [(1, "10.0.0.9", 9092)]),
+    )
+    return [talk.ended()]

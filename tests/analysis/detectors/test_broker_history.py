@@ -1,4 +1,4 @@
-"""Lookups of broker facts: the same results as a scan of all rows, with work linear in absences and rows."""
+"""Lookups of broker facts and absences: as a scan of all rows finds them, with work linear in rows and absences."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors import broker_history
-from kafkasniff.analysis.detectors.absences import links_shape
+from kafkasniff.analysis.detectors.absences import Spans, links_shape
 from kafkasniff.analysis.detectors.broker_gone import BrokerGone
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
 from tests.steps import steps
 
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))), st.integers(-1, 21), st.integers(-1, 21))
+def test_spans_match_a_naive_search(spans: list[tuple[int, int]], first: int, last: int) -> None:
+    assert Spans(spans).surround(first, last) == any(start < first and end > last for start, end in spans)
+
+
+SECOND = 1_000_000_000
 TIMES = st.integers(0, 12)
 SPANS = st.tuples(TIMES, TIMES).map(sorted)
 
@@ -107,9 +114,6 @@ def test_an_endpoint_of_two_brokers_is_ambiguous() -> None:
     add(detector, "nodes", [{"node": node, "broker": broker} for broker, node in rows])
     history = BrokerHistory(detector)
     assert [history.node_at(name) for name in ("[::1]:9092", "10.0.0.1:9092", "10.0.0.1:9")] == [1, None, None]
-
-
-SECOND = 1_000_000_000
 
 
 def restless(brokers: int, absences: int) -> BrokerGone:

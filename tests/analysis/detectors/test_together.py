@@ -15,31 +15,75 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Finding, detector_names, run
+from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Finding, detector_names, find_detector, run
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE
 from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.parameters import parameters_of
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.rows.schemas import TABLES
 from tests.analysis.detectors import scenes
-from tests.analysis.detectors.pooled import LOW, fresh
-from tests.analysis.detectors.talks import Talk, capture_of, checked
+from tests.analysis.detectors.known_answers import without_numbers
+from tests.analysis.detectors.talks import capture_of, checked
 from tests.analysis.exports import write_export
 from tests.analysis.tables import exchange, partition
-from tests.analysis.test_accumulator import pool, pool_batch
-from tests.choice import examples
+from tests.analysis.test_accumulator import merged_in_parts, pool_batch
+from tests.choice import examples, one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
-from tests.craft import kafka_bytes as kafka
-from tests.enrich.talks import ORDERS
+from tests.golden import golden_file
+
+# Low enough that the rows of the pool yield findings.
+LOW = (
+    "unanswered-requests.after=0",
+    "late-answers.late=1ms",
+    "metadata-storms.at_least=1",
+    "all-topics.at_least=1",
+    "rebalance-storms.at_least=1",
+    "frequent-commits.at_least=1",
+    "oversized-messages.limit=4000",
+    "small-batches.at_least=1",
+    "small-batches.records=20",
+    "small-batches.per_second=0",
+    "uncompressed-batches.size=1",
+    "uncompressed-batches.batch=0",
+    "throttled-clients.total=0",
+    "empty-fetches.at_least=1",
+    "empty-fetches.share=0",
+    "empty-fetches.wait=1m",
+)
+
+
+def fresh() -> Detectors:
+    return Detectors(settings=LOW)
+
+
+# -- names and thresholds
+
+
+def test_each_detector_matches_its_name() -> None:
+    names = detector_names()
+    assert len(set(names)) == len(names)
+    for name in names:
+        found = find_detector(name)
+        assert (found.name, found.name.replace("-", "").isalnum()) == (name, True)
+        assert found.summary.endswith(".")
+        for table, reading in found().reads().items():
+            # Inputs that exports do not have are optional: only captures provide them.
+            assert set(reading.columns) <= set(TABLES[table].names) if table in TABLES else reading.optional, name
+        for one in parameters_of(found):
+            assert one.help.endswith((".", "…")), (name, one.name)
+    assert find_detector("Late_Answers").name == "late-answers"
+    with pytest.raises(UsageError, match="late-answers"):
+        find_detector("late-answer")
 
 
 def test_selection_of_detectors() -> None:
-    assert [one.name for one in Detectors().detectors] == list(detector_names())
-    assert [one.name for one in Detectors(only=["not-leader", "late-answers"]).detectors] == [
-        "late-answers",
-        "not-leader",
-    ]
-    assert [one.name for one in Detectors(["late-answers", "not-leader"], ["late-answers"]).detectors] == ["not-leader"]
+    def names(*given_: Sequence[str]) -> list[str]:
+        return [one.name for one in Detectors(*given_).detectors]
+
+    assert names() == list(detector_names())
+    assert names(["not-leader", "late-answers"]) == ["late-answers", "not-leader"]
+    assert names(["late-answers", "not-leader"], ["late-answers"]) == ["not-leader"]
     (made,) = Detectors(["late-answers"], settings=["late-answers.late=2.5s", "late_answers.at-least=9"]).detectors
     assert (made.thresholds.late, made.thresholds.at_least) == (2_500_000_000, 9)
 
@@ -70,8 +114,7 @@ def test_values_that_are_not_numbers() -> None:
             Detectors(settings=[f"small-batches.per_second={value}"])
 
 
-def said(detectors: Detectors) -> list[Finding]:
-    return detectors.findings()
+# -- findings depend on the rows alone
 
 
 @functools.cache
@@ -79,46 +122,42 @@ def in_one() -> list[Finding]:
     whole = fresh()
     for table in tables():
         whole.update(pool_batch(table), table)
-    return said(whole)
+    return whole.findings()
 
 
 def tables() -> Sequence[str]:
     return [table for table in fresh().reads() if table in ("exchanges", "records", "connections")]
 
 
-def test_the_pool_shows_something() -> None:
-    found = {finding.detector for finding in in_one()}
-    assert len(found) >= 12, found
-    assert all(len(finding.evidence) <= MAX_EVIDENCE for finding in in_one())
-    order = [SEVERITIES.index(finding.severity) for finding in in_one()]
+def values_of(value: Any) -> list[Any]:
+    return [one for each in value for one in values_of(each)] if isinstance(value, list | tuple) else [value]
+
+
+def test_findings_of_the_pool() -> None:
+    """Worst first, with bounded evidence in order of time, and plain values."""
+    found = in_one()
+    assert len({finding.detector for finding in found}) >= 12
+    order = [SEVERITIES.index(finding.severity) for finding in found]
     assert order == sorted(order)
-    for finding in in_one():
+    for finding in found:
         json.loads(msgspec.json.encode(finding))
+        assert len(finding.evidence) <= MAX_EVIDENCE
         times = [one.time_ns for one in finding.evidence if one.time_ns is not None]
         assert times == sorted(times)
+        for value in [*finding.values.values(), *finding.subject.values()]:
+            assert all(type(one) in (str, int, float, bool, type(None)) for one in values_of(value)), finding
 
 
 @examples(2)
 @given(data=st.data())
 def test_any_split_order_and_merge_tree(data: st.DataObject) -> None:
-    pieces: list[tuple[str, list[int]]] = []
-    for table in tables():
-        order = list(range(len(pool(table))))
-        Random(data.draw(st.integers(0, 2**32))).shuffle(order)
-        cuts = sorted(data.draw(st.sets(st.integers(0, len(order)), max_size=2)))
-        pieces += [(table, order[low:high]) for low, high in zip([0, *cuts], [*cuts, len(order)], strict=True)]
-    parts = [fresh() for _ in range(data.draw(st.integers(1, 2)))]
-    for table, rows in data.draw(st.permutations(pieces)):
-        parts[data.draw(st.integers(0, len(parts) - 1))].update(
-            pool_batch(table).take(pa.array(rows, pa.int64())), table
-        )
-    while len(parts) > 1:
-        other = parts.pop()
-        if data.draw(st.booleans()):
-            other.detectors = tuple(type(one).from_state(one.state()) for one in other.detectors)
-        parts[data.draw(st.integers(0, len(parts) - 1))].merge(other)
-    assert said(parts[0]) == in_one()
-    assert said(parts[0]) == in_one()  # taking the findings changes nothing
+    def sent(other: Detectors) -> Detectors:
+        other.detectors = tuple(type(one).from_state(one.state()) for one in other.detectors)
+        return other
+
+    merged = merged_in_parts(data, tables(), fresh, sent)
+    assert merged.findings() == in_one()
+    assert merged.findings() == in_one(), "taking the findings changes something"
 
 
 def test_other_states_cannot_be_merged() -> None:
@@ -137,71 +176,12 @@ def test_findings_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) 
     assert detectors.notes() == ["acks-zero: 2 more findings are not shown"]
 
 
-def without_numbers(findings: list[Finding]) -> list[Finding]:
-    replace = msgspec.structs.replace
-    return [
-        replace(one, evidence=tuple(replace(each, connection=None, exchange=None) for each in one.evidence))
-        for one in findings
-    ]
+# -- what is missing or damaged
 
 
-def everything() -> list[Talk]:
-    """Many faults at once; each client has an address of its own."""
-    made = [
-        scenes.unanswered,
-        scenes.late,
-        scenes.hidden,
-        scenes.stale,
-        scenes.all_topics,
-        scenes.storm,
-        scenes.lost,
-        scenes.commits(120, 0.01, error=22),
-        scenes.produced(3, scenes.records(2), acks=0),
-        scenes.repeated(45),
-        scenes.hanging,
-        scenes.fenced(3),
-        scenes.produced(2, scenes.records(), throttle=600),
-        scenes.fetches(210, 0.01),
-    ]
-    talks = []
-    for number, scene in enumerate(made):
-        for talk in scene():
-            for packet_number, packet in enumerate(talk.packets):
-                src, dst = (f"10.0.1.{number}" if end == "10.0.0.5" else end for end in (packet.src, packet.dst))
-                talk.packets[packet_number] = packet._replace(src=src, dst=dst)
-            talks.append(talk)
-    return talks
-
-
-def test_a_capture_and_its_export_agree(tmp_path: Path) -> None:
-    capture = capture_of(tmp_path / "all.pcap", everything())
-    assert kafkasniff("export", capture, "-o", tmp_path / "out").code == 0
-    one, other = run([str(capture)]), run([str(tmp_path / "out")])
-    assert {finding.detector for finding in one.findings} >= {
-        "unanswered-requests", "late-answers", "hidden-errors", "not-leader", "all-topics", "rebalance-storms",
-        "lost-members", "frequent-commits", "refused-commits", "acks-zero", "repeated-sequences",
-        "hanging-transactions", "fenced-producers", "throttled-clients", "empty-fetches",
-    }  # fmt: skip
-    assert without_numbers(one.findings) == other.findings
-    assert one.notes == []
-    (note,) = other.notes
-    assert note.startswith("broker-gone: exports do not contain failed connects and who closed first")
-
-
-def test_a_topic_by_name_and_by_id_is_the_same(tmp_path: Path) -> None:
-    """Refused by id before any message maps it to the name, and by name."""
-    talk = Talk()
-    data = [{"topic_id": ORDERS[0], "partition_data": [{"index": 0, "records": scenes.records()}]}]
-    refused = [{"topic_id": ORDERS[0], "partition_responses": [{"index": 0, "error_code": 10}]}]
-    talk.ask("Produce", 13, {"acks": 1, "topic_data": data}, {"responses": refused})
-    scenes.produce(talk, scenes.records(), error=10)
-    talk.exchange(
-        kafka.metadata_request_by_id(9, [(kafka.NO_ID, "orders")]),
-        kafka.metadata_response_with_ids(9, [(ORDERS[0], "orders")], [(1, "10.0.0.9", 9092)]),
-    )
-    (found,) = checked(tmp_path / "ids.pcap", [talk.ended()], "oversized-messages").findings
-    assert (found.subject["topic"], found.count) == ("orders", 2)
-    assert [one.exchange for one in found.evidence] == [1, 2]
+def test_no_rows() -> None:
+    assert fresh().findings() == []
+    assert fresh().notes() == []
 
 
 def test_an_export_without_needed_columns(tmp_path: Path) -> None:
@@ -230,16 +210,6 @@ def test_an_export_without_times_and_bodies() -> None:
     assert all(one.title and one.meaning and one.advice for one in found)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["java-connect", "java-group-classic", "librdkafka-acks0", "old-groups", "sarama"],
-)  # fmt: skip
-def test_healthy_captures_yield_at_most_notes(name: str) -> None:
-    answer = run([str(ROOT / "captures" / f"{name}.pcap")])
-    assert [one for one in answer.findings if one.severity != "note"] == []
-    assert answer.notes == []
-
-
 def test_damaged_captures(tmp_path: Path) -> None:
     """Corrupt bytes yield findings, and never an exception."""
     whole, random = capture_of(tmp_path / "all.pcap", [*scenes.storm(), *scenes.hanging()]).read_bytes(), Random(5)
@@ -253,16 +223,57 @@ def test_damaged_captures(tmp_path: Path) -> None:
             assert finding.title.isprintable()
 
 
-def test_no_rows() -> None:
-    assert fresh().findings() == []
-    assert fresh().notes() == []
+# -- real captures
 
 
-def values_of(value: Any) -> list[Any]:
-    return [one for each in value for one in values_of(each)] if isinstance(value, list | tuple) else [value]
+@pytest.mark.parametrize("name", one_in(2, ["java-connect", "librdkafka-acks0", "old-groups", "sarama"], 1))
+def test_healthy_captures_yield_at_most_notes(name: str) -> None:
+    answer = run([str(ROOT / "captures" / f"{name}.pcap")])
+    assert [one for one in answer.findings if one.severity != "note"] == []
+    assert answer.notes == []
 
 
-def test_values_are_plain() -> None:
-    for finding in in_one():
-        for value in [*finding.values.values(), *finding.subject.values()]:
-            assert all(type(one) in (str, int, float, bool, type(None)) for one in values_of(value)), finding
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("java-sasl", ("sasl-failures", None)),
+        ("tls/tls-plaintext-client", ("wrong-protocol", "answer-not-kafka")),
+        ("tls/tls-plaintext-listener", ("wrong-protocol", "tls-unanswered")),
+        ("tls/tls-refused", ("tls-failures", None)),
+    ],
+)
+def test_captures_of_trouble(name: str, expected: tuple[str, str | None], tmp_path: Path) -> None:
+    """The finding that their names promise, both in a capture and in its export."""
+    path = ROOT / "captures" / f"{name}.pcap"
+    only = ["sasl-failures", "tls-failures", "wrong-protocol", "broker-gone", "connection-churn", "transport-trouble"]
+    captured = run([str(path)], only=only).findings
+    assert {(one.detector, one.subject.get("kind")) for one in captured} == {expected}
+    assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
+    assert without_numbers(captured) == run([str(tmp_path / "out")], only=only).findings
+
+
+def test_evidence_has_the_numbers_of_decode() -> None:
+    """Each number refers to the line of the golden file that has the error."""
+    capture = ROOT / "captures" / "java-errors.pcap"
+    lines = [json.loads(line) for line in golden_file(capture).read_text().splitlines()]
+    errors = {line["exchange"]: line for line in lines if line.get("errors")}
+    found = run([str(capture)], only=["hidden-errors", "oversized-messages"]).findings
+    assert [one.severity for one in found].count("error") == 3
+    for finding in found:
+        for one in finding.evidence:
+            assert one.exchange is not None
+            line = errors[one.exchange]
+            assert line["connection"] == one.connection
+            assert finding.subject["error_code"] in [error["code"] for error in line["errors"]]
+            assert finding.subject.get("api") in (None, line["api"])
+
+
+def test_more_exchanges_than_numbers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound, evidence carries the key used in the tables."""
+    monkeypatch.setattr("kafkasniff.analysis.detectors.numbers.MAX_NUMBERED", 3)
+    (found,) = checked(tmp_path / "many.pcap", scenes.late(), "late-answers").findings
+    assert [one.exchange for one in found.evidence] == [1, 2, 3, None, None, None]
+    assert [one.exchange_id for one in found.evidence] == sorted(one.exchange_id or 0 for one in found.evidence)
+    monkeypatch.setattr("kafkasniff.analysis.detectors.numbers.MAX_CONNECTIONS", 0)
+    (found,) = checked(tmp_path / "many.pcap", scenes.late(), "late-answers").findings
+    assert {(one.connection, one.exchange) for one in found.evidence} == {(None, None)}

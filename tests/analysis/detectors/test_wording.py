@@ -2,55 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kafkasniff.analysis.detectors.wording import MAX_QUOTE, elapsed, percent, plural, quoted, shortened, times_as_much
 
 SECOND = 1_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("nanoseconds", "expected"),
-    [
-        (0, "0 ns"),
-        (999, "999 ns"),
-        (1_000, "1 µs"),
-        (9_940, "9.9 µs"),
-        (9_960, "10 µs"),
-        (999_499, "999 µs"),
-        (999_500, "1 ms"),
-        (80_200_000, "80 ms"),
-        (1_870_000_000, "1.9 s"),
-        (4 * SECOND, "4 s"),
-        (13_700_000_000, "14 s"),
-        (119 * SECOND, "119 s"),
-        (119_600_000_000, "2 min"),
-        (200 * SECOND, "3 min 20 s"),
-        (3599_600_000_000, "1 h"),
-        (18_120 * SECOND, "5 h 2 min"),
-        (86_399 * SECOND, "1 d"),
-        (100 * 3600 * SECOND, "4 d 4 h"),
-        (-80_200_000, "-80 ms"),
-    ],
-)
-def test_durations_have_two_digits_or_two_units(nanoseconds: int, expected: str) -> None:
-    assert elapsed(nanoseconds) == expected
+def test_durations_have_two_digits_or_two_units() -> None:
+    expected = {
+        **{0: "0 ns", 999: "999 ns", 1_000: "1 µs", 9_940: "9.9 µs", 9_960: "10 µs", 999_499: "999 µs"},
+        **{999_500: "1 ms", 80_200_000: "80 ms", -80_200_000: "-80 ms", 1_870_000_000: "1.9 s", 4 * SECOND: "4 s"},
+        **{13_700_000_000: "14 s", 119 * SECOND: "119 s", 119_600_000_000: "2 min", 200 * SECOND: "3 min 20 s"},
+        **{3599_600_000_000: "1 h", 18_120 * SECOND: "5 h 2 min", 86_399 * SECOND: "1 d", 360_000 * SECOND: "4 d 4 h"},
+    }
+    assert {nanoseconds: elapsed(nanoseconds) for nanoseconds in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("factor", "expected"),
-    [(2359.4, "2,359×"), (12.04, "12×"), (3.42, "3.4×"), (3.0, "3×"), (9.96, "10×"), (0.5, "0.5×")],
-)
-def test_factors_are_rounded(factor: float, expected: str) -> None:
-    assert times_as_much(factor) == expected
+def test_factors_are_rounded() -> None:
+    expected = {2359.4: "2,359×", 12.04: "12×", 3.42: "3.4×", 3.0: "3×", 9.96: "10×", 0.5: "0.5×"}
+    assert {factor: times_as_much(factor) for factor in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    [(0, "0%"), (0.0001, "<0.1%"), (0.0042, "0.4%"), (0.374, "37%"), (0.994, "99%"), (0.9999, ">99%"), (1, "100%")],
-)
-def test_shares_are_never_all_or_nothing_by_rounding(share: float, expected: str) -> None:
-    assert percent(share) == expected
+def test_shares_are_never_all_or_nothing_by_rounding() -> None:
+    expected = {0: "0%", 0.0001: "<0.1%", 0.0042: "0.4%", 0.374: "37%", 0.994: "99%", 0.9999: ">99%", 1: "100%"}
+    assert {share: percent(share) for share in expected} == expected
 
 
 def test_plurals() -> None:

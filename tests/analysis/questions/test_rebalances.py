@@ -1,8 +1,15 @@
+"""Rebalances of groups: events in rows of exchanges, and the generations that they make up."""
+
 from __future__ import annotations
 
 from typing import Any
 
-from tests.analysis.tables import answers, exchange, moment, pick
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.analysis.group_events import GROUP_APIS, HEARTBEATS, Event, event_of
+from tests.analysis.tables import START_NS, answers, exchange, moment, pick
 
 TOLD = ("generation", "members", "joined", "left", "lost", "cause")
 
@@ -71,11 +78,184 @@ def test_joins_leaves_and_losses() -> None:
     assert pick(found, "time", "duration_us")[1:4] == [(moment(2), 401_000), (moment(4), 501_000), (moment(5), 500_000)]
 
 
-def test_invalid_bodies_are_ignored() -> None:
-    for body in (None, "", "{", "[]", '{"generation_id":"x"}', '{"members":{}}'):
-        rows = [
-            row | {"request_body": body, "response_body": body}
-            for row in (join(1, "a", 1), leave(2, "a"), beat(3, "a", 0, 1))
-        ]
-        found = answers("rebalances", rows)
-        assert all(row["generation"] is None for row in found)
+def test_a_member_that_requests_a_rebalance() -> None:
+    rows = [
+        join(1, "a", 1, ["a"]),
+        join(2, "a", 2, ["a"], reason="cached metadata has changed"),
+        join(3, "a", 3, ["a"]),
+        join(4, "a", 4, ["a"], reason="group is already rebalancing"),
+    ]
+    causes = [row["cause"] for row in answers("rebalances", rows)]
+    assert causes == [
+        "id-a joined",
+        "id-a: cached metadata has changed",
+        "members joined again",
+        "members joined again",
+    ]
+
+
+def test_a_capture_that_begins_in_the_middle() -> None:
+    found = answers("rebalances", [join(1, "a", 7, ["a", "b"]), leave(2, "b")])
+    assert pick(found, *TOLD) == [
+        (7, 2, [], [], [], "the previous generation was not captured"),
+        (None, 1, [], ["b"], [], "id-b left"),
+    ]
+
+
+def test_without_the_leaders_list_no_member_counts_as_lost() -> None:
+    found = answers("rebalances", [join(1, "a", 1), join(1, "b", 1), join(2, "a", 2)])
+    assert pick(found, "generation", "members", "lost") == [(1, None, []), (2, None, [])]
+
+
+def test_a_member_that_is_unknown_to_the_group() -> None:
+    rows = [join(1, "a", 1, ["a"]), group("Heartbeat", 2, "a", {}, {}, error_code=25)]
+    assert pick(answers("rebalances", rows), "generation", "lost", "cause")[1] == (
+        None,
+        ["a"],
+        "id-a gone without leaving",
+    )
+
+
+def test_a_leave_that_ends_another_members_wait() -> None:
+    """Because of the leave, the coordinator answers the join, and only then the leave."""
+    rows = [
+        join(1, "b", 1),
+        join(1, "a", 1, ["a", "b"]),
+        join(5, "a", 2, ["a"], duration_us=1_010_000),
+        leave(6, "b") | {"duration_us": 50_000},
+    ]
+    assert pick(answers("rebalances", rows), "generation", "left", "lost") == [(1, [], []), (2, ["b"], [])]
+
+
+def test_a_static_member_stays_the_same() -> None:
+    rows = [
+        join(1, "a-1", 1, ["a-1"], instance="a"),
+        join(1.5, "a-2", 1, instance="a"),
+        join(2, "b-1", 2, instance="b"),
+        join(2.1, "a-2", 2, ["a-2", "b-1"], instance="a"),
+        join(3, "b-2", 3, instance="b"),
+        join(3.1, "a-2", 3, ["a-2", "b-2"], instance="a"),
+        group("LeaveGroup", 4, "", {"members": [{"member_id": "", "group_instance_id": "b"}]}, {}, client_id="admin"),
+        join(4.1, "a-2", 4, ["a-2"], instance="a"),
+    ]
+    assert pick(answers("rebalances", rows), "generation", "members", "joined", "left", "lost") == [
+        (1, 1, ["a-2"], [], []),
+        (2, 2, ["b-1"], [], []),
+        (3, 2, [], [], []),
+        (4, 1, [], ["b-2"], []),
+    ]
+
+
+def test_without_bodies_syncs_separate_the_joins() -> None:
+    rows = [join(1, "a", 1), sync(1.1, "a", 1), join(2, "b", 2), join(2.1, "a", 2), sync(2.2, "a", 2)]
+    bare = [row | {"request_body": None, "response_body": None} for row in rows]
+    assert pick(answers("rebalances", bare), "generation", "joined") == [(None, []), (None, ["b"])]
+
+
+def test_the_newer_protocol() -> None:
+    rows = [
+        beat(1, "a", 0, 1),
+        beat(1.5, "a", 1, 1),
+        beat(2, "b", 0, 1),
+        beat(2.5, "a", 1, 2),
+        beat(2.6, "b", 1, 2),
+        beat(3, "b", -1, -1),
+        beat(3.5, "a", 2, 3),
+        beat(4, "a", 3, 4),
+        beat(5, "a", 4, 0, error=110),
+    ]
+    found = answers("rebalances", rows)
+    assert pick(found, *TOLD) == [
+        (1, 1, ["a"], [], [], "id-a joined"),
+        (2, 2, ["b"], [], [], "id-b joined"),
+        (3, 1, [], ["b"], [], "id-b left"),
+        (4, 1, [], [], [], "assignment, subscription or topics changed"),
+        (None, 0, [], [], ["a"], "id-a gone without leaving"),
+    ]
+    assert {row["protocol"] for row in found} == {"consumer"}
+    assert found[1]["duration_us"] == 501_000
+
+
+def event(api: str, request: Any = None, response: Any = None, **values: Any) -> Event | None:
+    row = exchange(api, group_id="g", member_id="m", duration_us=1000, request_body=request, response_body=response)
+    return event_of({**row, "broker": "10.0.0.9:9092", **values})
+
+
+def seen(api: str, request: Any = None, response: Any = None, **values: Any) -> Event:
+    found = event(api, request, response, **values)
+    assert found is not None
+    return found
+
+
+def test_who_and_when() -> None:
+    found = seen("JoinGroup", client_id="app")
+    assert (found.group_id, found.member_id, found.client_id, found.cluster) == ("g", "m", "app", "10.0.0.9:9092")
+    assert (found.time_ns, found.done_ns) == (START_NS, START_NS + 1_000_000)
+    assert seen("JoinGroup", duration_us=None).done_ns == START_NS
+    assert seen("JoinGroup", time_ns=None).done_ns is None
+
+
+def test_a_join() -> None:
+    """The generation and the members are the coordinator's, who sends them to the leader only."""
+    request = {"member_id": "m", "reason": "why", "group_instance_id": "static"}
+    response = {"generation_id": 7, "members": [{"member_id": "m"}, {"member_id": "n"}]}
+    found = seen("JoinGroup", request, response)
+    assert (found.generation, found.everybody) == (7, ["m", "n"])
+    assert (found.reason, found.instance) == ("why", "static")
+    assert seen("JoinGroup", request, response, error_code=25).everybody is None
+    assert seen("JoinGroup", request, {"generation_id": 7, "members": []}).everybody is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "leaving", "reason"),
+    [
+        ({"members": [{"member_id": "a", "reason": "closed"}, {"member_id": "b"}]}, ["a", "b"], "closed"),
+        # An administrator removes a static member by its name.
+        ({"members": [{"member_id": "", "group_instance_id": "static"}]}, ["static"], None),
+        # Versions before 3 have one member.
+        ({"member_id": "m"}, ["m"], None),
+        (None, ["m"], None),
+    ],
+)
+def test_a_leave(request_: Any, leaving: list[str], reason: str | None) -> None:
+    found = seen("LeaveGroup", request_)
+    assert (found.leaving, found.reason) == (leaving, reason)
+
+
+@pytest.mark.parametrize("api", HEARTBEATS)
+def test_heartbeats_of_the_newer_protocols(api: str) -> None:
+    assert event(api, {"member_epoch": 5}, {"member_epoch": 5}) is None
+    for asked, given_ in ((0, 1), (5, 6), (-1, -1), (0, 0)):
+        found = seen(api, {"member_epoch": asked}, {"member_epoch": given_})
+        assert (found.asked, found.generation) == (asked, given_)
+    # An error is a change, and so is what nobody saw.
+    assert seen(api, {"member_epoch": 5}, {"member_epoch": 5}, error_code=110).error_code == 110
+    assert seen(api, None, None).asked is None
+
+
+VALUES = st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3) | st.lists(st.none(), max_size=2)
+MEMBERS = st.lists(st.fixed_dictionaries({}, optional={"member_id": VALUES, "reason": VALUES}), max_size=3)
+BODIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "generation_id": VALUES,
+        "member_epoch": VALUES,
+        "members": MEMBERS | VALUES,
+        "reason": VALUES,
+        "group_instance_id": VALUES,
+    },
+)
+
+
+@given(st.sampled_from(GROUP_APIS), BODIES, BODIES)
+def test_damaged_bodies(api: str, request_: Any, response: Any) -> None:
+    """Fields of other types are unknown."""
+    found = event(api, request_, response)
+    if found is None:
+        return
+    for number in (found.generation, found.asked):
+        assert number is None or isinstance(number, int)
+    for text in (found.reason, found.instance):
+        assert text is None or isinstance(text, str)
+    for names in (found.everybody, found.leaving):
+        assert names is None or all(isinstance(name, str) for name in names)

@@ -32,33 +32,10 @@ def _found(*exchanges: Exchange, principal: str | None = "alice") -> list[tuple[
     return [(one.error, one.kind, one.resource, one.api, one.principal, one.count) for one in counted.found.values()]
 
 
-def test_the_topic_beside_the_error() -> None:
-    assert _found(_METADATA, _METADATA) == [
-        ("TOPIC_AUTHORIZATION_FAILED", "topic", "b", "Metadata", "alice", 2),
-    ]
-
-
-def test_the_topic_around_the_error() -> None:
-    body = {"responses": [{"name": "x", "partition_responses": [{"index": 0, "error_code": 29}]}]}
-    error = (29, "responses[0].partition_responses[0].error_code")
-    assert [one[2] for one in _found(_answered(0, "Produce", {}, body, error))] == ["x"]
-
-
 def test_several_partitions_of_a_topic_are_one_denial_of_an_exchange() -> None:
     body = {"responses": [{"name": "x", "partition_responses": [{"error_code": 29}, {"error_code": 29}]}]}
     errors = [(29, f"responses[0].partition_responses[{one}].error_code") for one in (0, 1)]
     assert [one[5] for one in _found(_answered(0, "Produce", {}, body, *errors))] == [1]
-
-
-def test_the_group_of_the_request() -> None:
-    asked = {"group_id": "billing", "member_id": "", "protocols": []}
-    found = _found(_answered(11, "JoinGroup", asked, {"error_code": 30}, (30, "error_code")))
-    assert [one[:4] for one in found] == [("GROUP_AUTHORIZATION_FAILED", "group", "billing", "JoinGroup")]
-
-
-def test_the_cluster() -> None:
-    found = _found(_answered(19, "CreateTopics", {}, {"topics": []}, (31, "error_code")))
-    assert [one[:3] for one in found] == [("CLUSTER_AUTHORIZATION_FAILED", "cluster", None)]
 
 
 def test_other_errors_are_no_denials() -> None:

@@ -32,12 +32,6 @@ def _with(**changes: Any) -> Connection:
     return msgspec.structs.replace(CONNECTION, **changes)
 
 
-def test_connections_of_one_client_are_one_identity() -> None:
-    (one,) = _counted(*(_with(connection=number, time_ns=number) for number in (3, 1, 2))).found.values()
-    assert (one.connections, one.first, one.last) == (3, 1, 3)
-    assert [number for _, number, _, _ in one.examples] == [3, 1]
-
-
 def test_what_tells_them_apart() -> None:
     other = Endpoint("10.0.0.2", 50_000)
     changes: list[dict[str, Any]] = [
@@ -47,10 +41,6 @@ def test_what_tells_them_apart() -> None:
     found = _counted(CONNECTION, *(_with(**one) for one in changes)).found.values()
     assert len(found) == 1 + len(changes)
     assert any(one.client_ids == ("\\xff",) for one in found)
-
-
-def test_the_port_of_the_client_does_not() -> None:
-    assert len(_counted(CONNECTION, _with(client=Endpoint("10.0.0.1", 50_001))).found) == 1
 
 
 @pytest.mark.parametrize(

@@ -38,20 +38,6 @@ _FIRST = {"mechanism": "SCRAM-SHA-256", "message": "client-first", "username": "
 _METADATA = exchange("Metadata", {}, {})
 
 
-def test_plain() -> None:
-    login = after(handshake("PLAIN"), token(_PLAIN, None))
-    assert (login.mechanism, login.principal, login.outcome) == ("PLAIN", "alice", "succeeded")
-    assert (login.credentials, login.exchange) == (True, 2)
-
-
-def test_a_refusal_with_the_brokers_words() -> None:
-    login = after(handshake("PLAIN"), token(_PLAIN, None, 58, "Invalid username or password"))
-    assert (login.outcome, login.reason) == (
-        "failed",
-        "SASL_AUTHENTICATION_FAILED: Invalid username or password",
-    )
-
-
 def test_scram_ends_with_the_servers_signature() -> None:
     begun = (handshake("SCRAM-SHA-256"), token(_FIRST, {"message": "server-first"}))
     assert after(*begun).outcome == "begun"
@@ -70,19 +56,9 @@ def test_an_answered_request_proves_it() -> None:
     assert after(*begun, exchange("Metadata", {})).outcome == "begun"
 
 
-def test_a_mechanism_that_the_broker_refuses() -> None:
-    login = after(handshake("OAUTHBEARER", 33))
-    assert (login.outcome, login.reason, login.credentials) == ("failed", "UNSUPPORTED_SASL_MECHANISM", False)
-
-
 def test_a_second_attempt_counts() -> None:
     login = after(handshake("GSSAPI", 33), handshake("PLAIN"), token(_PLAIN, None))
     assert (login.mechanism, login.outcome, login.reason) == ("PLAIN", "succeeded", None)
-
-
-def test_without_sasl() -> None:
-    assert (after(_METADATA).outcome, after(_METADATA).served) == ("none", True)
-    assert (after(exchange("ApiVersions", {}, {})).served) is False
 
 
 def test_raw_tokens() -> None:

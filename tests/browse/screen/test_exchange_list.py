@@ -20,45 +20,48 @@ from kafkasniff.browse.screen.exchange_list import ExchangeList
 from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
 
 
-def test_list_and_movement() -> None:
+def test_movement_columns_and_order() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
         assert len(rows.index) == 49
         assert "1/49" in status(app)
-        for keys, cursor in [("j", 1), ("down", 2), ("k", 1), ("up", 0), ("up", 0), ("G", 48), ("j", 48), ("g", 0),
-                             ("end", 48), ("home", 0)]:  # fmt: skip
-            await pilot.press(keys)
+        # Neither before the first line nor after the last.
+        for keys, cursor in [("jj", 2), ("kkk", 0), ("G", 48), ("j", 48), ("bbbbbbbb", 0)]:
+            await pilot.press(*keys)
             assert rows.cursor == cursor, keys
-        await pilot.press("space")
-        page = rows.cursor
-        assert page > 5
-        await pilot.press("pagedown", "b", "pageup")
-        assert rows.cursor == 0
         await pilot.press("G")
         assert rows.scroll_offset.y > 0
-        last = rows.row
-        assert last is not None
-        assert f"{last.packet:,}" in rows.render_line(rows.size.height - 1).text
-        await pilot.press(*"llllll")
+        assert rows.row is not None
+        assert f"{rows.row.packet:,}" in rows.render_line(rows.size.height - 1).text
+        await pilot.press("g", *"llllll")
         assert rows.scroll_offset.x > 0
         await pilot.press(*"hhhhhhhhh")
         assert (rows.at, rows.scroll_offset.x) == (0, 0)
-
-    drive(steps)
-
-
-def test_sorting_keeps_the_exchange() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        await pilot.press("j", "j")
+        assert "07:28:14" in rows.render_line(1).text
+        await pilot.press("t")
+        assert "+0.000000" in rows.render_line(1).text
+        await pilot.press("t")
+        assert "since previous" in status(app)
+        # Another order keeps the exchange.
+        await pilot.press("t", "l", "j", "j")
         before = rows.row
         await pilot.press("l", "s")
-        assert rows.column == "latency"
-        assert rows.row == before
+        assert (rows.column, rows.row) == ("latency", before)
         await pilot.press("r", "g")
         assert rows.row is not None
         assert rows.row.api == "CreateTopics v7"
         assert "latency↓" in rows.render_line(0).text
+        await pilot.press("h", "c")
+        assert rows.render_line(0).text.split()[:3] == ["packet", "latency↓", "API"]
+        await pilot.press("L")
+        assert rows.render_line(0).text.split()[:3] == ["packet", "API", "latency↓"]
+        await pilot.press("H", "H", "H")
+        assert rows.render_line(0).text.split()[:2] == ["latency↓", "packet"]
+        await pilot.press("C")
+        assert rows.columns == [*LIST_COLUMNS]
+        await pilot.press(*"c" * 20)
+        assert len(rows.columns) == 1
+        assert rows.virtual_size.width == rows.columns[0].width + 1
 
     drive(steps)
 
@@ -108,21 +111,6 @@ def test_rows_that_are_not_sorted_yet() -> None:
     drive(steps)
 
 
-def test_a_filter_keeps_the_exchange() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        await pilot.press(*"jjjjj")
-        before = rows.row
-        for key, count in (("f", 26), ("backspace", 49)):
-            await pilot.press(key)
-            await settled(app, pilot)
-            assert len(rows.index) <= count
-            assert rows.row == before
-            assert rows.cursor > 0
-
-    drive(steps)
-
-
 def test_the_exchange_is_kept_when_all_rows_are_shown_before_the_end() -> None:
     """The list may be drawn between the last row and the end of the captures."""
 
@@ -165,37 +153,6 @@ def test_the_end_is_followed() -> None:
     drive(steps)
 
 
-def test_clock() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        assert "07:28:14" in rows.render_line(1).text
-        await pilot.press("t")
-        assert "+0.000000" in rows.render_line(1).text
-        await pilot.press("t")
-        assert "since previous" in status(app)
-
-    drive(steps)
-
-
-def test_columns() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        await pilot.press("c")
-        assert rows.render_line(0).text.split()[:3] == ["packet", "latency", "API"]
-        await pilot.press("L")
-        assert rows.render_line(0).text.split()[:3] == ["packet", "API", "latency"]
-        assert rows.columns[rows.at].name == "latency"
-        await pilot.press("H", "H", "H")
-        assert rows.render_line(0).text.split()[:2] == ["latency", "packet"]
-        await pilot.press("C")
-        assert rows.columns == [*LIST_COLUMNS]
-        await pilot.press(*"c" * 20)
-        assert len(rows.columns) == 1
-        assert rows.virtual_size.width == rows.columns[0].width + 1
-
-    drive(steps)
-
-
 def test_a_click_selects_a_cell() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
@@ -207,25 +164,21 @@ def test_a_click_selects_a_cell() -> None:
     drive(steps)
 
 
-@pytest.mark.parametrize("jump", [1, module.JUMP])
-@pytest.mark.parametrize(
-    ("there", "back", "field"), [("]", "[", "connection"), ("}", "{", "client_id"), ("n", "N", "api")]
-)
-def test_jumps(there: str, back: str, field: str, jump: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if jump == 1:
-        # A thread looks through all lines, one by one.
-        monkeypatch.setattr(module, "NEAR", (0, 0))
-    monkeypatch.setattr(module, "JUMP", jump)
+def test_jumps_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks through all lines, one by one. The keys have cases in `test_key_help`."""
+    monkeypatch.setattr(module, "NEAR", (0, 0))
+    monkeypatch.setattr(module, "JUMP", 1)
 
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
-        start = rows.row
-        same = [place for place in range(49) if getattr(rows.index.row(place), field) == getattr(start, field)]
-        for key, cursor in [(there, same[1]), (back, 0), (back, 0)]:
-            await pilot.press(key)
-            await settled(app, pilot)
-            assert rows.cursor == cursor
-        assert rows._jump is None
+        for there, back, field in [("]", "[", "connection"), ("}", "{", "client_id"), ("n", "N", "api")]:
+            start = rows.row
+            same = [place for place in range(49) if getattr(rows.index.row(place), field) == getattr(start, field)]
+            for key, cursor in [(there, same[1]), (back, 0), (back, 0)]:
+                await pilot.press(key)
+                await settled(app, pilot)
+                assert rows.cursor == cursor, key
+            assert rows._jump is None
 
     drive(steps)
 
@@ -264,6 +217,7 @@ def test_a_jump_does_not_move_a_cursor_that_was_moved_meanwhile(monkeypatch: pyt
     drive(steps)
 
 
+@pytest.mark.extended
 def test_orders_and_indexes_go_when_they_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the garbage collector, which in long lists runs every few minutes: they are large."""
     monkeypatch.setattr(module, "SORTED_AT_ONCE", 10)

@@ -14,17 +14,18 @@ from kafkasniff.browse.screen.body_tree import BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
 from kafkasniff.browse.screen.out_screens import CopyMenu
 from kafkasniff.browse.screen.record_table import RecordTable
-from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
-from tests.choice import ALL
+from tests.browse.screen.driving import ERRORS, drive, listed, said, settled, status
+from tests.choice import ALL, fewer
 from tests.craft.conversation import Conversation
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.write import write_pcap
 from tests.kafka.records_craft import Record, batch_of
 from tests.test_hostile import damaged
 
-HUGE = 100_000_000 if ALL else 10_000_000
+HUGE = 100_000_000 if ALL else 3_000_000
 
 
+@pytest.mark.extended
 def test_a_huge_message(tmp_path: Path) -> None:
     made = Conversation(("10.0.0.5", 50_000), ("10.0.0.9", 9092))
     made.handshake()
@@ -67,7 +68,7 @@ def test_a_huge_message(tmp_path: Path) -> None:
         assert isinstance(app.screen, CopyMenu)
         await pilot.press("j", "enter")
         await settled(app, pilot)
-        assert "too many for the clipboard" in list(app._notifications)[-1].message
+        assert "too many for the clipboard" in said(app)
         assert app.clipboard == ""
         await pilot.press("escape")
         written = [segment.text for line in app.screen._compositor.render_strips() for segment in line]
@@ -76,7 +77,7 @@ def test_a_huge_message(tmp_path: Path) -> None:
     drive(steps, write_pcap(tmp_path / "huge.pcap", made.packets))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1, fewer(2, 6)))
 def test_damaged_captures(seed: int, tmp_path: Path) -> None:
     data = ERRORS.read_bytes()
     path = tmp_path / "damaged.pcap"
@@ -84,29 +85,17 @@ def test_damaged_captures(seed: int, tmp_path: Path) -> None:
     path.write_bytes(data[:24] + damaged(data[24 : -101 if seed % 2 else None], random.Random(seed), 12))
 
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        assert app.is_broken or not seed % 2
+        assert ("a capture is broken" in status(app)) is app.is_broken
         for keys in (("enter", "x"), ("|",), ("%", "%"), ("r",), ("escape", "escape", "escape"), ("s", "r", "o")):
             await pilot.press(*keys)
             await settled(app, pilot)
         await pilot.press("escape")
-        for _ in range(3):
+        for _ in range(2):
             await pilot.press("G", "k", "enter")
             await settled(app, pilot)
             await pilot.press("escape", "b")
         assert app.focused is listed(app)
         assert f"/{len(listed(app).index):,} " in status(app)
-
-    drive(steps, path)
-
-
-def test_a_capture_that_is_cut_in_a_packet(tmp_path: Path) -> None:
-    path = tmp_path / "cut.pcap"
-    path.write_bytes(ERRORS.read_bytes()[:-101])
-
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        assert "a capture is broken" in status(app)
-        assert app.is_broken
-        await pilot.press("G", "enter", "x")
-        await settled(app, pilot)
-        assert app.query_one(BodyTree).display
 
     drive(steps, path)

@@ -11,8 +11,9 @@ from kafkasniff.browse.screen.choices import Choices, FollowMenu
 from kafkasniff.filters import Candidate
 from kafkasniff.filters.places import topic_partitions
 from kafkasniff.model import Exchange
-from tests.browse.screen.driving import drive, listed, settled, status
+from tests.browse.screen.driving import drive, listed, press, settled, status
 from tests.browse.test_following import exchanges
+from tests.choice import one_in
 from tests.conftest import ROOT
 
 TRANSACTIONS = ROOT / "captures" / "java-transactions.pcap"
@@ -27,6 +28,7 @@ def partitions(exchange: Exchange) -> set[str]:
     return {*topic_partitions(Candidate(request=exchange.request, response=exchange.response, ended=exchange))}
 
 
+@pytest.mark.extended
 def test_partition() -> None:
     wanted = {
         (one.connection_id, one.exchange_id) for one in exchanges("java-transactions") if "ledger-0" in partitions(one)
@@ -56,6 +58,7 @@ def test_partition() -> None:
     drive(steps, TRANSACTIONS)
 
 
+@pytest.mark.extended
 def test_producer() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
@@ -66,16 +69,15 @@ def test_producer() -> None:
         # The first InitProducerId has an error and no producer id.
         at_first(app, "EndTxn")
         apis = set()
-        for _ in range(40):
+        while "no next exchange of producer id 0" not in status(app):
             await pilot.press("i")
             await settled(app, pilot)
             apis.add(rows.row.api.split()[0])
         assert apis >= {"Fetch", "EndTxn"}
-        assert "no next exchange of producer id 0" in status(app)
-        await pilot.press(*"I" * 60)
-        await pilot.pause()
+        while "no previous exchange of producer id 0" not in status(app):
+            await pilot.press("I")
+            await pilot.pause()
         assert rows.row.api.startswith("InitProducerId")
-        assert "no previous exchange of producer id 0" in status(app)
 
     drive(steps, TRANSACTIONS)
 
@@ -101,9 +103,8 @@ def test_a_field_in_the_tree_decides() -> None:
     drive(steps, ROOT / "captures" / "java-codecs.pcap")
 
 
-@pytest.mark.parametrize(
-    ("api", "kind", "apis"),
-    [
+def test_menu() -> None:
+    cases = [
         ("Produce", "record", {"Produce", "Fetch"}),
         ("Produce", "key", {"Produce", "Fetch"}),
         ("SyncGroup", "generation", {"JoinGroup", "SyncGroup", "TxnOffsetCommit"}),
@@ -112,35 +113,29 @@ def test_a_field_in_the_tree_decides() -> None:
             "transactional id",
             {"FindCoordinator", "InitProducerId", "Produce", "TxnOffsetCommit", "EndTxn", "DescribeTransactions"},
         ),
-    ],
-)
-def test_menu(api: str, kind: str, apis: set[str]) -> None:
+    ]
+
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        count = len(rows.index)
-        at_first(app, api)
-        await pilot.press("F")
-        await settled(app, pilot)
-        assert isinstance(app.screen, FollowMenu)
-        lines = app.screen.query_one(Choices)
-        titles = [str(one.prompt) for one in lines.options]
-        at = next(at for at, title in enumerate(titles) if title.startswith(kind))
-        await pilot.press("k", "j", *"j" * at, "enter")
-        await settled(app, pilot)
-        rows = listed(app)
-        assert {rows.index.row(place).api.split()[0] for place in range(len(rows.index))} == apis
-        await pilot.press("backspace")
-        await settled(app, pilot)
-        assert len(listed(app).index) == count
-        await pilot.press("F")
-        await settled(app, pilot)
-        await pilot.press("escape")
+        count = len(listed(app).index)
+        for api, kind, apis in one_in(2, cases):
+            at_first(app, api)
+            await press(app, pilot, "F")
+            assert isinstance(app.screen, FollowMenu)
+            titles = [str(one.prompt) for one in app.screen.query_one(Choices).options]
+            at = next(at for at, title in enumerate(titles) if title.startswith(kind))
+            await press(app, pilot, "k", "j", *"j" * at, "enter")
+            rows = listed(app)
+            assert {rows.index.row(place).api.split()[0] for place in range(len(rows.index))} == apis, kind
+            await press(app, pilot, "backspace")
+            assert len(listed(app).index) == count
+        await press(app, pilot, "F", "escape")
         assert app.focused is listed(app)
         assert len(listed(app).index) == count
 
     drive(steps, TRANSACTIONS)
 
 
+@pytest.mark.extended
 def test_what_is_shown_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         calls = []

@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-import pytest
+import numpy as np
 from rich.style import Style
 
-import kafkasniff
-from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.browse.list_columns import LIST_COLUMNS
+from kafkasniff.browse.screen.line_places import LineJump, line_of, place_of, places_of
 from kafkasniff.browse.screen.list_lines import LineWindow, row_line, title_line
+from tests.browse.opened import capture, fill, rows_of
 from tests.browse.screen.driving import ERRORS
 
 WIDTH = sum(one.width + 1 for one in LIST_COLUMNS)
-
-
-def rows() -> list[Row]:
-    index = ExchangeIndex()
-    for exchange in kafkasniff.read(ERRORS):
-        index.add(exchange)
-    index.publish()
-    return [index.row(place) for place in range(len(index))]
-
-
-@pytest.mark.parametrize("left", [0, 1, 9, 10, 11, 60, WIDTH - 80, WIDTH - 20])
-@pytest.mark.parametrize("cursor", [None, 0, 3, len(LIST_COLUMNS) - 1])
-def test_a_window_shows_a_part_of_the_line(left: int, cursor: int | None) -> None:
-    for row in rows()[::7]:
-        whole, part = (
-            row_line(row, LIST_COLUMNS, window, cursor=cursor, since=0, clock=0)
-            for window in (LineWindow(0, WIDTH + 80), LineWindow(left, 80))
-        )
-        assert (whole.cell_length, part.cell_length) == (WIDTH + 80, 80)
-        wanted = whole.crop(left, left + 80)
-        assert part.text == wanted.text
-        assert styles(part) == styles(wanted)
+ORDER = np.array([3, 0, 2, 1], np.int32)
+"""The order of four rows; two more were added later."""
 
 
 def styles(strip) -> list[Style]:
     return [one.style for one in strip for _ in one.text]
 
 
-def test_a_line_has_few_segments() -> None:
-    for row in rows():
-        for cursor, most in [(None, 3), (1, 6)]:
+def test_a_window_shows_a_part_of_the_line() -> None:
+    for row in rows_of(fill(capture(ERRORS.stem)))[::16]:
+        for cursor, most in ((None, 3), (0, 6), (3, 6), (len(LIST_COLUMNS) - 1, 6)):
+            whole = row_line(row, LIST_COLUMNS, LineWindow(0, WIDTH + 80), cursor=cursor, since=0, clock=0)
+            assert whole.cell_length == WIDTH + 80
+            # Drawing takes time by segments.
             line = row_line(row, LIST_COLUMNS, LineWindow(0, WIDTH), cursor=cursor, since=0, clock=0)
             assert len(list(line)) <= most
+            for left in (0, 1, 9, 10, 11, 60, WIDTH - 80, WIDTH - 20):
+                part = row_line(row, LIST_COLUMNS, LineWindow(left, 80), cursor=cursor, since=0, clock=0)
+                wanted = whole.crop(left, left + 80)
+                assert (part.cell_length, part.text) == (80, wanted.text), (cursor, left)
+                assert styles(part) == styles(wanted), (cursor, left)
 
 
 def test_titles() -> None:
@@ -52,3 +40,28 @@ def test_titles() -> None:
     assert line.text.split() == ["time", "latency↓", "API"]
     assert (line.cell_length, len(list(line))) == (30, 1)
     assert title_line(LIST_COLUMNS[:1], "packet", LineWindow(0, 30), descending=False).text.split() == ["packet↑"]
+
+
+def test_lines_and_places_are_inverse() -> None:
+    places = [3, 0, 2, 1, 4, 5]
+    assert [place_of(line, ORDER) for line in range(6)] == places
+    assert [line_of(place, ORDER) for place in places] == [*range(6)]
+    assert places_of(np.arange(6), ORDER).tolist() == places
+
+
+def test_the_first_line_of_a_jump_and_what_repeats_it() -> None:
+    for way, near, far, line in [
+        (1, 1, 5, 3),
+        (1, 2, 5, 3),
+        (1, 1, 2, None),
+        (-1, 1, 2, 0),
+        (1, 4, 4, None),
+        (1, 3, 5, 4),
+    ]:
+        # The rows at 1, 3 and 4 are in the lines 3, 0 and 4.
+        jump = LineJump(1, ORDER, "odd", way, 5, lambda places: np.isin(places, [1, 3, 4]))
+        assert jump.first(near, far) == line, (way, near, far)
+    jump = LineJump(1, ORDER, "api", 1, 5, lambda places: places > 0)
+    assert jump.repeats(jump._replace(wanted=lambda places: places > 1))
+    others = [("start", 2), ("order", ORDER.copy()), ("along", "error"), ("way", -1)]
+    assert not any(jump.repeats(jump._replace(**{name: other})) for name, other in others)

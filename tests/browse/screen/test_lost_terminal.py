@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 
-from textual.driver import Driver
-
-from kafkasniff.browse.screen.lost_terminal import LosableTerminal, outliving
+from kafkasniff.browse.screen.lost_terminal import LosableTerminal
 
 
 class Terminal(io.StringIO):
@@ -31,18 +29,3 @@ def test_what_is_written_to_a_lost_terminal_is_discarded() -> None:
     terminal.write("neither")
     assert (file.getvalue(), lost) == ("shown", [1])
     assert terminal.encoding == file.encoding
-
-
-def test_other_drivers_stay_as_they_are() -> None:
-    class Plain(Driver):
-        def __init__(self) -> None:
-            self.has_begun = True
-
-        def write(self, data: str) -> None: ...
-        def start_application_mode(self) -> None: ...
-        def disable_input(self) -> None: ...
-        def stop_application_mode(self) -> None: ...
-
-    made = outliving(Plain, lambda: None)()
-    assert made.has_begun
-    assert not hasattr(made, "_file")

@@ -9,15 +9,10 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.screen import out_screens as module
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
-from tests.browse.screen.driving import ERRORS, drive, listed, settled
-
-
-def said(app: Explorer) -> str:
-    return list(app._notifications)[-1].message
+from tests.browse.screen.driving import ERRORS, drive, listed, said, settled
 
 
 async def opened(app: Explorer, pilot: Pilot[None]) -> OptionList:
@@ -52,6 +47,7 @@ def test_clipboard() -> None:
     drive(steps)
 
 
+@pytest.mark.extended
 def test_too_long_for_the_clipboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "MAX_CLIPBOARD", 10)
 
@@ -86,6 +82,7 @@ async def write(app: Explorer, pilot: Pilot[None], path: str) -> None:
     await settled(app, pilot)
 
 
+@pytest.mark.extended
 def test_the_listed_exchanges_are_written(tmp_path: Path) -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         app._filter('api == "Fetch"')
@@ -101,14 +98,5 @@ def test_the_listed_exchanges_are_written(tmp_path: Path) -> None:
         assert "none/out.jsonl" in said(app)
         await pilot.press("w", "escape")
         assert app.focused is listed(app)
-
-    drive(steps)
-
-
-def test_without_captures() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        app._commands = Commands()
-        await write(app, pilot, "out.jsonl")
-        assert "only captures" in said(app)
 
     drive(steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from kafkasniff.browse.screen.app import Explorer
@@ -45,23 +46,7 @@ def test_findings_open_their_evidence() -> None:
     drive(steps)
 
 
-def test_reports_are_those_of_the_commands() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        screen = await opened(app, pilot)
-        pane = screen.query_one(ReportPane)
-        for key, name in [("2", "stats"), ("3", "timing")]:
-            await pilot.press(key)
-            await settled(app, pilot)
-            # Beside the scrollbar.
-            assert pane.scrollable_content_region.width == 98
-            assert [one.text for one in pane.lines] == command(name, "-q", ERRORS, width=98).lines
-            await pilot.press("enter")  # does nothing
-        await pilot.press("o")
-        assert app.focused is listed(app)
-
-    drive(steps, size=(100, 40))
-
-
+@pytest.mark.extended
 def test_a_brush_selects_a_range() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         screen = await opened(app, pilot)
@@ -82,23 +67,25 @@ def test_a_brush_selects_a_range() -> None:
             await pilot.press("backspace")
             await settled(app, pilot)
             screen = await opened(app, pilot)
-
-    drive(steps, size=(120, 40))
-
-
-def test_the_mouse_is_a_brush() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        screen = await opened(app, pilot)
         bars = next(iter(screen.query(Histogram)))
         await pilot.mouse_down(bars, offset=(2, 2))
         await pilot.hover(bars, offset=(9, 2))
         await pilot.mouse_up(bars, offset=(9, 2))
         assert bars.has_focus
         assert bars.range[0] == 2
+        pane = screen.query_one(ReportPane)
+        await pilot.press("3")
+        await settled(app, pilot)
+        # Beside the scrollbar.
+        assert pane.scrollable_content_region.width == 118
+        assert [one.text for one in pane.lines] == command("timing", "-q", ERRORS, width=118).lines
+        await pilot.press("o")
+        assert app.focused is listed(app)
 
     drive(steps, size=(120, 40))
 
 
+@pytest.mark.extended
 def test_without_exchanges_and_captures(tmp_path: Path) -> None:
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(ERRORS.read_bytes()[:24])

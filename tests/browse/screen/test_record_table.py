@@ -1,16 +1,18 @@
-"""The table of records: forms, jumps to bytes, and a record as a whole."""
+"""The table of records: forms, jumps to bytes, search, and a record as a whole."""
 
 from __future__ import annotations
 
+import pytest
 from textual.pilot import Pilot
 
 from kafkasniff.browse.screen import record_table as module
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.body_tree import BodyTree
 from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.record_table import RecordScreen, RecordTable
 from kafkasniff.browse.screen.row_pane import RowPane
-from tests.browse.screen.driving import drive, listed, settled
+from tests.browse.screen.driving import drive, listed, press
 from tests.conftest import ROOT
 
 LEDGER = ROOT / "captures" / "java-transactions.pcap"
@@ -20,10 +22,7 @@ async def opened(app: Explorer, pilot: Pilot[None], size: int = 269) -> RecordTa
     """The records of the response of this size."""
     rows = listed(app)
     rows.move_to(next(line for line in range(len(rows.index)) if rows.index.row(rows._place(line)).response == size))
-    await pilot.press("enter")
-    await settled(app, pilot)
-    await pilot.press("r")
-    await pilot.pause()
+    await press(app, pilot, "enter", "r")
     return app.query_one(RecordTable)
 
 
@@ -31,7 +30,7 @@ def lines(pane: RowPane) -> list[str]:
     return [pane.render_line(y).text.rstrip() for y in range(pane.size.height)]
 
 
-def test_table_and_forms() -> None:
+def test_table_and_forms_and_a_record_as_a_whole() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         table = await opened(app, pilot)
         assert app.focused is table
@@ -48,51 +47,38 @@ def test_table_and_forms() -> None:
         assert "2023-11-14T22:13:20.000Z" in lines(table)[1]
         await pilot.press("l", "l", "l")
         assert lines(table)[1].endswith("ledger")
-        await pilot.press("h", "h", "h", "h", "h", "h")
+        await pilot.press(*"hhhhhh")
         assert lines(table)[0].startswith("part.")
-        await pilot.press("r")
+        await press(app, pilot, "j", "enter")
+        assert isinstance(app.screen, RecordScreen)
+        pane = app.screen.query_one(RowPane)
+        assert lines(pane)[0] == "topic ledger · partition 0"
+        # In the form of the table, then in the others.
+        assert any(line.startswith("0000  63 6f 6d 6d 69 74 74 65  committe") for line in lines(pane))
+        await pilot.press("v")
+        assert "committed-2" in lines(pane)
+        await pilot.press("q")
+        assert app.focused is table
+        await pilot.double_click(RecordTable, offset=(20, 2))
+        await pilot.pause()
+        assert isinstance(app.screen, RecordScreen)
+        await pilot.press("q", "r")
         assert app.focused is app.query_one(BodyTree)
         assert not table.display
 
     drive(steps, LEDGER)
 
 
-def test_a_record_as_a_whole() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        table = await opened(app, pilot)
-        await pilot.press("j", "enter")
-        await pilot.pause()
-        assert isinstance(app.screen, RecordScreen)
-        pane = app.screen.query_one(RowPane)
-        assert lines(pane)[0] == "topic ledger · partition 0"
-        assert "committed-2" in lines(pane)
-        await pilot.press("v", "v")
-        assert any(line.startswith("0000  63 6f 6d 6d 69 74 74 65  committe") for line in lines(pane))
-        await pilot.press("q")
-        assert app.focused is table
-        await pilot.double_click(RecordTable, offset=(20, 2))
-        await pilot.pause()
-        assert isinstance(app.screen, RecordScreen)
-        assert "committed-1" in lines(app.screen.query_one(RowPane))
-
-    drive(steps, LEDGER)
-
-
+@pytest.mark.extended
 def test_bytes_of_a_record() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         table = await opened(app, pilot)
-        await pilot.press("x")
-        await settled(app, pilot)
-        await settled(app, pilot)
+        await press(app, pilot, "x")
         pane = app.query_one(BytesPane)
         assert pane.rows.rows[pane._marked[0]].path.endswith("batches[0].records[0].length")
-        await pilot.press("j")
-        await pilot.pause()
+        await press(app, pilot, "j")
         assert pane.rows.rows[pane._marked[-1]].path.endswith("batches[1].records[0].headers")
-        await pilot.press("tab")
-        for _ in range(12):
-            await pilot.press("k")
-        await pilot.pause()
+        await press(app, pilot, "tab", *"k" * 12)
         assert table.cursor == 1
         pane.move_to(pane.rows.find(1, "responses[0].partitions[0].records.batches[0].records[0].value")[0])
         await pilot.pause()
@@ -105,17 +91,20 @@ def test_bytes_of_a_record() -> None:
     drive(steps, LEDGER, size=(100, 50))
 
 
-def test_the_table_follows_the_list(monkeypatch) -> None:
-    monkeypatch.setattr(module, "MAX_RECORDS", 1)
-
+def test_the_table_follows_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         table = await opened(app, pilot)
-        assert "the first 1 records" in lines(table)[0]
+        await press(app, pilot, "slash", *"Committed-2", "enter")
+        assert table.cursor == 1
         listed(app).focus()
-        await pilot.press("g")
-        await settled(app, pilot)
+        await press(app, pilot, "g")
         assert table.count == 0
         assert "no records" in lines(table)[0]
-        assert app.query_one(RecordTable).field is None
+        assert table.field is None
+        assert app.query_one(DetailPanes)._search is None
+        assert table.border_title == ""
+        monkeypatch.setattr(module, "MAX_RECORDS", 1)
+        await pilot.press("r", "escape")
+        assert "the first 1 records" in lines(await opened(app, pilot))[0]
 
     drive(steps, LEDGER)

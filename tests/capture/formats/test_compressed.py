@@ -11,7 +11,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kafkasniff.capture.formats.compressed import MAX_OUTPUT, ZSTD_SLICE, inflater_for
+from kafkasniff.capture.formats.compressed import MAX_OUTPUT, inflater_for
 from kafkasniff.errors import CaptureError
 from tests.capture.files import pcap
 from tests.capture.reading import read, read_bytes
@@ -72,18 +72,6 @@ def zstd_of_zeros(blocks: int, window: int) -> bytes:
     )
 
 
-def test_highly_compressed_data_is_read_in_pieces() -> None:
-    data = zstd_of_zeros(2_000, 20)
-    inflater = inflater_for(data)
-    assert inflater is not None
-    inflater.give(data)
-    sizes = []
-    while plain := inflater.take():
-        sizes.append(len(plain))
-    assert sum(sizes) == 24 + 2_000 * (128 << 10)
-    assert max(sizes) <= ZSTD_SLICE // 4 * (128 << 10)
-
-
 def test_the_memory_of_xz_has_a_bound() -> None:
     def xz(dictionary: int) -> bytes:
         return lzma.compress(pcap([]), filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": dictionary}])
@@ -108,13 +96,6 @@ def test_concatenated_members(codec: str) -> None:
     assert result.notes == []
 
 
-@CODECS
-def test_zeros_after_the_last_member_are_padding(codec: str) -> None:
-    result = read_bytes(COMPRESS[codec](pcap(frames(3))) + bytes(1000))
-    assert numbers(result.payloads) == [0, 1, 2]
-    assert result.notes == []
-
-
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 def test_skippable_frames(codec: str) -> None:
     data = COMPRESS[codec](pcap(frames(3)))
@@ -124,7 +105,7 @@ def test_skippable_frames(codec: str) -> None:
 @CODECS
 @KINDS
 def test_cut_compressed_capture(codec: str, through_stdin: bool, tmp_path) -> None:
-    compressed = noisy_compressed(codec, 3000)
+    compressed = noisy_compressed(codec, 1500)
     cut = compressed[: len(compressed) * 3 // 4]
     path = tmp_path / "capture"
     path.write_bytes(cut)
@@ -132,20 +113,14 @@ def test_cut_compressed_capture(codec: str, through_stdin: bool, tmp_path) -> No
     found = numbers(result.payloads)
     # LZ4 and zstd lose the truncated block (4 MiB at most), gzip hardly anything.
     assert found == list(range(len(found)))
-    assert len(found) > (2200 if codec == "gzip" else 0)
+    assert len(found) > (1050 if codec == "gzip" else 0)
     assert result.kinds == ["capture-cut"]
     assert "is truncated; nothing after packet" in result.problem("capture-cut").detail
     assert result.broken
 
 
-@CODECS
-def test_only_the_last_bytes_are_missing(codec: str) -> None:
-    result = read_bytes(COMPRESS[codec](noisy(400))[:-2])
-    assert result.kinds == ["capture-cut"]
-
-
 def test_corrupt_compressed_capture() -> None:
-    compressed = bytearray(gzip.compress(noisy(3000), mtime=0))
+    compressed = bytearray(gzip.compress(noisy(700), mtime=0))
     middle = len(compressed) // 2
     compressed[middle : middle + 300] = b"\xff" * 300
     for chunk_size in (5000, 1 << 24):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,8 +15,8 @@ from scapy.packet import Packet, Raw
 
 from kafkasniff.capture.link import fragments as bounds
 from kafkasniff.capture.link.fragments import Fragment, FragmentTable
-from tests.capture.files import SECOND, START, enhanced, interface, pcap, pcap_header, pcap_record, section
-from tests.capture.reading import Result, read, read_bytes
+from tests.capture.files import SECOND, START, pcap, pcap_header, pcap_record
+from tests.capture.reading import Result, read_bytes
 from tests.capture.segments import MACS
 
 PAYLOAD = random.Random(1).randbytes(1500)
@@ -71,25 +68,6 @@ def test_in_any_order_and_across_batches(name: str, chunk_size: int) -> None:
     for seed in range(6):
         shuffled = random.Random(seed).sample(parts, len(parts))
         check(read_bytes(pcap(shuffled, link=101), chunk_size=chunk_size), len(parts), len(parts))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_captured_twice(name: str) -> None:
-    parts = CASES[name]
-    doubled = [part for part in parts for _ in range(2)]
-    check(read_bytes(pcap(doubled, link=101)), len(doubled), len(doubled) - 1)
-
-
-@pytest.mark.tshark
-@pytest.mark.parametrize("name", CASES)
-def test_tshark_agrees(name: str, tmp_path: Path, require_tool: Callable[[str], str]) -> None:
-    path = tmp_path / "fragments.pcap"
-    path.write_bytes(pcap(CASES[name], link=101))
-    command = [require_tool("tshark"), "-r", str(path), "-o", "ip.defragment:TRUE", "-Y", "tcp", "-T", "fields"]
-    fields = ["-e", "frame.number", "-e", "tcp.seq_raw", "-e", "tcp.len", "-e", "tcp.payload"]
-    reported = subprocess.run([*command, *fields], capture_output=True, text=True, check=True).stdout.split()
-    (row,) = read(path).rows
-    assert reported == [str(row.number), str(row.seq), str(row.wire_length), row.payload.hex()]
 
 
 def test_datagrams_that_interleave() -> None:
@@ -153,23 +131,9 @@ def test_missing_fragments_are_reported() -> None:
     assert [note.order for note in result.notes] == [len(parts) - 1]
 
 
-def test_identifications_reused_after_the_timeout() -> None:
-    old = pieces(datagram(payload=bytes(1500)))[:2]
-    records = [pcap_record(part) for part in old]
-    records += [pcap_record(part, START + bounds.TIMEOUT_NS + SECOND) for part in pieces(datagram())]
-    assert read_bytes(pcap_header(link=101) + b"".join(records)).payloads == [PAYLOAD]
-
-
 def test_lost_fragments_of_other_protocols_are_not_reported() -> None:
     parts = pieces(IP(id=1, **ENDS) / UDP(sport=1, dport=2049) / Raw(bytes(5000)), 1480)
     assert read_bytes(pcap(parts[:-1], link=101)).notes == []
-
-
-def test_without_times() -> None:
-    from tests.capture.files import simple
-
-    data = section() + interface(101) + b"".join(simple(part) for part in CASES["ipv4"])
-    assert read_bytes(data).payloads == [PAYLOAD]
 
 
 def piece(ident: int, offset: int, size: int, *, more: bool = True, flow: int = 0) -> Fragment:
@@ -193,43 +157,33 @@ class Table(FragmentTable):
         return whole
 
 
-def test_bound_per_flow() -> None:
+@pytest.mark.parametrize(
+    ("pieces", "dropped", "reason"),
+    [
+        (
+            [piece(ident, 0, 8) for ident in range(bounds.MAX_FLOW_DATAGRAMS + 5)],
+            5,
+            "too many unfinished datagrams between its addresses",
+        ),
+        ([piece(1, 0, 8, flow=flow) for flow in range(bounds.MAX_DATAGRAMS + 5)], 5, "too many unfinished datagrams"),
+        ([piece(1, number * 16, 8) for number in range(bounds.MAX_FRAGMENTS + 1)], 1, "too many fragments"),
+        # The ping of death.
+        ([piece(1, 0, 1000), piece(1, 65_528, 1000, more=False)], 1, "longer than the maximum size of a datagram"),
+    ],
+    ids=["flow", "datagrams", "fragments", "size"],
+)
+def test_bounds(pieces: list[Fragment], dropped: int, reason: str) -> None:
     table = Table()
-    for ident in range(bounds.MAX_FLOW_DATAGRAMS + 5):
-        table.take(piece(ident, 0, 8))
-    assert table.reasons == ["too many unfinished datagrams between its addresses"] * 5
-    assert len(table.close()) == bounds.MAX_FLOW_DATAGRAMS
+    assert [table.take(one) for one in pieces] == [None] * len(pieces)
+    assert table.reasons == [reason] * dropped
 
 
-def test_bound_of_datagrams() -> None:
+def test_the_bound_of_bytes() -> None:
     table = Table()
-    for flow in range(bounds.MAX_DATAGRAMS + 5):
-        table.take(piece(1, 0, 8, flow=flow))
-    assert table.reasons == ["too many unfinished datagrams"] * 5
-
-
-def test_bound_of_bytes() -> None:
-    table = Table()
-    count = bounds.MAX_HELD_BYTES // 60_000 + 3
-    for flow in range(count):
+    for flow in range(bounds.MAX_HELD_BYTES // 60_000 + 3):
         table.take(piece(1, 0, 60_000, flow=flow))
     assert set(table.reasons) == {"too many bytes of unfinished datagrams"}
     assert sum(drop.held for drop in table.close()) <= bounds.MAX_HELD_BYTES
-
-
-def test_bound_of_fragments() -> None:
-    table = Table()
-    for number in range(bounds.MAX_FRAGMENTS + 1):
-        table.take(piece(1, number * 16, 8))
-    assert table.reasons == ["too many fragments"]
-
-
-def test_bound_of_a_datagram() -> None:
-    """The ping of death."""
-    table = Table()
-    table.take(piece(1, 0, 1000))
-    assert table.take(piece(1, 65_528, 1000, more=False)) is None
-    assert table.reasons == ["longer than the maximum size of a datagram"]
 
 
 @given(st.data())
@@ -249,18 +203,3 @@ def test_any_cover_of_a_datagram_gives_its_bytes(data: st.DataObject) -> None:
         found = found or whole
     assert found is not None
     assert found[20:] == true
-
-
-@given(st.lists(st.binary(min_size=0, max_size=80), max_size=12), st.sampled_from([1, 50, 10_000]))
-def test_any_fragments_are_survived(bodies: list[bytes], chunk_size: int) -> None:
-    """Headers that say "fragment", followed by arbitrary bytes."""
-    packets = []
-    for number, body in enumerate(bodies):
-        head4 = bytes.fromhex("4500 0000 0007 2001 4006 0000 0a000001 0a000002")
-        head6 = bytes.fromhex("60000000 0020 2c40") + bytes(32)
-        head = head4[:2] + (20 + len(body)).to_bytes(2, "big") + head4[4:] if number % 2 else head6
-        packets.append(head + body)
-    capture = section() + interface(101) + b"".join(enhanced(packet, n) for n, packet in enumerate(packets))
-    result = read_bytes(capture, chunk_size=chunk_size)
-    assert result.packets == len(packets)
-    assert result == read_bytes(capture)

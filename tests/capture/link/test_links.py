@@ -216,6 +216,7 @@ def test_all_layers_in_one_file_of_a_link_type() -> None:
     assert [row.src for row in result.rows] == expected
 
 
+@pytest.mark.extended
 @pytest.mark.tshark
 def test_tshark_finds_the_same_segments(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
     names = [name for name in CASES if name not in NOT_TSHARK]
@@ -244,12 +245,6 @@ def test_other_packets_are_only_counted() -> None:
     assert result.packets == 7
     assert [row.number for row in result.rows] == [3]
     assert result.notes == []
-
-
-def test_tunnels_beyond_the_bound_are_malformed() -> None:
-    result = read_bytes(pcap([bytes(nested(9))], link=101))
-    assert result.rows == []
-    assert result.kinds == ["packet-malformed"]
 
 
 def test_jumbo_payload() -> None:

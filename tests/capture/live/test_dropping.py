@@ -81,6 +81,7 @@ def test_the_invoking_user_of_sudo() -> None:
         assert sudo_caller(environ) is None, environ
 
 
+@pytest.mark.extended
 @pytest.mark.root
 def test_changing_the_user(tmp_path: Path) -> None:
     root()
@@ -125,6 +126,7 @@ def become(identity: Identity | None, before: str = "", keep: int = 0) -> str:
 NOTHING = {name: ["0" * 16] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
 
 
+@pytest.mark.extended
 @pytest.mark.root
 def test_dropping_cannot_be_undone() -> None:
     root()
@@ -133,6 +135,7 @@ def test_dropping_cannot_be_undone() -> None:
     assert json.loads(reported) == {**ids, **NOTHING, "NoNewPrivs": ["1"]}
 
 
+@pytest.mark.extended
 @pytest.mark.root
 def test_root_without_another_user_has_no_capabilities() -> None:
     """Nor do programs that it executes, which would otherwise regain the rights of root."""
@@ -149,6 +152,7 @@ def test_root_without_another_user_has_no_capabilities() -> None:
     assert done.stdout.split() == ["CapEff:", "0" * 16]
 
 
+@pytest.mark.extended
 @pytest.mark.root
 def test_a_kept_capability(tmp_path: Path) -> None:
     root()
@@ -168,19 +172,6 @@ def test_a_kept_capability(tmp_path: Path) -> None:
     assert effective() == before
 
 
-@pytest.mark.root
-def test_a_folder_closed_to_the_user_is_left(tmp_path: Path) -> None:
-    root()
-    tmp_path.chmod(0o700)
-    for folder, end in ((tmp_path, "/"), (Path("/usr"), "/usr")):
-        program = (
-            "import os; from kafkasniff.capture.live.dropping import Identity, become\n"
-            f"os.chdir({str(folder)!r}); become(Identity({STRANGER}, 7, (7,), 'stranger')); print(os.getcwd())"
-        )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
-        assert done.stdout.strip() == end
-
-
 def test_the_user_nobody_without_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing_entry(name: str) -> None:
         raise KeyError(name)
@@ -191,35 +182,7 @@ def test_the_user_nobody_without_an_entry(monkeypatch: pytest.MonkeyPatch) -> No
     assert somebody() == Identity(65534, 65534, (65534,), "nobody")
 
 
-@pytest.mark.root
-def test_rights_besides_those_of_root() -> None:
-    """Capabilities in every set of an unprivileged process, as granted to a file or service."""
-    root()
-    keep = f"""
-libc = ctypes.CDLL(None)
-assert libc.prctl(8, 1, 0, 0, 0) == 0  # PR_SET_KEEPCAPS
-os.setgroups([]); os.setresgid(7, 7, 7); os.setresuid({STRANGER}, {STRANGER}, {STRANGER})
-raw = (1 << 13).to_bytes(4, sys.byteorder)
-header = ctypes.create_string_buffer(capabilities._VERSION.to_bytes(4, sys.byteorder) + bytes(4), 8)
-assert libc.capset(header, raw * 3 + bytes(12)) == 0
-assert libc.prctl(47, 2, 13, 0, 0) == 0  # PR_CAP_AMBIENT_RAISE
-"""
-    reported = json.loads(become(None, keep))
-    # Without CAP_SETPCAP the bounding set stays; no_new_privs keeps programs from using it.
-    assert {name: reported[name] for name in NOTHING} == {**NOTHING, "CapBnd": reported["CapBnd"]}
-    assert (reported["Uid"], reported["NoNewPrivs"]) == ([str(STRANGER)] * 4, ["1"])
-
-
-@pytest.mark.root
-def test_a_process_that_cannot_change_its_user() -> None:
-    root()
-    without = "assert ctypes.CDLL(None).prctl(24, 7, 0, 0, 0) == 0"  # PR_CAPBSET_DROP, CAP_SETUID
-    # A capability outside the bounding set is lost at the next exec.
-    again = "if len(sys.argv) == 1: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], 'again'])"
-    reported = become(Identity(STRANGER, 7, (7,), "stranger"), f"{without}\n{again}")
-    assert reported == "refused: cannot continue as stranger: Operation not permitted\n"
-
-
+@pytest.mark.extended
 @pytest.mark.root
 @pytest.mark.parametrize("call", ["os.setuid", "os.seteuid", "os.setgid"])
 def test_a_change_without_effect_is_noticed(call: str) -> None:
@@ -228,6 +191,7 @@ def test_a_change_without_effect_is_noticed(call: str) -> None:
     assert reported.startswith("refused: cannot continue as stranger: ")
 
 
+@pytest.mark.extended
 @pytest.mark.root
 def test_a_thread_that_keeps_capabilities_is_noticed() -> None:
     root()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-import struct
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,28 +22,23 @@ from kafkasniff.capture.live.interface_socket import (
     LINK_RAW,
     PACKET_OUTGOING,
     InterfaceSocket,
-    end_problems,
-    fresh_loss,
 )
 from kafkasniff.capture.live.ring import HEADER, SOL_PACKET, Block
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
-from tests.capture.network import on_own_loopback
-from tests.capture.waiting import PATIENCE
 
 ARPHRD_NONE = 65_534
 """A tunnel, such as WireGuard's."""
 
 
 class FakeSocket:
-    """A packet socket that cannot be bound if `refuses` is an error."""
+    """A packet socket."""
 
-    def __init__(self, kind: int, refuses: OSError | None) -> None:
+    def __init__(self, kind: int, bind: Callable[[Any], object]) -> None:
         self.kind = kind
         self.options: list[tuple[int, int]] = []
-        self.bound: list[Any] = []
+        self.bind = bind
         self.closed = False
         self.error = 0
-        self.refuses = refuses
 
     def setsockopt(self, level: int, option: int, value: object) -> None:
         self.options.append((level, option))
@@ -53,11 +46,6 @@ class FakeSocket:
     def getsockopt(self, level: int, option: int) -> int:
         assert (level, option) == (socket.SOL_SOCKET, socket.SO_ERROR)
         return self.error
-
-    def bind(self, address: object) -> None:
-        if self.refuses is not None:
-            raise self.refuses
-        self.bound.append(address)
 
     def fileno(self) -> int:
         return 5
@@ -93,36 +81,39 @@ class FakeRing:
 
 
 class World:
-    """The kernel as the socket sees it."""
+    """The kernel as the socket sees it; `refuses`: errors by what raises them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.socket = FakeSocket(0, None)
-        self.refuses: OSError | None = None
-        """Raised by `bind`."""
+        self.refuses: dict[str, OSError] = {}
+        self.socket: Any = None
         self.rings: list[FakeRing] = []
         self.hardware = ARPHRD_ETHER
-        self.denied = False
-        self.no_memory = False
-        self.everywhere: list[object] = []
+        self.bound: list[object] = []
         patch.setattr(module, "hardware_type", lambda name: self.hardware)
         patch.setattr(module.socket, "socket", self._open)
         patch.setattr(module, "Ring", self._ring)
         patch.setattr(module, "make_effective", lambda capabilities: None)
-        patch.setattr(module, "_bind_everywhere", self.everywhere.append)
+        patch.setattr(module, "_bind_everywhere", lambda _: self.bound.append("everywhere"))
         patch.setattr(module.socket, "if_nametoindex", lambda name: 3)
+
+    def _fail(self, place: str) -> None:
+        if place in self.refuses:
+            raise self.refuses[place]
 
     def _open(self, family: int, kind: int, protocol: int) -> FakeSocket:
         # Protocol 0: the socket receives nothing before it is bound.
         assert (family, protocol) == (socket.AF_PACKET, 0)
-        if self.denied:
-            raise PermissionError(errno.EPERM, "Operation not permitted")
-        self.socket = FakeSocket(kind, self.refuses)
+        self._fail("open")
+        self.socket, self.bound[:] = FakeSocket(kind, self._bind), []
         return self.socket
 
-    def _ring(self, target: FakeSocket, size: int | None) -> FakeRing:
-        assert not target.bound
-        if self.no_memory:
-            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+    def _bind(self, address: object) -> None:
+        self._fail("bind")
+        self.bound.append(address)
+
+    def _ring(self, _target: FakeSocket, size: int | None) -> FakeRing:
+        assert not self.bound
+        self._fail("ring")
         self.rings.append(FakeRing(size))
         return self.rings[-1]
 
@@ -156,32 +147,24 @@ def block(*packets: tuple[int, int, int]) -> Block:
     )
 
 
-@pytest.mark.parametrize("hardware", [ARPHRD_ETHER, ARPHRD_LOOPBACK])
-def test_packets_with_ethernet_headers(world: World, hardware: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "hardware", "kind", "links"),
+    [
+        ("eth7", ARPHRD_ETHER, socket.SOCK_RAW, (LINK_ETHERNET, LINK_ETHERNET, 0)),
+        ("eth7", ARPHRD_LOOPBACK, socket.SOCK_RAW, (LINK_ETHERNET, LINK_ETHERNET, 0)),
+        # Files have headers that the kernel's data on each packet is made into.
+        ("eth7", ARPHRD_NONE, socket.SOCK_DGRAM, (LINK_RAW, LINK_COOKED, COOKED_SIZE)),
+        # Packets of all interfaces have no link headers in common. Python cannot bind to interface 0.
+        ("any", ARPHRD_ETHER, socket.SOCK_DGRAM, (LINK_RAW, LINK_COOKED, COOKED_SIZE)),
+    ],
+)
+def test_link_headers(world: World, name: str, hardware: int, kind: int, links: tuple[int, int, int]) -> None:
+    decoded, written, more = links
     world.hardware = hardware
-    found = opened(snaplen=1000)
-    assert world.socket.kind == socket.SOCK_RAW
-    assert (found.decoded.link, found.written.link) == (LINK_ETHERNET, LINK_ETHERNET)
-    assert found.written.snaplen == 1000
-    assert world.socket.bound == [("eth7", module.ETH_P_ALL)]
-
-
-def test_packets_without_link_headers(world: World) -> None:
-    """Files have headers that the kernel's data on each packet is made into."""
-    world.hardware = ARPHRD_NONE
-    found = opened(snaplen=1000)
-    assert world.socket.kind == socket.SOCK_DGRAM
-    assert (found.decoded.link, found.written.link) == (LINK_RAW, LINK_COOKED)
-    assert found.written.snaplen == 1000 + COOKED_SIZE
-
-
-def test_all_interfaces(world: World) -> None:
-    """Python cannot bind to interface 0, and the packets have no link headers in common."""
-    found = opened("any")
-    assert world.everywhere == [world.socket]
-    assert world.socket.bound == []
-    assert world.socket.kind == socket.SOCK_DGRAM
-    assert found.written.link == LINK_COOKED
+    found = opened(name, snaplen=1000)
+    assert world.socket.kind == kind
+    assert (found.decoded.link, found.written.link, found.written.snaplen) == (decoded, written, 1000 + more)
+    assert world.bound == ["everywhere" if name == "any" else ("eth7", module.ETH_P_ALL)]
 
 
 def test_promiscuous_only_if_requested(world: World) -> None:
@@ -203,7 +186,7 @@ def test_filters_are_attached_before_the_socket_is_bound(
     monkeypatch.setattr(module, "compile_filter", lambda *asked: seen.append(asked) or b"code")
 
     def attach(target: FakeSocket, code: bytes) -> None:
-        assert (code, target.bound, world.rings) == (b"code", [], [])
+        assert (code, world.bound, world.rings) == (b"code", [], [])
         seen.append(("attached", 0, 0))
 
     monkeypatch.setattr(module, "attach", attach)
@@ -211,35 +194,30 @@ def test_filters_are_attached_before_the_socket_is_bound(
     assert seen == [(bpf or "", LINK_ETHERNET, snaplen), ("attached", 0, 0)] * attached
 
 
-def test_without_privileges(world: World) -> None:
-    world.denied = True
-    with pytest.raises(MissingPartError, match="capturing on eth7 needs the capability CAP_NET_RAW"):
-        opened()
-
-
-def test_no_memory_for_the_ring(world: World) -> None:
-    world.no_memory = True
-    with pytest.raises(CaptureError, match=r"eth7: cannot be captured \(no memory for a ring of 64 MiB"):
+@pytest.mark.parametrize(
+    ("place", "error", "expected", "message"),
+    [
+        ("open", PermissionError(errno.EPERM, "no"), MissingPartError, "on eth7 needs the capability CAP_NET_RAW"),
+        ("ring", OSError(errno.ENOMEM, "Cannot allocate memory"), CaptureError, r"\(no memory for a ring of 64 MiB"),
+        ("bind", OSError(errno.ENODEV, "No such device"), CaptureError, r"eth7: cannot be captured \(No such device"),
+    ],
+)
+def test_refusals(world: World, place: str, error: OSError, expected: type[Exception], message: str) -> None:
+    world.refuses[place] = error
+    with pytest.raises(expected, match=message):
         opened(buffer=64)
-    assert world.socket.closed
-    with pytest.raises(CaptureError, match="Cannot allocate memory"):
-        opened()
+    assert place == "open" or world.socket.closed
+    assert all(ring.closed for ring in world.rings)
+    if place == "ring":
+        with pytest.raises(CaptureError, match="Cannot allocate memory"):
+            opened()
 
 
-def test_an_interface_that_is_gone_when_it_is_bound(world: World) -> None:
-    world.refuses = OSError(errno.ENODEV, "No such device")
-    with pytest.raises(CaptureError, match=r"eth7: cannot be captured \(No such device"):
-        opened()
-    assert world.socket.closed
-    assert world.rings[0].closed
-
-
-def test_sizes_of_rings_are_mebibytes(world: World) -> None:
+def test_the_ring(world: World) -> None:
     opened(buffer=3)
-    opened()
+    found = opened()
     assert [ring.size for ring in world.rings] == [3 << 20, None]
-    assert opened().blocks == 4
-    assert opened().backlog == 0.25
+    assert (found.blocks, found.backlog) == (4, 0.25)
 
 
 def test_packets_are_numbered_over_blocks(world: World) -> None:
@@ -305,60 +283,3 @@ def test_an_error_of_the_kernel_ends_the_capture(world: World) -> None:
     found.close()
     assert world.socket.closed
     assert world.rings[0].closed
-
-
-def test_reports_at_the_end() -> None:
-    assert end_problems("eth0", None, 9, (9, 0)) == []
-    cut, loss = end_problems("eth0", "it broke", 9, (12, 3))
-    assert (cut.kind, cut.packet, loss.kind) == ("capture-cut", 9, "capture-loss")
-    assert "in total, 3 of 12 packets" in loss.detail
-
-
-@pytest.mark.parametrize(("now", "text"), [((10, 1), None), ((12, 3), "2 of 2 packets"), ((2_010, 1), None)])
-def test_losses_between_two_counts(now: tuple[int, int], text: str | None) -> None:
-    problem = fresh_loss("eth0", (10, 1), now)
-    assert (problem is None) == (text is None)
-    assert text is None or (problem is not None and text in problem.detail)
-
-
-@pytest.fixture
-def _allowed(require_root: Callable[[], None]) -> None:
-    require_root()
-
-
-def datagrams(count: int) -> Iterator[int]:
-    """The port on loopback that this many packets were sent to."""
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
-    ):
-        sink.bind(("127.0.0.1", 0))
-        for _ in range(count):
-            sender.sendto(b"datagram", sink.getsockname())
-        yield sink.getsockname()[1]
-
-
-@pytest.mark.root
-@pytest.mark.usefixtures("_allowed")
-@pytest.mark.parametrize("name", ["lo", "any"])
-@on_own_loopback
-def test_packets_of_the_real_loopback(name: str) -> None:
-    """Each once, with the kernel's own structures."""
-    found = opened(name)
-    deadline = time.monotonic() + PATIENCE
-    seen = 0
-    for port in datagrams(5):
-        destination = struct.pack(">H", port)
-        while seen < 5 and time.monotonic() < deadline:
-            frames = found.take()
-            if frames is None:
-                time.sleep(0.01)
-                continue
-            packets = frames.packets
-            for start, size in zip(packets.start.tolist(), packets.captured.tolist(), strict=True):
-                data = packets.buffer[start : start + size]
-                seen += data.endswith(b"datagram") and destination in data
-    assert seen == 5
-    assert found.counts()[0] >= 5
-    assert found.check()
-    found.close()

@@ -1,39 +1,36 @@
-"""Live capture on loopback and over a pair of namespaces that the test owns."""
+"""Live capture: from interfaces that play packets, on loopback, and over a cable in a namespace of the test."""
 
 from __future__ import annotations
 
 import contextlib
-import signal
+import os
 import socket
+import struct
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from kafkasniff.capture import open_captures
 from kafkasniff.capture.live.bpf import compile_filter
-from kafkasniff.capture.live.live import open_live
+from kafkasniff.capture.live.frames import Frames
+from kafkasniff.capture.live.interface_socket import end_problems
+from kafkasniff.capture.live.live import LiveSource, open_live
 from kafkasniff.capture.write.pcapng_writer import packet_blocks, section
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
 from kafkasniff.tcp.packets import PacketBatch
-from tests.capture.files import pcap
+from tests.capture.fake_interface import Captured, FakeInterface
+from tests.capture.files import START
 from tests.capture.network import on_own_loopback
 from tests.capture.reading import Result, Row, collect
-from tests.capture.waiting import PATIENCE, stopped_eventually
-from tests.capture.write.test_pcapng_writer import read_by_scapy
+from tests.capture.segments import frame, marked, numbers
+from tests.capture.waiting import stopped_eventually
+from tests.capture.write.test_capture_writer import read_by_scapy
 from tests.conftest import missing
 
 MESSAGE = bytes(range(250)) * 4
-
-
-@pytest.fixture(autouse=True)
-def _allowed(require_root: Callable[[], None]) -> None:
-    require_root()
 
 
 @contextlib.contextmanager
@@ -74,11 +71,6 @@ def of_port(result: Result, port: int) -> list[Row]:
     return [row for row in result.rows if port in (row.sport, row.dport)]
 
 
-def of_connection(batch: PacketBatch, port: int) -> int:
-    """Number of packets of this port in the batch."""
-    return int(((batch.src_port == port) | (batch.dst_port == port)).sum())
-
-
 def check(rows: list[Row], port: int, count: int) -> None:
     sent = [row for row in rows if row.dport == port]
     stream = b"".join(row.payload for row in sent)
@@ -88,15 +80,153 @@ def check(rows: list[Row], port: int, count: int) -> None:
     assert all(now - 60_000_000_000 < row.time_ns <= now for row in rows)
 
 
-@pytest.mark.root
-@pytest.mark.parametrize("interface", ["lo", "any"])
-@pytest.mark.parametrize("bpf", [None, "tcp"])
+# -- interfaces that play packets --------------------------------------------------------------------------------------
+
+
+class Silent(FakeInterface):
+    """Says after its packets that the capture has ended by itself."""
+
+    def take(self) -> Frames | None:
+        found = super().take()
+        if found is None:
+            self.error = f"{self.name}: the capture ended by itself (gone)"
+            self._other.send(b"x")
+        return found
+
+    def problems(self) -> list[Problem]:
+        return end_problems(self.name, self.error, self.packets, self.counts())
+
+
+def played(capture: int, times: Sequence[int]) -> list[Captured]:
+    return [(frame(marked(10 * capture + at)), 100, START + at_ns) for at, at_ns in enumerate(times)]
+
+
+@pytest.mark.parametrize("blocks", [(1,), (2, 1), (9,)])
+def test_interfaces_make_one_timeline(blocks: Sequence[int]) -> None:
+    """Until a stop, with all that waits then, the losses, and the packets themselves for a file."""
+    one = FakeInterface("eth0", 0, played(0, [1, 4, 5, 9]), blocks, lost=3)
+    other = FakeInterface("eth1", 1, played(1, [2, 3, 6]), blocks)
+    with LiveSource([one, other]) as source:
+        assert (source.captures, source.bytes_total, source.broken) == (("eth0", "eth1"), None, False)
+        source.stop()
+        frames: list[int] = []
+
+        def batches() -> Iterator[PacketBatch]:
+            for part in source:
+                frames.extend(source.frames.packets.time_ns.tolist())
+                yield part
+
+        result = collect(batches())
+        assert numbers(result.payloads) == [0, 10, 11, 1, 2, 12, 3]
+        assert frames == [START + at for at in (1, 2, 3, 4, 5, 6, 9)]
+        assert source.bytes_read == 7 * len(frame(marked(0)))
+        assert source.counts() == [(7, 3), (3, 0)]
+        with pytest.raises(UsageError, match="only once"):
+            iter(source)
+    source.stop()  # harmless after the end
+
+
+def test_idle_batches_and_a_stop_within_the_iteration() -> None:
+    with LiveSource([FakeInterface("eth0", 0, played(0, [1]))], idle_seconds=0.001) as source:
+        batches = iter(source)
+        assert [len(next(batches)) for _ in range(3)] == [1, 0, 0]
+        source.stop()
+        assert list(batches) == []
+
+
+def test_the_end_of_the_parent_and_of_the_interface_end_it() -> None:
+    ours, theirs = os.pipe()
+    os.close(theirs)
+    with LiveSource([FakeInterface("eth0", 0, played(0, [1]))], parent=ours) as source:
+        assert collect(source).packets == 1
+        assert not source.broken
+    os.close(ours)
+    with LiveSource([Silent("eth0", 0, played(0, [1, 2]))]) as source:
+        result = collect(source)
+        assert source.broken
+    assert result.packets == 2
+    assert "eth0: the capture ended by itself (gone)" in result.problem("capture-cut").detail
+
+
+def test_losses_are_reported_in_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.capture.live.live.LOSS_S", 0.0)
+    monkeypatch.setattr("kafkasniff.capture.live.live.JOIN_BYTES", 0)
+    one = FakeInterface("eth0", 0, played(0, [1, 2, 3]), (1,))
+    losses = [None, Problem("capture-loss", "2 of 5 packets"), None]
+    monkeypatch.setattr(one, "fresh_loss", lambda: losses.pop(0))
+    with LiveSource([one]) as source:
+        source.stop()
+        result = collect(source)
+    assert [(note.order, note.value.kind) for note in result.notes] == [(1, "capture-loss")]
+
+
+def test_invalid_requests() -> None:
+    for options, reason in (
+        ({"interface": "lo", "snaplen": 0}, "snaplen must be positive"),
+        ({"interface": []}, "name each interface once"),
+        ({"interface": ["lo", "lo"]}, "name each interface once"),
+        *(({"interface": "lo", "buffer": mib}, "1 to 4096 MiB") for mib in (0, -1, 4_097)),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            open_live(**options)
+    with pytest.raises(CaptureError, match=r"nosuch0: there is no such interface; there are: .*lo"):
+        open_live("nosuch0")
+
+
+def test_one_that_cannot_be_opened_closes_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[FakeInterface] = []
+
+    def open_one(name: str, capture: int, **options: object) -> FakeInterface:
+        assert options == {"bpf": None, "snaplen": 99, "buffer": 4, "promiscuous": True}
+        if capture == 2:
+            raise CaptureError("no")
+        opened.append(FakeInterface(name, capture, []))
+        return opened[-1]
+
+    monkeypatch.setattr("kafkasniff.capture.live.live._backend", lambda: open_one)
+    options = {"snaplen": 99, "buffer": 4, "promiscuous": True}
+    with pytest.raises(CaptureError, match="no"):
+        open_live(["a", "b", "c"], **options)
+    ready: list[bool] = []
+    with open_live(["a", "b"], on_ready=lambda: ready.append(True), **options) as source:
+        assert (source.captures, ready) == (("a", "b"), [True])
+    with pytest.raises(ZeroDivisionError):
+        open_live("a", on_ready=lambda: ready.append(1 // 0 > 0), **options)
+    assert [one.fileno() for one in opened] == [-1] * 5
+
+
+def test_without_libpcap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_name: str) -> None:
+        raise OSError("no such library")
+
+    monkeypatch.setattr("kafkasniff.capture.live.bpf.ctypes.CDLL", missing)
+    with pytest.raises(MissingPartError, match="libpcap"):
+        compile_filter("tcp", 1, 100)
+    assert compile_filter("", 1, 100) == struct.pack("=HBBI", 6, 0, 0, 100)
+
+
+# -- real interfaces ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _allowed(require_root: Callable[[], None]) -> None:
+    require_root()
+    try:
+        compile_filter("tcp", 1, 100)
+    except MissingPartError as error:
+        missing(str(error))
+
+
+def real(test: Callable[..., None]) -> Callable[..., None]:
+    """A test that captures."""
+    return pytest.mark.extended(pytest.mark.root(pytest.mark.usefixtures("_allowed")(test)))
+
+
+@real
+@pytest.mark.parametrize(("interface", "bpf"), [("lo", None), ("lo", "tcp"), ("any", "tcp")])
 @on_own_loopback
 def test_a_conversation_on_loopback(interface: str, bpf: str | None) -> None:
-    ready: list[bool] = []
-    with open_live(interface, bpf=bpf, on_ready=lambda: ready.append(True)) as source:
-        assert ready == [True]
-        assert source.captures == (interface,)
+    with open_live(interface, bpf=bpf) as source:
         with conversation(50, source.stop) as port:
             result = collect(source)
         assert (source.bytes_total, source.broken) == (None, False)
@@ -105,51 +235,7 @@ def test_a_conversation_on_loopback(interface: str, bpf: str | None) -> None:
     assert result.notes == []
 
 
-@pytest.mark.root
-@on_own_loopback
-def test_batches_arrive_soon_and_stop_works_in_the_middle() -> None:
-    with open_live("lo", bpf="tcp") as source, conversation(1, lambda: None) as port:
-        batches = iter(source)
-        # Without stopping, and with a ring that is nowhere near full.
-        while not of_connection(next(batches), port):
-            pass
-        timer = threading.Timer(0.1, source.stop)
-        timer.start()
-        list(batches)
-        timer.join()
-
-
-@pytest.mark.root
-def test_empty_batches_arrive_while_the_interface_is_idle() -> None:
-    with open_live("lo", bpf="udp port 9", idle_seconds=0.05) as source:
-        batches = iter(source)
-        for _ in range(3):
-            batch = next(batches)
-            assert (len(batch), batch.packets, batch.end_order, batch.notes) == (0, 0, 0, [])
-        source.stop()
-        assert list(batches) == []
-
-
-@pytest.mark.root
-def test_a_filter_drops_other_packets() -> None:
-    with open_live("lo", bpf="udp port 9") as source, conversation(20, source.stop) as port:
-        result = collect(source)
-    assert of_port(result, port) == []
-    assert result.packets == 0
-
-
-@pytest.mark.root
-@pytest.mark.parametrize("bpf", [None, "tcp"])
-@on_own_loopback
-def test_a_snap_length_cuts_the_payload(bpf: str | None) -> None:
-    with open_live("lo", bpf=bpf, snaplen=96) as source, conversation(5, source.stop) as port:
-        result = collect(source)
-    rows = [row for row in of_port(result, port) if row.wire_length]
-    assert sum(row.wire_length for row in rows) == 5 * len(MESSAGE)
-    assert all(len(row.payload) == 96 - 66 for row in rows)  # Ethernet, IPv4, TCP with time stamps
-
-
-@pytest.mark.root
+@real
 def test_losses_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ring of one megabyte and a reader that sleeps. Other tests use loopback as well, so only our port counts."""
     monkeypatch.setattr("kafkasniff.capture.live.ring.BLOCK_SIZES", (1 << 16,))
@@ -168,42 +254,7 @@ def test_losses_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not result.broken
 
 
-@pytest.mark.root
-def test_losses_are_reported_while_capturing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earlier losses are reported before the next packets, the rest at the end."""
-    monkeypatch.setattr("kafkasniff.capture.live.ring.BLOCK_SIZES", (1 << 16,))
-    monkeypatch.setattr("kafkasniff.capture.live.ring.BLOCK_COUNT", 16)
-    monkeypatch.setattr("kafkasniff.capture.live.live.LOSS_S", 0.0)
-    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}", idle_seconds=0.05) as source:
-        reported: list[str] = []
-        for batch in source:
-            reported += [note.value.detail for note in batch.notes if isinstance(note.value, Problem)]
-            if not reported:
-                for _ in range(400):
-                    send(bytes(8000))
-            else:
-                source.stop()
-    lost = [int(detail.split(": ")[1].removeprefix("in total, ").split()[0].replace(",", "")) for detail in reported]
-    assert 0 < lost[0] < 400
-    assert sum(lost[:-1]) == lost[-1]
-
-
-@pytest.mark.root
-def test_a_reader_that_pauses_loses_nothing() -> None:
-    """Few packets, each in its own block because blocks are handed over after 50 ms: 20 blocks per second."""
-    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}") as source:
-        for _ in range(50):
-            send(bytes(100))
-            time.sleep(0.02)
-        # A third of the blocks wait, which does not cause load shedding.
-        assert source.backlog == 0.0
-        source.stop()
-        result = collect(source)
-    assert result.packets == 50
-    assert result.kinds == []
-
-
-@pytest.mark.root
+@real
 @on_own_loopback
 def test_two_interfaces_and_their_tags(require_tool: Callable[[str], str]) -> None:
     """Packets sent into one end of a cable and captured at both: as sent, including tags, in order of time."""
@@ -232,147 +283,3 @@ def test_two_interfaces_and_their_tags(require_tool: Callable[[str], str]) -> No
     assert [one[2] for one in captured] == sorted(one[2] for one in captured)
     assert [data for name, data, _ in captured if name == "va"] == sent
     assert [data for name, data, _ in captured if name == "vb"] == sent
-
-
-@pytest.mark.root
-@pytest.mark.parametrize("mib", [1, 3, 64, 65])
-def test_a_ring_of_a_given_size(mib: int) -> None:
-    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}", buffer=mib) as source:
-        for _ in range(10):
-            send(bytes(60_000))
-        source.stop()
-        assert collect(source).packets == 10
-        assert source.counts() == [(10, 0)]
-
-
-@pytest.mark.root
-def test_invalid_ring_sizes() -> None:
-    for mib in (0, -1, 4_097):
-        with pytest.raises(UsageError, match="1 to 4096 MiB"):
-            open_live("lo", buffer=mib)
-
-
-@pytest.mark.root
-def test_the_ring_is_drained_after_a_stop() -> None:
-    """A reader slower than the wait for the last packets."""
-    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}") as source:
-        for _ in range(12):
-            send(bytes(100))
-            time.sleep(0.07)  # each in a block of its own
-        source.stop()
-        packets = 0
-        for batch in source:
-            packets += batch.packets
-            time.sleep(0.05)
-    assert packets == 12
-
-
-@pytest.mark.root
-def test_stop_before_and_after() -> None:
-    with open_live("lo", bpf="udp port 9") as source:
-        source.stop()
-        assert collect(source).packets == 0
-        with pytest.raises(UsageError, match="only once"):
-            iter(source)
-    source.stop()  # harmless after the end
-
-
-@pytest.mark.root
-@pytest.mark.parametrize("thread", ["main", "another"])
-def test_stop_in_a_signal_handler(thread: str) -> None:
-    """In another thread the signal interrupts no wait of the main one, like a signal just before that wait."""
-    program = (
-        "import signal, threading, time\n"
-        "from kafkasniff.capture.live.live import open_live\n"
-        "source = open_live('lo', bpf='udp port 9')\n"
-        "signal.signal(signal.SIGTERM, lambda *_: source.stop())\n"
-        "signal.signal(signal.SIGUSR1, lambda *_: None)\n"
-        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-        f"{thread == 'another'} and signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
-        "print('ready', flush=True)\n"
-        "for batch in source: pass\n"
-        "source.close()\n"
-        "print('ended')\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGUSR1)
-        process.terminate()
-        assert process.stdout.read() == "ended\n"
-        assert process.wait(PATIENCE) == 0
-
-
-@pytest.mark.root
-def test_an_interface_that_goes_down_ends_the_capture(require_tool: Callable[[str], str]) -> None:
-    ip = require_tool("ip")
-    program = (
-        "import subprocess\n"
-        "from kafkasniff.capture.live.live import open_live\n"
-        "def ip(*words): subprocess.run([%r, 'link', *words], check=True)\n"
-        "ip('set', 'lo', 'up')\n"
-        "with open_live('lo', on_ready=lambda: ip('set', 'lo', 'down')) as source:\n"
-        "    print([note.value.kind for batch in source for note in batch.notes], source.broken)\n"
-    )
-    command = [require_tool("unshare"), "-n", sys.executable, "-c", program % ip]
-    reported = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
-    assert reported == "['capture-cut'] True\n"
-
-
-def test_unknown_interface() -> None:
-    with pytest.raises(CaptureError, match=r"nosuch0: there is no such interface; there are: .*lo") as caught:
-        open_live("nosuch0")
-    assert "\n" not in str(caught.value)
-
-
-def test_an_invalid_filter() -> None:
-    with pytest.raises(UsageError, match="is invalid"):
-        open_live("lo", bpf="tcp and and")
-
-
-def test_without_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_args: object) -> socket.socket:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr("kafkasniff.capture.live.interface_socket.hardware_type", lambda _name: 772)
-    monkeypatch.setattr("kafkasniff.capture.live.interface_socket.socket.socket", refuse)
-    with pytest.raises(MissingPartError) as caught:
-        open_live("lo")
-    assert "capturing on lo needs the capability CAP_NET_RAW" in str(caught.value)
-
-
-def test_without_libpcap(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_name: str) -> None:
-        raise OSError("no such library")
-
-    monkeypatch.setattr("kafkasniff.capture.live.bpf.ctypes.CDLL", missing)
-    with pytest.raises(MissingPartError, match="libpcap"):
-        compile_filter("tcp", 1, 100)
-    assert len(compile_filter("", 1, 100)) == 8
-
-
-@pytest.mark.parametrize("expression", ["tcp", "tcp port 9092 and host 10.0.0.1", "ip6 or vlan 5"])
-def test_filters_are_those_of_tcpdump(expression: str, require_tool: Callable[[str], str]) -> None:
-    command = [require_tool("tcpdump"), "-ddd", "-y", "EN10MB", "-s", "1000", "-i", "lo", expression]
-    reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[1:]
-    code = compile_filter(expression, 1, 1000)
-    ours = [str(value) for at in range(0, len(code), 8) for value in _instruction(code[at : at + 8])]
-    if "vlan" not in expression:  # tcpdump knows that the kernel strips tags from live packets
-        assert ours == reported
-    assert ours[-4:] == reported[-4:]
-
-
-def _instruction(data: bytes) -> tuple[int, int, int, int]:
-    order = sys.byteorder
-    return int.from_bytes(data[:2], order), data[2], data[3], int.from_bytes(data[4:], order)
-
-
-@pytest.mark.root
-def test_a_live_source_behaves_like_a_capture_source(tmp_path: Path) -> None:
-    path = tmp_path / "capture"
-    path.write_bytes(pcap([]))
-    with open_captures([path]) as of_files, open_live("lo", bpf="udp port 9") as live:
-        # A reader that needs packets twice asks for the packets themselves.
-        of_files_alone = {"packets", "fragments", "interface"}
-        public = {name for name in dir(of_files) if not name.startswith("_")} - of_files_alone
-        assert public <= set(dir(live))

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
 from pathlib import Path
-from threading import Barrier
 from typing import NoReturn
 
 import msgspec
 import pytest
 
+from kafkasniff.capture import open_captures
+from kafkasniff.capture.timeline.folders import with_folders
 from kafkasniff.capture.timeline.locations import (
-    READ_AT_ONCE,
     Location,
     captures_among,
     find_captures,
-    for_each,
     list_captures,
-    listed,
     open_capture,
 )
-from kafkasniff.capture.timeline.parts import plan_captures, read_split
 from kafkasniff.errors import CaptureError, UsageError
-from tests.capture.reading import Row
-from tests.capture.segments import numbers
-from tests.capture.timelines import expected, placed_rows
+from tests.capture.files import pcap, pcap_header
+from tests.capture.segments import frames
 from tests.object_store import CAPTURE, boto3_client, bucket
 
 __all__ = ["bucket"]
-
-PAYLOAD = Row._fields.index("payload")
 
 
 @pytest.fixture
@@ -53,10 +48,6 @@ def found(folder: Path, *paths: str) -> list[str]:
     return [os.path.relpath(file.name, folder) for file in files]
 
 
-def test_a_folder_holds_captures_and_other_things(folder: Path) -> None:
-    assert found(folder, "") == ["a.pcap", "b.pcap", "z.pcap.gz"]
-
-
 @pytest.mark.parametrize(
     ("pattern", "files"),
     [
@@ -70,10 +61,6 @@ def test_a_folder_holds_captures_and_other_things(folder: Path) -> None:
 )
 def test_patterns(folder: Path, pattern: str, files: list[str]) -> None:
     assert found(folder, pattern) == files
-
-
-def test_in_the_order_given_and_each_once(folder: Path) -> None:
-    assert found(folder, "z.pcap.gz", "a.pcap", "?.pcap") == ["z.pcap.gz", "a.pcap", "b.pcap"]
 
 
 def test_a_file_uri_and_a_path_from_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,24 +115,6 @@ def test_files_are_listed_without_opening_any(folder: Path, monkeypatch: pytest.
         captures_among(files, [file.folder is None for file in files])
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_folder_whose_only_capture_is_named_too(folder: Path, tmp_path: Path, order: int) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    for name in ("a.pcap", "notes.txt"):
-        (other / name).write_bytes((folder / name).read_bytes())
-    paths = [str(other), str(other / "a.pcap")][::order]
-    assert [file.path for file in find_captures(paths)] == [str(other / "a.pcap")]
-
-
-def test_all_files_of_a_folder(folder: Path) -> None:
-    names = [Path(file.name).name for file in listed(str(folder))]
-    assert names == ["a.pcap", "b.pcap", "empty.pcap", "notes.txt", "x.gz", "z.pcap.gz"]
-    assert [Path(file.name).name for file in listed(str(folder / "*.txt"))] == ["notes.txt"]
-    with pytest.raises(CaptureError, match="cannot be listed"):
-        listed(str(folder / "none"))
-
-
 def test_addresses_in_parts() -> None:
     location = Location.of("s3a://key:secret@bucket/day/*.pcap?region=x&endpoint_override=y")
     assert location == Location("s3://key:secret@bucket", "/day/*.pcap", "?region=x&endpoint_override=y")
@@ -157,12 +126,7 @@ def test_addresses_in_parts() -> None:
     assert Location.of("a?=b") == Location("", "a?=b", "")
 
 
-@pytest.mark.parametrize("address", ["nosuch://host/a.pcap", "s3:///a.pcap"])
-def test_addresses_that_lead_nowhere(address: str) -> None:
-    with pytest.raises(CaptureError, match="cannot be reached"):
-        find_captures([address])
-
-
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("path", "keys"),
     [
@@ -184,41 +148,7 @@ def test_captures_in_an_object_store(bucket: str, path: str, keys: list[str]) ->
         assert read_at(file.size - 3, 10) == read_at(0, file.size)[-3:]
 
 
-def test_parts_of_a_capture_in_an_object_store(bucket: str, tmp_path: Path) -> None:
-    files = find_captures([bucket.format("day-1")])
-    plan = plan_captures(files, open_capture, split_size=2_000)
-    assert len(plan.splits) > 3
-    rows = [
-        row for split in plan.splits for row in placed_rows(read_split(split, open_capture(plan.files[split.capture])))
-    ]
-    paths = []
-    for file in files:
-        path = tmp_path / file.name.rpartition("/")[2]
-        path.write_bytes(gzip.compress(CAPTURE) if path.suffix == ".gz" else CAPTURE)
-        paths.append(path)
-    assert [row for _, row in sorted(rows)] == expected(paths).rows
-    assert sorted(numbers([row[PAYLOAD] for _, row in rows]))[::3] == list(range(40))
-
-
-def test_an_object_that_is_not_there(bucket: str) -> None:
-    for path, reported in [
-        ("day-1/z.pcap", "cannot be opened"),
-        ("none/*.pcap", r"cannot be listed|no file matches"),
-        ("*/z", "no file matches"),
-    ]:
-        with pytest.raises(CaptureError, match=reported) as error:
-            find_captures([bucket.format(path)])
-        assert "endpoint_override" not in str(error.value)
-        assert "\n" not in str(error.value)
-
-
-def test_what_fails_far_away_is_not_taken_for_a_damaged_capture(bucket: str) -> None:
-    (file,) = find_captures([bucket.format("day-2/a.pcap")])
-    gone = open_capture(type(file)(file.name, file.path.replace("day-2/a", "day-2/gone"), file.size))
-    with pytest.raises(CaptureError, match=r"day-2/gone\.pcap: cannot be read"):
-        gone(0, 100)
-
-
+@pytest.mark.extended
 def test_an_object_that_was_replaced_is_not_taken_for_the_one_that_was_planned(bucket: str) -> None:
     client = boto3_client(bucket)
     (file,) = find_captures([bucket.format("day-2/a.pcap")])
@@ -235,29 +165,49 @@ def test_an_object_that_was_replaced_is_not_taken_for_the_one_that_was_planned(b
     client.put_object(Bucket="captures", Key="day-2/a.pcap", Body=CAPTURE)
 
 
-def test_remote_files_are_looked_at_at_the_same_time() -> None:
-    """Each call waits until all others have begun: one after the other, they would never end."""
-    begun = Barrier(READ_AT_ONCE, timeout=30)
-
-    def wait(number: int) -> int:
-        begun.wait()
-        return number * number
-
-    assert list(for_each(wait, range(READ_AT_ONCE), remote=True)) == [number * number for number in range(READ_AT_ONCE)]
+NOTHING = pcap_header()
 
 
-def test_local_files_are_looked_at_in_turn_and_no_further_than_needed() -> None:
-    seen: list[int] = []
-    results = for_each(seen.append, range(9), remote=False)
-    next(results)
-    next(results)
-    assert seen == [0, 1]
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    (tmp_path / "b.pcap").write_bytes(pcap(frames(3)))
+    (tmp_path / "a.pcap12").write_bytes(pcap(frames(2)))
+    (tmp_path / "c").write_bytes(lzma.compress(pcap(frames(1))))
+    (tmp_path / "notes.txt").write_bytes(b"about these captures")
+    (tmp_path / "log.gz").write_bytes(gzip.compress(b"x" * 10_000))
+    (tmp_path / ".hidden.pcap").write_bytes(NOTHING)
+    (tmp_path / "_temporary.pcap").write_bytes(NOTHING)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "d.pcap").write_bytes(NOTHING)
+    os.mkfifo(tmp_path / "pipe.pcap")
+    return tmp_path
 
 
-def test_names_in_an_object_store_are_taken_as_they_are(bucket: str) -> None:
-    client = boto3_client(bucket)
-    for key in ("odd names/a b.pcap", "odd names/50%25.pcap"):
-        client.put_object(Bucket="captures", Key=key, Body=CAPTURE)
-    files = find_captures([bucket.format("odd names")])
-    assert [Path(file.name).name for file in files] == ["50%25.pcap", "a b.pcap"]
-    assert all(open_capture(file)(0, len(CAPTURE)) == CAPTURE for file in files)
+def test_content_decides_what_is_a_capture(mixed: Path) -> None:
+    assert [Path(path).name for path in with_folders([str(mixed)])] == ["a.pcap12", "b.pcap", "c"]
+
+
+def test_files_and_folders_mix_in_their_order(mixed: Path) -> None:
+    inner = str(mixed / "inner" / "d.pcap")
+    assert with_folders(["-", inner, str(mixed)]) == ["-", inner, *with_folders([str(mixed)])]
+
+
+def test_a_folder_is_opened_as_its_captures(mixed: Path) -> None:
+    with open_captures([mixed]) as source:
+        assert sum(batch.packets for batch in source) == 6
+
+
+def test_addresses_and_patterns(mixed: Path, tmp_path: Path) -> None:
+    assert with_folders([f"file://{mixed}/b.pcap", f"{mixed}/?.pcap*"]) == [
+        f"{mixed}/b.pcap",
+        f"{mixed}/a.pcap12",
+        f"{mixed}/b.pcap",
+    ]
+    # A file of that name is not a pattern.
+    odd = tmp_path / "[1].pcap"
+    odd.write_bytes(NOTHING)
+    assert with_folders([str(odd)]) == [str(odd)]
+    with pytest.raises(CaptureError, match="no file matches"):
+        with_folders([f"{mixed}/*.cap"])
+    # Whether a remote capture is there is not asked yet.
+    assert with_folders(["s3://bucket/a.pcap"]) == ["s3://bucket/a.pcap"]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import io
 import itertools
 import os
 import resource
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.tcp.packets import NO_TIME
-from tests.capture.files import block, enhanced, interface, option, pcap, pcap_header, pcap_record, section, simple
-from tests.capture.reading import collect, read, read_bytes
+from tests.capture.files import block, enhanced, interface, option, pcap_header, pcap_record, section, simple
+from tests.capture.reading import collect, read
 from tests.capture.segments import frame, marked, numbers
 
 CHUNKS = [1, 7, 100, 1000, 1 << 24]
@@ -59,18 +55,6 @@ def test_merge_follows_the_rule(tmp_path_factory, captures: list[list[int]], chu
     assert numbers(result.payloads) == [n - 1 for _, n in merged(captures)]
 
 
-@pytest.mark.parametrize("chunk_size", CHUNKS)
-def test_stdin_and_files_merge(chunk_size: int, tmp_path: Path) -> None:
-    (path,) = write(tmp_path, [timed([1, 5, 5, 9])])
-    data = timed([0, 5, 7, 10], first=100)
-    for paths, expected in [
-        ([path, "-"], [100, 0, 1, 2, 101, 102, 3, 103]),
-        (["-", path], [100, 0, 101, 1, 2, 102, 3, 103]),
-    ]:
-        with open_captures(paths, stdin=io.BytesIO(data), chunk_size=chunk_size) as source:
-            assert numbers(collect(source).payloads) == expected
-
-
 def test_rotated_files_pass_without_copying(tmp_path: Path) -> None:
     paths = write(tmp_path, [timed(list(range(n * 100, n * 100 + 100)), n * 100) for n in range(5)])
     # In order of time, whatever the order of the arguments.
@@ -92,13 +76,6 @@ def test_hundreds_of_files_are_not_open_at_once(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert numbers(result.payloads) == list(range(800))
     assert not result.broken
-
-
-def test_many_overlapping_captures(tmp_path: Path) -> None:
-    captures = [[n + 40 * i for i in range(50)] for n in range(40)]
-    paths = write(tmp_path, [timed(times) for times in captures])
-    result = read(*paths)
-    assert [(row.capture, row.number) for row in result.rows] == merged(captures)
 
 
 def test_notes_keep_their_place_in_the_merge(tmp_path: Path) -> None:
@@ -148,35 +125,3 @@ def test_a_file_that_disappears_after_it_was_opened(tmp_path: Path) -> None:
     assert numbers(result.payloads) == [0]
     assert result.kinds == ["capture-broken"]
     assert result.broken
-
-
-@given(st.integers(1, 400), st.booleans())
-def test_chunk_size_changes_nothing(chunk_size: int, ng: bool) -> None:
-    """Packets of all sizes, including some larger than a chunk."""
-    data = [frame(b"%010d" % n + bytes(n * 7 % 300)) for n in range(30)]
-    if ng:
-        capture = section() + interface() + b"".join(enhanced(f, n) for n, f in enumerate(data))
-    else:
-        capture = pcap(data)
-    assert read_bytes(capture, chunk_size=chunk_size) == read_bytes(capture)
-
-
-@pytest.mark.tshark
-def test_mergecap_agrees(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
-    """For captures with strictly ascending times, where both must yield the same order."""
-    paths = write(tmp_path, [timed([n + 7 * i for i in range(200)], n * 1000) for n in range(7)])
-    out = tmp_path / "merged.pcap"
-    subprocess.run([require_tool("mergecap"), "-F", "pcap", "-w", str(out), *map(str, paths)], check=True)
-    assert read(*paths).payloads == read(out).payloads
-
-
-def test_frames_of_a_rotated_capture_are_one_timeline(tmp_path: Path) -> None:
-    """The two halves of a fragmented datagram are in different files."""
-    from scapy.all import IP, TCP, Raw, fragment
-
-    packet = IP(src="10.0.0.1", dst="10.0.0.2", id=7) / TCP(sport=1, dport=9092) / Raw(bytes(range(200)))
-    first, second = (bytes(part) for part in fragment(packet, fragsize=120))
-    captures = [pcap_header(link=101) + pcap_record(data, t) for t, data in ((1000, first), (2000, second))]
-    result = read(*write(tmp_path, captures))
-    (row,) = result.rows
-    assert (row.capture, row.number, row.payload) == (1, 1, bytes(range(200)))

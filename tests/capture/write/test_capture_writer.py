@@ -1,19 +1,28 @@
-"""Captures written from packets of captures, and files that may be overwritten until they are complete."""
+"""Captures written from packets, and files that may be overwritten until they are complete."""
 
 from __future__ import annotations
 
-import struct
+import io
+import os
+import stat
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.formats.raw import Interface, RawPackets
+from kafkasniff.capture.live.frames import Frames
+from kafkasniff.capture.live.ring import HEADER
 from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
-from kafkasniff.capture.write.patched_file import KEPT, PatchedFile
+from kafkasniff.capture.write.patched_file import FILE_MODE, KEPT, PatchedFile
+from kafkasniff.capture.write.pcapng_writer import packet_blocks, section
 from kafkasniff.errors import OutputError
 from kafkasniff.tcp.packets import NO_TIME
+from tests.capture.fake_interface import Captured, raw_packets
+from tests.capture.files import START
 from tests.craft.samples import mixed
 from tests.craft.write import LINKS, link_bytes
 
@@ -88,10 +97,160 @@ def test_times_that_pcap_cannot_represent(times: list[int], tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_written(tmp_path: Path) -> None:
-    for name in ("a.pcap", "a.pcapng"):
-        assert written(tmp_path / name, [], []) == []
-        assert read(tmp_path / name) == []
+actions = st.lists(st.tuples(st.sampled_from(["append", "settle", "patch"]), st.binary(max_size=6), st.integers(0, 99)))
+
+
+@given(actions)
+def test_against_bytes_in_memory(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bytes, int]]) -> None:
+    path, expected = tmp_path_factory.mktemp("patched") / "out", bytearray()
+    with PatchedFile(str(path)) as file:
+        for action, data, number in steps:
+            if action == "append":
+                assert file.append(data) == len(expected)
+                expected += data
+            elif action == "settle":
+                file.settle(everything=True)
+                assert file.settled == len(expected)
+            elif data and len(data) <= len(expected):
+                # A patch lies on one side of the border.
+                low, high = (0, file.settled) if number % 2 else (file.settled, len(expected))
+                if high - low >= len(data):
+                    at = low + number % (high - low - len(data) + 1)
+                    file.patch(at, data)
+                    expected[at : at + len(data)] = data
+                    assert file.read(at, len(data)) == data
+            assert file.size == len(expected)
+        assert not path.exists()
+        file.commit()
+    assert path.read_bytes() == expected
+    assert os.listdir(path.parent) == ["out"]
+
+
+def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"before")
+    path.chmod(0o644)
+    with PatchedFile(str(path)) as file:
+        file.append(b"after")
+        assert path.read_bytes() == b"before"
+        file.commit()
+    assert path.read_bytes() == b"after"
+    assert stat.S_IMODE(path.stat().st_mode) == FILE_MODE
+
+
+def test_without_a_commit_nothing_is_left(tmp_path: Path) -> None:
+    with PatchedFile(str(tmp_path / "out")) as file:
+        file.append(b"data")
+        file.settle(everything=True)
+        assert len(os.listdir(tmp_path)) == 1
+    assert os.listdir(tmp_path) == []
+    file.close()
+
+
+@pytest.mark.parametrize("name", ["missing/out", "", "folder"])
+def test_what_cannot_be_written(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OutputError, match=r"^cannot write "):
+        PatchedFile(str(tmp_path / name))
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Another user could have put it there for a name that can be guessed."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"untouched")
+    (tmp_path / f".out.{os.getpid()}.partial").symlink_to(victim)
+    with pytest.raises(OutputError):
+        PatchedFile(str(tmp_path / "out"))
+    assert victim.read_bytes() == b"untouched"
+
+
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with PatchedFile(str(tmp_path / "out")) as file:
+        file.append(b"data")
+        monkeypatch.setattr(os, "pwrite", fails)
+        with pytest.raises(OutputError, match="No space left on device"):
+            file.commit()
+    assert os.listdir(tmp_path) == []
+
+
+ETHERNET = (Interface(1, 0, "eth0", 262_144),)
+
+
+def read_by_scapy(data: bytes) -> list[tuple[bytes, int, int, int]]:
+    """(packet, wire length, time in nanoseconds, link type), by an independent reader."""
+    from scapy.utils import RawPcapNgReader
+
+    found = []
+    with RawPcapNgReader(io.BytesIO(data)) as reader:
+        for packet, reported in reader:
+            ticks = (reported.tshigh << 32 | reported.tslow) * 1_000_000_000 // reported.tsresol
+            found.append((packet, reported.wirelen, ticks, reported.linktype))
+    return found
+
+
+@given(st.lists(st.tuples(st.binary(max_size=90), st.integers(0, 9), st.integers(0, (1 << 62) - 1))))
+def test_another_reader_agrees(packets: list[tuple[bytes, int, int]]) -> None:
+    given_ = [(data, len(data) + cut, time_ns) for data, cut, time_ns in packets]
+    blocks = packet_blocks(Frames.plain(raw_packets(given_)))
+    assert blocks.sizes.sum() == len(blocks.data)
+    assert all(size % 4 == 0 for size in blocks.sizes.tolist())
+    found = read_by_scapy(section(ETHERNET) + blocks.data)
+    assert found == [(data, wire, time_ns, 1) for data, wire, time_ns in given_]
+
+
+def test_padding_holds_no_bytes_of_other_packets() -> None:
+    """The memory after a packet holds bytes of other packets."""
+    packets = [(b"\xaa" * size, size, START) for size in range(1, 9)]
+    data = packet_blocks(Frames.plain(raw_packets(packets))).data
+    assert b"\xee" not in data
+    assert data.count(b"\xaa") == sum(range(1, 9))
+
+
+def heads(count: int, **columns: object) -> np.ndarray:
+    found = np.zeros(count, HEADER)
+    for name, column in columns.items():
+        found[name] = column
+    return found
+
+
+def crafted(link: str) -> list[Captured]:
+    return [(*link_bytes(packet, LINKS[link]), packet.time_ns) for packet in mixed()]
+
+
+def test_tags_are_restored() -> None:
+    """The kernel strips tags from packets; the metadata it reports restores the packet on the wire."""
+    bare, tagged = crafted("ethernet"), crafted("vlan")
+    status = [1 << 4 | (1 << 6 if number % 2 else 0) for number in range(len(bare))]
+    kernel = heads(len(bare), status=status, vlan_control=100, vlan_type=0x8100)
+    kernel["vlan_type"][::2] = 0  # unspecified: the default
+    blocks = packet_blocks(Frames.ethernet(raw_packets(bare), kernel))
+    assert read_by_scapy(section(ETHERNET) + blocks.data) == [(*packet, 1) for packet in tagged]
+    some = kernel.copy()
+    some["status"][3:] = 0
+    blocks = packet_blocks(Frames.ethernet(raw_packets(bare), some))
+    assert [packet[0] for packet in read_by_scapy(section(ETHERNET) + blocks.data)] == [
+        packet[0] for packet in tagged[:3] + bare[3:]
+    ]
+
+
+def test_the_tag_of_a_packet_cut_within_its_addresses_is_omitted() -> None:
+    kernel = heads(1, status=1 << 4, vlan_control=5)
+    blocks = packet_blocks(Frames.ethernet(raw_packets([(b"12345678901", 99, START)]), kernel))
+    assert read_by_scapy(section(ETHERNET) + blocks.data) == [(b"12345678901", 99, START, 1)]
+
+
+def test_packets_without_link_headers_get_those_of_cooked_capture() -> None:
+    """As tests/craft writes them: interface 2, Ethernet, sent to us, six address bytes."""
+    bare, cooked = crafted("raw"), crafted("sll2")
+    kernel = heads(len(bare), protocol=0x0800, interface=2, hardware=1, kind=0, address_size=6)
+    kernel["address"] = np.void(bytes.fromhex("020000000001") + bytes(2))
+    described = [Interface(276, 0, "any", 262_164)]
+    blocks = packet_blocks(Frames.cooked(raw_packets(bare, link=101), kernel))
+    assert read_by_scapy(section(described) + blocks.data) == [(*packet, 276) for packet in cooked]
 
 
 def test_an_overwritten_file(tmp_path: Path) -> None:
@@ -111,11 +270,3 @@ def test_an_overwritten_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"aaXYZaaaaa" + bytes(KEPT) + b"b" * 10 + b"d"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
-
-
-def test_an_abandoned_file(tmp_path: Path) -> None:
-    with PatchedFile(str(tmp_path / "file")) as file:
-        file.append(struct.pack(">I", 7))
-        file.settle(everything=True)
-        assert len(list(tmp_path.iterdir())) == 1
-    assert list(tmp_path.iterdir()) == []

@@ -1,123 +1,53 @@
-"""`kafkasniff api`, run as a command line with injected streams."""
+"""`kafkasniff api`: `screens/api.txt` has what it shows; every field of every definition is on its pages."""
 
 from __future__ import annotations
 
-import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.main import run
+from kafkasniff.cli.environment import Exit
+from kafkasniff.cli.render.api_objects import definition_object
+from kafkasniff.cli.render.api_tables import definition_page
+from kafkasniff.cli.render.rich_text import as_text
 from kafkasniff.kafka.apis import coverage
-from kafkasniff.kafka.apis.dissectors import api_keys
+from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
+from kafkasniff.kafka.schema.definition import FieldDefinition
+from kafkasniff.kafka.schema.definition_parser import parse_data
+from kafkasniff.kafka.schema.layout import Field, Struct
+from tests.choice import one_in
+from tests.cli.console import kafkasniff
 
 PAIRS = len(coverage.defined_pairs())
 
 
-def command(*arguments: str, width: int = 120) -> tuple[int, str, str]:
-    out, err = io.BytesIO(), io.StringIO()
-    environment = Environment(stdin=io.BytesIO(), stdout=out, stderr=err, width=width)
-    code = run(["api", *arguments], environment)
-    return code, out.getvalue().decode(), err.getvalue()
-
-
 def text(*arguments: str, width: int = 120) -> str:
-    code, out, err = command(*arguments, width=width)
-    assert (code, err) == (Exit.OK, "")
-    assert all(len(line) <= width for line in out.splitlines())
-    return out
+    result = kafkasniff("api", *arguments, width=width)
+    assert (result.code, result.err) == (Exit.OK, "")
+    assert all(len(line) <= width for line in result.lines)
+    return result.text
 
 
 def values(*arguments: str) -> Any:
-    code, out, err = command(*arguments, "--format", "json")
-    assert (code, err) == (Exit.OK, "")
-    return json.loads(out)
+    return json.loads(kafkasniff("api", *arguments, "--format", "json").out)
 
 
 def words(out: str) -> list[list[str]]:
     return [line.split() for line in out.splitlines()]
 
 
-def test_list() -> None:
-    rows = words(text())
-    assert ["18", "ApiVersions", "0-5", "3+", "0.10.0"] in [row[:5] for row in rows]
-    assert ["4", "LeaderAndIsr", "0-7", "4+", "0.8.0", "until", "4.0"] in [row[:7] for row in rows]
-    assert len(rows) == 1 + len(api_keys())
-    listed = values()
-    assert [entry["api_key"] for entry in listed] == list(api_keys())
-    assert listed[17]["flexible_since"] is None
+@pytest.mark.parametrize("name", ["ElectLeaders", "43", "elect_leaders", "ElectPreferredLeaders"])
+def test_names_of_an_api(name: str) -> None:
+    assert text(name) == text("43")
 
 
-def test_one_api() -> None:
-    for name in ("ElectLeaders", "43", "elect_leaders", "ElectPreferredLeaders"):
-        out = text(name)
-        assert out.startswith("ElectLeaders  key 43\n")
-    rows = words(text("ElectLeaders"))
-    assert ["topic_partitions", "[]?", "0-2"] in rows
-    assert ["election_type", "int8", "1-2", "enum", "election_type"] in rows
-    assert "0 PREFERRED, 1 UNCLEAN" in text("43")
-    assert "first released  0 in 2.2, 1-2 in 2.4" in text("43")
-    entry = values("43")
-    assert entry["request"][1]["fields"][1] == {"name": "partitions", "type": "[]int32", "versions": "0-2"}
-    assert entry["headers"]["2"] == {"request": 2, "response": 1}
-    assert "null in 1-13" in text("Metadata")
-
-
-def test_one_version() -> None:
-    rows = words(text("Fetch", "12"))
-    assert ["topic", "string", "topic_name"] in rows
-    assert not any(row[:1] == ["topic_id"] for row in rows)
-    assert "first release 2.7, flexible" in text("Fetch", "12")
-    entry = values("ApiVersions", "3")
-    assert (entry["request_header"], entry["response_header"]) == (2, 0)
-    assert [field["name"] for field in entry["request"]] == ["client_software_name", "client_software_version"]
-    assert entry["response"][3]["tag"] == 0
-    assert "(never stable)" in text("ShareFetch", "0")
-    assert "no fields" in text("ApiVersions", "0")
-
-
-def test_structures() -> None:
-    out = text("ConfigRecord")
-    assert ["value", "string?", "0", "secret", "by", "its", "name"] in words(out)
-    assert values("config_record", "0")["fields"][0]["enum"] == "config_resource_type"
-    assert "kind" not in values("RequestHeader", "1")
-    assert values("RequestHeader")["kind"] == "header"
-
-
-def test_program() -> None:
-    out = text("Heartbeat", "4", "--program", width=200)
-    assert "# Heartbeat request, version 4: 5 ops" in out
-    assert "# Heartbeat response, version 4: 3 ops" in out
-    assert ["2", "generation_id", "int32", "least=4"] in words(out)
-    assert text("Heartbeat", "4", "--code", width=200) == out  # its name from when it showed compiled Python
-    assert values("Heartbeat", "4", "--program")[0]["ops"][1]["name"] == "group_id"
-
-
-def test_release() -> None:
-    rows = words(text("--release", "3.9.1"))
-    assert rows[0] == ["key", "API", "versions", "in", "3.9"]
-    assert ["1", "Fetch", "0-17"] in rows
-    assert ["78", "ShareFetch", "0", "version", "0", "needs", "an", "opt-in"] in rows
-    assert words(text("Fetch", "--release", "4.0"))[1:] == [["1", "Fetch", "4-17"]]
-    entry = values("--release", "0.8.0")
-    assert entry["release"] == "0.8.0"
-    assert [api["max_version"] for api in entry["apis"][:2]] == [0, 0]
-    assert ["93", "StreamsGroupTopologyDescriptionUpdate", "0"] in words(text("--release", "4.4"))
-    assert words(text("BrokerHeartbeat", "--release", "4.3"))[1:] == [["63", "BrokerHeartbeat", "0-2"]]
-
-
-def test_versions_of_the_newest_releases() -> None:
-    assert "5 in 4.3" in text("DescribeLogDirs")
-    assert "4 in 3.9, 5 in 4.4" in text("ApiVersions")
-    assert "first release 4.4, flexible" in text("TxnOffsetCommit", "6")
-    assert values("ApiVersions", "5")["first_release"] == "4.4"
-    # Defined, but never released.
-    assert "4 in 3.9, 5 in no release" in text("BrokerRegistration")
-    assert "\nin no release, flexible\n" in text("BrokerRegistration", "5")
-    assert values("BrokerRegistration")["first_releases"]["5"] is None
+def test_the_old_name_of_an_option() -> None:
+    """From when it showed compiled Python."""
+    assert text("Heartbeat", "4", "--code") == text("Heartbeat", "4", "--program")
 
 
 PROVEN = """\
@@ -165,40 +95,83 @@ def test_the_current_coverage() -> None:
     assert (left["api"], set(left["defined"]) - set(left["proven"])) == ("BrokerRegistration", {5})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["Produc"], "no API is called 'Produc'; did you mean Produce?"),
-        (["listofset"], "no API is called 'listofset'; did you mean ListOffsets?"),
-        (["zzzzzzzz"], "no API is called 'zzzzzzzz'; `kafkasniff api` lists them"),
-        (["999"], f"no API has the key 999: keys range from 0 to {api_keys()[-1]}"),
-        (["123456789012345678901234567890"], "no API has the key"),
-        (["Produce", "99"], "Produce has no version 99: it has 0-13"),
-        (["ConfigRecord", "5"], "ConfigRecord has no version 5: it has 0"),
-        (["Produce", "--program"], "--program needs a version"),
-        (["--program"], "--program needs an API and a version"),
-        (["--release", "9.9"], "unknown release '9.9'"),
-        (["--release", "3.9", "--program", "Produce", "1"], "--release selects the versions"),
-        (["--coverage", "Produce"], "--coverage covers all APIs"),
-        (["ConfigRecord", "--release", "3.9"], "ConfigRecord is not an API"),
-        (["Produce", "-1"], "No such option"),
-        (["Produce", "x"], "Invalid value for '[VERSION]'"),
-        (["--format", "xml"], "xml"),
-    ],
-)
-def test_bad_usage(arguments: list[str], expected: str) -> None:
-    code, out, err = command(*arguments)
-    assert (code, out) == (Exit.USAGE, "")
-    assert expected in err
-    assert err.count("\n") == 1
+@pytest.mark.parametrize("key", one_in(9, api_keys()))
+def test_pages_and_objects_have_every_field(key: int) -> None:
+    """As the definitions have them, over all versions and in the first and last one."""
+    found = api(key)
+    assert found is not None
+    whole, page = values(str(key)), words(text(str(key)))
+    assert (whole["api_key"], whole["api"], whole["versions"]) == (key, found.name, str(found.definition.versions))
+    assert set(whole["headers"]) == set(whole["first_releases"]) == {str(version) for version in found.versions}
+    for side, message in (("request", found.definition.request), ("response", found.definition.response)):
+        for one, field in zip(objects(whole[side]), definitions(message.fields), strict=True):
+            plain = ("[]" if field.array else "") + field.type
+            assert (one["name"], one["type"], one["versions"]) == (field.name, plain, str(field.versions))
+            assert any(row[0] == field.name for row in page if row)
+    for version in {found.min_version, found.max_version}:
+        one_version, page = values(str(key), str(version)), words(text(str(key), str(version)))
+        for side, schema in (("request", found.request(version)), ("response", found.response(version))):
+            for one, layout in zip(objects(one_version[side]), fields(schema.root), strict=True):
+                assert (one["name"], one["nullable"]) == (layout.name, layout.nullable)
+                assert any(row[0] == layout.name for row in page if row)
+            assert one_version[f"{side}_header"] == whole["headers"][str(version)][side]
 
 
-def test_colours_only_on_request() -> None:
-    assert "\x1b[" not in text()
-    code, out, _ = command("43", "--color", "always")
-    assert code == Exit.OK
-    assert "\x1b[" in out
+def objects(some: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for one in some:
+        yield one
+        yield from objects(one.get("fields", []))
 
 
-def test_narrow_terminal() -> None:
-    assert len(text(width=60).splitlines()) >= len(api_keys())
+def definitions(some: tuple[FieldDefinition, ...]) -> Iterator[FieldDefinition]:
+    for one in some:
+        yield one
+        yield from definitions(one.fields)
+
+
+def fields(struct: Struct) -> Iterator[Field]:
+    for one in (*struct.fields, *struct.tagged):
+        yield one
+        if one.struct is not None:
+            yield from fields(one.struct)
+
+
+@pytest.mark.parametrize("name", one_in(6, list(data_definitions())))
+def test_structures(name: str) -> None:
+    found = data_definitions()[name]
+    whole = values(name)
+    assert (whole["name"], whole["kind"]) == (name, found.kind)
+    assert text(name).startswith(f"{name}  {found.kind}\n")
+    version = str(found.message.versions.high)
+    assert text(name, version).startswith(f"{name}  version {version}\n")
+    schema = data_schema(name, int(version))
+    assert schema is not None
+    assert [one["name"] for one in objects(values(name, version)["fields"])] == [
+        one.name for one in fields(schema.root)
+    ]
+
+
+NOTED = """data One   kind file   versions 0-1   flexible 1+
+  plain   int32
+  name    string?  0+  nullable 1+  secret
+  value   bytes    1+  payload  tag 3
+"""
+
+
+def test_attributes_of_fields() -> None:
+    """They are there only if they mean something."""
+    (found,) = parse_data(Path("some.txt"), NOTED)
+    plain, name, value = definition_object(found)["fields"]
+    assert plain == {"name": "plain", "type": "int32", "versions": "0-1"}
+    assert (name["nullable"], name["secret"]) == ("1", "value")
+    assert (value["tag"], value["payload"], "secret" in value) == (3, True, False)
+    rows = words(as_text(definition_page(found), width=160, coloured=False))
+    notes = {row[0]: row[3:] for row in rows if row[:1] in (["plain"], ["name"], ["value"])}
+    assert notes == {"plain": [], "name": ["null", "in", "1,", "secret"], "value": ["tag", "3,", "payload"]}
+
+
+def test_widths() -> None:
+    for width, hidden in ((60, ["flexible, releases, summary"]), (80, ["summary"]), (90, ["summary"]), (120, [])):
+        shown = text(width=width).splitlines()
+        assert len(shown) == 1 + len(api_keys()) + len(hidden)
+        assert [line for line in shown if "hidden" in line] == [f"hidden: {one} (--wide)" for one in hidden]

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -16,11 +16,12 @@ from click.shell_completion import BashComplete, CompletionItem
 from kafkasniff.analysis import question_names
 from kafkasniff.analysis.comparison.answer import SECTIONS
 from kafkasniff.cli.commands.completion import COMPLETED, SHELLS
-from kafkasniff.cli.environment import COMPLETION, Exit
+from kafkasniff.cli.environment import COMPLETION
 from kafkasniff.cli.main import command_line
 from kafkasniff.kafka.apis.dissectors import api_keys
 from kafkasniff.kafka.apis.releases import releases
 from tests.cli.console import kafkasniff
+from tests.cli.options.test_all_options import COMMANDS
 from tests.conftest import ROOT
 
 
@@ -32,20 +33,6 @@ def items(*arguments: str) -> list[CompletionItem]:
 
 def follows(*arguments: str) -> list[str]:
     return [item.value for item in items(*arguments)]
-
-
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """All commands and questions."""
-    context = click.Context(command_line)
-    for name in command_line.list_commands(context):
-        command = command_line.get_command(context, name)
-        assert command is not None
-        yield name, command
-        if isinstance(command, click.Group):
-            for under in command.list_commands(context):
-                question = command.get_command(context, under)
-                assert question is not None
-                yield f"{name} {under}", question
 
 
 def test_commands_with_their_descriptions() -> None:
@@ -81,7 +68,6 @@ def test_values() -> None:
     ("arguments", "kind"),
     [
         (["decode", "cap"], "file"),
-        (["stats", "a.pcap", ""], "file"),
         (["diff", "a.pcap", "b"], "file"),
         (["decode", "--keylog", ""], "file"),
         (["export", "-o", ""], "dir"),
@@ -93,29 +79,11 @@ def test_files_and_folders(arguments: list[str], kind: str) -> None:
     assert [(item.type, item.value) for item in items(*arguments)] == [(kind, arguments[-1])]
 
 
-FREE = frozenset(
-    {
-        "ADDRESS[:PORT]",
-        "BYTES",
-        "DETECTOR.FIELD=VALUE",
-        "DURATION",
-        "HEX|BASE64|-",
-        "ID",
-        "MIB",
-        "N",
-        "NAME",
-        "NAME=VALUE",
-        "NAME[:GROUP]",
-        "S",
-        "SIZE",
-        "TIME",
-        "URL",
-        "X",
-        "[BPF FILTER]",
-        "[HOST]:PORT",
-        "[SECTION]",
-    }
+FREE_TEXT = (
+    "ADDRESS[:PORT], BYTES, DETECTOR.FIELD=VALUE, DURATION, HEX|BASE64|-, ID, MIB, N, NAME, NAME=VALUE, "
+    "NAME[:GROUP], S, SIZE, TIME, URL, X, [BPF FILTER], [HOST]:PORT, [SECTION]"
 )
+FREE = frozenset(FREE_TEXT.split(", "))
 """Metavars of text that only the user knows."""
 
 
@@ -123,21 +91,12 @@ def test_every_metavar_is_known() -> None:
     """A new one is either completed, or is free text."""
     assert COMPLETED.keys().isdisjoint(FREE)
     unknown = set()
-    for name, command in commands():
+    for name, command in COMMANDS.items():
         for parameter in command.params:
             text = isinstance(parameter.type, click.types.StringParamType)
             if text and parameter.metavar not in COMPLETED.keys() | FREE:
                 unknown.add(f"{name} {parameter.name}: {parameter.metavar}")
     assert unknown == set()
-
-
-def test_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    for shell in SHELLS:
-        result = kafkasniff("completion", shell)
-        assert result.code == Exit.OK
-        assert f"{COMPLETION}={shell}_complete" in result.text
-    assert kafkasniff("completion", "tcsh").code == Exit.USAGE
-    assert kafkasniff("completion").code == Exit.USAGE
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -186,6 +145,7 @@ def said(shell: list[str], script: str, environment: dict[str, str], folder: Pat
     return done.stdout.splitlines()
 
 
+@pytest.mark.extended
 def test_bash(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:
     script = """
 eval "$(kafkasniff completion bash)"
@@ -200,24 +160,7 @@ ask kafkasniff decode cap
     assert reported == ["complete -o nosort -F _kafkasniff_completion kafkasniff", "Produce", "compopt -o default"]
 
 
-def test_zsh(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:
-    script = """
-compdef() { print compdef $* }
-_describe() { print -l -- $completions_with_descriptions }
-_path_files() { print _path_files $* }
-eval "$(kafkasniff completion zsh)"
-words=(kafkasniff diff --min-c) CURRENT=3
-_kafkasniff_completion
-words=(kafkasniff diff a) CURRENT=3
-_kafkasniff_completion
-"""
-    reported = said([require_tool("zsh"), "-f"], script, program, tmp_path)
-    assert reported[0] == "compdef _kafkasniff_completion kafkasniff"
-    assert reported[1].startswith("--min-change:Report numbers")
-    assert reported[2].startswith("--min-count:Report entries that only one side has")
-    assert reported[3:] == ["_path_files -f"]
-
-
+@pytest.mark.extended
 def test_zsh_finds_an_installed_script(
     program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -236,6 +179,7 @@ _kafkasniff
     assert found[1].startswith("--min-change:Report numbers")
 
 
+@pytest.mark.extended
 def test_fish(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:
     (tmp_path / "capture.pcap").touch()
     script = """
@@ -247,6 +191,7 @@ complete -C 'kafkasniff stats capt'
     assert [line.partition("\t")[0] for line in reported] == ["Produce", "capture.pcap"]
 
 
+@pytest.mark.extended
 def test_it_is_light(program: dict[str, str]) -> None:
     """Somebody waits at a prompt: only modules that a suggestion needs are imported."""
     script = """

@@ -13,14 +13,8 @@ from typing import Any
 import pytest
 
 from kafkasniff.cli.environment import Exit, Interrupted
-from kafkasniff.errors import KafkasniffError
-from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.tables.exports import shard
 from tests.cli.console import kafkasniff
-from tests.craft.samples import mixed
-from tests.craft.write import write_rotated
-from tests.enrich import talks
-from tests.tables.exports.exported import manifest, rows, tables
+from tests.tables.exports.exported import manifest, rows
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -44,14 +38,6 @@ def test_one_row_per_exchange(capture: Path, tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_records_in_bodies(capture: Path, tmp_path: Path) -> None:
-    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "out", "--records").code == 0
-    lines = kafkasniff("decode", "--format", "json", capture).objects
-    bodies = sorted(json.dumps(line["body"]) for line in lines if line["type"] == "response")
-    found = [row["response_body"] for row in rows(tmp_path / "out", "exchanges")]
-    assert sorted(json.dumps(json.loads(body)) for body in found if body is not None) == bodies
-
-
 def test_filters_and_bodies(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", capture, "-q", "-o", tmp_path / "a", "--errors", "--no-json").code == 0
     (row,) = rows(tmp_path / "a", "exchanges")
@@ -65,71 +51,18 @@ def test_filters_and_bodies(capture: Path, tmp_path: Path) -> None:
         assert '"records":[' not in row["request_body"]
 
 
-def test_a_topic_whose_name_becomes_known_late(tmp_path: Path) -> None:
-    from tests.craft.write import pcap_bytes
-
-    capture = tmp_path / "talk.pcap"
-    capture.write_bytes(pcap_bytes(talks.both()))
-    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "out", "--topic", "orders", "--jobs", 2).code == 0
-    found = rows(tmp_path / "out", "exchanges")
-    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "all").code == 0
-    every = rows(tmp_path / "all", "exchanges")
-    assert found == [row for row in every if "orders" in row["topics"]]
-    assert any(row["api"] == "Fetch" and '"topics":[]' in row["request_body"] for row in found), "only in the session"
-
-
 def test_only_some_tables(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", capture, "-q", "-o", tmp_path / "out", "--tables", "records, connections").code == 0
     assert list(manifest(tmp_path / "out")["tables"]) == ["records", "connections"]
-    for wrong in ("record", ",", "exchanges,bodies"):
-        result = kafkasniff("export", capture, "-o", tmp_path / "no", "--tables", wrong)
-        assert result.code == Exit.USAGE
-        assert "the tables are exchanges, records, connections, problems" in result.err
-    assert not (tmp_path / "no").exists()
-
-
-def test_a_repeated_export_does_nothing(capture: Path, tmp_path: Path) -> None:
-    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "out").code == 0
-    result = kafkasniff("export", capture, "-o", tmp_path / "out")
-    assert result.code == 0
-    assert "nothing to do" in result.err
-
-
-def test_todays_captures_continue_yesterdays(tmp_path: Path) -> None:
-    parts = write_rotated(tmp_path, mixed(), 3)
-    assert kafkasniff("export", *parts, "-q", "-o", tmp_path / "one").code == 0
-    for count in (1, 2, 3):
-        assert kafkasniff("export", *parts[:count], "-q", "-o", tmp_path / "many").code == 0
-    assert tables(tmp_path / "many") == tables(tmp_path / "one")
-
-
-def test_a_folder_of_another_origin_is_not_touched(capture: Path, tmp_path: Path) -> None:
-    (tmp_path / "exchanges").mkdir()
-    (tmp_path / "exchanges" / "precious").write_text("mine")
-    result = kafkasniff("export", capture, "-o", tmp_path)
-    assert result.code == Exit.USAGE
-    assert "is not part of an export" in result.err
-    assert (tmp_path / "exchanges" / "precious").read_text() == "mine"
-
-
-def test_unreadable_inputs_leave_nothing(tmp_path: Path) -> None:
-    assert kafkasniff("export", tmp_path / "missing.pcap", "-o", tmp_path / "out").code == Exit.CAPTURE
-    assert not (tmp_path / "out").exists()
-
-
-def test_unwritable_places(capture: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert kafkasniff("export", capture, "-o", tmp_path / "file" / "out").code == Exit.UNAVAILABLE
 
 
 def test_standard_input(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", capture, "-q", "-o", tmp_path / "file").code == 0
     data = capture.read_bytes()
-    assert kafkasniff("export", "-", "-q", "-o", tmp_path / "pipe", "--jobs", 3, stdin=data).code == 0
+    assert kafkasniff("export", "-", "-q", "-o", tmp_path / "pipe", stdin=data).code == 0
     strip = [{**row, "capture": None} for row in rows(tmp_path / "pipe", "exchanges")]
     assert strip == [{**row, "capture": None} for row in rows(tmp_path / "file", "exchanges")]
     assert manifest(tmp_path / "pipe")["captures"] == [{"name": "stdin", "size": None, "head": None, "tail": None}]
-    assert kafkasniff("export", "-", "-o", tmp_path / "tty", stdin_tty=True).code == Exit.USAGE
 
 
 def test_an_interrupted_export_leaves_no_table(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,18 +94,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path, capture: Path) -> None:
     assert "s left" in result.err
 
 
-def test_several_processes(capture: Path, tmp_path: Path) -> None:
-    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "one").code == 0
-    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "two", "--jobs", 2).code == 0
-    assert tables(tmp_path / "two") == tables(tmp_path / "one")
-
-
-def test_a_failing_worker_is_reported(capture: Path, tmp_path: Path) -> None:
-    missing = tmp_path / "missing.pcap"
-    assert kafkasniff("export", capture, missing, "-o", tmp_path / "out", "--jobs", 2).code == Exit.CAPTURE
-    assert not (tmp_path / "out").exists()
-
-
+@pytest.mark.extended
 def test_a_killed_worker_is_reported(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafkasniff.runtime.worker_processes import Workers
 
@@ -189,16 +111,7 @@ def test_a_killed_worker_is_reported(capture: Path, tmp_path: Path, monkeypatch:
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_a_worker_with_a_bug_is_reported(capture: Path, tmp_path: Path) -> None:
-    task = shard.ShardTask(
-        open_own_folder(tmp_path) / "w", shard.ExportOptions(), (str(capture),), (), 0, b"no state at all"
-    )
-    from kafkasniff.tables.exports.workers import run_shards
-
-    with pytest.raises(KafkasniffError, match="not a state of kafkasniff"):
-        run_shards([task], shard.Hooks())
-
-
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGINT, Exit.SIGINT), (signal.SIGTERM, Exit.SIGTERM), (signal.SIGHUP, Exit.SIGHUP)],

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import csv
+import contextlib
 import io
 import json
 import re
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,16 +22,12 @@ from kafkasniff.cli.running.delays import MAX_SAMPLES, TimedSink
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import MissingPartError
 from kafkasniff.model import Message
-from kafkasniff.tables.exports.live import EVERY_SECONDS
 from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import kafkasniff
-from tests.cli.real_live import STAYS, until_it_captures
-from tests.craft import kafka_bytes as kafka
+from tests.cli.real_live import conversation, running
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.tables.exports.exported import Rows, files, manifest, named_files, rows, tables
-
-PYTHON = [sys.executable, "-m", "kafkasniff"]
 
 
 class Wire:
@@ -110,11 +103,6 @@ def test_filters_work_as_in_decode(wire: Wire, options: tuple[str, ...]) -> None
     assert "2 shown" in result.err
 
 
-def test_text_is_the_default(wire: Wire) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--duration", "50ms")
-    assert "Produce v9" in result.text
-
-
 def test_bytes_of_messages(wire: Wire) -> None:
     lines = kafkasniff("live", "-i", "eth0", "-x", "--duration", "0.2").lines
     assert any(line.startswith("    0000  ") for line in lines)
@@ -185,24 +173,6 @@ def test_the_lines_of_a_slice_are_written_together(
     assert any(lines[0] > 2 for _, lines in written)
 
 
-def test_csv(wire: Wire) -> None:
-    """The same messages as in JSON, each in a row."""
-    as_csv = kafkasniff("live", "-i", "eth0", "--duration", "50ms", "--format", "csv")
-    wire.stopped.clear()
-    as_json = kafkasniff("live", "-i", "eth0", "--duration", "50ms", "--format", "json")
-    assert (as_csv.code, as_json.code) == (0, 0)
-    found = list(csv.DictReader(io.StringIO(as_csv.out.decode(), newline=""), strict=True))
-    names = ("type", "exchange", "connection", "api", "correlation_id", "size")
-    wanted = [tuple(str(one.get(name, "")) for name in names) for one in as_json.objects]
-    assert [tuple(row[name] for name in names) for row in found] == wanted
-    assert len(found) > 40
-
-
-def test_delays_of_lines(wire: Wire) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--duration", "50ms")
-    assert re.search(r", lines [\d,.]+ m?s after their packets \(99th percentile [\d,.]+ m?s\)$", result.err.strip())
-
-
 def test_delays_are_sampled_evenly() -> None:
     class Sink:
         def write(self, event: Any) -> None:
@@ -239,12 +209,6 @@ def test_missing_privileges_are_code_5(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.err == "kafkasniff: capturing needs CAP_NET_RAW\n"
 
 
-def test_a_missing_interface_is_code_3() -> None:
-    result = kafkasniff("live", "-i", "nonesuch0")
-    assert result.code in {Exit.CAPTURE, Exit.UNAVAILABLE}
-    assert result.err.count("\n") == 1
-
-
 def without_capture(found: dict[str, Rows]) -> dict[str, Rows]:
     strip = ({table: [{**row, "capture": None} for row in some] for table, some in found.items()}).items()
     return {table: sorted(some, key=repr) for table, some in strip}
@@ -265,19 +229,6 @@ def test_tables_beside_messages(wire: Wire, capture: Path, tmp_path: Path) -> No
     assert reported == file.err.splitlines()[-1]
 
 
-def test_tables_alone(wire: Wire, tmp_path: Path) -> None:
-    """Quiet with tables prints no lines, unless an output is given."""
-    result = kafkasniff("live", "-i", "eth0", "-q", "--export", tmp_path / "a", "--duration", "50ms")
-    assert (result.code, result.out, result.err) == (0, b"", "")
-    assert len(rows(tmp_path / "a", "exchanges")) == 24
-    wire.stopped.clear()
-    command = ["live", "-i", "eth0", "-q", "--format", "json", "--export", tmp_path / "b", "--duration", "50ms"]
-    result = kafkasniff(*command, "-o", tmp_path / "lines")
-    assert (result.code, result.out, result.err) == (0, b"", "")
-    assert len((tmp_path / "lines").read_text().splitlines()) > 46
-    assert tables(tmp_path / "b") == tables(tmp_path / "a")
-
-
 def test_options_of_tables(wire: Wire, capture: Path, tmp_path: Path) -> None:
     some = ["--tables", "exchanges,problems", "--no-json", "--errors", "--records"]
     command = ["live", "-i", "eth0", "-q", "--export", tmp_path / "live", "--export-every", "5m", *some]
@@ -291,42 +242,6 @@ def test_options_of_tables(wire: Wire, capture: Path, tmp_path: Path) -> None:
     (reported,) = live["captures"]
     assert (reported["name"], reported["size"]) == ("eth0", None)
     assert datetime.fromisoformat(reported["begun"]).tzinfo == UTC
-
-
-@pytest.mark.parametrize("option", [["--export-every", "5m"], ["--tables", "records"], ["--no-bodies"], ["--no-json"]])
-def test_options_of_tables_without_tables(wire: Wire, option: list[str]) -> None:
-    result = kafkasniff("live", "-i", "eth0", *option)
-    assert result.code == Exit.USAGE
-    assert f"{option[0]} needs --export" in result.err
-    assert not wire.asked
-
-
-@pytest.mark.parametrize("every", ["0", "999ms", "often"])
-def test_too_frequent_commits(wire: Wire, every: str, tmp_path: Path) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--export", tmp_path / "out", "--export-every", every)
-    assert result.code == Exit.USAGE
-    assert not wire.asked
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_default_time_between_commits(capsys: pytest.CaptureFixture[str]) -> None:
-    assert kafkasniff("live", "--help").code == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert f"Time between commits of the tables [default: {EVERY_SECONDS / 60:g}m]" in text
-
-
-def test_count_ends_a_silent_export(wire: Wire, tmp_path: Path) -> None:
-    result = kafkasniff("live", "-i", "eth0", "-q", "-c", 5, "--export", tmp_path / "out")
-    assert (result.code, result.out) == (0, b"")
-    assert not wire.stopped.is_set()
-    assert rows(tmp_path / "out", "exchanges")
-
-
-def test_a_folder_of_another_kind_is_refused_before_listening(wire: Wire, tmp_path: Path) -> None:
-    (tmp_path / "exchanges").mkdir()
-    result = kafkasniff("live", "-i", "eth0", "--export", tmp_path)
-    assert result.code == Exit.USAGE
-    assert not wire.asked
 
 
 def test_a_missing_interface_leaves_no_folder(tmp_path: Path) -> None:
@@ -345,30 +260,6 @@ def test_a_reader_that_closes_loses_no_rows(wire: Wire, tmp_path: Path) -> None:
     assert rows(tmp_path / "out", "exchanges")
 
 
-def test_a_full_disk(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("kafkasniff.tables.exports.staged.StagedFiles.write", full)
-    result = kafkasniff("live", "-i", "eth0", "-q", "--export", tmp_path / "out", "--duration", "50ms")
-    assert result.code == Exit.UNAVAILABLE
-    assert result.err == f"kafkasniff: cannot write {tmp_path / 'out'}: No space left on device\n"
-    assert wire.closed
-
-
-def test_a_second_interrupt_during_a_batch(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise Interrupted(signal.SIGTERM)
-
-    monkeypatch.setattr("kafkasniff.tables.exports.stager.Stager.take", interrupted)
-    monkeypatch.setattr("kafkasniff.tables.exports.staging.TOGETHER_BYTES", 0)
-    result = kafkasniff("live", "-i", "eth0", "--export", tmp_path / "out")
-    assert result.code == Exit.SIGTERM
-    assert "stopped immediately" in result.err
-    assert not (tmp_path / "out" / "manifest.json").exists()
-    assert wire.closed
-
-
 def test_a_second_interrupt_while_files_are_made(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise Interrupted(signal.SIGINT)
@@ -380,76 +271,42 @@ def test_a_second_interrupt_while_files_are_made(wire: Wire, tmp_path: Path, mon
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-@contextmanager
-def conversation() -> Iterator[int]:
-    """A broker on loopback that answers requests; yields its port. The client speaks when the block ends."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        yield port
-        with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as broker:
-            batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
-            client.sendall(kafka.produce_request(5, "orders", batch, version=9))
-            broker.recv(4096)
-            broker.sendall(kafka.produce_response(5, "orders", 7, version=9))
-            client.recv(4096)
-
-
 @pytest.mark.root
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_real_interface_until_it_is_stopped(signum: int, require_root: Callable[[], None], tmp_path: Path) -> None:
+def test_a_real_interface(require_root: Callable[[], None]) -> None:
+    """In this process, which keeps its rights; the client speaks as soon as packets are captured."""
     require_root()
-    with conversation() as port:
-        process = subprocess.Popen(
-            [
-                *PYTHON,
-                "live",
-                *STAYS,
-                "-i",
-                "lo",
-                "--format",
-                "json",
-                "--host",
-                f"127.0.0.1:{port}",
-                f"tcp port {port}",
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        until_it_captures(process)
-    try:
-        assert process.stdout is not None
-        lines = [json.loads(process.stdout.readline()) for _ in range(2)]
-        process.send_signal(signum)
-        assert process.wait(timeout=120) == 0
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
-    assert [(line["type"], line["api"], line["api_version"], line["broker"]) for line in lines] == [
-        ("request", "Produce", 9, f"127.0.0.1:{port}"),
-        ("response", "Produce", 9, f"127.0.0.1:{port}"),
-    ]
-    assert "Traceback" not in said
+    said = Said()
+    with ThreadPoolExecutor(1) as threads, contextlib.ExitStack() as talk:
+        port = talk.enter_context(conversation(5))
+        speaks = threads.submit(lambda: (said.listening.wait(60), talk.close()))
+        options = ("--format", "json", "-c", 2, "--duration", "60", "--port", port)
+        result = kafkasniff("live", "-i", "lo", *options, stderr=said)
+        speaks.result(60)
+    assert result.code == 0, said.getvalue()
+    found = [(line["type"], line["api"], line["correlation_id"], line["broker"]) for line in result.objects]
+    assert found == [(kind, "Produce", 5, f"127.0.0.1:{port}") for kind in ("request", "response")]
 
 
+class Said(io.StringIO):
+    """Stderr that notes when the capture has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listening = threading.Event()
+
+    def write(self, text: str, /) -> int:
+        if "listening on" in text:
+            self.listening.set()
+        return super().write(text)
+
+
+@pytest.mark.extended
 @pytest.mark.root
 def test_tables_of_a_real_interface(require_root: Callable[[], None], tmp_path: Path) -> None:
     """The rows match the lines; one commit happens while the interface is idle, one at the end."""
     require_root()
     folder = tmp_path / "out"
-    options = ["--format", "json", "--export", str(folder), "--export-every", "1s"]
-    with conversation() as port:
-        process = subprocess.Popen(
-            [*PYTHON, "live", *STAYS, "-i", "lo", *options, "--host", f"127.0.0.1:{port}", f"tcp port {port}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        until_it_captures(process)
-    try:
+    with running(["--export", str(folder), "--export-every", "1s"], 5) as process:
         assert process.stdout is not None
         request, response = (json.loads(process.stdout.readline()) for _ in range(2))
         deadline = time.monotonic() + 60
@@ -458,16 +315,9 @@ def test_tables_of_a_real_interface(require_root: Callable[[], None], tmp_path: 
             time.sleep(0.05)
         (before,) = rows(folder, "exchanges")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
-    assert "Traceback" not in said
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert b"Traceback" not in said
     (row,) = rows(folder, "exchanges")
     assert row == before
     assert manifest(folder)["runs"] in {1, 2}
@@ -484,40 +334,18 @@ def test_tables_of_a_real_interface(require_root: Callable[[], None], tmp_path: 
     assert files(folder) == named_files(folder)
 
 
+@pytest.mark.extended
 @pytest.mark.root
 def test_a_terminal_that_closes_loses_no_row(require_root: Callable[[], None], tmp_path: Path) -> None:
     """The shell and the kernel each send a SIGHUP; uncommitted rows are still committed."""
     require_root()
     folder = tmp_path / "out"
-    with conversation() as port:
-        process = subprocess.Popen(
-            [
-                *PYTHON,
-                "live",
-                *STAYS,
-                "-i",
-                "lo",
-                "--format",
-                "json",
-                "-o",
-                "-",
-                "--export",
-                str(folder),
-                f"port {port}",
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        until_it_captures(process)
-    try:
+    with running(["-o", "-", "--export", str(folder)], 5) as process:
         assert process.stdout is not None
         assert [json.loads(process.stdout.readline())["type"] for _ in range(2)] == ["request", "response"]
         assert not (folder / "manifest.json").exists()
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGHUP)
         _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == 0, said
+        assert process.returncode == 0, said
     assert len(rows(folder, "exchanges")) == 1

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.analysis.detectors import Detectors
-from kafkasniff.cli.environment import Exit, Interrupted
+from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.output import WholeFile
 from kafkasniff.errors import OutputError, UsageError
-from kafkasniff.tables.exports.counted import CountedRows
-from kafkasniff.tcp.packets import PacketBatch
 from tests.analysis.exports import write_export
 from tests.analysis.tables import exchange
 from tests.cli.console import kafkasniff
@@ -45,18 +43,6 @@ def test_a_page_private_to_its_owner(capture: Path, tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_standard_output_and_input(capture: Path, tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    result = kafkasniff("report", "-", "-o", "-", stdin=capture.read_bytes())
-    assert result.code == Exit.OK
-    assert kafkasniff("report", capture, "-o", path).code == Exit.OK
-    assert result.text.replace("<h1>-</h1>", "<h1>mixed.pcap</h1>").replace("<title>-", "<title>mixed.pcap") == (
-        path.read_text()
-    )
-    assert kafkasniff("report", capture, "-o", "-", stdout_tty=True).code == Exit.USAGE
-    assert kafkasniff("report", "-", "-o", path, stdin_tty=True).code == Exit.USAGE
-
-
 HOW_TO_LOOK = re.compile(r"<code>kafkasniff decode CAPTURE… .*?</p>|In the tables of the export, .*?</p>")
 SECURITY = re.compile(r'(?s)<section id="security">.*?</section>\n|<a href="#security">Security</a>\n?')
 NUMBERS = re.compile(r"(?:#|exchange_id )[0-9]+|conn [0-9]+, ")
@@ -77,23 +63,12 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     assert "#1, corr" not in other.text
 
 
-def test_filters(capture: Path, tmp_path: Path) -> None:
-    result = kafkasniff("report", capture, "-o", "-", "--api", "Fetch")
-    assert "Fetch v4" in result.text
-    assert "Produce" not in result.text
-    kafkasniff("export", capture, "-o", tmp_path / "out")
-    refused = kafkasniff("report", tmp_path / "out", "-o", "-", "--api", "Fetch")
-    assert (refused.code, "filters are for captures" in refused.err) == (Exit.USAGE, True)
-
-
 def test_names_of_addresses(capture: Path, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("10.0.0.5 <billing>\n10.0.0.9:9092 broker-1 rack=eu-1a\n")
     text = kafkasniff("report", capture, "-o", "-", "--hosts", hosts).text
     assert "&lt;billing&gt; (10.0.0.5:51334)" in text
     assert "<td>broker-1</td><td>eu-1a</td>" in text
-    hosts.write_text("nothing")
-    assert kafkasniff("report", capture, "-o", "-", "--hosts", hosts).code == Exit.USAGE
 
 
 def test_security() -> None:
@@ -125,39 +100,6 @@ def test_a_truncated_capture(capture: Path, tmp_path: Path) -> None:
     assert "A capture is truncated or damaged" in result.text
 
 
-@pytest.mark.parametrize("damage", [b"", b"garbage" * 99])
-def test_inputs_that_are_not_captures(damage: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "no.pcap"
-    path.write_bytes(damage)
-    output = tmp_path / "report.html"
-    assert kafkasniff("report", path, "-o", output).code == Exit.CAPTURE
-    assert not output.exists()
-    assert kafkasniff("report", tmp_path / "nothing", "-o", output).code == Exit.CAPTURE
-
-
-def test_interrupted(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def feed(self: CountedRows, batch: PacketBatch) -> None:
-        raise Interrupted(2)
-
-    monkeypatch.setattr(CountedRows, "feed", feed)
-    path = tmp_path / "report.html"
-    result = kafkasniff("report", capture, "-o", path)
-    assert (result.code, path.exists()) == (Exit.SIGINT, True)
-    assert "interrupted" in result.err
-
-
-# -- the file ---------------------------------------------------------------------------------------------------------
-
-
-def test_unwritable_places(capture: Path, tmp_path: Path) -> None:
-    """The error is reported before any input is read."""
-    for place in (tmp_path, tmp_path / "no" / "report.html"):
-        result = kafkasniff("report", tmp_path / "nothing.pcap", "-o", place)
-        assert (result.code, "cannot write" in result.err) == (Exit.UNAVAILABLE, True)
-    result = kafkasniff("report", capture, "-o", capture)
-    assert (result.code, "is a capture to be read" in result.err) == (Exit.USAGE, True)
-
-
 def test_complete_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "page"
     path.write_text("old")
@@ -186,13 +128,3 @@ def test_links_and_devices(tmp_path: Path) -> None:
     assert not Path(os.devnull).is_file()
     with pytest.raises(UsageError, match="is a capture"):
         WholeFile(str(link), inputs=["-", str(target)])
-
-
-def test_a_memory_budget(capture: Path) -> None:
-    refused = kafkasniff("report", "--memory", "127M", capture, "-o", "-")
-    assert refused.code == Exit.USAGE
-    assert "128M is the minimum" in refused.err
-    assert (
-        kafkasniff("report", "--memory", "128M", capture, "-o", "-").text
-        == kafkasniff("report", capture, "-o", "-").text
-    )

@@ -35,6 +35,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("line", [one for one in LINES if not any(word in one for word in NOT_RUN)])
 def test_it_runs(line: str, tables: Path, tmp_path: Path) -> None:
     line = re.split(" >>? ", line)[0]

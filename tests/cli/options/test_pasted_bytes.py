@@ -35,6 +35,7 @@ def test_hex_and_base64_in_their_many_forms(text: str) -> None:
     assert bytes_from_stdin(text.encode() + b"\n") == DATA
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("program", "arguments"), [("xxd", []), ("xxd", ["-g1"]), ("hexdump", ["-C"]), ("od", ["-A", "x", "-t", "x1z"])]
 )

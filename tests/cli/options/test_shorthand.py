@@ -25,7 +25,6 @@ CAPTURE = "captures/librdkafka-acks0.pcap"
         ((CAPTURE, "--json"), ("decode", "--format", "json", CAPTURE)),
         (("-r", CAPTURE, "--json", "-c", "1"), ("decode", "--format", "json", CAPTURE, "-c", "1")),
         (("stats", "--json", CAPTURE), ("stats", "--format", "json", CAPTURE)),
-        (("check", "-r", CAPTURE, "--json"), ("check", "--format", "json", CAPTURE)),
         (("api", "Fetch", "--json"), ("api", "Fetch", "--format", "json")),
         (("--json", CAPTURE), ("decode", "--format", "json", CAPTURE)),
         (("-c", "1", "-r", CAPTURE), ("decode", "-c", "1", CAPTURE)),
@@ -36,7 +35,7 @@ CAPTURE = "captures/librdkafka-acks0.pcap"
         (("analyze", "talkers", "-r", CAPTURE, "--json"), ("analyze", "talkers", "--format", "json", CAPTURE)),
         *(
             ((*command, f"-r{CAPTURE}", "-q"), (*command, "-q", CAPTURE))
-            for command in (("stats",), ("timing",), ("security",), ("audit", "--target", "4.0"))
+            for command in (("timing",), ("security",), ("audit", "--target", "4.0"))
         ),
     ],
     ids=" ".join,
@@ -81,33 +80,3 @@ def test_files_to_read_and_to_write(tmp_path: Path) -> None:
 def test_shorthand_without_flags_of_its_own() -> None:
     """`browse` has no options of one letter that take no value."""
     assert with_options(browse_command, ["-r", "x", "--json"]) == ["x", "--json"]
-
-
-def test_a_file_named_like_a_command_is_not_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "stats").write_bytes(b"")
-    monkeypatch.chdir(tmp_path)
-    assert "Missing argument" in kafkasniff("stats").err
-
-
-def test_arguments_after_two_dashes_are_kept() -> None:
-    result = kafkasniff("decode", "--", "--json")
-    assert result.code == 3
-    assert "--json: cannot be opened" in result.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("stat", CAPTURE), "no such command: stat. Did you mean stats?"),
-        (("no/such.pcap",), "no such command, and no such file: no/such.pcap"),
-        (("no/such.pcap", "stats"), "no such command, and no such file: no/such.pcap"),
-        (("-f", "tcp", "-r", CAPTURE), "-f is the capture filter of live; to select exchanges, use -Y EXPR"),
-        (("stats", "-f", "tcp", CAPTURE), "use -Y EXPR (see `kafkasniff stats --help`)"),
-        (("--json", "stats", CAPTURE), "No such option '--json'"),
-        (("live", "--json", "--no-such"), "No such option"),
-    ],
-)
-def test_hints(arguments: tuple[str, ...], said: str) -> None:
-    result = kafkasniff(*arguments)
-    assert result.code == 2
-    assert said in result.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from kafkasniff.analysis.audit import Audit, AuditedClient, AuditFinding, BetweenBrokers
 from kafkasniff.analysis.upgrades import NewVersions
 from kafkasniff.cli.render import audit_text
-from kafkasniff.cli.render.audit_text import Audited, json_line, text
+from kafkasniff.cli.render.audit_text import Audited, text
 
 
 def finding(**values: Any) -> AuditFinding:
@@ -41,10 +40,6 @@ def lines(one: Audited, *, coloured: bool = False) -> list[str]:
     return text(one, coloured=coloured).splitlines()
 
 
-def test_nobody() -> None:
-    assert lines(audited()) == ["No client was seen."]
-
-
 def test_outcomes_in_order() -> None:
     found = lines(
         audited(
@@ -70,13 +65,6 @@ def test_outcomes_in_order() -> None:
     ]
 
 
-def test_shared_sentences_are_footnotes() -> None:
-    """Numbered by their first use, each once."""
-    found = lines(audited(client(notes=["b"]), client(notes=["a", "b"]), client(notes=[]), rule="A rule."))
-    assert [line.rpartition("  ")[2] for line in found[3:6]] == ["[1]", "[2, 1]", "3 requests"]
-    assert found[-3:] == ["[1] b", "[2] a", "A rule."]
-
-
 @pytest.mark.parametrize(
     ("values", "row"),
     [
@@ -98,13 +86,6 @@ def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.count("  … +1") == 2
 
 
-def test_names_from_the_wire_are_escaped() -> None:
-    evil = "a\x1b[31m\nb"
-    one = client("refused", finding(api=evil), client_id=evil, software_name=evil, software_version=evil)
-    assert "\x1b" not in text(audited(one, client(client_id=evil)), coloured=False)
-    assert len(lines(audited(one))) == 6
-
-
 def test_brokers_and_unknown_clients() -> None:
     found = lines(
         audited(client(client_id=None, client_ip=None), between=(BetweenBrokers("Fetch", 1, 3, "too-old", 9),))
@@ -122,19 +103,6 @@ def test_new_versions() -> None:
         "  ShareFetch  v0, v1  Fetches records; v1 is not stable",
     ]
     assert lines(audited(client(), older="3.9", new=[]))[-1] == "Clients use everything that 4.0 adds to 3.9."
-
-
-def test_json_has_everything() -> None:
-    found = json.loads(json_line(audited(*[client()] * 300, client("refused", finding()), older="3.9", new=[])))
-    assert (found["target"], found["from"], found["new"]) == ("4.0", "3.9", [])
-    assert found["counts"] == {"refused": 1, "at_risk": 0, "served": 300}
-    assert len(found["clients"]) == 301
-
-
-def test_colours_only_if_asked_for() -> None:
-    one = audited(client("refused", finding()))
-    assert "\x1b" not in text(one, coloured=False)
-    assert "\x1b" in text(one, coloured=True)
 
 
 @pytest.mark.parametrize("coloured", [False, True])

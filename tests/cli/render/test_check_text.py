@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.analysis.detectors import Detectors, Evidence, Finding
-from kafkasniff.cli.render.check_text import SHOWN, check_text, finding_object, headline, list_objects, list_text
+from kafkasniff.analysis.detectors import Evidence, Finding
+from kafkasniff.cli.render.check_text import SHOWN, check_text, headline
 from kafkasniff.text.printable import display_width
 
 NOON = 1_795_003_200 * 10**9
@@ -49,20 +49,6 @@ def shown(
 )
 def test_headlines(severities: list[str], text: str) -> None:
     assert headline([finding(severity=severity) for severity in severities]) == text
-
-
-def test_a_finding() -> None:
-    one = finding(at(3), at(5), first=NOON, last=NOON + 1_500_000_000)
-    assert shown(one) == [
-        "1 error in a.pcap",
-        "",
-        "error    it is wrong",
-        "         what it means",
-        "         Try: do something",
-        "         crafted: 2026-11-18 12:00:00.000 to 12:00:01.500 UTC; #3, #5",
-        "",
-        "To look at #N: kafkasniff decode -v a.pcap --exchange N",
-    ]
 
 
 def seen(*evidence: Evidence, captures: tuple[str, ...] = ("a.pcap",), **values: Any) -> str:
@@ -116,28 +102,3 @@ def test_sentences_are_wrapped(width: int) -> None:
     assert max(map(display_width, lines[2:-2])) <= width
     long = "x" * 200
     assert any(long in line for line in shown(finding(at(1), title=long), width=width))
-
-
-def test_colours_only_if_asked_for() -> None:
-    assert "\x1b" not in "".join(shown(finding(at(1))))
-    assert "\x1b" in "".join(shown(finding(at(1)), coloured=True))
-
-
-def test_times_in_json() -> None:
-    found = finding_object(finding(at(3), first=NOON, last=None))
-    assert (found["first"], found["last"]) == ("2026-11-18T12:00:00.000000000Z", None)
-    (evidence,) = found["evidence"]
-    assert evidence["time"] == "2026-11-18T12:00:00.000000000Z"
-    assert "time_ns" not in evidence
-
-
-def test_detectors_with_their_thresholds() -> None:
-    detectors = Detectors(["slow-broker", "skewed-partitions"])
-    objects = list_objects(detectors)
-    assert {one["name"] for one in objects} == {"slow-broker", "skewed-partitions"}
-    lines = list_text(detectors, width=80, coloured=False).splitlines()
-    assert max(map(len, (line for line in lines if line.startswith(" ")))) <= 80
-    for one in objects:
-        assert any(line.startswith(f"{one['name']}  ") for line in lines)
-        for name, value in one["thresholds"].items():
-            assert any(line.strip().startswith(f"{name}={value}") for line in lines)

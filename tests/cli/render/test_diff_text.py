@@ -8,17 +8,14 @@ import pytest
 
 from kafkasniff.analysis.comparison.answer import (
     Change,
-    ClientDiff,
     Compared,
     ComparisonAnswer,
     LatencyDiff,
     Rate,
     Shift,
-    Software,
     VersionDiff,
 )
 from kafkasniff.cli.render.diff_text import diff_text
-from kafkasniff.text.printable import display_width
 
 NOON = 1_795_003_200 * 10**9
 
@@ -41,17 +38,6 @@ def version(api: str, before: list[int], after: list[int]) -> VersionDiff:
     return VersionDiff(api=api, before=before, after=after, differs=before != after)
 
 
-def test_both_sides() -> None:
-    assert shown(answer(versions=[]))[:5] == [
-        "before  a",
-        "        2026-11-18 12:00:00.000000 to 12:00:02.000000 UTC, 2.00 s, 7 exchanges",
-        "after   b\\x1b",
-        "        2026-11-18 12:00:00.000000 to 12:00:02.000000 UTC, 2.00 s, 1 exchange",
-        "no differences in versions",
-    ]
-    assert shown(ComparisonAnswer(before=side(), after=side(), differences={}, notes=[]))[4] == "nothing was compared"
-
-
 def rows(found: ComparisonAnswer, name: str, **options: Any) -> list[list[str]]:
     """Cells of a table, without its heading."""
     lines = shown(found, **options)
@@ -72,11 +58,6 @@ def test_only_rows_that_differ() -> None:
         ["*", "Produce"],
         ["*", "Old"],
     ]
-
-
-def test_omitted_rows_are_counted() -> None:
-    found = answer(versions=[version(f"Api{number}", [1], [2]) for number in range(5)])
-    assert shown(found, top=2)[-1] == "  and 3 more (--top)"
 
 
 def rate(before: float | None, after: float | None, change: float | None) -> str:
@@ -114,18 +95,3 @@ def test_latencies() -> None:
     assert row[-1] == "0.020"
     (row,) = rows(answer(latency=[latency("unclear", slower=None, p=None, differs=True)]), "Latency")
     assert row[1:3] == ["too", "few"]
-
-
-@pytest.mark.parametrize("width", [40, 80, 92, 108, 132, 156, 200])
-def test_it_fits_the_terminal(width: int) -> None:
-    found = answer(latency=[latency("slower")], versions=[version("Produce", [1], [2])])
-    assert max(map(display_width, shown(found, width=width)[5:])) <= width
-
-
-def test_names_from_the_wire_are_escaped() -> None:
-    evil = "x\x1b[31m"
-    software = [Software(evil, evil), Software("java", None)]
-    row = ClientDiff(client_id=evil, before=1, after=0, software_before=software, software_after=[], differs=True)
-    text = "\n".join(shown(answer(clients=[row], versions=[version(evil, [1], [])])))
-    assert "\x1b" not in text
-    assert "gone" in text

@@ -17,12 +17,11 @@ import pytest
 from kafkasniff import read
 from tests.browse.test_serving import children, is_gone, soon
 from tests.choice import in_turn
-from tests.cli.console import kafkasniff
-from tests.cli.real_live import STAYS
+from tests.cli.real_live import STAYS, exchange
 from tests.cli.terminal import terminal
 from tests.conftest import ROOT
-from tests.craft import kafka_bytes as kafka
 
+pytestmark = pytest.mark.extended
 CAPTURE = ROOT / "captures" / "java-errors.pcap"
 KAFKASNIFF = f"{shlex.quote(sys.executable)} -m kafkasniff"
 
@@ -94,21 +93,6 @@ def test_terminals_of_all_kinds_are_left_as_they_were(kind: str, end: str, tmp_p
         assert bool(colours) != bool(no_color), colours
 
 
-def test_a_stopped_explorer_continues(tmp_path: Path) -> None:
-    with terminal(sys.executable, "-m", "kafkasniff", "browse", str(CAPTURE), environ=environ(tmp_path)) as screen:
-        before = screen.modes
-        screen.until(b"/49")
-        os.kill(screen.pid, signal.SIGSTOP)
-        os.kill(screen.pid, signal.SIGCONT)
-        # The screen is drawn again.
-        screen.until(b"1/49")
-        screen.press(b"j")
-        screen.until(b"2/49")
-        screen.press(b"q")
-        assert screen.exit_code() == 0
-        assert screen.modes == before
-
-
 def test_the_explorer_ends_when_its_terminal_is_gone(tmp_path: Path) -> None:
     command = f"(cat {shlex.quote(str(CAPTURE))}; sleep 60) | exec {KAFKASNIFF} browse -"
     with terminal("sh", "-c", command, environ=environ(tmp_path)) as screen:
@@ -125,7 +109,6 @@ def test_the_explorer_ends_when_its_terminal_is_gone(tmp_path: Path) -> None:
 @pytest.mark.root
 @pytest.mark.parametrize("kept", [False, True])
 def test_an_interface_is_browsed(kept: bool, require_root: Callable[[], None], tmp_path: Path) -> None:
-    batch = kafka.record_batch([kafka.record(0, b"k", b"v")])
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         written = tmp_path / "kept.pcapng"
@@ -135,20 +118,14 @@ def test_an_interface_is_browsed(kept: bool, require_root: Callable[[], None], t
             screen.until(b"live, ")
             with socket.create_connection(server.getsockname()) as client, server.accept()[0] as broker:
                 for number in range(3):
-                    client.sendall(kafka.produce_request(number, "orders", batch, version=9))
-                    broker.recv(4096)
-                    broker.sendall(kafka.produce_response(number, "orders", 7, version=9))
-                    client.recv(4096)
+                    exchange(client, broker, number)
                 screen.until(b"1/3")
                 screen.press(b"G")
                 screen.until(b"3/3")
                 # The list stays as it is while it is paused.
                 screen.press(b"z")
                 screen.until(b"paused")
-                client.sendall(kafka.produce_request(4, "orders", batch, version=9))
-                broker.recv(4096)
-                broker.sendall(kafka.produce_response(4, "orders", 7, version=9))
-                client.recv(4096)
+                exchange(client, broker, 4)
                 screen.press(b"\r")
                 screen.until(b"topic_data")
                 screen.press(b"z")
@@ -188,19 +165,6 @@ print(Drawn.most)
 def test_garbage_is_collected_often() -> None:
     done = subprocess.run([sys.executable, "-c", CYCLES], capture_output=True, check=True, text=True)
     assert int(done.stdout) < 60_000
-
-
-def test_what_live_cannot_browse(tmp_path: Path) -> None:
-    for options, words in [
-        (("--top",), "--top cannot be combined with --browse"),
-        (("-o", "x"), "--output cannot be combined with --browse"),
-        (("--export", "x"), "--export cannot be combined with --browse"),
-        (("-w", str(CAPTURE)), "it exists"),
-        (("--filter", "api =="), "--filter"),
-    ]:
-        done = kafkasniff("live", "--browse", "-i", "lo", *options, stdout_tty=True)
-        assert (done.code, words in done.err) == (2, True), (options, done.err)
-    assert "needs a terminal" in kafkasniff("live", "--browse", "-i", "lo").err
 
 
 @pytest.mark.root

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from kafkasniff.cli.environment import Exit
+from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
@@ -28,7 +28,7 @@ def export(receiver: Receiver, *arguments: object) -> tuple[int, str]:
     return done.code, done.err
 
 
-@pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "java-errors.pcap", "java-group-classic.pcap"])
+@pytest.mark.parametrize("name", one_in(2, ["java-errors.pcap", "librdkafka-codecs.pcap"]))
 def test_every_exchange_is_a_span(name: str) -> None:
     lines = kafkasniff("decode", "-q", "--format", "json", CAPTURES / name).objects
     requests = [line for line in lines if line["type"] == "request"]
@@ -57,16 +57,6 @@ def test_the_transcript_of_the_documentation() -> None:
     assert len(receiver.spans) == int(done.err.split()[1])
 
 
-def test_the_same_capture_again_is_the_same_spans() -> None:
-    ids = []
-    for _ in range(2):
-        with receiving() as receiver:
-            export(receiver, "-q", CAPTURES / "librdkafka-codecs.pcap")
-        ids.append([(span.trace_id, span.span_id, span.start_time_unix_nano) for span in receiver.spans])
-    assert ids[0] == ids[1]
-    assert len(set(ids[0])) == len(ids[0])
-
-
 @pytest.fixture
 def traced(tmp_path: Path) -> Path:
     talk = Conversation()
@@ -87,7 +77,7 @@ def test_links(traced: Path) -> None:
     assert b"hidden" not in receiver.requests[0].SerializeToString()
 
 
-@pytest.mark.parametrize("option", ["--no-payload", "--hash-payload"])
+@pytest.mark.parametrize("option", one_in(2, ["--hash-payload", "--no-payload"]))
 def test_hidden_payload_has_no_links(option: str, traced: Path) -> None:
     with receiving() as receiver:
         assert export(receiver, "-q", option, traced) == (0, "")
@@ -96,17 +86,7 @@ def test_hidden_payload_has_no_links(option: str, traced: Path) -> None:
     assert bytes.fromhex(TRACE) not in receiver.requests[0].SerializeToString()
 
 
-def test_filters_and_several_captures() -> None:
-    names = [CAPTURES / "librdkafka-codecs.pcap", CAPTURES / "java-errors.pcap"]
-    with receiving() as receiver:
-        code, _ = export(receiver, "-q", "--api", "Produce", *names)
-    assert code == 0
-    assert {attributes(span)["messaging.operation.name"] for span in receiver.spans} == {"Produce"}
-    servers = {attributes(span)["server.port"] for span in receiver.spans}
-    assert len(servers) > 1
-
-
-@pytest.mark.parametrize("options", [[], ["--show-secrets"]])
+@pytest.mark.parametrize("options", one_in(2, [["--show-secrets"], []]))
 def test_secrets_are_not_sent(options: list[str], tmp_path: Path) -> None:
     path = write_pcap(tmp_path / "secrets.pcap", capture(), nanoseconds=True)
     with receiving() as receiver:
@@ -123,36 +103,3 @@ def test_a_receiver_that_refuses() -> None:
     assert code == Exit.UNAVAILABLE
     assert "warning: the OTLP receiver did not accept spans: " in said
     assert "0 spans sent, 55 not delivered" in said
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--tables exchanges",
-        "--records",
-        "--no-bodies",
-        "--no-json",
-        "--engine spark",
-        "--jobs 2",
-        "--discard-state",
-        "--on-bad-capture skip",
-    ],
-)
-def test_options_of_tables(option: str) -> None:
-    done = kafkasniff("export", "--format", "otlp", "-o", "http://localhost:4318", *option.split(), "x.pcap")
-    assert done.code == Exit.USAGE
-    assert f"{option.partition(' ')[0]} applies to tables" in done.err
-
-
-def test_without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(sys.modules):
-        if name.startswith("kafkasniff.otlp"):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    for command in (
-        ["export", "--format", "otlp", "-o", "http://localhost:4318", "x.pcap"],
-        ["live", "-i", "lo", "--otlp", "http://x"],
-    ):
-        done = kafkasniff(*command)
-        assert (done.code, done.err.count("\n")) == (Exit.UNAVAILABLE, 1)
-        assert "pip install 'kafkasniff[otlp]'" in done.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,19 +11,16 @@ import pytest
 
 from kafkasniff.cli.environment import Interrupted
 from kafkasniff.cli.running import pipeline
-from kafkasniff.cli.running.pipeline import FIRST_ROWS, BatchParts, Pipeline, learn_names, shown_parts
+from kafkasniff.cli.running.pipeline import FIRST_ROWS, BatchParts, Pipeline
 from kafkasniff.engine.inspector import Inspector, Shown
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.filters import Selector
 from kafkasniff.model import Connection, Lines, Message
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from tests.cli.console import environment
-from tests.conftest import ROOT
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, Packet
 from tests.craft.samples import mixed
-
-TOPICS = ROOT / "captures" / "java-transactions.pcap"
 
 
 class Written:
@@ -82,51 +78,6 @@ def test_parts_are_bounded_in_bytes_and_have_a_packet_at_least(monkeypatch: pyte
     assert [len(part) for part in BatchParts().of(many(10, 100))] == [3, 3, 3, 1]
     monkeypatch.setattr(pipeline, "MAX_BYTES", 10)
     assert [len(part) for part in BatchParts().of(many(4, 100))] == [1, 1, 1, 1]
-
-
-def test_packets_of_parts_are_those_of_the_batch() -> None:
-    whole = batch(mixed())
-    parts = list(shown_parts([whole, whole], None))
-    assert [number for part in parts for number in part.number] == [*whole.number, *whole.number]
-
-
-class Shows:
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def update(self) -> None:
-        self.calls.append("update")
-
-    def clear(self) -> None:
-        self.calls.append("clear")
-
-
-def test_progress_is_cleared_whatever_happens() -> None:
-    shown: Any = Shows()
-    assert len(list(shown_parts([many(3000)], shown))) == 3
-    assert shown.calls == ["update"] * 3 + ["clear"]
-
-    def broken() -> Any:
-        yield many(1)
-        raise OSError("gone")
-
-    shown.calls.clear()
-    with pytest.raises(OSError, match="gone"):
-        list(shown_parts(broken(), shown))
-    assert shown.calls == ["update", "clear"]
-
-
-def test_everything_is_written_and_messages_are_counted() -> None:
-    sink, whole = Written(), batch(mixed())
-    run = made(sink)
-    run.run([whole])
-    run.close()
-    inspector = Inspector()
-    expected = [*inspector.feed(whole), *inspector.close()]
-    assert Counter(map(type, sink.events)) == Counter(map(type, expected))
-    assert run.shown == len(messages(sink)) > 40
-    assert sink.closed == 1
-    assert not run.full
 
 
 @pytest.mark.parametrize("limit", [1, 5])
@@ -225,9 +176,3 @@ def test_a_signal_waits_until_the_events_of_a_batch_are_written() -> None:
     with world.interrupts.installed(), pytest.raises(Interrupted):
         run.feed(batch(mixed()))
     assert len(messages(sink)) > 40
-
-
-def test_names_are_learned_before_messages_are_read() -> None:
-    catalog = Catalog()
-    learn_names(environment(), catalog, [str(TOPICS)], {}, progress=False)
-    assert "orders" in catalog.learnt.values()

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from kafkasniff.capture.live import capabilities, dropping, landlock, own_files
 from kafkasniff.capture.live.dropping import Identity
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.running import privileges
-from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
+from kafkasniff.cli.running.privileges import Rights, take_rights
 from kafkasniff.errors import MissingPartError, OutputError, UsageError
 from tests.cli.console import environment
 
@@ -96,11 +95,6 @@ def test_root_becomes_the_caller_of_sudo_or_nobody(
     assert rights.suffix == f" as {expected.name}"
     assert given_up(rights, machine) == [("become", expected, 0), ("confine", [], [])]
     assert os.environ[privileges.ARROW_THREADS[0]] == privileges.ARROW_THREADS[1]
-
-
-def test_a_named_user_takes_precedence_over_the_caller_of_sudo(machine: Machine) -> None:
-    machine.caller = NOBODY
-    assert taken("alice").suffix == " as alice"
 
 
 @pytest.mark.parametrize(("user", "keep"), [(None, True), ("root", False), ("root", True)])
@@ -229,8 +223,3 @@ def test_folders_that_root_may_write_without_capabilities(tmp_path: Path, monkey
     assert privileges._may_write(str(tmp_path / "new" / "folder")), "its nearest folder that exists decides"
     monkeypatch.setattr(privileges, "ROOT", os.getuid() + 1)
     assert not privileges._may_write(str(tmp_path)), "files in a folder of others need a capability"
-
-
-def test_options_of_the_command_line() -> None:
-    command = user_options(click.command("live")(lambda: None))
-    assert [option.name for option in command.params] == ["keep_root", "user"]

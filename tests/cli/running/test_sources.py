@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from kafkasniff.analysis.detectors.running import run
 from kafkasniff.capture.timeline.folders import divided
 from kafkasniff.cli.running.sources import Sources
 from kafkasniff.errors import CaptureError
-from kafkasniff.runtime.export_manifest import TABLES, is_export
-from kafkasniff.tables.rows import TABLE_NAMES
+from kafkasniff.runtime.export_manifest import is_export
 from tests.cli.console import kafkasniff
 
 NAMES = ("captures/librdkafka-acks0.pcap", "captures/librdkafka-1.4.pcap")
@@ -31,60 +29,11 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("decode", "-q"),
-        ("stats", "--json", "-q"),
-        ("check", "--json", "-q"),
-        ("timing", "--json", "-q"),
-        ("audit", "--target", "4.0", "--json", "-q"),
-        ("analyze", "versions", "--json", "-q"),
-    ],
-    ids=lambda command: command[0],
-)
-def test_a_folder_of_captures_is_its_captures(folder: Path, command: tuple[str, ...]) -> None:
-    files = sorted(folder.glob("*.pcap"))
-    found, expected = kafkasniff(*command, folder), kafkasniff(*command, *files)
-    assert found.out
-    assert found.code == expected.code
-
-    def same(text: str) -> str:
-        return text.replace(json.dumps([str(folder)])[1:-1], ", ".join(json.dumps(str(one)) for one in files))
-
-    assert same(found.text).replace(" ", "") == expected.text.replace(" ", "")
-
-
 def test_export_and_diff_take_folders_of_captures(folder: Path, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     assert kafkasniff("export", "-q", "-o", tables, folder).code == 0
     found = kafkasniff("diff", "-q", folder, tables)
     assert found.code == 0, found.err
-
-
-def test_an_export_is_not_a_capture(tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    assert kafkasniff("export", "-q", "-o", tables, NAMES[0]).code == 0
-    for command in (("decode", tables), ("export", "-o", tmp_path / "more", tables)):
-        found = kafkasniff(*command)
-        assert found.code == 2
-        assert f"`kafkasniff stats {tables}` reads it" in found.err
-
-
-def test_a_folder_with_neither(tmp_path: Path) -> None:
-    for command in (("decode",), ("stats",), ("check",)):
-        found = kafkasniff(*command, tmp_path)
-        assert found.code == 3
-        assert "contains neither captures (pcap, pcapng) nor an export (manifest.json)" in found.err
-
-
-def test_an_export_with_a_damaged_manifest_stays_an_export(tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    assert kafkasniff("export", "-q", "-o", tables, NAMES[0]).code == 0
-    (tables / "manifest.json").write_text("{")
-    found = kafkasniff("stats", tables)
-    assert found.code == 3
-    assert "manifest.json is invalid" in found.err
 
 
 def test_the_library_takes_the_same_folders(folder: Path, tmp_path: Path) -> None:
@@ -100,10 +49,6 @@ def test_the_library_takes_the_same_folders(folder: Path, tmp_path: Path) -> Non
         next(read(tables))
     with pytest.raises(CaptureError, match="contains neither captures"):
         run([str(tmp_path / "tables" / "state")])
-
-
-def test_tables_of_an_export() -> None:
-    assert TABLES == TABLE_NAMES
 
 
 @pytest.mark.parametrize(
@@ -129,15 +74,6 @@ def test_requirements_of_an_export_folder(
     assert not is_export("-")
 
 
-def test_filters_apply_to_captures_only(tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    assert kafkasniff("export", "-q", "-o", tables, NAMES[0]).code == 0
-    for command in (("stats", tables), ("check", tables), ("diff", tables, NAMES[0])):
-        found = kafkasniff(*command, "--api", "Fetch")
-        assert found.code == 2
-        assert f"filters are for captures; {tables} is an export" in found.err
-
-
 @pytest.mark.parametrize(
     ("named", "captures", "exports", "heading"),
     [
@@ -153,10 +89,3 @@ def test_filters_apply_to_captures_only(tmp_path: Path) -> None:
 def test_headings(named: list[str], captures: int, exports: int, heading: str) -> None:
     found = Sources(("a",) * captures, ("b",) * exports)
     assert found.heading(named) == heading
-
-
-def test_captures_for_another_command() -> None:
-    found = Sources(("a.pcap", "b.pcap"), ("tables",))
-    assert found.capture_arguments(["a.pcap", "tables", "b.pcap"]) == ["a.pcap", "b.pcap"]
-    assert found.capture_arguments(["a.pcap"] * 4) == ["CAPTURE..."]
-    assert found.capture_arguments(["tables"]) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import termios
 import threading
 import time
@@ -15,10 +14,8 @@ import pytest
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.running import top as module
-from kafkasniff.cli.running.top import MAX_SAID, SNAPSHOT_SECONDS, TopView, require_terminal
-from kafkasniff.errors import UsageError
+from kafkasniff.cli.running.top import MAX_SAID, SNAPSHOT_SECONDS, TopView
 from kafkasniff.live.snapshot import LiveRow, Snapshot
-from tests.cli.console import environment
 from tests.cli.person import PATIENCE, Person
 
 
@@ -72,23 +69,6 @@ def snapshot(name: str, connection: int = 7) -> Snapshot:
     return Snapshot(connections_seen=(row,))
 
 
-@pytest.mark.parametrize(
-    ("world", "reason"),
-    [
-        ({"stdin_tty": False, "stdout_tty": True}, "needs a terminal for keys and screen"),
-        ({"stdin_tty": True, "stdout_tty": False}, "needs a terminal for keys and screen"),
-        ({"stdin_tty": True, "stdout_tty": True, "environ": {"TERM": "dumb"}}, "TERM is dumb"),
-    ],
-)
-def test_terminals_that_cannot_show_it(world: dict[str, object], reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        require_terminal(environment(**world))
-
-
-def test_a_terminal_that_can_show_it() -> None:
-    require_terminal(environment(stdin_tty=True, stdout_tty=True, environ={"TERM": "xterm"}))
-
-
 def test_snapshots_are_shown(view: View, person: Person) -> None:
     with view.top:
         view.top.offer(snapshot("billing"), None)
@@ -132,48 +112,6 @@ def test_the_threshold_follows_the_keys(view: View, person: Person) -> None:
         view.until(lambda: view.top.threshold_ns < before)
 
 
-def test_a_paused_view_does_not_change(view: View, person: Person) -> None:
-    with view.top:
-        view.top.offer(snapshot("billing"), None)
-        os.write(person.end, b"5p")
-        view.until(lambda: view.top._frozen is not None)
-        view.top.offer(snapshot("shipping"), None)
-        assert view.top._shown().connections_seen[0].name == "billing"
-        os.write(person.end, b"p")
-        view.until(lambda: person.sees("shipping"))
-
-
-def test_it_is_drawn_four_times_a_second_at_most(view: View, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever keys are pressed: the clock stands still."""
-    drawn = []
-    draw = TopView._draw
-
-    def counted(top: TopView, live: object) -> None:
-        drawn.append(view.now)
-        draw(top, live)  # type: ignore[arg-type] # rich's screen is passed on
-
-    monkeypatch.setattr(TopView, "_draw", counted)
-    with view.top:
-        person.waits_for("kafkasniff")
-        for _ in range(5):
-            os.write(person.end, b"+")
-            view.top.offer(Snapshot(), None)
-        view_threshold = view.top.threshold_ns
-        deadline = time.monotonic() + PATIENCE
-        while view.top.threshold_ns == view_threshold and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert drawn == [0.0]
-        view.until(lambda: len(drawn) > 1)
-
-
-@pytest.mark.parametrize("key", ["q", "Q"])
-def test_the_person_quits(view: View, person: Person, key: str) -> None:
-    with view.top:
-        os.write(person.end, key.encode())
-        assert view.stopped.wait(PATIENCE)
-    assert termios.tcgetattr(person.program) == person.before
-
-
 def test_the_terminal_hangs_up(view: View, person: Person) -> None:
     with view.top:
         view.top._keyboard.gone = True
@@ -203,41 +141,9 @@ def test_messages_wait_until_the_terminal_is_restored(view: View) -> None:
     assert view.environment.stderr is view.err
 
 
-def test_an_error_of_the_view_is_raised_at_its_end(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    def screen(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(module, "screen", screen)
-    with pytest.raises(ZeroDivisionError), view.top:
-        assert view.stopped.wait(PATIENCE)
-
-
-def test_an_error_of_the_capture_takes_precedence(view: View, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    def screen(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(module, "screen", screen)
-
-    def interrupted() -> None:
-        assert view.stopped.wait(PATIENCE)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), view.top:
-        interrupted()
-    assert termios.tcgetattr(person.program) == person.before
-
-
 def test_a_terminal_without_a_size(view: View, person: Person) -> None:
     """As on a serial line."""
     termios.tcsetwinsize(person.program, (0, 0))
     with view.top:
         person.waits_for("kafkasniff")
         assert (view.top._console.size.width, view.top._console.size.height) == module.UNKNOWN_SIZE
-
-
-def test_a_terminal_that_was_resized(view: View, person: Person) -> None:
-    with view.top:
-        person.waits_for("kafkasniff")
-        termios.tcsetwinsize(person.program, (30, 100))
-        view.until(lambda: view.top._console.size.width == 100)
-        assert re.search(r"\d", str(view.top._console.size.height)) is not None

@@ -45,7 +45,3 @@ def test_inputs_that_are_not_files_are_read_by_one(tmp_path: Path, monkeypatch: 
     for other in ("-", str(tmp_path / "pipe"), str(tmp_path / "none"), str(tmp_path)):
         assert usual_jobs([large, other]) == 1
     assert usual_jobs([large]) == 4
-
-
-def test_only_allowed_cores_count() -> None:
-    assert 1 <= module._cores() <= (os.cpu_count() or 1)

@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run
 from kafkasniff.live.findings import BEHIND
 from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import Result, kafkasniff
 from tests.cli.person import PATIENCE, Person
-from tests.cli.real_live import STAYS, until_it_captures
+from tests.cli.real_live import STAYS, exchange, until_it_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
@@ -175,18 +175,6 @@ def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest
     assert watched(person, steps).code == 0
 
 
-def test_the_view_follows_the_size_of_the_terminal(wire: Wire, person: Person) -> None:
-    def steps() -> None:
-        person.waits_for("1 APIs")
-        person.seen = b""
-        termios.tcsetwinsize(person.program, (50, 200))
-        person.waits_for("5 connections")
-        person.waits_for("+- threshold")
-        person.types("q")
-
-    assert watched(person, steps).code == 0
-
-
 def test_nothing_else_is_printed_over_the_view(wire: Wire, person: Person, tmp_path: Path) -> None:
     """Tables and a file of messages may be requested; messages on the screen would break the view."""
 
@@ -203,50 +191,6 @@ def test_nothing_else_is_printed_over_the_view(wire: Wire, person: Person, tmp_p
     assert (tmp_path / "lines").read_text().count('"type":"response"') == answered
     assert b'"type"' not in person.seen
     assert result.err.count("\n") == 1
-
-
-def test_stdout_is_the_screen(wire: Wire, person: Person) -> None:
-    """With any output options, and also on a terminal without arrow keys and colours."""
-
-    def steps() -> None:
-        person.waits_for("Produce")
-        person.types("5j")
-        person.waits_for("10.0.0.5:51334")
-        person.types("q")
-
-    result = watched(person, steps, "-o", "-", "--format", "json", encoding="ascii", environ={"NO_COLOR": "1"})
-    assert (result.code, result.err.count("\n")) == (0, 1)
-    assert b'"type"' not in person.seen
-
-
-def test_a_failing_view_is_reported_after_the_terminal_is_restored(
-    wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError("drawn badly")
-
-    monkeypatch.setattr("kafkasniff.cli.running.top.screen", broken)
-    result = watched(person, lambda: None)
-    assert result.code == Exit.INTERNAL
-    assert "drawn badly" in result.err
-    assert termios.tcgetattr(person.program) == person.before
-
-
-@pytest.mark.parametrize(
-    ("world", "expected"),
-    [
-        ({}, "needs a terminal"),
-        ({"stdout_tty": True}, "needs a terminal"),
-        ({"stdin_tty": True}, "needs a terminal"),
-        ({"stdin_tty": True, "stdout_tty": True, "environ": {"TERM": "dumb"}}, "TERM is dumb"),
-    ],
-)
-def test_without_a_terminal(wire: Wire, world: dict[str, Any], expected: str) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--top", **world)
-    assert (result.code, result.out) == (Exit.USAGE, b"")
-    assert expected in result.err
-    assert result.err.count("\n") == 1
-    assert wire.idle_seconds is None, "nothing was opened"
 
 
 def free_port() -> int:
@@ -303,23 +247,15 @@ def test_metrics_beside_messages(wire: Wire) -> None:
     assert re.search(r"^kafkasniff: metrics at http://127\.0\.0\.1:\d+/metrics$", result.err, re.M)
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_watching_changes_no_line(wire: Wire, form: str) -> None:
+def test_watching_changes_no_line(wire: Wire) -> None:
     unwatched = threading.Timer(0.5, wire.stop)
     unwatched.start()
-    expected = kafkasniff("live", "-i", "eth0", "--format", form)
+    expected = kafkasniff("live", "-i", "eth0", "--format", "json")
     unwatched.join()
     wire.stopped.clear()
-    result, _ = measured(wire, "--format", form, wanted=("kafkasniff_connections_open 1.0",))
+    result, _ = measured(wire, "--format", "json", wanted=("kafkasniff_connections_open 1.0",))
     assert result.out == expected.out
     assert result.out.count(b"\n") > 40
-
-
-def test_metrics_alone(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Detectors are for the view: without it, their absence goes unnoticed.
-    monkeypatch.setitem(sys.modules, "kafkasniff.live.findings", None)
-    result, _ = measured(wire, "-q", wanted=('kafkasniff_requests_total{api="Produce"} 12.0',))
-    assert (result.code, result.out, result.err) == (0, b"", "")
 
 
 def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path) -> None:
@@ -329,27 +265,6 @@ def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path)
     assert result.code == 0
     assert 'api="Produce"' not in text
     assert rows(tmp_path / "out", "exchanges")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--metrics-labels", "5"], "--metrics-labels needs --metrics"),
-        (["--metrics", "nowhere"], "is not an address"),
-        (["--metrics-token-file", "x"], "--metrics-token-file needs --metrics"),
-        (["--metrics-cert", "x", "--metrics-key", "x"], "--metrics-cert needs --metrics"),
-        (["--metrics", ":1", "--metrics-cert", "x"], "must be given together"),
-        (["--metrics", ":1", "--metrics-key", "x"], "must be given together"),
-        (["--metrics", ":1", "--metrics-token-file", "/nowhere"], "cannot read /nowhere"),
-        (["--metrics", ":1", "--metrics-cert", "/nowhere", "--metrics-key", "/nowhere"], "cannot use /nowhere"),
-        (["--metrics", ":1", "--metrics-labels", "0"], "0 is not in the range"),
-    ],
-)
-def test_usage_errors(wire: Wire, arguments: list[str], expected: str) -> None:
-    result = kafkasniff("live", "-i", "eth0", *arguments)
-    assert result.code == Exit.USAGE
-    assert expected in result.err
-    assert wire.idle_seconds is None
 
 
 def test_addresses_reachable_by_others_cause_a_warning(wire: Wire, tmp_path: Path) -> None:
@@ -366,13 +281,6 @@ def test_addresses_reachable_by_others_cause_a_warning(wire: Wire, tmp_path: Pat
     (line,) = said("0.0.0.0:0", "--metrics-token-file", str(tmp_path / "token"))
     assert "in clear text; --metrics-cert and --metrics-key" in line
     assert "secret-word" not in line
-
-
-def test_an_address_in_use_is_code_5(wire: Wire) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        result = kafkasniff("live", "-i", "eth0", "--metrics", f":{other.getsockname()[1]}")
-    assert result.code == Exit.UNAVAILABLE
-    assert "cannot listen on" in result.err
 
 
 def sent_spans(wire: Wire, *arguments: object) -> tuple[Result, dict[str, int], dict[str, Any]]:
@@ -406,6 +314,7 @@ def test_spans_beside_messages(wire: Wire) -> None:
     assert sum(counts.values()) == total
 
 
+@pytest.mark.extended
 def test_spans_alone_of_what_is_selected_beside_metrics(wire: Wire) -> None:
     options = ["--metrics", f":{free_port()}", "--metrics-labels", 1, "--api", "Fetch"]
     result, spans, metrics = sent_spans(wire, "-q", *options)
@@ -415,15 +324,7 @@ def test_spans_alone_of_what_is_selected_beside_metrics(wire: Wire) -> None:
     assert apis == [{"messaging.operation.name": "Fetch"}]
 
 
-@pytest.mark.parametrize("url", ["localhost:4318", "grpc://localhost:4317", "http://me:pass@localhost:4318"])
-def test_invalid_receivers(url: str, wire: Wire) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--otlp", url)
-    assert result.code == Exit.USAGE
-    assert result.err.count("\n") == 1
-    assert "pass@" not in result.err
-    assert wire.idle_seconds is None, "nothing was opened"
-
-
+@pytest.mark.extended
 @pytest.mark.root
 def test_spans_of_a_real_interface(require_root: Callable[[], None]) -> None:
     """Rights are dropped and the process is confined, and yet it may connect to the receiver."""
@@ -435,10 +336,7 @@ def test_spans_of_a_real_interface(require_root: Callable[[], None]) -> None:
         try:
             until_it_captures(process)
             with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as broker:
-                client.sendall(kafka.produce_request(5, "orders", kafka.record_batch([kafka.record(0, b"k", b"v")])))
-                broker.recv(4096)
-                broker.sendall(kafka.produce_response(5, "orders", 7, error=6))
-                client.recv(4096)
+                exchange(client, broker, 5, error=6)
             deadline = time.monotonic() + PATIENCE
             while not receiver.spans:
                 assert time.monotonic() < deadline
@@ -454,8 +352,9 @@ def test_spans_of_a_real_interface(require_root: Callable[[], None]) -> None:
     assert (span.name, attributes(span)["error.type"]) == ("Produce orders", "NOT_LEADER_OR_FOLLOWER")
 
 
+@pytest.mark.extended
 @pytest.mark.root
-@pytest.mark.parametrize("signum", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("signum", [None, signal.SIGHUP])
 def test_a_real_interface(signum: int | None, require_root: Callable[[], None], person: Person) -> None:
     """Both at once, ended by a key or by a signal; the terminal is restored."""
     require_root()
@@ -483,10 +382,7 @@ def test_a_real_interface(signum: int | None, require_root: Callable[[], None], 
         try:
             person.waits_for("kafkasniff live lo")
             with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as broker:
-                client.sendall(kafka.produce_request(5, "orders", kafka.record_batch([kafka.record(0, b"k", b"v")])))
-                broker.recv(4096)
-                broker.sendall(kafka.produce_response(5, "orders", 7, error=6))
-                client.recv(4096)
+                exchange(client, broker, 5, error=6)
                 client.sendall(kafka.metadata_request(6, ["orders"]))
                 scraped(
                     metrics,

@@ -63,30 +63,6 @@ def test_nothing_selected(capture: Path, tmp_path: Path) -> None:
         assert decoded(out) == []
 
 
-def test_refused_combinations(capture: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.pcapng"
-
-    def refused(*options: object) -> str:
-        result = kafkasniff("decode", *options)
-        assert (result.code, result.out) == (Exit.USAGE, b"")
-        return result.err
-
-    assert "stdin can be read only once" in refused("--write-matching", out, "-")
-    assert "use --no-payload to blank" in refused("--hash-payload", "--write-matching", out, capture)
-    assert "needs the name of a file" in refused("--write-matching", "-", capture)
-    assert "does not compress" in refused("--write-matching", tmp_path / "out.pcap.gz", capture)
-    assert "is a capture to be read" in refused("--write-matching", capture, capture)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unwritable_place(capture: Path, tmp_path: Path) -> None:
-    for place in (tmp_path / "no" / "folder.pcapng", tmp_path):
-        result = kafkasniff("decode", "-q", "--write-matching", place, capture)
-        assert result.code == Exit.UNAVAILABLE
-        assert f"cannot write {place}" in result.err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_existing_file_is_replaced_as_a_whole(capture: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pcapng"
     out.write_bytes(b"before")

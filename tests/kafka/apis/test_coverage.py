@@ -31,12 +31,8 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "dissectors" / "proven.txt"
 
 
-def test_without_the_file_nothing_is_proven(listed: Path) -> None:
-    assert not listed.exists()
-    assert proven() == Proven({}, {}, {})
-
-
 def test_lines(listed: Path) -> None:
+    assert proven() == Proven({}, {}, {}), "nothing is proven without the file"
     listed.write_text(
         "# Head.\n"
         "Produce 9 captures 4.4.0 a.pcap b.pcap\n"
@@ -54,28 +50,16 @@ def test_lines(listed: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Produce",
-        "Produce 9",
-        "Produce 9 vectors",
-        "Produce 9 captures 4.4.0",
-        "Produce 9 hearsay 4.4.0",
-        "Produce 99 vectors 4.4.0",
-        "Produce nine vectors 4.4.0",
-        "Product 9 vectors 4.4.0",
-        "data",
-        "data ConfigRecord 7 vectors 4.4.0",
-        "data NoSuchRecord 0 vectors 4.4.0",
-        "ConfigRecord 0 vectors 4.4.0",
+def test_lines_that_prove_nothing(listed: Path) -> None:
+    for line in (
+        *("Produce", "Produce 9", "Produce 9 vectors", "Produce 9 captures 4.4.0", "Produce 9 hearsay 4.4.0"),
+        *("Produce 99 vectors 4.4.0", "Produce nine vectors 4.4.0", "Product 9 vectors 4.4.0", "data"),
+        *("data ConfigRecord 7 vectors 4.4.0", "data NoSuchRecord 0 vectors 4.4.0", "ConfigRecord 0 vectors 4.4.0"),
         "batches two vectors 4.4.0",
-    ],
-)
-def test_lines_that_prove_nothing(listed: Path, line: str) -> None:
-    listed.write_text(f"# Head.\n{line}\n")
-    with pytest.raises(DefinitionError, match=r"proven\.txt:2: "):
-        proven()
+    ):
+        listed.write_text(f"# Head.\n{line}\n")
+        with pytest.raises(DefinitionError, match=r"proven\.txt:2: "):
+            proven()
 
 
 def test_counts_by_release() -> None:
@@ -96,15 +80,10 @@ def test_counts_by_release() -> None:
     ]
 
 
-def test_ranges() -> None:
-    assert ranges([]) == ""
-    assert ranges([3]) == "3"
-    assert ranges([0, 1, 3, 4, 5, 9]) == "0-1, 3-5, 9"
-
-
 def test_the_file_of_the_checkout() -> None:
     found = proven()
     assert found.pairs.keys() <= defined_pairs()
     assert found.data.keys() <= defined_data()
     assert all(proof.vectors or proof.captures for table in found for proof in table.values())
+    assert [ranges(each) for each in ([], [3], [0, 1, 3, 4, 5, 9])] == ["", "3", "0-1, 3-5, 9"]
     assert len(read_data("proven.txt")[1]) >= len(found.pairs) + len(found.data) + len(found.batches)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from pathlib import Path
-
 import pytest
 
 from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case
@@ -51,34 +47,17 @@ def test_keys_without_a_gap_and_what_a_release_added() -> None:
     ]
 
 
-def test_every_definition_has_a_description() -> None:
-    assert [found.name for found in apis() if not found.summary.endswith(".")] == []
-    assert [name for name, definition in data_definitions().items() if not definition.summary.endswith(".")] == []
-    assert [found.name for found in apis() if not found.listeners] == []
-
-
 def test_attributes_refer_to_existing_fields() -> None:
     assert [place for place, field in all_fields() if field.enum and enum_by_name(field.enum) is None] == []
     assert {field.entity for _, field in all_fields()} == ENTITIES | CLIENT
+    assert [place for place, field in all_fields() if field.classic] == ["RequestHeader.client_id"]
+    assert [found.name for found in apis() if not (found.summary.endswith(".") and found.listeners)] == []
+    assert [name for name, definition in data_definitions().items() if not definition.summary.endswith(".")] == []
     # Every secret configuration value has a name next to it.
     for place, field in all_fields():
         if field.secret == "config":
             siblings = {other for other, _ in all_fields() if other.rpartition(".")[0] == place.rpartition(".")[0]}
             assert f"{place.rpartition('.')[0]}.name" in siblings
-
-
-def test_tagged_fields_are_tagged_where_the_message_is_flexible() -> None:
-    for found in apis():
-        for message in (found.definition.request, found.definition.response):
-            for field in message.fields:
-                if field.tag is not None:
-                    assert all(
-                        version in message.flexible for version in range(field.versions.low, field.versions.high)
-                    )
-
-
-def test_classic_is_only_the_client_id() -> None:
-    assert [place for place, field in all_fields() if field.classic] == ["RequestHeader.client_id"]
 
 
 def test_look_up() -> None:
@@ -131,61 +110,11 @@ def test_data_look_up() -> None:
     assert data_definition("metadata", 999) is None
 
 
-def test_ids_of_records_are_unique() -> None:
-    # QuotaRecord and ClientQuotaRecord had the same id in different releases; so had two early-access records.
-    seen: dict[tuple[str, str, int | None], list[str]] = {}
-    for name, definition in data_definitions().items():
-        if definition.id is not None:
-            seen.setdefault((definition.kind, definition.file, definition.id), []).append(name)
-    assert [names for names in seen.values() if len(names) > 1] == [["ClientQuotaRecord", "QuotaRecord"]]
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("ThrottleTimeMs", "throttle_time_ms"),
-        ("KRaftVersion", "kraft_version"),
-        ("V3AndBelowTopics", "v3_and_below_topics"),
-        ("IsKRaftPublished", "is_kraft_published"),
-        ("LastKnownELR", "last_known_elr"),
-        ("offset", "offset"),
-        ("commitTimestamp", "commit_timestamp"),
-    ],
-)
-def test_snake_case_is_kafkas(name: str, expected: str) -> None:
-    assert snake_case(name) == expected
-
-
 def test_file_names() -> None:
+    """In Kafka's snake case."""
+    assert list(map(snake_case, ("ThrottleTimeMs", "KRaftVersion", "V3AndBelowTopics", "IsKRaftPublished"))) == [
+        *("throttle_time_ms", "kraft_version", "v3_and_below_topics", "is_kraft_published"),
+    ]
+    assert list(map(snake_case, ("LastKnownELR", "offset"))) == ["last_known_elr", "offset"]
     names = sorted(path.name for path in data_folder().glob("[0-9]*.txt"))
     assert names == [f"{found.key:03d}_{snake_case(found.name)}.txt" for found in apis()]
-
-
-def test_files_are_tidy() -> None:
-    for path in [*data_folder().glob("*.txt"), *data_folder().glob("records/*.txt")]:
-        text = path.read_text(encoding="utf-8")
-        assert "\t" not in text
-        assert text.endswith("\n")
-        assert not text.endswith("\n\n")
-        assert not re.search(r" +$", text, re.MULTILINE)
-        if path.name != "proven.txt":  # written by a program, read by one
-            assert max(len(line) for line in text.splitlines()) <= 130, path
-
-
-def test_definitions_are_read_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    real = Path.read_text
-
-    def watched(self: Path, *args: str, **options: str) -> str:
-        read.append(self.name)
-        return real(self, *args, **options)
-
-    module = sys.modules["kafkasniff.kafka.apis.dissectors"]
-    monkeypatch.setattr(Path, "read_text", watched)
-    module.api.cache_clear()  # type: ignore[attr-defined]
-    try:
-        assert api_by_name("Vote") is not None
-        assert read == ["052_vote.txt"]
-    finally:
-        # Other modules keep Api objects of the old cache; both are equal, and neither is changed.
-        module.api.cache_clear()  # type: ignore[attr-defined]

@@ -114,14 +114,6 @@ def test_names_from_other_messages() -> None:
     assert list(named.topics) == ["a"]
 
 
-def test_topics_of_a_session() -> None:
-    request = Message("request", 9, api_key=1, api_version=13, body={"topics": []}, session_topics=("orders", "b"))
-    response = message("response", 1, 13, {"responses": [{"topic_id": ID, "_topic_name": "b", "partitions": []}]})
-    named = mentions(request, response)
-    assert list(named.topics) == ["orders", "b"]
-    assert named.partitions == {}
-
-
 def test_a_legacy_message_set_has_no_producer() -> None:
     legacy = {"base_offset": 9, "batch_length": 30, "magic": 1, "compression": "gzip", "record_count": None}
     body = {
@@ -133,9 +125,7 @@ def test_a_legacy_message_set_has_no_producer() -> None:
     (facts,) = named.partitions.values()
     assert (facts.batch_count, facts.record_count, facts.bytes, facts.producer_id) == (1, None, 42, None)
     assert record_count(named) is None, "one count that is not known makes the sum unknown"
-
-
-def test_null_and_skipped_records_are_not_zero_records() -> None:
+    # Null and skipped records are not zero records.
     body = {"topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": None}]}]}
     named = mentions(message("request", 0, 9, body), None)
     assert record_count(named) is None
@@ -143,90 +133,41 @@ def test_null_and_skipped_records_are_not_zero_records() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "request_body", "response_body", "offset"),
+    ("key", "asked", "reported", "offset"),
     [
-        (
-            2,
-            {"topics": [{"name": "t", "partitions": [{"partition_index": 1, "timestamp": -1}]}]},
-            {"topics": [{"name": "t", "partitions": [{"partition_index": 1, "error_code": 0, "offset": 55}]}]},
-            55,
-        ),
-        (
-            8,
-            {"group_id": "g", "topics": [{"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 9}]}]},
-            {"topics": [{"name": "t", "partitions": [{"partition_index": 1, "error_code": 0}]}]},
-            9,
-        ),
-        (
-            9,
-            {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [1]}]},
-            {"topics": [{"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 8, "error_code": 0}]}]},
-            8,
-        ),
-        (
-            23,
-            {"topics": [{"topic": "t", "partitions": [{"partition": 1, "leader_epoch": 2}]}]},
-            {"topics": [{"topic": "t", "partitions": [{"error_code": 0, "partition": 1, "end_offset": 31}]}]},
-            31,
-        ),
+        (2, {"partition_index": 1, "timestamp": -1}, {"partition_index": 1, "error_code": 0, "offset": 55}, 55),
+        (8, {"partition_index": 1, "committed_offset": 9}, {"partition_index": 1, "error_code": 0}, 9),
+        (9, None, {"partition_index": 1, "committed_offset": 8, "error_code": 0}, 8),
+        (23, {"partition": 1, "leader_epoch": 2}, {"error_code": 0, "partition": 1, "end_offset": 31}, 31),
     ],
     ids=["ListOffsets", "OffsetCommit", "OffsetFetch", "OffsetForLeaderEpoch"],
 )
-def test_the_offset_of_each_api(key: int, request_body: Any, response_body: Any, offset: int) -> None:
-    named = mentions(message("request", key, 1, request_body), message("response", key, 1, response_body))
-    (facts,) = named.partitions.values()
+def test_the_offset_of_each_api(key: int, asked: dict[str, int] | None, reported: dict[str, int], offset: int) -> None:
+    name = "topic" if key == 23 else "name"
+    topic = {name: "t", "partition_indexes": [1]} if asked is None else {name: "t", "partitions": [asked]}
+    request = message("request", key, 1, {"topics": [topic]})
+    response = message("response", key, 1, {"topics": [{name: "t", "partitions": [reported]}]})
+    (facts,) = mentions(request, response).partitions.values()
     assert (facts.topic, facts.partition, facts.offset, facts.error_code) == ("t", 1, offset, 0)
 
 
-def test_groups_of_a_request_with_several() -> None:
-    body = {"groups": [{"group_id": "a", "topics": None}, {"group_id": "b", "topics": None}]}
-    named = mentions(message("request", 9, 8, body), None)
-    assert list(named.groups) == ["a", "b"]
-    assert only(named.groups) is None
-
-
-def test_groups_of_a_response_are_not_the_request_s() -> None:
+def test_other_messages() -> None:
+    """Several groups, groups of a response, topics of a session, incomplete bodies, and none at all."""
+    named = mentions(message("request", 9, 8, {"groups": [{"group_id": "a"}, {"group_id": "b"}]}), None)
+    assert (list(named.groups), only(named.groups)) == (["a", "b"], None)
     named = mentions(message("request", 16, 0, {}), message("response", 16, 0, {"groups": [{"group_id": "a"}]}))
     assert named.groups == {}
-
-
-@pytest.mark.parametrize(
-    ("body", "groups", "transactions"),
-    [
-        ({"key": "g"}, ["g"], []),
-        ({"key": "g", "key_type": 0}, ["g"], []),
-        ({"key": "tx", "key_type": 1}, [], ["tx"]),
-        ({"key_type": 1, "coordinator_keys": ["t1", "t2"]}, [], ["t1", "t2"]),
-        ({"key_type": 2, "coordinator_keys": ["share:id:0"]}, [], []),
-    ],
-)
-def test_find_coordinator(body: dict[str, Any], groups: list[str], transactions: list[str]) -> None:
-    named = mentions(message("request", 10, 4, body), None)
-    assert (list(named.groups), list(named.transactions)) == (groups, transactions)
-
-
-def test_lists_of_names_and_of_partitions() -> None:
-    assert list(mentions(message("request", 20, 1, {"topic_names": ["a", "b"]}), None).topics) == ["a", "b"]
-    body = {
-        "v3_and_below_transactional_id": "tx",
-        "v3_and_below_topics": [{"name": "t", "partitions": [0, 2]}],
-    }
-    named = mentions(message("request", 24, 3, body), None)
-    assert [(facts.topic, facts.partition) for facts in named.partitions.values()] == [("t", 0), ("t", 2)]
-    assert only(named.transactions) == "tx"
-
-
-def test_a_message_without_a_body_names_nothing() -> None:
-    assert mentions(None, None).topics == {}
-    assert mentions(Message("request", 9, api_key=0, api_version=9), None).partitions == {}
-    assert mentions(message("request", 999, 0, {"topic_names": ["a"]}), None).topics == {}
-
-
-def test_an_incomplete_body_names_its_entities() -> None:
+    request = Message("request", 9, api_key=1, api_version=13, body={"topics": []}, session_topics=("orders", "b"))
+    response = message("response", 1, 13, {"responses": [{"topic_id": ID, "_topic_name": "b", "partitions": []}]})
+    named = mentions(request, response)
+    assert (list(named.topics), named.partitions) == (["orders", "b"], {})
     body = {"topic_data": [{"name": "a", "partition_data": [{"index": 1}]}, {"name": "b"}]}
     named = mentions(message("request", 0, 9, body), None)
     assert list(named.topics) == ["a", "b"]
     assert [facts.partition for facts in named.partitions.values()] == [1]
+    assert mentions(None, None).topics == {}
+    assert mentions(Message("request", 9, api_key=0, api_version=9), None).partitions == {}
+    assert mentions(message("request", 999, 0, {"topic_names": ["a"]}), None).topics == {}
 
 
 def test_names_that_are_not_utf8() -> None:

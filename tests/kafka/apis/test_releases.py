@@ -10,7 +10,6 @@ from kafkasniff.kafka.apis.releases import (
     find_release,
     first_release,
     is_stable,
-    releases,
     removed_in,
     spoken,
     spoken_by,
@@ -36,11 +35,6 @@ def test_every_version_of_every_api_came_with_a_release_but_one() -> None:
     assert never == [("BrokerRegistration", 5)]
 
 
-def test_order() -> None:
-    assert releases()[0] == "0.8.0"
-    assert releases()[-2:] == ("4.3", "4.4")
-
-
 def test_versions_removed_in_4_0() -> None:
     # KIP-896 removed old versions in 4.0; KRaft removed the controller's requests of ZooKeeper mode.
     spoken_4 = spoken_by("4.0")
@@ -53,13 +47,6 @@ def test_versions_removed_in_4_0() -> None:
     assert removed_in(key("Fetch")) is None
 
 
-def test_a_range_can_widen_again() -> None:
-    # JoinGroup v0 and v1 are missing in 4.0, and back in 4.1.
-    assert str(spoken_by("4.0")[key("JoinGroup")]) == "2-9"
-    assert str(spoken_by("4.1")[key("JoinGroup")]) == "0-9"
-    assert first_release(key("JoinGroup"), 0) == "0.8.2"
-
-
 def test_versions_that_are_not_stable() -> None:
     assert spoken_by("3.9")[key("ShareFetch")].unstable == 0
     assert not is_stable(key("ShareFetch"), 0)
@@ -67,33 +54,6 @@ def test_versions_that_are_not_stable() -> None:
     assert is_stable(key("ShareFetch"), 1)
     # In 3.5 only with an opt-in, stable since 3.7.
     assert first_release(key("ConsumerGroupHeartbeat"), 0) == "3.7"
-
-
-def test_what_4_3_and_4_4_added() -> None:
-    # From the classes in kafka-clients 4.3.1 and 4.4.0; tests/test_vectors.py compares everything.
-    new = {
-        release: {
-            (api_.name, version)
-            for number in api_keys()
-            if (api_ := api(number)) is not None
-            for version in api_.versions
-            if first_release(number, version) == release
-        }
-        for release in ("4.3", "4.4")
-    }
-    assert new["4.3"] == {("DescribeLogDirs", 5), ("BrokerHeartbeat", 2)}
-    assert new["4.4"] == {
-        ("ApiVersions", 5),
-        ("TxnOffsetCommit", 6),
-        ("DeleteGroups", 3),
-        ("StreamsGroupHeartbeat", 1),
-        ("StreamsGroupDescribe", 1),
-        ("StreamsGroupTopologyDescriptionUpdate", 0),
-        ("UnregisterController", 0),
-    }
-    assert str(spoken_by("4.4")[key("BrokerRegistration")]) == "0-4"
-    assert not is_stable(key("BrokerRegistration"), 5)
-    assert spoken_by("4.4")[key("InitProducerId")].unstable == 6
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_losses_never_create_wrong_pairs(size: int, broker_first: bool) -> None:
     places = data_places(packets)
     most = LOST_AT_ONCE if size == 1448 else LOST_AT_ONCE - 1
     for count in range(1, most + 1):
-        for lost in one_in(3, list(itertools.combinations(places, count)), start=count % 3):
+        for lost in one_in(6, list(itertools.combinations(places, count)), start=count % 6):
             found = pairing(packets, lost).pairs
             # A message whose first or last packet is lost begins or ends in another one.
             made_up = [

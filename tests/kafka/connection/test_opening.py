@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.opening import LARGE, LARGE_BEFORE_AUTHENTICATION, MAX_REFUSAL_NS, MAX_WAIT_NS, refusal
-from kafkasniff.model import Message, Problem, SaslToken
+from kafkasniff.model import Message, Problem
 from tests.craft import kafka_bytes as kb
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
@@ -78,14 +75,6 @@ def sasl_authenticate_answer(correlation_id: int, error: int = 0) -> bytes:
     return kb.response(correlation_id, kb.int16(error) + kb.string(None) + kb.int32(0))
 
 
-def rejected(talk: Conversation, **options: object) -> str:
-    """The only report, which is that the broker closed the connection."""
-    ((kind, detail),) = reported(talk, **options)
-    assert kind == "connection-rejected"
-    assert detail.startswith("the broker closed the connection ")
-    return detail
-
-
 def closed(talk: Conversation, how: str = "fin") -> Conversation:
     if how == "fin":
         talk.close("broker")
@@ -94,47 +83,76 @@ def closed(talk: Conversation, how: str = "fin") -> Conversation:
     return talk
 
 
-# -- closed before any response ----------------------------------------------------------------------------------------
+def asked(*parts: bytes, talk: Conversation | None = None) -> Conversation:
+    """The client sends this, and gets no answer."""
+    talk = talk or begun()
+    for part in parts:
+        talk.send("client", part)
+    return talk
+
+
+def handshaken(version: int = 1) -> Conversation:
+    talk = begun()
+    talk.exchange(sasl_handshake(1, version), sasl_handshake_answer(1))
+    return talk
+
+
+WITH_SASL = ((17, 0, 1), (18, 0, 3), (36, 0, 2))
+HELLO, METADATA = kb.api_versions_request(1, 3), kb.metadata_request(2, None)
+CLOSED_EARLY: dict[str, tuple[Callable[[], Conversation], tuple[str, ...]]] = {
+    "no answer to ApiVersions 0": (
+        lambda: asked(kb.api_versions_request(1, 0)),
+        ("without an answer to ApiVersions v0", "TLS", "max.connections.per.ip", "proxy", "0.10"),
+    ),
+    "no answer to ApiVersions 3": (
+        lambda: asked(HELLO),
+        ("without an answer to ApiVersions v3", "TLS", "max.connections.per.ip", "proxy", "0.10"),
+    ),
+    "without authentication": (
+        lambda: asked(METADATA, talk=greeted()),
+        ("at Metadata v1, before any authentication: probably the listener wants SASL",),
+    ),
+    "without a greeting": (lambda: asked(METADATA), ("SASL", "TLS", "this version")),
+    "other versions": (
+        lambda: asked(METADATA, talk=greeted(ranges=((3, 2, 9), (18, 0, 3)))),
+        ("at Metadata v1: its answer to ApiVersions has only versions 2 to 9 of it",),
+    ),
+    "no such API": (
+        lambda: asked(METADATA, talk=greeted(ranges=((0, 0, 9), (18, 0, 3)))),
+        ("at Metadata v1: its answer to ApiVersions does not have this API",),
+    ),
+    "after the greeting": (greeted, ("after its answer to ApiVersions, before any other request",)),
+    "SASL in the wrong order": (
+        lambda: asked(sasl_authenticate(2), talk=greeted(ranges=WITH_SASL)),
+        ("SASL in the wrong order",),
+    ),
+    "no answer to credentials": (
+        lambda: asked(sasl_authenticate(2), talk=handshaken()),
+        ("did not accept the credentials",),
+    ),
+    "no SaslHandshake": (
+        lambda: asked(sasl_handshake(1)),
+        ("at SaslHandshake v1: probably it is older than 0.10",),
+    ),
+    "no answer to a raw token": (
+        lambda: asked(kb.frame(b"\0user\0secret"), talk=handshaken(0)),
+        ("client's token",),
+    ),
+}
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-@pytest.mark.parametrize("version", [0, 3])
-def test_no_response_to_the_first_request(how: str, version: int) -> None:
-    talk = begun()
-    talk.send("client", kb.api_versions_request(1, version))
-    detail = rejected(closed(talk, how))
-    assert f"without an answer to ApiVersions v{version}" in detail
-    for cause in ("TLS", "max.connections.per.ip", "proxy", "0.10"):
+@pytest.mark.parametrize("name", CLOSED_EARLY)
+def test_connections_that_the_broker_closes_early(name: str, how: str) -> None:
+    make, causes = CLOSED_EARLY[name]
+    ((kind, detail),) = reported(closed(make(), how))
+    assert kind == "connection-rejected"
+    assert detail.startswith("the broker closed the connection ")
+    for cause in causes:
         assert cause in detail
-
-
-def test_metadata_without_authentication() -> None:
-    talk = greeted()
-    talk.send("client", kb.metadata_request(2, None))
-    detail = rejected(closed(talk))
-    assert "at Metadata v1, before any authentication: probably the listener wants SASL" in detail
-    assert "TLS" not in detail.replace("SASL_SSL", ""), "it answered without"
-
-
-def test_metadata_without_a_greeting() -> None:
-    talk = begun()
-    talk.send("client", kb.metadata_request(1, None))
-    detail = rejected(closed(talk))
-    for cause in ("SASL", "TLS", "this version"):
-        assert cause in detail
-
-
-@pytest.mark.parametrize(
-    ("ranges", "said"),
-    [
-        (((3, 2, 9), (18, 0, 3)), "at Metadata v1: its answer to ApiVersions has only versions 2 to 9 of it"),
-        (((0, 0, 9), (18, 0, 3)), "at Metadata v1: its answer to ApiVersions does not have this API"),
-    ],
-)
-def test_versions_that_the_broker_does_not_accept(ranges: tuple[tuple[int, int, int], ...], said: str) -> None:
-    talk = greeted(ranges=ranges)
-    talk.send("client", kb.metadata_request(2, None))
-    assert rejected(closed(talk)) == f"the broker closed the connection {said}"
+    assert "secret" not in detail
+    # It answered without TLS, if it answered.
+    assert ("TLS" in detail.replace("SASL_SSL", "")) is ("TLS" in causes)
 
 
 def test_a_client_that_is_too_new() -> None:
@@ -154,42 +172,6 @@ def test_a_client_that_is_too_new() -> None:
     assert reported(talk) == []
 
 
-def test_closed_after_api_versions() -> None:
-    talk = closed(greeted())
-    assert "after its answer to ApiVersions, before any other request" in rejected(talk)
-
-
-# -- authentication ---------------------------------------------------------------------------------------------------
-
-
-def test_authentication_in_the_wrong_order() -> None:
-    talk = greeted(ranges=((17, 0, 1), (18, 0, 3), (36, 0, 2)))
-    talk.send("client", sasl_authenticate(2))
-    assert "SASL in the wrong order" in rejected(closed(talk))
-
-
-def test_authentication_without_an_answer() -> None:
-    talk = begun()
-    talk.exchange(sasl_handshake(1), sasl_handshake_answer(1))
-    talk.send("client", sasl_authenticate(2))
-    assert "did not accept the credentials" in rejected(closed(talk))
-
-
-def test_a_broker_without_sasl_handshake() -> None:
-    talk = begun()
-    talk.send("client", sasl_handshake(1))
-    assert "at SaslHandshake v1: probably it is older than 0.10" in rejected(closed(talk))
-
-
-def test_raw_tokens_without_an_answer() -> None:
-    talk = begun()
-    talk.exchange(sasl_handshake(1, 0), sasl_handshake_answer(1))
-    talk.send("client", kb.frame(b"\0user\0secret"))
-    detail = rejected(closed(talk))
-    assert "client's token" in detail
-    assert "secret" not in detail
-
-
 @pytest.mark.parametrize(
     ("request_", "answer", "said"),
     [
@@ -201,7 +183,7 @@ def test_raw_tokens_without_an_answer() -> None:
     ],
 )
 def test_refusals_with_an_error(request_: bytes, answer: bytes, said: str) -> None:
-    talk = greeted(ranges=((17, 0, 1), (18, 0, 3), (36, 0, 2)))
+    talk = greeted(ranges=WITH_SASL)
     talk.exchange(request_, answer)
     # Reported once, although the broker closes the connection, too.
     ((kind, detail),) = reported(closed(talk))
@@ -214,9 +196,7 @@ def test_a_brokers_list_of_names_is_bounded() -> None:
     problem = refusal(17, {"error_code": 33, "mechanisms": names})
     assert problem is not None
     assert len(problem.detail) < 400
-    assert refusal(17, {"error_code": 0, "mechanisms": names}) is None
-    assert refusal(17, None) is None
-    assert refusal(36, {}) is None
+    assert refusal(17, {"error_code": 0, "mechanisms": names}) is refusal(17, None) is refusal(36, {}) is None
 
 
 # -- too large messages -----------------------------------------------------------------------------------------------
@@ -276,21 +256,6 @@ def test_a_client_without_tls_at_a_listener_with(sizes: int | list[int]) -> None
     assert f"{CLIENT_SIZE:,}" in detail
 
 
-def test_openssl_answers_nothing() -> None:
-    """OpenSSL answers nothing to data that is not TLS: it checks that before it looks for a certificate. Proxies use
-    it."""
-    hello = kb.api_versions_request(1, 3)
-    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).wrap_bio(received, sent, server_side=True)
-    received.write(hello)
-    with pytest.raises(ssl.SSLError):
-        server.do_handshake()
-    assert sent.read() == b""
-    talk = begun()
-    talk.send("client", hello)
-    assert "probably the listener expects TLS" in rejected(closed(talk))
-
-
 def test_a_client_at_a_web_server() -> None:
     talk = begun()
     talk.send("client", kb.api_versions_request(1, 3))
@@ -299,13 +264,9 @@ def test_a_client_at_a_web_server() -> None:
     assert kind == "answer-not-kafka"
     assert "HTTP" in detail
     assert "1,213,486,160" in detail  # what Kafka's clients log
-
-
-def test_an_answer_that_is_nothing_well_known() -> None:
-    talk = begun()
-    talk.send("client", kb.api_versions_request(1, 3))
-    talk.send("broker", b"\xffwho are you?")
-    assert reported(closed(talk)) == []
+    other = asked(HELLO)
+    other.send("broker", b"\xffwho are you?")
+    assert reported(closed(other)) == [], "nothing well-known"
 
 
 def test_a_browser_at_a_broker() -> None:
@@ -322,22 +283,19 @@ def test_a_browser_at_a_broker() -> None:
 
 
 def unanswered(talk: Conversation) -> Conversation:
-    talk.send("client", kb.metadata_request(3, None))
-    return talk
+    return asked(kb.metadata_request(3, None), talk=talk)
 
 
-def test_connections_that_were_open() -> None:
-    assert reported(closed(unanswered(opened()))) == []
-    assert reported(closed(opened())) == []
-
-
-def test_connections_that_the_client_closes() -> None:
+def test_connections_without_a_report() -> None:
+    """They were open, the client closed them, nobody did, or the client was authenticated."""
+    authenticated = greeted(ranges=((3, 0, 9), *WITH_SASL))
+    authenticated.exchange(sasl_handshake(2), sasl_handshake_answer(2))
+    authenticated.exchange(sasl_authenticate(3), sasl_authenticate_answer(3))
+    for talk in (unanswered(opened()), opened(), unanswered(authenticated)):
+        assert reported(closed(talk)) == []
     for talk in (greeted(), unanswered(greeted()), begun()):
         talk.close("client")
         assert reported(talk) == []
-
-
-def test_connections_that_are_not_closed() -> None:
     assert reported(unanswered(greeted())) == []
 
 
@@ -375,13 +333,6 @@ def test_connections_with_a_gap() -> None:
             assert reported([*talk.packets[:place], cut, *talk.packets[place + 1 :]]) == []
 
 
-def test_authenticated_clients() -> None:
-    talk = greeted(ranges=((3, 0, 9), (17, 0, 1), (18, 0, 3), (36, 0, 2)))
-    talk.exchange(sasl_handshake(2), sasl_handshake_answer(2))
-    talk.exchange(sasl_authenticate(3), sasl_authenticate_answer(3))
-    assert reported(closed(unanswered(talk))) == []
-
-
 @given(st.data())
 def test_damaged_connections_yield_the_same_in_pieces(data: st.DataObject) -> None:
     """Bytes changed anywhere in the response, or cut anywhere: no exception, and one batch equals many."""
@@ -394,29 +345,3 @@ def test_damaged_connections_yield_the_same_in_pieces(data: st.DataObject) -> No
     if data.draw(st.booleans()):
         talk.send("client", kb.metadata_request(2, None))
     reported(closed(talk, data.draw(st.sampled_from(["fin", "rst"]))))
-
-
-# -- real brokers -----------------------------------------------------------------------------------------------------
-
-
-def test_real_refusals(root_folder: Path) -> None:
-    """A broker of 3.9 and raw tokens: the client's account contains a log-in with `wrong-secret`."""
-    inspector = Inspector(show_secrets=True)
-    with open_captures([root_folder / "captures" / "old-raw-sasl.pcap"]) as source:
-        out = [one for each in source for one in inspector.feed(each)] + inspector.close()
-    found = [(one.connection, one.kind) for one in out if isinstance(one, Problem) and one.kind in KINDS]
-    wrong = [one.connection for one in out if isinstance(one, SaslToken) and b"wrong-secret" in (one.token or b"")]
-    assert len(wrong) == 2
-    assert found == [(connection, "connection-rejected") for connection in wrong]
-
-
-def test_real_errors(root_folder: Path) -> None:
-    """Brokers of 4.4: a refusal with an error code is reported in the response, and once."""
-    inspector = Inspector(records="skip")
-    with open_captures([root_folder / "captures" / "librdkafka-sasl.pcap"]) as source:
-        out = [one for each in source for one in inspector.feed(each)] + inspector.close()
-    messages = [one for one in out if isinstance(one, Message)]
-    refused = [one for one in messages if any(problem.kind == "sasl-refused" for problem in one.problems)]
-    assert refused
-    assert refused == [one for one in messages if any(error.code in (33, 34, 58) for error in one.errors)]
-    assert not [one for one in out if isinstance(one, Problem) and one.kind in KINDS]

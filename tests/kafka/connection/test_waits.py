@@ -19,6 +19,8 @@ def test_a_fetch_waits_for_data() -> None:
     assert wait_of(78, FETCH, {}, 99, 0) == Wait("data", 500 * MS, sure=True)
     # The response may have come at once, or at the end.
     assert wait_of(1, FETCH, {}, 100, 0) == Wait("data", 500 * MS, sure=False)
+    for value in (None, "x", -5, [], {}):
+        assert wait_of(1, {"max_wait_ms": value, "min_bytes": 1}, {}, 0, 0) is None
     for request in ({**FETCH, "max_wait_ms": 0}, {**FETCH, "min_bytes": 0}, {"max_wait_ms": 500}, {}, None):
         assert wait_of(1, request, {}, 0, 0) is None
     # Controllers wait until there is data.
@@ -60,11 +62,6 @@ def test_operations_take_their_time() -> None:
     assert wait_of(19, {"timeout_ms": -1}, {}, 0, 0) is None
 
 
-@pytest.mark.parametrize("value", [None, "x", -5, [], {}])
-def test_unusable_values(value: object) -> None:
-    assert wait_of(1, {"max_wait_ms": value, "min_bytes": 1}, {}, 0, 0) is None
-
-
 def test_apis_that_wait_are_those_of_the_definitions() -> None:
     found = waiting_apis()
     assert {"Fetch", "ShareFetch", "JoinGroup", "SyncGroup", "Produce", "CreateTopics"} <= found.keys()
@@ -75,11 +72,11 @@ def test_apis_that_wait_are_those_of_the_definitions() -> None:
     assert set(found.values()) == set(WAIT_REASONS)
 
 
-@pytest.mark.parametrize("line", ["waits boredom limit", "waits data nothing", "waits data name"])
-def test_invalid_waits_in_definitions(line: str) -> None:
-    text = f"api 1 Wait   versions 0\n{line}\n\nrequest\n  limit   int32\n  name   string\n\nresponse\n  x   int8\n"
-    with pytest.raises(DefinitionError):
-        parse_api(None, text)  # type: ignore[arg-type]
+def test_invalid_waits_in_definitions() -> None:
+    for line in ("waits boredom limit", "waits data nothing", "waits data name"):
+        text = f"api 1 Wait   versions 0\n{line}\n\nrequest\n  limit   int32\n  name   string\n\nresponse\n  x   int8\n"
+        with pytest.raises(DefinitionError):
+            parse_api(None, text)  # type: ignore[arg-type]
 
 
 def test_versions_that_let_the_client_wait() -> None:
@@ -113,6 +110,7 @@ def test_roles_of_senders() -> None:
     assert role_of(1, {"replica_id": -1}) == "client"
     assert role_of(1, {"replica_id": 3}) == "replica"
     assert role_of(1, {"replica_state": {"replica_id": 3, "replica_epoch": 1}}) == "replica"
+    assert role_of(1, {"replica_state": {"replica_id": 0, "replica_epoch": 1}}) == "replica"
     assert role_of(1, {"max_wait_ms": 5}) == "client"  # version 15 and later, without the tagged struct
     assert role_of(1, {"replica_id": 3, "topics": [{"topic": "__cluster_metadata"}]}) == "quorum"
     assert role_of(1, {"topics": [{"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}]}) == "quorum"
@@ -152,6 +150,10 @@ def test_a_muted_connection_is_not_slow() -> None:
     assert took(turns, PRODUCE, 0, 5, throttle=1000) == (0, 0)
     assert took(turns, PRODUCE, 10, 1006) == (0, 995)
     assert took(turns, PRODUCE, 1010, 1011) == (0, 0)
+    # A request without a response is muted, too.
+    turns = Turns()
+    assert took(turns, PRODUCE, 0, 5, throttle=1000) == (0, 0)
+    assert turns.take(message("request", METADATA, 105), None, None, answerable=True) == (0, 900 * MS)
     # The client kept silent, as it should: nothing was muted.
     turns = Turns()
     assert took(turns, PRODUCE, 0, 5, throttle=1000) == (0, 0)

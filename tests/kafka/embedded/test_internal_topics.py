@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS, interpret_topic
+from kafkasniff.kafka.embedded.internal_topics import interpret_topic
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.data_schemas import data_definitions
@@ -79,17 +77,6 @@ def test_values_that_kafkas_classes_wrote() -> None:
         assert list(compare(vector.body, record["_value"]["value"], "")) == []
         seen.add(vector.name)
     assert seen == {name for name, found in data_definitions().items() if found.kind == "coordinator-value"}
-
-
-def test_offsets_have_two_types_of_keys_and_one_of_values() -> None:
-    body = struct.pack(">h5sh6si", 5, b"group", 6, b"orders", 2)
-    for number, name in ((0, "LegacyOffsetCommitKey"), (1, "OffsetCommitKey")):
-        value = int16(3) + struct.pack(">qihq", 1042, -1, 0, 1_781_000_000_000)
-        (record,), problems = interpreted("__consumer_offsets", (int16(number) + body, value))
-        assert problems == []
-        reported = {"group": "group", "topic": "orders", "partition": 2}
-        assert record["_key"] == {"type": name, "version": number, "value": reported}
-        assert record["_value"]["value"]["offset"] == 1042
 
 
 def test_records_of_tiered_storage() -> None:
@@ -205,13 +192,3 @@ def test_a_guess_is_dropped_once_the_name_is_known() -> None:
     interpret_topic("__consumer_offsets", decoded, [])
     assert "_key" not in record
     assert "_value" not in record
-
-
-@given(
-    st.sampled_from(sorted(INTERNAL_TOPICS)),
-    st.none() | st.binary(max_size=40) | st.integers(0, 25).flatmap(lambda n: st.binary().map(lambda b: int16(n) + b)),
-    st.none() | st.binary(max_size=60) | st.integers(0, 4).flatmap(lambda n: st.binary().map(lambda b: int16(n) + b)),
-)
-def test_garbage_never_raises(topic: str, key: bytes | None, value: bytes | None) -> None:
-    (record,), _ = interpreted(topic, (key, value))
-    assert (record["key"], record["value"]) == (key, value)

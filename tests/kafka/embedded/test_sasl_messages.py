@@ -22,7 +22,6 @@ from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Direction, Message, SaslToken
 from kafkasniff.sinks.jsonl import JsonSink
-from tests.kafka.embedded.reading import account, messages, reported
 
 # RFC 7677, section 3: the example of a complete SCRAM-SHA-256 authentication.
 SCRAM: list[tuple[Direction, bytes, dict[str, Any]]] = [
@@ -195,76 +194,3 @@ def test_in_a_message(show: bool) -> None:
     answer = decode_response(empty, 0, len(empty), 36, 0, options, memory=memory).body
     assert answer is not None
     assert "_auth_bytes" not in answer
-
-
-# Real clients.
-
-SIDES = {"request": ["client-first", "client-final"], "response": ["server-first", "server-final"]}
-
-
-@pytest.mark.parametrize("name", ["java-sasl.pcap", "librdkafka-sasl.pcap"])
-def test_users_are_those_of_the_clients(name: str) -> None:
-    tokens = [
-        one
-        for kind in ("request", "response")
-        for one in messages(name, "SaslAuthenticate", kind)
-        if one.body and one.body["auth_bytes"] != {"redacted": 0}
-    ]
-    assert all(one.body["_auth_bytes"]["message"] for one in tokens if one.body)
-    seen = {
-        (one.body["_auth_bytes"]["mechanism"], one.body["_auth_bytes"]["username"])
-        for one in tokens
-        if one.body and "username" in one.body["_auth_bytes"] and "token_auth" not in one.body["_auth_bytes"]
-    }
-    reported = {
-        (entry["mechanism"], entry["user"])
-        for kind in ("authenticated", "failed")
-        for entry in account(name, kind)
-        if "mechanism" in entry and "user" in entry
-    }
-    assert reported
-    assert reported <= seen
-
-
-def test_raw_tokens_are_named() -> None:
-    tokens = [one for one in reported("old-raw-sasl.pcap") if isinstance(one, SaslToken) and one.size]
-    assert {one.mechanism for one in tokens} == {"PLAIN", "SCRAM-SHA-256"}
-    for one in tokens:
-        assert one.meaning is not None
-        assert one.meaning["mechanism"] == one.mechanism
-        expected = ["credentials"] if one.mechanism == "PLAIN" else SIDES[one.direction]
-        assert one.meaning["message"] in expected
-        assert list(json.loads(json_lines(one)))[-2:] == ["token", "_token"]
-
-
-@pytest.mark.parametrize("name", ["java-sasl.pcap", "librdkafka-sasl.pcap", "old-raw-sasl.pcap"])
-def test_no_secret_is_shown(name: str) -> None:
-    shown = json_lines(*reported(name))
-    secrets = set()
-    for one in reported(name, show_secrets=True):
-        data = one.token if isinstance(one, SaslToken) else one.body and one.body.get("auth_bytes")
-        if isinstance(one, Message) and one.api != "SaslAuthenticate":
-            continue
-        if isinstance(data, bytes) and data:
-            # Everything between commas and zero bytes except names, numbers and the header of the channel binding.
-            for part in data.replace(b"\0", b",").split(b",")[1:]:
-                if not part.startswith((b"n=", b"i=", b"a=")) and len(part) > 6:
-                    secrets.add(part.partition(b"=")[2].decode() if part[1:2] == b"=" else part.decode())
-    assert len(secrets) > 3
-    assert [secret for secret in secrets if secret and secret in shown] == []
-
-
-def test_no_bearer_token_is_shown() -> None:
-    name = "librdkafka-oauthbearer.pcap"
-    shown = json_lines(*reported(name))
-    tokens = set()
-    for one in reported(name, show_secrets=True):
-        data = one.body.get("auth_bytes") if isinstance(one, Message) and one.body else None
-        if isinstance(data, bytes) and b"Bearer " in data:
-            tokens.add(data.partition(b"Bearer ")[2].partition(b"\x01")[0].decode())
-    parts = {part for token in tokens for part in token.split(".") if part}
-    assert len(tokens) > 1
-    assert [part for part in parts if part in shown] == []
-    messages_reported = [one.body["_auth_bytes"] for one in messages(name, "SaslAuthenticate", "request") if one.body]
-    assert {one["message"] for one in messages_reported} == {"client-initial", "client-error-ack"}
-    assert {one["mechanism"] for one in messages_reported} == {"OAUTHBEARER"}

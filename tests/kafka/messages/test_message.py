@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kafkasniff.kafka.apis.dissectors import api, api_keys
-from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_request, decode_response
+from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, read_acks
 from kafkasniff.kafka.messages.message_header import RequestHeader, request_header
-from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext
-from kafkasniff.kafka.schema.data_schemas import data_schema
-from kafkasniff.kafka.schema.walker import walk
+from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeOptions
 from tests.craft import kafka_bytes
-from tests.kafka.encode import Encoder, Plan
+from tests.vectors.reader import vectors
 
 SHOW = DecodeOptions(show_secrets=True)
 
@@ -66,11 +61,16 @@ def test_header_1_and_2() -> None:
     assert flexible.problems == ()
 
 
-def test_client_id_keeps_its_int16_length_in_header_2_and_may_be_null() -> None:
-    decoded = whole_request(request(18, 3, b"\x02a\x02b\x00", client=None))
-    assert decoded.client_id is None
+def test_client_ids() -> None:
+    """They keep their int16 length in header 2, may be null, and need not be UTF-8."""
+    body = b"\x02a\x02b\x00"
+    decoded = whole_request(request(18, 3, body, client=None))
     assert decoded.body == {"client_software_name": "a", "client_software_version": "b"}
-    assert whole_request(request(18, 3, b"\x02a\x02b\x00", client=b"")).client_id == ""
+    assert [whole_request(request(18, 3, body, client=one)).client_id for one in (None, b"")] == [None, ""]
+    decoded = whole_request(request(18, 2, b"", client=b"\xff\xfe", tags=b""))
+    assert decoded.header is not None
+    assert (decoded.client_id, decoded.header["client_id"], decoded.body) == (b"\xff\xfe", b"\xff\xfe", {})
+    assert [(problem.kind, problem.offset) for problem in decoded.problems] == [("string-not-utf8", 10)]
 
 
 def test_controlled_shutdown_0_has_no_client_id() -> None:
@@ -95,79 +95,24 @@ def test_header_tags() -> None:
     assert response.body == {"throttle_time_ms": 0, "error_code": 0}
 
 
-def test_api_versions_responses_have_header_0_in_every_version() -> None:
-    # Flexible body, but no tag section in the header.
-    decoded = whole_response(struct.pack(">ihB", 9, 0, 1) + struct.pack(">i", 3) + b"\x00", 18, 3)
-    assert decoded.header == {"correlation_id": 9}
-    assert decoded.body == {"error_code": 0, "api_keys": [], "throttle_time_ms": 3}
-    assert decoded.problems == ()
-
-
-def test_client_id_that_is_not_utf8() -> None:
-    decoded = whole_request(request(18, 2, b"", client=b"\xff\xfe", tags=b""))
-    assert decoded.client_id == b"\xff\xfe"
-    assert decoded.header is not None
-    assert decoded.header["client_id"] == b"\xff\xfe"
-    assert decoded.body == {}
-    assert [(problem.kind, problem.offset) for problem in decoded.problems] == [("string-not-utf8", 10)]
-
-
-@pytest.mark.parametrize("name", ["RequestHeader", "ResponseHeader"])
-def test_headers_are_what_headers_txt_says(name: str) -> None:
-    rng = random.Random(3)
-    for version in (1, 2) if name == "RequestHeader" else (0, 1):
-        schema = data_schema(name, version)
-        assert schema is not None
-        for _ in range(30):
-            raw, expected = Encoder(Plan(rng, tagged=False, unknown_tags=False)).body(schema.root)
-            if name == "ResponseHeader":
-                key, api_version = (12, 4) if version else (12, 3)
-                assert decode_response(raw, 0, len(raw), key, api_version).header == expected
-                continue
-            # Any key and version with this header.
-            head = struct.pack(">hh", 12, 4 if version == 2 else 3)
-            expected |= {"request_api_key": 12, "request_api_version": 4 if version == 2 else 3}
-            raw = head + raw[4:]
-            assert decode_request(raw, 0, len(raw)).header == expected
-            found = request_header(raw, 0, len(raw))
-            assert found is not None
-            assert (found.length, found.client_id) == (len(raw), expected["client_id"])
-
-
-def test_header_versions_of_all_pairs() -> None:
-    exceptions = {}
-    for key in api_keys():
-        found = api(key)
-        assert found is not None
-        for version in found.versions:
-            flexible = found.flexible_since is not None and version >= found.flexible_since
-            if (found.request_header(version), found.response_header(version)) != (1 + flexible, int(flexible)):
-                exceptions[found.name, version] = (found.request_header(version), found.response_header(version))
-    assert exceptions == {("ControlledShutdown", 0): (0, 0)} | {
-        ("ApiVersions", version): (2, 0) for version in (3, 4, 5)
-    }
-
-
-@pytest.mark.parametrize("size", range(13))
-def test_header_cut(size: int) -> None:
+def test_header_cut() -> None:
     data = request(18, 2, b"", tags=b"")
     assert len(data) == 13
-    decoded = whole_request(data[:size])
-    assert (decoded.header, decoded.body, decoded.raw) == (None, None, None)
-    assert kinds(decoded) == ["header-truncated"]
-    assert request_header(data[:size] + b"\x00" * 9, 0, size) is None
+    for size in range(13):
+        decoded = whole_request(data[:size])
+        assert (decoded.header, decoded.body, decoded.raw) == (None, None, None)
+        assert kinds(decoded) == ["header-truncated"]
+        assert request_header(data[:size] + b"\x00" * 9, 0, size) is None
 
 
 # Unknown keys and versions
 
 
-def test_unknown_key_is_read_with_header_1() -> None:
+def test_an_unknown_api_is_read_with_header_1() -> None:
     decoded = whole_request(request(4242, 1, b"body", tags=b""))
-    assert (decoded.api_key, decoded.api, decoded.client_id) == (4242, None, "app")
     assert decoded.header is not None
-    assert decoded.header["client_id"] == "app"
-    assert (decoded.body, decoded.raw) == (None, b"body")
-    assert kinds(decoded) == ["api-unknown"]
+    assert (decoded.api_key, decoded.api, decoded.client_id, decoded.header["client_id"]) == (4242, None, "app", "app")
+    assert (decoded.body, decoded.raw, kinds(decoded)) == (None, b"body", ["api-unknown"])
     response = whole_response(struct.pack(">i", 3) + b"xyz", 4242, 1)
     assert (response.header, response.body, response.raw) == ({"correlation_id": 3}, None, b"xyz")
 
@@ -189,85 +134,125 @@ def test_unknown_version_has_the_header_of_the_last_known_ones() -> None:
 V0_REFUSAL = struct.pack(">ihi", 7, 35, 1) + struct.pack(">hhh", 18, 0, 3)
 
 
-@pytest.mark.parametrize("asked", [1, 2, 3, 4, 5, 99])
-def test_refused_api_versions_is_read_as_version_0(asked: int) -> None:
-    decoded = whole_response(V0_REFUSAL, 18, asked)
-    assert (decoded.api_version, decoded.body_version) == (asked, 0)
-    assert decoded.body == {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 3}]}
-    assert [(error.name, error.path) for error in decoded.errors] == [("UNSUPPORTED_VERSION", "error_code")]
-    assert decoded.problems == ()
+@pytest.mark.parametrize(
+    ("more", "api_keys", "problems"),
+    [
+        (b"", [{"api_key": 18, "min_version": 0, "max_version": 3}], []),
+        (b"\x00\x00\x01\x00", [{"api_key": 18, "min_version": 0, "max_version": 3}], ["trailing-bytes"]),
+        (None, [{"api_key": 18, "min_version": 0}], ["array-too-long"]),
+    ],
+    ids=["whole", "longer", "cut"],
+)
+def test_refused_api_versions_is_read_as_version_0(
+    more: bytes | None, api_keys: list[dict[str, int]], problems: list[str]
+) -> None:
+    """As far as possible, if it fits no version."""
+    for asked in (3, 1, 2, 4, 5, 99) if more == b"" else (3,):
+        data = V0_REFUSAL[:-1] if more is None else V0_REFUSAL + more
+        decoded = whole_response(data, 18, asked)
+        assert (decoded.api_version, decoded.body_version) == (asked, 0)
+        assert decoded.body == {"error_code": 35, "api_keys": api_keys}
+        assert [(error.name, error.path) for error in decoded.errors] == [("UNSUPPORTED_VERSION", "error_code")]
+        assert kinds(decoded) == problems
+        assert decoded.raw == (data[4:] if more is None else None)
 
 
 def test_refusal_in_the_version_asked_for() -> None:
+    """With a flexible body, but no tag section in the header."""
     decoded = whole_response(struct.pack(">ihB", 7, 35, 1) + struct.pack(">i", 0) + b"\x00", 18, 3)
-    assert (decoded.body_version, decoded.problems) == (None, ())
+    assert (decoded.header, decoded.body_version, decoded.problems) == ({"correlation_id": 7}, None, ())
     assert decoded.body == {"error_code": 35, "api_keys": [], "throttle_time_ms": 0}
     assert whole_response(V0_REFUSAL, 18, 0).body_version is None
-
-
-def test_refusal_that_fits_no_version_is_read_as_0_as_far_as_possible() -> None:
-    decoded = whole_response(V0_REFUSAL + b"\x00\x00\x01\x00", 18, 3)
-    assert decoded.body_version == 0
-    assert decoded.body == {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 3}]}
-    assert kinds(decoded) == ["trailing-bytes"]
-    cut = whole_response(V0_REFUSAL[:-1], 18, 3)
-    assert cut.body == {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0}]}
-    assert (cut.body_version, cut.raw) == (0, V0_REFUSAL[4:-1])
-    assert kinds(cut) == ["array-too-long"]
 
 
 # Bodies that are slightly wrong
 
 
-def test_trailing_bytes_are_a_problem_and_the_body_is_kept() -> None:
-    # librdkafka requests all topics with Metadata v12 and four bytes too many; old clients pad ApiVersions v0.
-    decoded = whole_request(request(3, 12, b"\x00\x01\x00\x00" + b"\x00" * 4))
-    assert decoded.body == {
-        "topics": None,
-        "allow_auto_topic_creation": True,
-        "include_topic_authorized_operations": False,
-    }
-    (problem,) = decoded.problems
-    assert (problem.kind, problem.offset, problem.bytes) == ("trailing-bytes", 8 + 2 + 3 + 1 + 4, 4)
-    assert decoded.raw is None
-    old = whole_request(request(18, 0, b"\x00\x00", tags=b""))
-    assert (old.body, kinds(old)) == ({}, ["trailing-bytes"])
+@pytest.mark.parametrize(
+    ("key", "version", "data", "body", "problems"),
+    [
+        # librdkafka requests all topics with Metadata v12 and four bytes too many; old clients pad ApiVersions v0.
+        (
+            *(3, 12, b"\x00\x01\x00\x00" + b"\x00" * 4),
+            {"topics": None, "allow_auto_topic_creation": True, "include_topic_authorized_operations": False},
+            [("trailing-bytes", 18)],
+        ),
+        (18, 0, b"\x00\x00", {}, [("trailing-bytes", 13)]),
+        # Metadata v0 has no null for topics, and requests all topics with an empty list.
+        (3, 0, b"\xff\xff\xff\xff", {"topics": None}, [("null-not-allowed", 13)]),
+        (3, 1, b"\xff\xff\xff\xff", {"topics": None}, []),
+        (3, 0, b"\x00\x00\x00\x00", {"topics": []}, []),
+        (3, 0, struct.pack(">ih", 1, 2) + b"\xc3\x28", {"topics": [{"name": b"\xc3\x28"}]}, [("string-not-utf8", 19)]),
+        (3, 4, struct.pack(">iB", 0, 2), {"topics": [], "allow_auto_topic_creation": True}, [("bool-not-0-or-1", 17)]),
+        # Unknown tags are kept at every depth.
+        (
+            *(0, 9, b"\x00\xff\xff\x00\x00\x00\x05\x02" + b"\x02t\x01\x01\x09\x02hi" + b"\x01\x81\x01\x00"),
+            {
+                "transactional_id": None,
+                "acks": -1,
+                "timeout_ms": 5,
+                "topic_data": [{"name": "t", "partition_data": [], "_unknown_tags": [{"tag": 9, "base64": "aGk="}]}],
+                "_unknown_tags": [{"tag": 129, "base64": ""}],
+            },
+            [],
+        ),
+        # Structs without fields still have a tag section; null requests all users.
+        (74, 0, b"\x00", {}, []),
+        (74, 0, b"", {}, [("body-truncated", 14)]),
+        (50, 0, b"\x00\x00", {"users": None}, []),
+    ],
+)
+def test_odd_bodies(key: int, version: int, data: bytes, body: dict[str, Any], problems: list[tuple[str, int]]) -> None:
+    found = api(key)
+    assert found is not None
+    decoded = whole_request(request(key, version, data, tags=header_tags(found, version)))
+    assert decoded.body == body
+    assert [(problem.kind, problem.offset) for problem in decoded.problems] == problems
+    assert (decoded.raw is None) is (not problems or problems[0][0] != "body-truncated")
 
 
-def test_null_where_it_is_not_allowed() -> None:
-    # Metadata v0 has no null for topics.
-    decoded = whole_request(request(3, 0, b"\xff\xff\xff\xff", tags=b""))
-    assert decoded.body == {"topics": None}
-    assert [(problem.kind, problem.offset) for problem in decoded.problems] == [("null-not-allowed", 13)]
-    assert decoded.raw is None
-    assert whole_request(request(3, 1, b"\xff\xff\xff\xff", tags=b"")).problems == ()
-    # Metadata v0 requests all topics with an empty list.
-    assert whole_request(request(3, 0, b"\x00\x00\x00\x00", tags=b"")).body == {"topics": []}
-
-
-def test_string_that_is_not_utf8() -> None:
-    decoded = whole_request(request(3, 0, struct.pack(">ih", 1, 2) + b"\xc3\x28", tags=b""))
-    assert decoded.body == {"topics": [{"name": b"\xc3\x28"}]}
-    assert [(problem.kind, problem.offset) for problem in decoded.problems] == [("string-not-utf8", 19)]
-
-
-def test_bool_other_than_0_and_1_is_true() -> None:
-    decoded = whole_request(request(3, 4, struct.pack(">iB", 0, 2), tags=b""))
-    assert decoded.body == {"topics": [], "allow_auto_topic_creation": True}
-    assert [(problem.kind, problem.offset) for problem in decoded.problems] == [("bool-not-0-or-1", 17)]
-
-
-def test_unknown_tags_are_kept_at_every_depth() -> None:
-    topic = b"\x02t" + b"\x01" + b"\x01\x09\x02hi"
-    decoded = whole_request(request(0, 9, b"\x00\xff\xff\x00\x00\x00\x05\x02" + topic + b"\x01\x81\x01\x00"))
-    assert decoded.body == {
-        "transactional_id": None,
-        "acks": -1,
-        "timeout_ms": 5,
-        "topic_data": [{"name": "t", "partition_data": [], "_unknown_tags": [{"tag": 9, "base64": "aGk="}]}],
-        "_unknown_tags": [{"tag": 129, "base64": ""}],
-    }
-    assert decoded.problems == ()
+@pytest.mark.parametrize(
+    ("tags", "fields", "problems"),
+    [
+        # A known tag is present only if it was sent.
+        (b"\x00", {}, []),
+        (
+            b"\x01\x00\x09" + struct.pack(">ii", 3, 4) + b"\x00",
+            {"current_leader": {"leader_id": 3, "leader_epoch": 4}},
+            [],
+        ),
+        # Its size disagrees with its field: reading continues after the declared size.
+        (
+            b"\x01\x00\x0b" + struct.pack(">ii", 3, 4) + b"\x00zz",
+            {"current_leader": {"leader_id": 3, "leader_epoch": 4}},
+            ["tag-size-mismatch"],
+        ),
+        (
+            b"\x01\x00\x05" + struct.pack(">i", 3) + b"\x00",
+            {"_unknown_tags": [{"tag": 0, "base64": "AAAAAwA="}]},
+            ["tag-size-mismatch"],
+        ),
+        (
+            b"\x02\x09\x01a\x07\x01b",
+            {"_unknown_tags": [{"tag": 9, "base64": "YQ=="}, {"tag": 7, "base64": "Yg=="}]},
+            ["tags-not-ascending"],
+        ),
+        (
+            b"\x02\x09\x00\x09\x00",
+            {"_unknown_tags": [{"tag": 9, "base64": ""}, {"tag": 9, "base64": ""}]},
+            ["tags-not-ascending"],
+        ),
+    ],
+)
+def test_tags_of_a_struct(tags: bytes, fields: dict[str, Any], problems: list[str]) -> None:
+    decoded = produce_response(tags)
+    assert decoded.body is not None
+    known = {"index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset"}
+    known |= {"record_errors", "error_message"}
+    partition = decoded.body["responses"][0]["partition_responses"][0]
+    assert {name: value for name, value in partition.items() if name not in known} == fields
+    assert kinds(decoded) == problems
+    assert decoded.body["throttle_time_ms"] == 0
 
 
 def produce_response(tags: bytes) -> Decoded:
@@ -276,72 +261,6 @@ def produce_response(tags: bytes) -> Decoded:
     return whole_response(
         b"\x00\x00\x00\x01\x00" + b"\x02\x02t\x02" + partition + b"\x00" + b"\x00\x00\x00\x00\x00", 0, 10
     )
-
-
-def partition_of(decoded: Decoded) -> dict[str, Any]:
-    assert decoded.body is not None
-    partition: dict[str, Any] = decoded.body["responses"][0]["partition_responses"][0]
-    return partition
-
-
-def test_known_tag_is_present_only_if_sent() -> None:
-    assert "current_leader" not in partition_of(produce_response(b"\x00"))
-    decoded = produce_response(b"\x01\x00\x09" + struct.pack(">ii", 3, 4) + b"\x00")
-    assert partition_of(decoded)["current_leader"] == {"leader_id": 3, "leader_epoch": 4}
-    assert decoded.problems == ()
-
-
-def test_tag_whose_size_disagrees_with_its_field() -> None:
-    longer = produce_response(b"\x01\x00\x0b" + struct.pack(">ii", 3, 4) + b"\x00zz")
-    assert partition_of(longer)["current_leader"] == {"leader_id": 3, "leader_epoch": 4}
-    assert kinds(longer) == ["tag-size-mismatch"]
-    shorter = produce_response(b"\x01\x00\x05" + struct.pack(">i", 3) + b"\x00")
-    assert partition_of(shorter)["_unknown_tags"] == [{"tag": 0, "base64": "AAAAAwA="}]
-    assert "current_leader" not in partition_of(shorter)
-    assert kinds(shorter) == ["tag-size-mismatch"]
-    # In both cases, reading continued after the declared size.
-    assert longer.body is not None
-    assert shorter.body is not None
-    assert longer.body["throttle_time_ms"] == shorter.body["throttle_time_ms"] == 0
-
-
-def test_tags_that_do_not_ascend() -> None:
-    assert kinds(produce_response(b"\x02\x09\x00\x09\x00")) == ["tags-not-ascending"]
-    decoded = produce_response(b"\x02\x09\x01a\x07\x01b")
-    assert kinds(decoded) == ["tags-not-ascending"]
-    assert partition_of(decoded)["_unknown_tags"] == [{"tag": 9, "base64": "YQ=="}, {"tag": 7, "base64": "Yg=="}]
-
-
-def test_structs_without_fields_still_have_a_tag_section() -> None:
-    # ListConfigResources v0 has no fields; DescribeUserScramCredentials requests all users with null.
-    assert layout_of(74, 0, "request").fields == ()
-    assert whole_request(request(74, 0, b"\x00")).body == {}
-    assert kinds(whole_request(request(74, 0, b""))) == ["body-truncated"]
-    assert whole_request(request(50, 0, b"\x00\x00")).body == {"users": None}
-
-
-def test_failure_midway_keeps_the_complete_fields_before_it() -> None:
-    topics = struct.pack(">ih1si", 1, 1, b"t", 2) + struct.pack(">iqi", 0, 5, 100) + struct.pack(">iq", 1, 6)
-    body = struct.pack(">iii", -1, 500, 1) + topics
-    decoded = whole_request(request(1, 0, body, tags=b""))
-    assert decoded.body == {
-        "replica_id": -1,
-        "max_wait_ms": 500,
-        "min_bytes": 1,
-        "topics": [
-            {
-                "topic": "t",
-                "partitions": [
-                    {"partition": 0, "fetch_offset": 5, "partition_max_bytes": 100},
-                    {"partition": 1, "fetch_offset": 6},
-                ],
-            }
-        ],
-    }
-    (problem,) = decoded.problems
-    assert (problem.kind, problem.offset) == ("body-truncated", 13 + len(body))
-    assert decoded.raw == body
-    assert "topics[0].partitions[1].partition_max_bytes" in problem.detail
 
 
 @pytest.mark.parametrize(
@@ -363,49 +282,13 @@ def test_kinds_of_failure(version: int, body: bytes, kind: str) -> None:
     assert kinds(decoded) == [kind]
     assert decoded.raw == body
     assert decoded.body is not None
-
-
-def test_error_codes_with_their_paths() -> None:
-    partitions = struct.pack(">i", 2) + struct.pack(">ihq", 0, 0, 9) + struct.pack(">ihq", 1, 6, -1)
-    topic = struct.pack(">h1s", 1, b"t") + partitions
-    decoded = whole_response(struct.pack(">ii", 7, 2) + topic + topic.replace(b"\x00\x06", b"\x03\xe7"), 0, 0)
-    assert [(error.code, error.name, error.path) for error in decoded.errors] == [
-        (6, "NOT_LEADER_OR_FOLLOWER", "responses[0].partition_responses[1].error_code"),
-        (999, None, "responses[1].partition_responses[1].error_code"),
-    ]
-
-
-def test_flat_and_grouped_layouts_of_control_requests() -> None:
-    # LeaderAndIsr, StopReplica and UpdateMetadata: flat partitions first, grouped by topic later.
-    for key, flat, grouped in ((4, 1, 2), (5, 0, 3), (6, 4, 5)):
-        names = {field.name for field in layout_of(key, flat, "request").fields}
-        later = {field.name for field in layout_of(key, grouped, "request").fields}
-        assert any(name.startswith("ungrouped_") for name in names)
-        assert not any(name.startswith("ungrouped_") for name in later)
-
-
-def test_fetch_snapshot_is_a_slice() -> None:
-    piece = bytes(range(1, 100))
-    partition = struct.pack(">ih", 0, 0) + struct.pack(">qiB", 10, 3, 0) + struct.pack(">qq", 4096, 1111)
-    topics = b"\x02" + b"\x02m" + b"\x02" + partition + bytes([len(piece) + 1]) + piece + b"\x00" + b"\x00"
-    data = b"\x00\x00\x00\x01\x00" + struct.pack(">ih", 0, 0) + topics + b"\x00"
-    decoded = whole_response(data, 59, 0)
-    assert decoded.problems == ()
-    assert decoded.body is not None
-    reported = {"leading_bytes": len(piece), "batches": [], "truncated_bytes": 0}
-    assert decoded.body["topics"][0]["partitions"][0]["unaligned_records"] == reported
-    # A snapshot holds credentials.
-    cut = whole_response(data[:-1], 59, 0, DecodeOptions())
-    assert (cut.raw, cut.raw_redacted) == (None, len(data) - 1 - 5)
-
-
-def test_records_skipped() -> None:
+    # Records that are skipped.
     partition = struct.pack(">iii", 1, 0, 3) + b"\xff\xff\xff"
-    body = struct.pack(">hiih1s", 1, 1000, 1, 1, b"t") + partition
-    decoded = whole_request(request(0, 2, body, tags=b""), DecodeOptions(records="skip"))
-    assert decoded.body is not None
-    assert decoded.body["topic_data"][0]["partition_data"] == [{"index": 0, "records": None}]
-    assert decoded.problems == ()
+    data = request(0, 2, struct.pack(">hiih1s", 1, 1000, 1, 1, b"t") + partition, tags=b"")
+    skipped = whole_request(data, DecodeOptions(records="skip"))
+    assert skipped.body is not None
+    assert skipped.body["topic_data"][0]["partition_data"] == [{"index": 0, "records": None}]
+    assert skipped.problems == ()
 
 
 # Secrets
@@ -426,88 +309,8 @@ def test_raw_of_an_unknown_version_is_withheld_where_known_ones_have_secrets() -
     assert b"token" not in repr(decoded).encode()
 
 
-def test_all_fixed_secrets() -> None:
-    marked = {
-        (found.name, direction, field.name)
-        for key in api_keys()
-        if (found := api(key)) is not None
-        for direction in ("request", "response")
-        for version in found.versions
-        for field in fields_of(layout_of(key, version, direction))
-        if field.secret == "value"
-    }
-    assert marked == {
-        ("SaslAuthenticate", "request", "auth_bytes"),
-        ("SaslAuthenticate", "response", "auth_bytes"),
-        ("CreateDelegationToken", "response", "hmac"),
-        ("RenewDelegationToken", "request", "hmac"),
-        ("ExpireDelegationToken", "request", "hmac"),
-        ("DescribeDelegationToken", "response", "hmac"),
-        ("AlterUserScramCredentials", "request", "salt"),
-        ("AlterUserScramCredentials", "request", "salted_password"),
-        ("Envelope", "request", "request_data"),
-        ("Envelope", "request", "request_principal"),
-        ("Envelope", "response", "response_data"),
-        ("FetchSnapshot", "response", "unaligned_records"),
-    }
-
-
-def fields_of(struct_: Any) -> Any:
-    for field in (*struct_.fields, *struct_.tagged):
-        yield field
-        if field.struct is not None:
-            yield from fields_of(field.struct)
-
-
-@pytest.mark.parametrize("key", [36, 38, 39, 40, 41, 51, 58, 59])
-def test_no_secret_survives_anywhere_in_what_is_decoded(key: int) -> None:
-    """Generated messages, whole, cut and changed: the result contains no bytes of their secrets."""
-    rng = random.Random(key)
-    found = api(key)
-    assert found is not None
-    for version in found.versions:
-        for direction in ("request", "response"):
-            root = layout_of(key, version, direction)
-            if not root.secrets:
-                continue
-            encoder = Encoder(Plan(rng, nulls=False, tagged=True, unknown_tags=True, count=1))
-            raw, expected = encoder.body(root)
-            secrets = [value for value in secret_values(root, expected) if len(value) > 3]
-            for cut in [len(raw), *(rng.randrange(len(raw) + 1) for _ in range(20))]:
-                if direction == "request":
-                    decoded = whole_request(
-                        request(key, version, raw[:cut], tags=header_tags(found, version)), DecodeOptions()
-                    )
-                else:
-                    head = b"\x00\x00\x00\x01" + b"\x00" * found.response_header(version)
-                    decoded = whole_response(head + raw[:cut], key, version, DecodeOptions())
-                kept = [*byte_strings(decoded.body), decoded.raw or b""]
-                assert not any(secret in text or text[:4] == secret[:4] for secret in secrets for text in kept)
-
-
 def header_tags(found: Any, version: int) -> bytes:
     return b"\x00" if found.request_header(version) == 2 else b""
-
-
-def secret_values(root: Any, value: Any) -> Any:
-    for field in (*root.fields, *root.tagged):
-        inner = value.get(field.name)
-        if field.secret == "value" and inner:
-            yield inner
-        elif field.struct is not None and inner:
-            for one in inner if field.array else [inner]:
-                yield from secret_values(field.struct, one)
-
-
-def byte_strings(value: Any) -> Any:
-    if isinstance(value, bytes):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from byte_strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from byte_strings(inner)
 
 
 def configs_request(entries: list[tuple[bytes, bytes]]) -> bytes:
@@ -556,39 +359,6 @@ def test_described_configs_are_withheld_where_the_broker_says_so() -> None:
 # Anything at all
 
 
-@given(st.binary(max_size=200), st.integers(-40000, 40000), st.integers(-40000, 40000))
-def test_no_bytes_raise(data: bytes, key: int, version: int) -> None:
-    for options in (DecodeOptions(), SHOW):
-        decode_request(data, 0, len(data), options)
-        decode_response(data, 0, len(data), key, version, options)
-    request_header(data, 0, len(data))
-    request_header(data, 0, len(data), strict=True)
-
-
-@given(st.data())
-def test_changed_messages_never_raise(data: st.DataObject) -> None:
-    key = data.draw(st.sampled_from(api_keys()))
-    found = api(key)
-    assert found is not None
-    version = data.draw(st.sampled_from(list(found.versions)))
-    rng = random.Random(data.draw(st.integers(0, 1 << 32)))
-    raw, _ = Encoder(Plan(rng)).body(layout_of(key, version, "request"))
-    message = bytearray(request(key, version, raw, tags=header_tags(found, version)))
-    for position in data.draw(st.lists(st.integers(0, len(message) - 1), max_size=4)):
-        message[position] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(message)))
-    decoded = whole_request(bytes(message[:cut]))
-    # The problem of an embedded message names its field.
-    unread = [one for one in decoded.problems if one.detail.startswith("not a header")]
-    assert (decoded.header is None) == bool(unread)
-    assert all(problem.offset is None or 0 <= problem.offset <= cut for problem in decoded.problems)
-    assert len(decoded.problems) <= MAX_PROBLEMS + 3
-    if not decoded.problems:
-        header = request_header(bytes(message[:cut]), 0, cut)
-        assert header is not None
-        assert header.correlation_id == decoded.correlation_id
-
-
 # The framer's question
 
 
@@ -599,12 +369,6 @@ def test_problems_of_a_message_are_bounded_and_its_end_is_reported() -> None:
     assert kinds(decoded) == ["string-not-utf8"] * MAX_PROBLEMS + ["body-truncated", "more-problems"]
 
 
-def test_the_walker_reads_odd_messages() -> None:
-    root = layout_of(3, 0, "request")
-    context = DecodeContext(SHOW)
-    assert walk(root, b"\x00\x00\x00\x01\x00\x01\xff", 0, 7, context).body == {"topics": [{"name": b"\xff"}]}
-
-
 def test_a_produce_request_has_no_cut_batches() -> None:
     batch = kafka_bytes.record_batch([kafka_bytes.record(0, b"k", b"v")])
     for extra, kinds in ((b"", []), (batch[:-1], ["records-truncated"])):
@@ -613,3 +377,38 @@ def test_a_produce_request_has_no_cut_batches() -> None:
         assert [problem.kind for problem in decoded.problems] == kinds
         assert decoded.body is not None
         assert decoded.body["topic_data"][0]["partition_data"][0]["records"]["truncated_bytes"] == len(extra)
+
+
+PRODUCE_VECTORS = [vector for vector in vectors() if (vector.kind, vector.key) == ("request", 0)]
+HEADERS = DecodeOptions(bodies=False, headers=True)
+
+
+def test_acks_agree_with_the_body() -> None:
+    assert {vector.version for vector in PRODUCE_VECTORS} == set(range(14))
+    for vector in PRODUCE_VECTORS:
+        data, acks = vector.data, vector.body["acks"]
+        header = request_header(data, 0, len(data))
+        assert header is not None
+        assert read_acks(data, header.length, len(data), vector.version) == acks, vector
+        assert decode_request(data, 0, len(data)).silent is (acks == 0)
+        bare = decode_request(data, 0, len(data), HEADERS)
+        assert (bare.silent, bare.body, bare.problems) == (acks == 0, None, ())
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 13])
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_acks_at_any_place(version: int, acks: int) -> None:
+    """With a transactional id of any length before it, cut anywhere."""
+    for name in (None, "", "t" * 5, "t" * 300):
+        before = b"" if version < 3 else (kafka_bytes.string(name) if version < 9 else kafka_bytes.compact_string(name))
+        body = before + kafka_bytes.int16(acks)
+        assert read_acks(b"xx" + body + b"yy", 2, 2 + len(body), version) == acks
+        for end in range(len(body)):
+            assert read_acks(body, 0, end, version) is None
+
+
+def test_only_produce_is_silent() -> None:
+    heartbeat = kafka_bytes.request(12, 0, 1, kafka_bytes.string("g") + kafka_bytes.int32(0) + kafka_bytes.string("m"))[
+        4:
+    ]
+    assert not decode_request(heartbeat, 0, len(heartbeat)).silent

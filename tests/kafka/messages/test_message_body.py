@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import struct
 from typing import Any
 
@@ -12,15 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_body import decode_body
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from tests.craft import kafka_bytes
-from tests.kafka.encode import Encoder, Plan
-from tests.kafka.records_craft import GZIP, Record, batch, batch_of
+from tests.kafka.records_craft import Record, batch, batch_of
 from tests.vectors.reader import vectors
 
 OPTIONS = [
@@ -99,29 +96,6 @@ def test_kafkas_messages_are_read_as_by_the_general_decoder() -> None:
     assert missed == 0
 
 
-@pytest.mark.parametrize("key", api_keys())
-def test_changed_and_cut_bytes(key: int) -> None:
-    """One context serves all messages, odd ones among them."""
-    rng = random.Random(3000 + key)
-    found = api(key)
-    assert found is not None
-    contexts = [(options, DecodeContext(options)) for options in OPTIONS]
-    for version in found.versions:
-        for layout, to in ((found.request(version), None), (found.response(version), (key, version))):
-            raw, _ = Encoder(Plan(rng, unknown_tags=False)).body(layout.root)
-            if to is None:
-                head = struct.pack(">hhi", key, version, 1)
-                head += (b"", b"\x00\x01c", b"\x00\x01c\x00")[found.request_header(version)]
-            else:
-                head = struct.pack(">i", 1) + b"\x00" * found.response_header(version)
-            changed = bytearray(raw or b"\x00")
-            changed[rng.randrange(len(changed))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
-            for body_bytes in (raw, bytes(changed), raw[: rng.randrange(len(raw) + 1)], raw + b"\x00"):
-                options, context = rng.choice(contexts)
-                decoded, body = both(head + body_bytes, options, to, context)
-                check(decoded, body, context, options)
-
-
 def test_nothing_for_messages_with_more_to_report() -> None:
     error = struct.pack(">ih", 5, 27)
     clean = struct.pack(">ih", 5, 0)
@@ -156,23 +130,6 @@ def test_records_that_are_not_whole(records: Any) -> None:
         assert check(*both(request, options, None, context), context, options) == of_produce
         response = kafka_bytes.fetch_response(1, "topic", held, 5)[4:]
         assert check(*both(response, options, (1, 4), context), context, options) == of_fetch
-
-
-def test_decompressed_bytes_do_not_count_for_the_next_message() -> None:
-    request = kafka_bytes.produce_request(1, "topic", batch_of([Record(0, 0, b"k", bytes(600))], GZIP))[4:]
-    options = DecodeOptions(max_decompressed=1000)
-    context = DecodeContext(options)
-    for _ in range(3):
-        assert check(*both(request, options, None, context), context, options)
-
-
-def test_the_metadata_log_is_left_to_the_general_decoder() -> None:
-    held = batch_of([Record(0, 0, None, b"\x01\x02\x00")])
-    for records, given_back in (("metadata", False), ("columns", False), ("batches", True), ("skip", True)):
-        options = DecodeOptions(records=records)  # type: ignore[arg-type]  # one of its words
-        context = DecodeContext(options)
-        response = kafka_bytes.fetch_response(1, "__cluster_metadata", held, 5)[4:]
-        assert check(*both(response, options, (1, 4), context), context, options) == given_back
 
 
 HEADS = [b"session-key", b"connector-a", b"task-b-0", b"\0\0\0\0\x07schema", b"\0\0\0\0\x08", b"s", b"plain", b""]

@@ -49,17 +49,14 @@ def test_strict_request_header() -> None:
     assert request_header(unprintable, 0, len(unprintable), strict=True) is None
 
 
-@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 16_384, (1 << 31) - 1])
-def test_varints(value: int) -> None:
-    data = unsigned_varint(value)
-    assert read_varint(b"\xff" + data + b"\x05", 1, 1 + len(data)) == (value, 1 + len(data))
-    for cut in range(len(data)):
-        assert read_varint(data + b"\x05", 0, cut) is None
-
-
-def test_varints_have_at_most_five_bytes() -> None:
+def test_varints() -> None:
+    for value in (0, 1, 127, 128, 300, 16_384, (1 << 31) - 1):
+        data = unsigned_varint(value)
+        assert read_varint(b"\xff" + data + b"\x05", 1, 1 + len(data)) == (value, 1 + len(data))
+        for cut in range(len(data)):
+            assert read_varint(data + b"\x05", 0, cut) is None
+    # They have at most five bytes.
     assert read_varint(b"\x80" * 5 + b"\x01", 0, 6) is None
-    assert read_varint(b"\x80\x80", 0, 2) is None
 
 
 def test_tag_sections() -> None:

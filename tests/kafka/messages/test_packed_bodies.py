@@ -7,13 +7,17 @@ import random
 import numpy as np
 import pytest
 
+from kafkasniff.kafka.messages import ahead
+from kafkasniff.kafka.messages.ahead import Programs
 from kafkasniff.kafka.messages.message_body import decode_body
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.messages.packed_bodies import MEMORY_RATIO, PackedBodies
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import ITEM
 from tests.craft import kafka_bytes as kafka
+from tests.native.kernel_and_walker import the_kernel
 
 pytestmark = pytest.mark.skipif(kernel() is None, reason="without the kernel bodies are read one by one")
 
@@ -88,16 +92,41 @@ def test_each_body_equals_the_one_read_alone(records: str) -> None:
                 assert found is None or list(found) == list(alone)  # type: ignore[call-overload, arg-type]
 
 
-def test_odd_bodies_are_none() -> None:
-    found, _ = made(bodies(), DecodeOptions())
-    assert [index for index, body in enumerate(found) if body is None] == [2, 5, 7, 8, 9, 11, 12, 13]
-
-
 def test_memory_stays_bounded() -> None:
     """Bodies that do not fit into one call come with the next; a body that does not fit at all is read alone."""
     large = (0, 3, "request"), _body(produced("orders", *[10] * 9_000))
     chosen = [large] * 3 + bodies()[:1]
     found, maker = made(chosen, DecodeOptions())
     assert [body is None for body in found[3:]] == [False]
+    odd, _ = made(bodies(), DecodeOptions())
+    assert [index for index, body in enumerate(odd) if body is None] == [2, 5, 7, 8, 9, 11, 12, 13]
     assert found[:3] == [decode_body(_plan(large[0]), large[1], 0, len(large[1]), DecodeContext(DecodeOptions()))] * 3
     assert 0 < maker.memory <= MEMORY_RATIO << 20
+
+
+def programs() -> Programs:
+    return Programs(the_kernel(), lambda plan: None if plan.schema is None else program_of(plan.schema.root))
+
+
+def test_pending_bodies_keep_their_programs() -> None:
+    """With other options each kind gets another program, while bodies of the previous one may be pending."""
+    found = programs()
+    first = found.get(12, 0, "request")
+    assert found.get(12, 0, "request") is first
+    found.clear()
+    second = found.get(12, 0, "request")
+    assert first is not None
+    assert second is not None
+    assert {first.address, second.address} == set(found.kept)
+    assert len(found.kept) == 2
+
+
+def test_versions_from_the_wire_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "MAX_KINDS", 10)
+    found = programs()
+    first = found.get(12, 0, "request")
+    for version in range(1000, 1040):
+        assert found.get(12, version, "request") is None
+        assert len(found._programs) <= 10
+    assert first is not None
+    assert first.address in found.kept

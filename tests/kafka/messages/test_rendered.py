@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
@@ -12,7 +11,6 @@ from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer, program_for
 from kafkasniff.kafka.schema.body_forms import RenderedBody
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native import kernel
-from kafkasniff.native.caller import ITEM
 from kafkasniff.native.calls import Hiding
 from tests.craft import kafka_bytes as kafka
 
@@ -54,9 +52,6 @@ def rendered(data: bytes, made: Renderer | None = None, version: int = 0) -> Ren
 def test_which_requests_have_a_program(key: int, version: int, secrets: bool, hides: bool, made: bool) -> None:
     found = program_for(request_plan(key, version), show_secrets=secrets, hides=hides)
     assert (found is not None) is made
-
-
-def test_configurations_are_left_to_python_unless_secrets_are_shown() -> None:
     plan = response_plan(DESCRIBE_CONFIGS, 1)
     assert program_for(plan) is None
     assert program_for(plan, show_secrets=True) is not None
@@ -67,13 +62,12 @@ def test_a_body_equals_the_one_of_dicts() -> None:
     assert made is not None
     assert json.loads(made.json) == {"group_id": "group", "generation_id": 3, "member_id": "member"}
     assert (made.errors, made.odd) == ((), None)
-
-
-def test_error_codes_are_named() -> None:
-    made = renderer()
-    program = made.program(HEARTBEAT, 0, "response")
+    other = renderer().another()
+    assert other.use(DecodeOptions())
+    assert rendered(BEAT, other) == made
+    program = other.program(HEARTBEAT, 0, "response")
     assert program is not None
-    body = made.body(program, kafka.int16(27), 0, 2)
+    body = other.body(program, kafka.int16(27), 0, 2)
     assert body is not None
     assert [(one.code, one.name, one.path) for one in body.errors] == [(27, "REBALANCE_IN_PROGRESS", "error_code")]
 
@@ -108,16 +102,6 @@ def test_large_bodies_are_left_to_python() -> None:
     assert made.body(program, bytes(MAX_SIZE + 1), 0, MAX_SIZE + 1) is None
 
 
-@pytest.mark.parametrize(
-    "options", [DecodeOptions(bodies=False), DecodeOptions(inside=False), DecodeOptions(records="columns")]
-)
-def test_nothing_is_rendered_if_bodies_are_needed_otherwise(options: DecodeOptions) -> None:
-    made = renderer()
-    assert made.program(HEARTBEAT, 0, "request") is not None
-    assert not made.use(options)
-    assert made.program(HEARTBEAT, 0, "request") is None
-
-
 def test_only_the_kinds_that_just_the_sink_needs() -> None:
     found = kernel()
     assert found is not None
@@ -126,12 +110,10 @@ def test_only_the_kinds_that_just_the_sink_needs() -> None:
     assert made.program(HEARTBEAT, 0, "request") is not None
     assert made.program(HEARTBEAT, 0, "response") is None
     assert made.line_program(HEARTBEAT, 0, "response") is not None
-
-
-def test_another_thread_renders_the_same() -> None:
-    other = renderer().another()
-    assert other.use(DecodeOptions())
-    assert rendered(BEAT, other) == rendered(BEAT)
+    # Nothing is rendered if bodies are needed otherwise.
+    for options in (DecodeOptions(bodies=False), DecodeOptions(inside=False), DecodeOptions(records="columns")):
+        assert not made.use(options)
+        assert made.program(HEARTBEAT, 0, "request") is None
 
 
 @pytest.mark.parametrize(("limit", "inflated"), [(1 << 20, True), (100, False)])
@@ -146,18 +128,3 @@ def test_compressed_records_within_the_bound(limit: int, inflated: bool) -> None
     assert (body is not None) is inflated
     if body is not None:
         assert b"vvvv" in body.json
-
-
-def test_json_that_does_not_fit_comes_with_the_next_call() -> None:
-    """Bytes that were written before the room ran out count."""
-    maker = renderer()
-    program = maker.program(HEARTBEAT, 0, "request")
-    assert program is not None
-    body = kafka.string("g" * 9_000) + kafka.int32(3) + kafka.string("m" * 9_000)
-    items = np.zeros(40, ITEM)
-    items["program"] = program.address
-    items["start"] = np.arange(len(items)) * len(body)
-    items["end"] = items["start"] + len(body)
-    made = maker.bodies(body * len(items), items, [0] * len(items))
-    assert 1 < len(made) < len(items)
-    assert {None if one is None else len(one.json) > 18_000 for one in made} == {True}

@@ -8,15 +8,12 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.kafka.embedded.any_records import read_records
 from kafkasniff.kafka.record_facts.schema_registry import MAX_ID, MAX_SCHEMAS, add_schema_ids
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Body
-from tests.kafka.embedded.reading import account, messages
 from tests.kafka.records_craft import Record, batch_of
 
 produce_request = functools.partial(read_records, 0, "request")
@@ -72,29 +69,37 @@ def test_all_batches_of_a_partition_are_judged_together() -> None:
     assert reported(found) == [(None, None)] * 3
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [struct.pack(">q", number) for number in (1, 1_700_000_000_000, 1 << 40)],
-        [struct.pack(">q", 1_700_000_000_000)],
-        [struct.pack(">qq", 1_700_000_000_000, 5), struct.pack(">q", 1_700_000_000_000)],
-        [struct.pack(">i", 5)],
-        [framed(5, b"")],
-        [framed(0)],
-        [framed(MAX_ID + 1)],
-        [framed(0xFFFFFFFF)],
-        [framed(5), b"\1" + framed(5)],
-        [framed(5), b""],
-        [b"text", framed(5)],
+def test_numbers_and_other_bytes_have_no_ids() -> None:
+    times = [struct.pack(">q", number) for number in (1, 1_700_000_000_000, 1 << 40)]
+    for values in (
+        *(times, times[1:2], [struct.pack(">qq", 1_700_000_000_000, 5), times[1]], [struct.pack(">i", 5)]),
+        *([framed(5, b"")], [framed(0)], [framed(MAX_ID + 1)], [framed(0xFFFFFFFF)], [framed(5), b"\1" + framed(5)]),
+        *([framed(5), b""], [b"text", framed(5)], [framed(number) for number in range(1, MAX_SCHEMAS + 2)]),
         [struct.pack(">i", size) + b"x" * size for size in (1000, 2000, 3000, 4000, 5000)],
-        [framed(number) for number in range(1, MAX_SCHEMAS + 2)],
-        [None, framed(5), None],
-        [None, None],
-        [],
-    ],
-)
-def test_numbers_and_other_bytes_have_no_ids(values: list[bytes | None]) -> None:
-    assert set(judged(values)) <= {None}
+        *([None, framed(5), None], [None, None], []),
+    ):
+        assert set(judged(values)) <= {None}, values
+
+
+def test_other_batches() -> None:
+    """Control records, batches without records, messages of old formats, which have no headers, and redacted data."""
+    assert judged([framed(5)], control=True) == [None]
+    found: Body = {"batches": [{"record_count": 1}, {"records": []}], "truncated_bytes": 0}
+    add_schema_ids(found)
+    assert found == {"batches": [{"record_count": 1}, {"records": []}], "truncated_bytes": 0}
+    found = {"batches": [{"magic": 1, "records": [{"key": None, "value": framed(3)}]}]}
+    add_schema_ids(found)
+    assert reported(found) == [(None, 3)]
+    found = records([(None, framed(3)), (None, None)])
+    found["batches"][0]["records"][1]["value"] = {"redacted": 60}
+    add_schema_ids(found)
+    assert reported(found) == [(None, None)] * 2
+    # Truncated bodies.
+    for body in ({}, {"topic_data": None}, {"topic_data": [{}]}, {"topic_data": [{"partition_data": None}]}):
+        before = repr(body)
+        produce_request(body, 9, DecodeContext(DecodeOptions()))
+        fetch_response(body, 9, DecodeContext(DecodeOptions()))
+        assert repr(body) == before
 
 
 def test_bounds() -> None:
@@ -104,26 +109,6 @@ def test_bounds() -> None:
     # As long as an int64, but not all of them.
     assert judged([framed(9, b"abc"), framed(9, b"abcd")]) == [9, 9]
     assert judged([framed(9, b"abc")]) == [None]
-
-
-def test_control_records_and_batches_without_records() -> None:
-    assert judged([framed(5)], control=True) == [None]
-    found = {"batches": [{"record_count": 1}, {"records": []}], "truncated_bytes": 0}
-    add_schema_ids(found)
-    assert found == {"batches": [{"record_count": 1}, {"records": []}], "truncated_bytes": 0}
-
-
-def test_messages_of_old_formats_have_no_headers() -> None:
-    found: Body = {"batches": [{"magic": 1, "records": [{"key": None, "value": framed(3)}]}]}
-    add_schema_ids(found)
-    assert reported(found) == [(None, 3)]
-
-
-def test_redacted_data_is_left_alone() -> None:
-    found = records([(None, framed(3)), (None, None)])
-    found["batches"][0]["records"][1]["value"] = {"redacted": 60}
-    add_schema_ids(found)
-    assert reported(found) == [(None, None)] * 2
 
 
 GUID = uuid.UUID("73ba8a4f-0996-4284-a064-3376ad6fed32")
@@ -174,62 +159,3 @@ def test_topics_of_kafka_itself_are_left_alone(topic: str | None, read: int | No
     response = bodies(topic, "topic", "responses", "partitions")
     fetch_response(response, 12, context)
     assert reported(response["responses"][0]["partitions"][0]["records"]) == [(None, read)]
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"topic_data": None}, {"topic_data": [{}]}, {"topic_data": [{"partition_data": None}]}]
-)
-def test_truncated_bodies(body: Body) -> None:
-    before = repr(body)
-    produce_request(body, 9, DecodeContext(DecodeOptions()))
-    fetch_response(body, 9, DecodeContext(DecodeOptions()))
-    assert repr(body) == before
-
-
-@given(st.lists(st.tuples(st.none() | st.binary(max_size=20), st.none() | st.binary(max_size=20)), max_size=6))
-def test_any_keys_and_values(pairs: list[Pair]) -> None:
-    found = records(pairs)
-    add_schema_ids(found)
-    for record, (key, value) in zip(found["batches"][0]["records"], pairs, strict=True):
-        for field, data in (("_key", key), ("_value", value)):
-            if field in record:
-                assert data is not None
-                assert framed(record[field]["schema_id"], data[5:]) == data
-
-
-@pytest.mark.parametrize(
-    ("api", "kind", "topics", "partitions"),
-    [
-        ("Produce", "request", "topic_data", "partition_data"),
-        ("Fetch", "response", "responses", "partitions"),
-    ],
-)
-def test_ids_are_those_of_the_serializers(api: str, kind: str, topics: str, partitions: str) -> None:
-    """librdkafka's Avro, JSON and Protobuf serializers, ids before the data and in headers, including int64 data."""
-    name = "librdkafka-schemas.pcap"
-    ids = {entry["schema_id"]: entry["guid"] for entry in account(name, "registered")}
-    expected = {}
-    for entry in account(name, "produced"):
-        wanted: list[Any] = [entry.get("key_schema_id"), entry.get("value_schema_id")]
-        if entry["topic"] == "header-orders":
-            wanted = [ids[number] for number in wanted]
-        expected[entry["timestamp"]] = wanted
-    found = {}
-    for one in messages(name, api, kind):
-        assert one.body
-        for topic in one.body[topics]:
-            for partition in topic[partitions]:
-                for batch in (partition["records"] or {"batches": []})["batches"]:
-                    for record in batch["records"]:
-                        read = [record.get("_key", {}), record.get("_value", {})]
-                        found[record["timestamp"]] = [
-                            one_of.get("schema_id", one_of.get("schema_guid")) for one_of in read
-                        ]
-    assert found.items() <= expected.items()
-    assert sum(any(ids_of) for ids_of in found.values()) >= 8
-
-
-@pytest.mark.parametrize("name", ["java-codecs.pcap", "librdkafka-codecs.pcap", "java-streams-classic.pcap"])
-def test_no_ids_without_a_registry(name: str) -> None:
-    for one in (*messages(name, "Produce", "request"), *messages(name, "Fetch", "response")):
-        assert "schema-registry" not in repr(one.body)

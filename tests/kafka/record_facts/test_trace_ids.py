@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kafkasniff.kafka.record_facts.trace_ids import MAX_TRACE_IDS, TRACE_HEADERS, add_trace_id, span_context, trace_id
+from kafkasniff.kafka.record_facts.trace_ids import MAX_TRACE_IDS, add_trace_id, span_context, trace_id
 from tests.kafka.records_craft import LZ4, Record, batch_of, decode, kinds
 
 ID = 0x4BF92F3577B34DA6A3CE929D0E0E4736
@@ -54,37 +52,20 @@ def test_forms(key: str, value: bytes, expected: str) -> None:
     assert trace_id(key, value.replace(b"-", b"_").replace(b":", b"_") + b"_") is None
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("traceparent", b"ff" + W3C[2:]),
-        ("traceparent", W3C + b"-more"),
-        ("traceparent", W3C.upper()),
-        ("traceparent", b"00-" + b"0" * 32 + b"-00f067aa0ba902b7-01"),
-        ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-" + b"0" * 16 + b"-01"),
-        ("traceparent", W3C[:-1]),
-        ("traceparent", b""),
-        ("traceparent", None),
-        ("b3", b"0"),
-        ("b3", b"80f198ee56343ba8-1"),
-        ("X-B3-TraceId", b"463ac35c9f6413a"),
-        ("uber-trace-id", b"0:1:0:1"),
-        ("x-datadog-trace-id", b"18446744073709551616"),
-        ("x-datadog-trace-id", b"0"),
-        ("x-datadog-trace-id", "١٢٣".encode()),
-        ("X-Amzn-Trace-Id", b"Root=1-5759e988-bd862e3fe1be46a99427279"),
-        ("X-Amzn-Trace-Id", b";" * 100_000 + b"Root=1-5759e988-bd862e3fe1be46a994272793"),
-        ("X-Cloud-Trace-Context", b"0" * 32),
-    ],
-)
-def test_values_without_a_trace_id(key: str, value: bytes | None) -> None:
-    assert trace_id(key, value) is None
-
-
-@given(st.sampled_from(sorted(TRACE_HEADERS)), st.binary(max_size=80))
-def test_any_bytes(key: str, value: bytes) -> None:
-    found = trace_id(key, value)
-    assert found is None or (found.isascii() and found.isalnum()) or found.startswith("1-")
+def test_values_without_a_trace_id() -> None:
+    zero, amazon = b"0" * 32, b"1-5759e988-bd862e3fe1be46a994272793"
+    for key, values in {
+        "traceparent": [b"ff" + W3C[2:], W3C + b"-more", W3C.upper(), W3C[:3] + zero + W3C[35:], W3C[:-1], b"", None],
+        "b3": [b"0", b"80f198ee56343ba8-1"],
+        "X-B3-TraceId": [b"463ac35c9f6413a"],
+        "uber-trace-id": [b"0:1:0:1"],
+        "x-datadog-trace-id": [b"18446744073709551616", b"0", "١٢٣".encode()],
+        "X-Amzn-Trace-Id": [b"Root=" + amazon[:-1], b";" * 100_000 + b"Root=" + amazon],
+        "X-Cloud-Trace-Context": [zero],
+    }.items():
+        for value in values:
+            assert trace_id(key, value) is None, (key, value)
+    assert trace_id("traceparent", W3C[:36] + b"0" * 16 + b"-01") is None
 
 
 def test_records() -> None:

@@ -1,10 +1,10 @@
+"""Codecs: what encoders write, damage, and bounds on what it decompresses to."""
+
 from __future__ import annotations
 
 import functools
 import gzip
-import resource
 import struct
-import time
 import zlib
 from collections.abc import Callable
 
@@ -12,8 +12,6 @@ import cramjam
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.kafka.records import compression
 from kafkasniff.kafka.records.compression import (
@@ -26,7 +24,7 @@ from kafkasniff.kafka.records.compression import (
     decompress,
 )
 from kafkasniff.kafka.schema.enums import enum_text
-from tests.kafka.records_craft import COMPRESSORS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, xerial
+from tests.kafka.records_craft import COMPRESSORS, GZIP, LZ4, NONE, SNAPPY, XERIAL_HEADER, ZSTD, xerial
 
 TEXT = b"".join(b'{"order": %d, "amount": %d}\n' % (number, number * 7919 % 1000) for number in range(4000))
 """110 kB: several blocks of every codec, and more than one step of output for the small ones."""
@@ -47,7 +45,7 @@ FORMS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     ),
     "zstd without size": (ZSTD, lambda text: zstandard.ZstdCompressor(write_content_size=False).compress(text)),
     "zstd with size and checksum": (ZSTD, lambda text: zstandard.ZstdCompressor(write_checksum=True).compress(text)),
-    "zstd level 22": (ZSTD, lambda text: zstandard.ZstdCompressor(level=22, write_content_size=False).compress(text)),
+    "zstd level 12": (ZSTD, lambda text: zstandard.ZstdCompressor(level=12, write_content_size=False).compress(text)),
 }
 
 
@@ -79,11 +77,6 @@ def test_cut_anywhere_is_a_failure(form):
         assert result.detail
 
 
-def test_a_cut_between_the_streams_is_no_failure():
-    first = xerial(TEXT[:50_000])
-    assert decompress(SNAPPY, first, BIG).data == TEXT[:50_000]
-
-
 @each_form
 def test_the_limit_is_exact(form):
     codec, data = compressed(form)
@@ -93,15 +86,10 @@ def test_the_limit_is_exact(form):
     assert result.produced <= len(TEXT)
 
 
-@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_nothing_compressed(codec):
+@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
+def test_next_to_nothing(codec: int) -> None:
     assert decompress(codec, COMPRESSORS[codec](b""), 0).data == b""
     assert decompress(codec, COMPRESSORS[codec](b"x"), 0).failure == "decompression-bound"
-
-
-def test_uncompressed_is_bounded_too():
-    assert decompress(0, TEXT, BIG).data is TEXT
-    assert decompress(0, TEXT, 10).failure == "decompression-bound"
 
 
 @pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
@@ -128,9 +116,6 @@ def test_trailing_bytes_are_reported(codec):
     result = decompress(codec, COMPRESSORS[codec](TEXT) + b"\0\0\0", BIG)
     assert (result.data, result.failure) == (TEXT, None)
     assert result.detail.startswith("3 bytes after")
-
-
-def test_zstd_refuses_trailing_bytes():
     assert decompress(ZSTD, COMPRESSORS[ZSTD](TEXT) + b"\0\0\0", BIG).failure == "decompression-failed"
 
 
@@ -165,10 +150,11 @@ def test_snappy_lengths_are_not_trusted():
         assert decompress(SNAPPY, data, BIG).failure == "decompression-failed"
 
 
-def test_xerial_versions_are_not_checked():
-    """Redpanda writes them little-endian; snappy-java's reader only checks that the compatible version is known."""
+def test_xerial_streams() -> None:
+    """Redpanda writes versions little-endian; snappy-java only checks that it knows the compatible one."""
     data = xerial(TEXT)
     assert decompress(SNAPPY, data[:8] + struct.pack("<ii", 1, 1) + data[16:], BIG).data == TEXT
+    assert decompress(SNAPPY, xerial(TEXT[:50_000]), BIG).data == TEXT[:50_000], "a cut between streams is valid"
 
 
 def test_gzip_checksum_is_checked():
@@ -198,24 +184,20 @@ def bomb(codec: int, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_gigabyte_of_zeros_stops_at_the_bound(codec):
-    data = bomb(codec, 1 << 30)
-    limit = 1 << 25
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.process_time()
+def test_zeros_stop_at_the_bound(codec: int) -> None:
+    """However much would follow; only zstd can reach the ratio that is refused, whatever its bound."""
+    data = bomb(codec, 1 << 26)
+    limit = 1 << 21
     result = decompress(codec, data, limit)
-    seconds = time.process_time() - start
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert result.failure == "decompression-bound"
     assert result.produced <= limit + 1
     assert ("times their size" in result.detail) == (len(data) < limit)
-    assert seconds < 2
-    assert grown < 4 * limit >> 10  # kB
-
-
-@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_batch_of_16_mib_of_zeros_is_accepted(codec):
-    assert decompress(codec, COMPRESSORS[codec](bytes(1 << 24)), 1 << 28).data == bytes(1 << 24)
+    zeros = bytes(1 << 24)
+    assert decompress(codec, COMPRESSORS[codec](zeros), 1 << 28).data == zeros
+    # The length that raw Snappy states is checked before.
+    data = bytes(cramjam.snappy.compress_raw(zeros))
+    result = decompress(SNAPPY, data, 1 << 20)
+    assert (result.failure, result.produced) == ("decompression-bound", 0)
 
 
 def test_a_small_bomb_stops_at_the_bound_for_its_size():
@@ -244,25 +226,6 @@ def test_the_bound_of_the_ratio(monkeypatch, beyond):
     assert len(result.data) == (0 if beyond else MAX_RATIO * size)
 
 
-def test_only_zstd_can_reach_the_ratio(monkeypatch):
-    """The other codecs' best ratio for zeros is below the bound."""
-    monkeypatch.setattr(compression, "MAX_UNRATED", 0)
-    zeros = bytes(1 << 25)
-    for codec, data in (
-        (GZIP, gzip.compress(zeros, 9)),
-        (LZ4, lz4.frame.compress(zeros, block_size=lz4.frame.BLOCKSIZE_MAX4MB, compression_level=12)),
-        (SNAPPY, bytes(cramjam.snappy.compress_raw(zeros))),
-    ):
-        assert decompress(codec, data, 1 << 28).data == zeros
-    assert decompress(ZSTD, COMPRESSORS[ZSTD](zeros), 1 << 28).failure == "decompression-bound"
-
-
-def test_raw_snappy_bomb_is_refused_unopened():
-    data = bytes(cramjam.snappy.compress_raw(bytes(1 << 26)))
-    result = decompress(SNAPPY, data, 1 << 20)
-    assert (result.failure, result.produced) == ("decompression-bound", 0)
-
-
 def test_names():
     assert [codec_name(codec) for codec in range(8)] == [
         "none",
@@ -276,32 +239,3 @@ def test_names():
     ]
     assert decompress(5, b"", 10).failure == "decompression-failed"
     assert [enum_text("compression_codec", codec) for codec in range(5)] == list(CODECS)
-
-
-@given(st.sampled_from([GZIP, SNAPPY, LZ4, ZSTD]), st.binary(max_size=20_000), st.integers(0, 2))
-def test_round_trip(codec, data, magic):
-    assert decompress(codec, COMPRESSORS[codec](data), len(data), magic=magic).data == data
-    assert decompress(SNAPPY, xerial(data, 1000), len(data)).data == data
-
-
-@given(
-    st.sampled_from(sorted(FORMS)),
-    st.lists(st.tuples(st.integers(0, 40_000), st.integers(0, 255)), min_size=1, max_size=4),
-    st.integers(0, 300_000),
-    st.integers(0, 1),
-)
-def test_damage_never_raises(form, damage, limit, magic):
-    codec, data = compressed(form)
-    changed = bytearray(data)
-    for at, byte in damage:
-        changed[at % len(changed)] = byte
-    result = decompress(codec, bytes(changed), limit, magic=magic)
-    assert len(result.data) <= limit
-    assert result.failure is None or result.data == b""
-
-
-@given(st.integers(1, 4), st.binary(max_size=200), st.booleans())
-def test_garbage_never_raises(codec, data, with_magic):
-    starts = {GZIP: b"\x1f\x8b\x08\0", SNAPPY: XERIAL_HEADER, LZ4: b"\x04\x22\x4d\x18", ZSTD: b"\x28\xb5\x2f\xfd"}
-    result = decompress(codec, (starts[codec] if with_magic else b"") + data, 1 << 16, magic=0)
-    assert len(result.data) <= 1 << 16

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pickle
 import struct
-import time
 import tracemalloc
-from types import SimpleNamespace
 from typing import Any
 
-import cramjam
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.records import record_sets
+from kafkasniff.kafka.records import checksum, record_sets
+from kafkasniff.kafka.records.control_records import control_record
 from kafkasniff.kafka.records.record_sets import decode_records
 from tests.kafka.records_craft import (
     COMPRESSORS,
@@ -45,8 +43,8 @@ any_record = st.builds(
     offset=st.integers(0, 200) | int32,
     timestamp=st.integers(-200, 10_000) | int64,
     key=nullable,
-    value=nullable | st.sampled_from([bytes(8191), bytes(8192), bytes(70_000)]),
-    headers=st.lists(st.tuples(st.text(max_size=20), nullable), max_size=3).map(tuple) | st.just((("k", b"v"),) * 70),
+    value=nullable | st.sampled_from([bytes(8191), bytes(8192)]),
+    headers=st.lists(st.tuples(st.text(max_size=20), nullable), max_size=3).map(tuple),
 )
 
 
@@ -72,6 +70,7 @@ def wrap(value: int) -> int:
     st.booleans(),
 )
 @example([Record(2**31 - 1, 2**63 - 1, None, b"")], NONE, 2**63 - 1, 2**63 - 1, False)
+@example([Record(0, 0, b"k", bytes(70_000), (("k", b"v"),) * 70)], LZ4, 0, TIME, False)
 @example([Record(-1, -(2**63), b"", None)], GZIP, -(2**63), -(2**63), False)
 def test_round_trip(sources, codec, base_offset, base_timestamp, logged):
     data = batch(
@@ -94,54 +93,6 @@ def test_round_trip(sources, codec, base_offset, base_timestamp, logged):
     assert found["crc_ok"] is True
 
 
-def test_the_keys_and_their_order():
-    out, _ = decode(batch_of([Record(0, 0, None, b"", (("h", None),))], attributes=0x30, base_offset=7))
-    (found,) = out["batches"]
-    assert list(out) == ["batches", "truncated_bytes"]
-    header = (
-        *("base_offset", "batch_length", "partition_leader_epoch", "magic", "crc", "crc_ok", "compression"),
-        *("timestamp_type", "transactional", "control", "last_offset_delta", "base_timestamp", "max_timestamp"),
-        *("producer_id", "producer_epoch", "base_sequence", "record_count", "records"),
-    )
-    assert tuple(found) == header
-    assert list(found["records"][0]) == ["offset", "timestamp", "key", "value", "headers", "_control"]
-    assert found["records"][0]["headers"] == [{"key": "h", "value": None}]
-    assert (found["transactional"], found["control"], found["compression"]) == (True, True, "none")
-
-
-@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
-@pytest.mark.parametrize("count", [1, 200])
-def test_kafka_python_wrote_it(codec, count, monkeypatch):
-    default_records = pytest.importorskip("kafka.record.default_records")
-    from kafka import codec as kafka_codec
-
-    # python-snappy is not installed: kafka-python's own xerial framing around the same raw blocks.
-    snappy = SimpleNamespace(compress=lambda data: bytes(cramjam.snappy.compress_raw(data)))
-    monkeypatch.setattr(kafka_codec, "snappy", snappy)
-    builder = default_records.DefaultRecordBatchBuilder(2, codec, True, 9001, 4, 17, 1 << 20)
-    sources = []
-    for index in range(count):
-        headers = [("trace", b"%d" % index), ("überschrift", None)] if index % 3 == 0 else []
-        key = None if index % 5 == 0 else b"key %d" % index
-        value = None if index % 7 == 3 else b"value" * (index % 40)
-        assert builder.append(index, TIME + 97 * index, key, value, headers) is not None
-        sources.append(Record(index, 97 * index, key, value, tuple(headers)))
-    data = bytes(builder.build())
-    out, where = decode(data)
-    assert where.problems == []
-    (found,) = out["batches"]
-    assert found["records"] == [expected(source, 0, TIME) for source in sources]
-    assert found["compression"] == ("none", "gzip", "snappy", "lz4", "zstd")[codec if count > 1 else codec_of(data)]
-    assert (found["producer_id"], found["producer_epoch"], found["base_sequence"]) == (9001, 4, 17)
-    assert (found["transactional"], found["max_timestamp"]) == (True, TIME + 97 * (count - 1))
-    assert (found["crc_ok"], found["record_count"], found["last_offset_delta"]) == (True, count, count - 1)
-
-
-def codec_of(data: bytes) -> int:
-    """kafka-python does not compress a batch that would become larger."""
-    return data[22] & 7
-
-
 def test_wrong_crc():
     data = bytearray(batch_of(SIMPLE))
     data[-2] ^= 0x10
@@ -155,11 +106,6 @@ def test_wrong_crc():
     assert headers["batches"][0]["crc_ok"] is False
 
 
-def test_crc_is_unsigned():
-    out, _ = decode(batch(b"", 0, crc=0xFFFFFFFE))
-    assert out["batches"][0]["crc"] == 0xFFFFFFFE
-
-
 @pytest.mark.parametrize("stated", [0, 2, 4, -1])
 def test_record_count_differs(stated):
     out, where = decode(batch(b"".join(map(record, SIMPLE)), stated))
@@ -169,28 +115,38 @@ def test_record_count_differs(stated):
     assert out["batches"][0]["record_count"] == stated
 
 
-def test_unknown_codec_and_bits():
+def test_unknown_codec_and_bits() -> None:
     out, where = decode(batch(b"junk", 1, attributes=0x105))
     assert kinds(where) == ["batch-attributes", "compression-codec"]
-    assert out["batches"][0]["compression"] == "unknown-5"
-    assert out["batches"][0]["records"] == []
+    assert (out["batches"][0]["compression"], out["batches"][0]["records"]) == ("unknown-5", [])
     out, where = decode(batch(b"junk", 1, attributes=6), records="batches")
     assert kinds(where) == ["compression-codec"]
 
 
-def test_corrupt_compression_leaves_the_header():
-    out, where = decode(batch(b"no gzip at all", 3, attributes=GZIP) + batch_of(SIMPLE))
+def test_records_that_cannot_be_decompressed() -> None:
+    """The header is kept, and the next batch is read. Compaction leaves batches without compressed data."""
+    out, where = decode(
+        batch(b"no gzip at all", 3, attributes=GZIP) + batch_of(SIMPLE) + batch(b"", 0, attributes=ZSTD)
+    )
     assert kinds(where) == ["decompression-failed"]
-    assert out["batches"][0]["record_count"] == 3
-    assert out["batches"][0]["records"] == []
-    assert len(out["batches"][1]["records"]) == 3
+    assert [one["record_count"] for one in out["batches"]] == [3, 3, 0]
+    assert [len(one["records"]) for one in out["batches"]] == [0, 3, 0]
 
 
-def test_an_empty_batch_of_a_codec():
-    """Compaction leaves a batch without records, and without compressed data."""
-    out, where = decode(batch(b"", 0, attributes=ZSTD))
-    assert where.problems == []
-    assert out["batches"][0]["records"] == []
+@pytest.mark.parametrize(
+    ("place", "wrong", "kind"),
+    [
+        *((8, length.to_bytes(4, "big", signed=True), "batch-length") for length in (-1, 0, 48, 2**30 + 1)),
+        (16, b"\3", "record-magic"),
+    ],
+)
+def test_batches_that_end_the_field(place: int, wrong: bytes, kind: str) -> None:
+    first = batch_of(SIMPLE)
+    data = bytearray(first * 3)
+    data[len(first) + place : len(first) + place + len(wrong)] = wrong
+    out, where = decode(bytes(data))
+    assert [(problem.kind, problem.offset) for problem in where.problems] == [(kind, len(first) + place)]
+    assert (len(out["batches"]), out["truncated_bytes"]) == (1, 2 * len(first))
 
 
 def test_the_bound_counts_over_the_message():
@@ -202,14 +158,11 @@ def test_the_bound_counts_over_the_message():
     assert where.decompressed >= 3000
     again = decode_records(one, 0, len(one), where)
     assert again["batches"][0]["records"] == []
-
-
-def test_all_fields_of_a_message_have_one_bound():
+    # So has the number of records, over all fields.
     one = batch_of([Record(number, 0, None, None) for number in range(3)])
     out, where = decode(one, max_records=5)
     assert (len(out["batches"][0]["records"]), where.problems) == (3, [])
-    again = decode_records(one, 0, len(one), where)
-    assert len(again["batches"][0]["records"]) == 2
+    assert len(decode_records(one, 0, len(one), where)["batches"][0]["records"]) == 2
     assert kinds(where) == ["record-bound"]
 
 
@@ -233,57 +186,11 @@ def test_the_number_of_batches_is_bounded(monkeypatch):
     assert out["truncated_bytes"] == 2 * len(batch_of(SIMPLE))
 
 
-@pytest.mark.parametrize("length", [-1, 0, 48, 2**30 + 1])
-def test_batch_length(length):
-    first = batch_of(SIMPLE)
-    data = first + batch(b"", 0, length=length) + first
-    out, where = decode(data, base=0)
-    assert kinds(where) == ["batch-length"]
-    assert where.problems[0].offset == len(first) + 8
-    assert len(out["batches"]) == 1
-    assert out["truncated_bytes"] == len(data) - len(first)
-
-
-def test_magic_that_does_not_exist():
-    first = batch_of(SIMPLE)
-    data = bytearray(first * 2)
-    data[len(first) + 16] = 3
-    out, where = decode(bytes(data))
-    assert kinds(where) == ["record-magic"]
-    assert where.problems[0].offset == len(first) + 16
-    assert (len(out["batches"]), out["truncated_bytes"]) == (1, len(first))
-
-
 def test_problems_count_from_the_message():
     data = b"\xaa" * 100 + batch(b"\x01", 1)
     where = context(base=90)
     decode_records(data, 100, len(data), where)
     assert [(problem.kind, problem.offset) for problem in where.problems] == [("record-malformed", 10 + 61)]
-
-
-def test_delete_horizon():
-    out, _ = decode(batch_of(SIMPLE, attributes=0x40))
-    assert out["batches"][0]["_delete_horizon"] == TIME
-    assert out["batches"][0]["records"][1]["timestamp"] == TIME + 1
-    assert "_delete_horizon" not in decode(batch_of(SIMPLE))[0]["batches"][0]
-
-
-WHOLE = batch_of(SIMPLE, GZIP) + batch_of([Record(0, 5, None, bytes(200), (("a", b"b"),))]) + batch_of(SIMPLE, LZ4)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=3), st.integers(0, 90)
-)
-def test_damage_never_raises(damage, cut):
-    data = bytearray(WHOLE)
-    for at, byte in damage:
-        data[at] = byte
-    data = data[: len(data) - cut]
-    out, where = decode(bytes(data))
-    sizes = sum(found["batch_length"] + 12 for found in out["batches"])
-    assert sizes + out["truncated_bytes"] == len(data)
-    for problem in where.problems:
-        assert 0 <= problem.offset <= len(data)
 
 
 def test_every_bit_flip_in_a_batch_is_reported():
@@ -299,26 +206,16 @@ def test_every_bit_flip_in_a_batch_is_reported():
             assert where.problems or out["truncated_bytes"] == len(data)
 
 
-@given(st.binary(max_size=300))
-def test_garbage_never_raises(data):
-    out, _ = decode(data)
-    assert sum(found["batch_length"] + 12 for found in out["batches"]) + out["truncated_bytes"] == len(data)
-    decode(data, records="batches")
-
-
-def test_hostile_lengths_cost_nothing():
-    """Each record claims the length of everything that follows in a large buffer: no quadratic copying."""
+def test_hostile_lengths_cost_nothing() -> None:
+    """Each record claims the length of everything that follows in a large buffer: nothing is copied."""
     hostile = batch((varint(1 << 27) + bytes(50)) * 20_000, 20_000)
     data = hostile + bytes(1 << 22)
     tracemalloc.start()
-    start = time.process_time()
     where = context()
     decode_records(data, 0, len(hostile), where)
-    seconds = time.process_time() - start
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert kinds(where) == ["record-malformed"]
-    assert seconds < 1
     assert peak < 1 << 23
 
 
@@ -338,3 +235,80 @@ def test_batches_travel_between_processes(records):
             assert getattr(again, name, None) == getattr(one, name, None)
     assert (found.held is None) == (records == "full")
     assert found.uncompressed == (len(batch_of(SIMPLE)) if records == "full" else None)
+
+
+def reported(key, value):
+    where = context(base=10)
+    found = control_record(key, value, where, 17)
+    assert all(problem.offset == 7 for problem in where.problems)
+    return found, kinds(where)
+
+
+def test_odd_ones():
+    assert reported(b"\0\0\0\1", struct.pack(">hi", 0, 12)) == (
+        {"version": 0, "type": 1, "name": "COMMIT", "value": {"version": 0, "coordinator_epoch": 12}},
+        [],
+    )
+    newer = {"version": 1, "type": 0, "name": "ABORT", "value": {"version": 3, "coordinator_epoch": -1}}
+    assert reported(b"\0\1\0\0more", struct.pack(">hiq", 3, -1, 5)) == (newer, [])
+    unknown = {"version": 0, "type": 9, "name": None, "value": None}
+    assert reported(b"\0\0\0\x09", b"?") == (unknown, [])
+    no_value = {"version": 0, "type": 1, "name": "COMMIT", "value": None}
+    assert reported(b"\0\0\0\1", None) == (no_value, [])
+    assert reported(b"\0\0\0\1", b"\0\0\0") == (no_value, ["control-record"])
+    assert reported(b"\0\0\0\2", b"\0\7rest")[1] == ["control-record"]
+    assert reported(b"\0\0\0\4", b"\0\0\0rest") == (
+        {"version": 0, "type": 4, "name": "SNAPSHOT_FOOTER", "value": {"version": 0}},
+        ["control-record"],
+    )
+    assert reported(b"\0\0\0", b"") == (None, ["control-record"])
+    assert reported(None, b"") == (None, ["control-record"])
+
+
+EARLY_LEADER_CHANGE = bytes.fromhex("00000002 03 00000001 00 00000002 00 03 00000001 00 00000002 00 00")
+"""Written by a controller of Kafka 2.8.1 (captures/kraft-2.8.pcap), in a record of type 3."""
+
+
+def test_leader_changes_of_2_8_have_the_later_type_of_snapshot_headers():
+    voters = [{"voter_id": 1}, {"voter_id": 2}]
+    value = {"leader_id": 2, "voters": voters, "granting_voters": voters}
+    wanted = {"version": 0, "type": 3, "name": "LEADER_CHANGE", "value": value}
+    assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE) == (wanted, [])
+    for end in range(len(EARLY_LEADER_CHANGE)):  # truncated records have no type
+        assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE[:end])[0]["name"] == "SNAPSHOT_HEADER"
+    assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE + b"\0")[0]["name"] == "SNAPSHOT_HEADER"
+    header = struct.pack(">hqb", 0, 1_700_000_000_000, 0)
+    assert reported(b"\0\0\0\3", header)[0]["value"] == {
+        "version": 0,
+        "last_contained_log_timestamp": 1_700_000_000_000,
+    }
+
+
+def test_only_control_batches_have_them():
+    data = batch_of([Record(0, 0, b"\0\0\0\1", struct.pack(">hi", 0, 12))])
+    out = decode_records(data, 0, len(data), context())
+    assert "_control" not in out["batches"][0]["records"][0]
+    assert out["batches"][0]["records"][0]["timestamp"] == TIME
+
+
+@pytest.mark.parametrize(
+    ("data", "crc"),
+    [
+        (b"", 0),
+        (b"123456789", 0xE3069283),
+        # RFC 3720, B.4, whose bytes are in the order of the wire.
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+        (bytes(range(31, -1, -1)), 0x113FDB5C),
+    ],
+)
+def test_known_sums(data: bytes, crc: int) -> None:
+    assert checksum.crc32c(data) == crc
+    assert checksum.crc32c(memoryview(b"x" + data)[1:]) == crc
+
+
+def test_a_package_without_that_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checksum, "_EXTENSION", "crc32c._not_there")
+    found = checksum._load()
+    assert found(b"123456789") == 0xE3069283

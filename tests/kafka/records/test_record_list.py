@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from kafkasniff.kafka.records import record_list
 from kafkasniff.kafka.records.record_list import (
-    FlawError,
     MalformedError,
     RecordCursor,
     decode_record_list,
     read_varint,
-    wrap64,
 )
 from tests.kafka.records.test_record_batch import SIMPLE
 from tests.kafka.records_craft import (
@@ -66,28 +64,23 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("codec", [NONE, LZ4])
 @pytest.mark.parametrize("name", MALFORMED)
-@pytest.mark.parametrize("after", [b"", batch_of(SIMPLE)])
-def test_malformed_record(name, codec, after):
+def test_malformed_record(name: str) -> None:
     """The records before it are kept, nothing after it is read, and the next batch is."""
     bad, detail = MALFORMED[name]
     good = b"".join(map(record, SIMPLE[:2]))
-    data = batch(COMPRESSORS[codec](good + bad), 3, attributes=codec)
-    out, where = decode(data + after)
-    assert kinds(where) == ["record-malformed"]
-    (problem,) = where.problems
-    assert detail in problem.detail
-    assert "record 2 " in problem.detail
-    if codec == NONE:
-        assert 61 + len(good) <= problem.offset <= len(data)
-    else:
-        assert problem.offset == 0
-        assert "of the decompressed records" in problem.detail
-    assert [one["value"] for one in out["batches"][0]["records"]] == [b"value 0", b"value 1"]
-    assert len(out["batches"]) == (2 if after else 1)
-    if after:
-        assert [one["value"] for one in out["batches"][1]["records"]] == [b"value 0", b"value 1", b"value 2"]
+    for codec, after in ((NONE, b""), (NONE, batch_of(SIMPLE)), (LZ4, batch_of(SIMPLE))):
+        data = batch(COMPRESSORS[codec](good + bad), 3, attributes=codec)
+        out, where = decode(data + after)
+        (problem,) = where.problems
+        assert problem.kind == "record-malformed"
+        assert detail in problem.detail
+        assert "record 2 " in problem.detail
+        assert ("of the decompressed records" in problem.detail) is (codec == LZ4)
+        assert problem.offset == 0 if codec else 61 + len(good) <= problem.offset <= len(data)
+        values = [[one["value"] for one in found["records"]] for found in out["batches"]]
+        assert values == [[b"value 0", b"value 1"], [b"value 0", b"value 1", b"value 2"]][: len(values)]
+        assert len(values) == 1 + bool(after)
 
 
 def test_varints_longer_than_they_need_be():
@@ -126,28 +119,28 @@ def test_a_bomb_of_records(monkeypatch):
 
 def test_identical_records_are_bounded_by_the_bytes_on_the_wire():
     """No writer produces them: it numbers its records, so they compress to 0.6 bytes each at best."""
-    alike = batch(zstd(record(Record(0, 0, None, None)) * 100_000), 100_000, attributes=ZSTD)
+    alike = batch(zstd(record(Record(0, 0, None, None)) * 20_000), 20_000, attributes=ZSTD)
     out, where = decode(alike + batch_of(SIMPLE))
     assert len(alike) < 200
     assert kinds(where) == ["record-bound"]
     assert [len(found["records"]) for found in out["batches"]] == [4 * len(alike), len(SIMPLE)]
-    numbered = batch_of([Record(number, 0, None, None) for number in range(100_000)], ZSTD)
+    numbered = batch_of([Record(number, 0, None, None) for number in range(20_000)], ZSTD)
     out, where = decode(numbered)
     assert where.problems == []
-    assert len(out["batches"][0]["records"]) == 100_000
+    assert len(out["batches"][0]["records"]) == 20_000
 
 
 def test_identical_headers_are_bounded_by_the_bytes_on_the_wire():
-    body = b"\0\0\0\1\1" + varint(100_000) + b"\0\1" * 100_000
+    body = b"\0\0\0\1\1" + varint(20_000) + b"\0\1" * 20_000
     alike = batch(zstd(varint(len(body)) + body), 1, attributes=ZSTD)
     out, where = decode(alike)
     assert kinds(where) == ["record-bound"]
     assert out["batches"][0]["records"] == []
     headers = tuple((f"header-{number}", b"the same") for number in range(20))
-    honest = batch_of([Record(number, 0, None, b"v", headers) for number in range(10_000)], ZSTD)
+    honest = batch_of([Record(number, 0, None, b"v", headers) for number in range(2_000)], ZSTD)
     out, where = decode(honest)
     assert where.problems == []
-    assert len(out["batches"][0]["records"]) == 10_000
+    assert len(out["batches"][0]["records"]) == 2_000
 
 
 @given(st.integers(0, (1 << 64) - 1))
@@ -168,22 +161,6 @@ def test_surplus_bits_of_a_varint_are_dropped() -> None:
         read_varint(b"\xff" * 6, 0, 5)
     with pytest.raises(IndexError):
         read_varint(b"\xff" * 3, 0, 5)
-
-
-def test_a_cursor_stays_within_its_record() -> None:
-    """The bytes after `stop` are those of the next record."""
-    data = b"\x06abcd"
-    assert RecordCursor(data, 0, 4).field("the key") == b"abc"
-    with pytest.raises(FlawError, match="the key of 3 bytes, but 2 are left") as error:
-        RecordCursor(data, 0, 3).field("the key")
-    assert error.value.position == 1
-    with pytest.raises(FlawError, match="the length of the key is truncated"):
-        RecordCursor(b"\x80\x01", 0, 1).field("the key")
-
-
-@given(st.integers(-(1 << 80), 1 << 80))
-def test_wrap64_is_arithmetic_of_javas_long(value: int) -> None:
-    assert wrap64(value) == int.from_bytes((value % (1 << 64)).to_bytes(8, "big"), "big", signed=True)
 
 
 @given(st.integers(0, 8), st.integers(0, 8))

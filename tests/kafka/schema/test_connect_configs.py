@@ -5,12 +5,11 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.kafka.messages.message import decode_request
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, redacted_content
+from kafkasniff.kafka.schema.connect_configs import redacted_content
 from kafkasniff.kafka.schema.context import DecodeOptions
+from tests.choice import fewer
 from tests.craft.from_layout import request_bytes
 from tests.kafka.records_craft import Record, batch_of
 
@@ -98,15 +97,7 @@ def test_values_other_than_strings() -> None:
 def test_nested_as_deep_as_python_allows(key: bytes) -> None:
     """Some depths can be read but not written, which takes a few more calls."""
     begin, end = (b'{"key":', b"}") if key == b"session-key" else (b'{"properties":{"password":', b"}}")
-    for depth in range(sys.getrecursionlimit() - 250, sys.getrecursionlimit() + 10):
+    for depth in range(sys.getrecursionlimit() - 250, sys.getrecursionlimit() + 10, fewer(3, 1)):
         reported = redacted_content(key, begin + b"[" * depth + b"]" * depth + end)
         assert reported is not None
         assert b"[" not in json.dumps(reported).encode()
-
-
-@given(st.sampled_from([key + b"a" for key in CONNECT_KEYS] + list(CONNECT_KEYS)), st.binary(max_size=60))
-def test_any_bytes(key: bytes, value: bytes) -> None:
-    for data in (value, b'{"properties":' + value, b'{"properties":{"password":"' + value):
-        reported = redacted_content(key, data)
-        if reported is not None:
-            json.dumps(reported)

@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 
 from kafkasniff.kafka.schema.context import (
     MAX_PROBLEMS,
-    UNMARKED,
     DecodeContext,
     DecodeOptions,
-    RenderingOptions,
 )
 from kafkasniff.model import ErrorCode
 
@@ -49,20 +47,6 @@ def test_rewind_undoes_everything_since_the_mark(before: list[str], tried: list[
     assert state(context) == state(other)
 
 
-@given(actions)
-def test_a_cleared_context_is_as_new(done: list[str]) -> None:
-    context = DecodeContext(DecodeOptions())
-    act(context, done)
-    context.truncated = context.interpretable = True
-    kept = context.problems
-    context.clear()
-    assert context.mark() == UNMARKED
-    assert not context.truncated
-    assert not context.interpretable
-    # The old list is unchanged for its holder.
-    assert len(kept) == done.count("problem")
-
-
 def test_problems_are_bounded_and_the_last_one_is_kept() -> None:
     context = DecodeContext(DecodeOptions())
     for index in range(MAX_PROBLEMS + 7):
@@ -94,22 +78,7 @@ def test_secrets_are_revealed_to_decoders_only() -> None:
     assert context.revealed({"redacted": 3}) is None
     assert context.revealed(b"shown") == b"shown"
     assert context.revealed(None) is None
-
-
-def test_secrets_are_kept_only_if_something_decodes_them() -> None:
-    context = DecodeContext(DecodeOptions())
-    replacement = context.withhold(b"abc")
-    assert replacement == {"redacted": 3}
-    assert context.withheld is None
-    assert context.revealed(replacement) is None
-
-
-def test_options_for_values_render_nothing() -> None:
-    class Renderer:
-        wants = 0
-        hiding = None
-
-    options = RenderingOptions(max_records=5, show_secrets=True, renderer=Renderer())  # type: ignore[arg-type]
-    plain = options.decoding()
-    assert plain.renderer is None
-    assert (plain.max_records, plain.show_secrets) == (5, True)
+    # They are kept only if something decodes them.
+    other = DecodeContext(DecodeOptions())
+    assert other.revealed(other.withhold(b"abc")) is None
+    assert other.withheld is None

@@ -35,54 +35,22 @@ def test_each_version_has_its_fields() -> None:
     assert [names(layout(version).fields) for version in (0, 1)] == [["id", "things"], ["id", "name", "things"]]
     inner = [layout(version).fields[-1].struct for version in (0, 1)]
     assert [None if one is None else names(one.fields) for one in inner] == [["flag"], ["flag", "value"]]
-
-
-def test_tagged_fields_come_last_in_ascending_order() -> None:
-    assert layout(1).tagged == ()
-    assert names(layout(2).fields) == ["id", "name", "things"]
-    assert [(field.name, field.tag) for field in layout(2).tagged] == [("first", 0), ("extra", 1)]
-
-
-def test_flexible_versions_have_compact_lengths() -> None:
+    assert [layout(version).fields[1].nullable for version in (1, 2)] == [False, True]
     for version in range(4):
         root = layout(version)
-        assert root.flexible is (version >= 2)
-        assert {field.compact for field in root.fields} == {version >= 2}
-
-
-def test_nullable_from_a_version_on() -> None:
-    assert [layout(version).fields[1].nullable for version in (1, 2)] == [False, True]
+        assert {root.flexible, *(field.compact for field in root.fields)} == {version >= 2}
+    # Tagged fields come last, in ascending order.
+    assert layout(1).tagged == ()
+    assert [(field.name, field.tag) for field in layout(2).tagged] == [("first", 0), ("extra", 1)]
 
 
 @pytest.mark.parametrize(("version", "size"), [(0, 4 + 4), (1, 4 + 2 + 4), (2, 4 + 1 + 1 + 1)])
 def test_minimum_sizes(version: int, size: int) -> None:
     """Tagged fields may all be missing; an array may be empty; the tag section takes a byte."""
     assert layout(version).size == size
-
-
-def test_sizes_of_elements() -> None:
-    things = layout(1).fields[-1]
-    assert element_size(things) == 1 + 4
+    assert element_size(layout(1).fields[-1]) == 1 + 4
     assert element_size(layout(2).fields[-1]) == 1 + 1 + 1
     assert [element_size(field) for field in layout(2).tagged] == [2, 8]
-
-
-@pytest.mark.parametrize(
-    ("field", "true"),
-    [
-        ("x error", {"errors"}),
-        ("x string secret", {"secrets"}),
-        ("x records", {"records", "payload"}),
-        ("x records whole", {"records", "payload", "whole_records"}),
-        ("x bytes payload", {"payload"}),
-        ("x uuid", set()),
-    ],
-)
-@pytest.mark.parametrize("lead", ["  {}", "  outer []\n    {}", "  outer []\n    more []\n      {}"])
-def test_what_is_contained_at_any_depth(lead: str, field: str, true: set[str]) -> None:
-    root = layout(0, f"api 900 Sample   versions 0\nrequest\n{lead.format(field)}\nresponse\n")
-    flags = ("errors", "secrets", "records", "payload", "whole_records")
-    assert {flag for flag in flags if getattr(root, flag)} == true
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,20 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.messages.message_plan import request_plan
+from kafkasniff.kafka.schema import walker, wire
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition_parser import parse_data
-from kafkasniff.kafka.schema.layout import Struct, cut
 from kafkasniff.kafka.schema.schema import Schema
-from kafkasniff.kafka.schema.spans import Span
+from kafkasniff.kafka.schema.spans import Span, value_at
 from kafkasniff.kafka.schema.walker import walk
-from kafkasniff.kafka.schema.wire import MAX_ELEMENTS, MAX_UNKNOWN_TAGS, ZERO_SIZE_SLACK
+from kafkasniff.kafka.schema.wire import MAX_ELEMENTS, MAX_UNKNOWN_TAGS, ZERO_SIZE_SLACK, Odd
+from tests.craft.kafka_bytes import unsigned_varint
 
 
 def schema(text: str, version: int = 0) -> Schema:
     (definition,) = parse_data(Path("sample.txt"), text)
     return Schema(definition.message, version)
-
-
-def root(text: str, version: int = 0) -> Struct:
-    (definition,) = parse_data(Path("sample.txt"), text)
-    return cut(definition.message, version)
 
 
 def test_spans() -> None:
@@ -77,34 +74,40 @@ def test_zero_size_elements_are_bounded() -> None:
             assert [problem.kind for problem in context.problems] == ["array-too-long"]
 
 
-def test_elements_of_a_message_are_bounded() -> None:
+def test_elements_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     bools = schema("data Sample   kind file   versions 0\n  one  []int8\n  two  []int8\n")
-    half = MAX_ELEMENTS // 2 + 1
-    data = (struct.pack(">i", half) + bytes(half)) * 2
+
+    def halves(bound: int) -> bytes:
+        half = bound // 2 + 1
+        return (struct.pack(">i", half) + bytes(half)) * 2
+
+    data = halves(MAX_ELEMENTS)
+    with pytest.raises(Odd):
+        bools.decode(data, 0, len(data), DecodeContext(DecodeOptions()))
+    monkeypatch.setattr(walker, "MAX_ELEMENTS", 1000)
+    data = halves(1000)
     context = DecodeContext(DecodeOptions())
-    result = bools.read(data, 0, len(data), context)
+    result = walk(bools.root, data, 0, len(data), context)
     assert list(result.body) == ["one"]
-    assert [(problem.kind, problem.offset) for problem in context.problems] == [("too-many-elements", 4 + half)]
+    assert [(problem.kind, problem.offset) for problem in context.problems] == [("too-many-elements", 4 + 501)]
 
 
-def test_unknown_tags_of_a_message_are_bounded() -> None:
+def test_unknown_tags_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = schema("data Sample   kind file   versions 0   flexible 0+\n  rows  []\n    a  int8\n")
-    row = b"\x05" + b"\x7f" + b"".join(bytes([tag, 0]) for tag in range(127))
-    count = MAX_UNKNOWN_TAGS // 127 + 1
-    data = bytes([count + 1 & 0x7F | 0x80, count + 1 >> 7]) + row * count + b"\x00"
+
+    def tags(bound: int) -> bytes:
+        row = b"\x05" + b"\x7f" + b"".join(bytes([tag, 0]) for tag in range(127))
+        count = bound // 127 + 1
+        return bytes([count + 1 & 0x7F | 0x80, count + 1 >> 7]) + row * count + b"\x00"
+
+    data = tags(MAX_UNKNOWN_TAGS)
+    with pytest.raises(Odd):
+        rows.decode(data, 0, len(data), DecodeContext(DecodeOptions()))
+    monkeypatch.setattr(wire, "MAX_UNKNOWN_TAGS", 1000)
+    data = tags(1000)
     context = DecodeContext(DecodeOptions())
-    result = rows.read(data, 0, len(data), context)
-    assert not result.complete
+    assert not walk(rows.root, data, 0, len(data), context).complete
     assert [problem.kind for problem in context.problems] == ["too-many-elements"]
-
-
-@pytest.mark.parametrize(("mark", "kinds"), [(1, []), (-1, []), (0, ["struct-mark-odd"]), (-5, ["struct-mark-odd"])])
-def test_marks_of_structs_that_may_be_null(mark: int, kinds: list[str]) -> None:
-    nullable = schema("data Sample   kind file   versions 0\n  it  {}?\n    a  int8\n")
-    context = DecodeContext(DecodeOptions())
-    result = nullable.read(struct.pack(">bb", mark, 9), 0, 2, context)
-    assert result.body == {"it": None if mark < 0 else {"a": 9}}
-    assert [problem.kind for problem in context.problems] == kinds
 
 
 @pytest.mark.parametrize(
@@ -124,6 +127,13 @@ def test_marks_of_tagged_structs_that_may_be_null(value: bytes, it: dict[str, in
     result = nullable.read(data, 0, len(data), context)
     assert (result.body, result.position) == ({"it": it}, len(data))
     assert [problem.kind for problem in context.problems] == kinds
+    # A field that is not tagged has a mark of one byte.
+    plain = schema("data Sample   kind file   versions 0\n  it  {}?\n    a  int8\n")
+    for mark, is_odd in ((1, False), (-1, False), (0, True), (-5, True)):
+        context = DecodeContext(DecodeOptions())
+        found = plain.read(struct.pack(">bb", mark, 9), 0, 2, context)
+        assert found.body == {"it": None if mark < 0 else {"a": 9}}
+        assert [problem.kind for problem in context.problems] == ["struct-mark-odd"] * is_odd
 
 
 def test_values_of_every_type() -> None:
@@ -162,16 +172,6 @@ def test_values_of_every_type() -> None:
     assert walked.errors == context.errors
 
 
-def test_python_keywords_and_reserved_names_as_fields() -> None:
-    text = "data Sample   kind file   versions 0\n" + "".join(
-        f"  {name}  int8\n" for name in ("class", "def", "data", "end", "position", "context", "left", "stop", "value")
-    )
-    sample = schema(text)
-    body, _ = sample.decode(bytes(range(9)), 0, 9, DecodeContext(DecodeOptions()))
-    assert list(body.values()) == list(range(9))
-    assert next(iter(body)) == "class"
-
-
 def test_an_odd_tagged_field_with_errors_and_records_leaves_no_trace() -> None:
     text = "data Sample   kind file   versions 0   flexible 0+\n  it  {}  tag 0\n    code  error\n    name  string\n"
     sample = schema(text)
@@ -185,6 +185,33 @@ def test_an_odd_tagged_field_with_errors_and_records_leaves_no_trace() -> None:
     assert [problem.kind for problem in context.problems] == ["tag-size-mismatch"]
 
 
-def test_root_helper_is_the_schema_layout() -> None:
-    text = "data Sample   kind file   versions 0\n  a  int8\n"
-    assert root(text) == schema(text).root
+BODY = {"topics": [{"name": "a", "ids": [4, 5]}, {"name": "b", "ids": None}], "inner": {"text": "x"}, "none": None}
+
+
+def test_value_at() -> None:
+    for path, value in (
+        *(("topics[1].name", "b"), ("topics[0].ids[1]", 5), ("inner.text", "x"), ("topics[2].name", None)),
+        *(("topics[1].ids[0]", None), ("none", None), ("none.text", None), ("missing", None)),
+    ):
+        assert value_at(BODY, path) == value, path
+
+
+def spans_of(key: int, version: int, data: bytes) -> list[Span]:
+    schema = request_plan(key, version).schema
+    assert schema is not None
+    spans: list[Span] = []
+    context = DecodeContext(DecodeOptions(show_secrets=True), 0)
+    assert walk(schema.root, data, 0, len(data), context, spans=spans).complete
+    return spans
+
+
+def test_strings_may_be_hidden_after_their_length() -> None:
+    for name in (b"library", b"l" * 200):
+        data = unsigned_varint(len(name) + 1) + name + b"\x061.2.3\x00"
+        spans = spans_of(18, 3, data)
+        contents = [data[span.content(data) : span.end].decode() for span in spans if span.field is not None]
+        assert contents == [span.value for span in spans if span.field is not None] == [name.decode(), "1.2.3"]
+        (tags,) = [span for span in spans if span.field is None]
+        assert tags.content(data) == tags.start
+    (span,) = spans_of(17, 1, b"\x00\x05PLAIN")
+    assert (span.content(b"\x00\x05PLAIN"), span.end, span.value) == (2, 7, "PLAIN")

@@ -70,6 +70,12 @@ def by_partition(folder: Path) -> dict[str, dict[str, Rows]]:
     return {table: {name: sorted(part, key=repr) for name, part in parts.items()} for table, parts in found.items()}
 
 
+def without_software(found: dict[str, Rows]) -> dict[str, Rows]:
+    """Rows of tables without what clients report of themselves, sorted anew."""
+    lacking = {"software_name": None, "software_version": None}
+    return {**found, "exchanges": sorted(({**row, **lacking} for row in found["exchanges"]), key=repr)}
+
+
 def files(folder: Path) -> set[str]:
     """All files in a folder, listed in the manifest or not."""
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

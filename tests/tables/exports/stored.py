@@ -1,4 +1,4 @@
-"""Helpers for tests of exports in an object store: what is in it, and a store that fails."""
+"""Helpers for tests of exports in an object store: a store in memory, what is in it, and one that fails."""
 
 from __future__ import annotations
 
@@ -11,29 +11,38 @@ from typing import Any
 import pytest
 
 from kafkasniff.runtime import object_store
-from tests.object_store import boto3_client
+from kafkasniff.runtime.addresses import Location
+from kafkasniff.runtime.object_store import ObjectStore
+from tests.object_store import bucket
+
+__all__ = ["KilledError", "bucket", "fetched", "killed_after", "memory", "objects", "place"]
 
 
-def objects(bucket: str, folder: str) -> dict[str, bytes]:
-    """All objects below a folder, by their path in it."""
-    client = boto3_client(bucket)
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket="captures", Prefix=f"{folder}/")
-    keys = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
-    return {
-        key.removeprefix(f"{folder}/"): client.get_object(Bucket="captures", Key=key)["Body"].read() for key in keys
-    }
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> str:
+    """An address `s3://…{}` whose objects are in this process."""
+    store = pytest.importorskip("obstore.store").MemoryStore()
+    monkeypatch.setattr(object_store, "_client", lambda _: store)
+    return "s3://captures/{}"
 
 
-def copy_objects(bucket: str, folder: str, into: str) -> None:
-    """Copy all objects below a folder to another one."""
-    client = boto3_client(bucket)
-    for path, data in objects(bucket, folder).items():
-        client.put_object(Bucket="captures", Key=f"{into}/{path}", Body=data)
+@pytest.fixture(params=["memory", pytest.param("S3", marks=pytest.mark.extended)])
+def place(request: pytest.FixtureRequest) -> str:
+    """A folder in memory, and a bucket of an S3 server."""
+    found = request.getfixturevalue("memory" if request.param == "memory" else "bucket")
+    assert isinstance(found, str)
+    return found
 
 
-def fetched(bucket: str, folder: str, into: Path) -> Path:
+def objects(address: str) -> dict[str, bytes]:
+    """All objects below an address, by their path in it."""
+    store = ObjectStore(Location.of(address))
+    return {path: store.get(path).data for path in store.names("")}
+
+
+def fetched(address: str, into: Path) -> Path:
     """The export as a folder of this machine."""
-    for path, data in objects(bucket, folder).items():
+    for path, data in objects(address).items():
         (into / path).parent.mkdir(parents=True, exist_ok=True)
         (into / path).write_bytes(data)
     return into

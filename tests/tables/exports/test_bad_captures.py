@@ -89,6 +89,7 @@ def test_later_runs_ignore_what_is_in_quarantine_until_its_bytes_change(folder: 
     assert len(manifest(out)["quarantined"]) == 3
 
 
+@pytest.mark.extended
 def test_rows_do_not_depend_on_processes(folder: Path, tmp_path: Path) -> None:
     for jobs in (1, 3):
         export(folder, tmp_path / str(jobs), "--on-bad-capture", "skip", "--jobs", str(jobs))
@@ -103,13 +104,10 @@ def test_nothing_but_bad_ones(policy: OnBadCapture, folder: Path, tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_be_opened_is_never_skipped(folder: Path, tmp_path: Path) -> None:
-    """A typing error, or rights: nothing is known about the capture."""
+def test_what_is_never_skipped(folder: Path, tmp_path: Path) -> None:
+    """Captures that cannot be opened end the export; those with damage further on are read up to it."""
     with pytest.raises(CaptureError, match=r"missing\.pcap: cannot be opened"):
         run([folder / "b.pcap", folder / "missing.pcap"], tmp_path / "out", on_bad="skip")
-
-
-def test_what_is_damaged_later_on_is_read(folder: Path, tmp_path: Path) -> None:
     (folder / "b.pcap").write_bytes(CAPTURE.read_bytes()[:-7])
     result = run([folder / "b.pcap"], tmp_path / "out", on_bad="skip")
     assert (result.broken, result.skipped) == (True, ())

@@ -6,7 +6,6 @@ from collections import defaultdict
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Catalog
@@ -45,68 +44,39 @@ def counted(
     return {table: sorted(some, key=repr) for table, some in found.items()}
 
 
-def test_batches_change_nothing() -> None:
+def test_rows_do_not_depend_on_batches_and_what_else_is_wanted() -> None:
     whole = counted()
     assert counted(split=7) == whole
-    assert set(whole) <= set(TABLES)
-    assert whole["exchanges"]
-    assert whole["records"]
-
-
-def test_only_the_tables_that_are_wanted() -> None:
+    assert set(TABLES) >= set(whole) >= {"exchanges", "records"}
     assert set(counted(tables=("connections",))) == {"connections"}
+    events: list[object] = []
+    more = counted(events=events.extend, transport=True)
+    assert more[TRANSPORT]
+    assert len(events) > len(more["exchanges"])
+    assert {name: more[name] for name in whole} == whole
 
 
-def test_only_bodies_that_are_wanted() -> None:
+def test_only_what_is_wanted() -> None:
     rows = counted(wants_body=lambda message: message.api == "Metadata")["exchanges"]
     assert {row["api"] for row in rows if row["request_body"] is not None} == {"Metadata"}
     assert len({row["api"] for row in rows}) > 2
-
-
-def test_events_and_transport_on_the_side() -> None:
-    events: list[object] = []
-    rows = counted(events=events.extend, transport=True)
-    assert rows.keys() >= {"exchanges", TRANSPORT}
-    assert len(events) > len(rows["exchanges"])
-    plain = counted()
-    assert {name: rows[name] for name in plain} == plain
-
-
-def test_filters_select_exchanges() -> None:
     rows = counted(predicate=parse('api == "Produce"'))["exchanges"]
     assert {row["api"] for row in rows} == {"Produce"}
 
 
-def test_names_that_were_learned() -> None:
+def test_names_and_open_exchanges_come_at_the_end() -> None:
     talk = Conversation()
     talk.handshake()
-    topic = bytes(range(16))
-    talk.exchange(
-        kafka.metadata_request_by_id(1, [(topic, None)]), kafka.metadata_response_with_ids(1, [(topic, "orders")])
-    )
-    rows = CountedRows(ExportOptions(), lambda *_: None)
+    asked = kafka.metadata_request_by_id(1, [(bytes(range(16)), None)])
+    talk.exchange(asked, kafka.metadata_response_with_ids(1, [(bytes(range(16)), "orders")]))
+    talk.send("client", kafka.metadata_request(2, ["orders"]))
+    found: list[Any] = []
+    catalog = Catalog({"A" * 22: "orders"})
+    options = ExportOptions(tables=("exchanges",))
+    rows = CountedRows(options, lambda some, _: found.extend(some.to_pylist()), catalog=catalog)
     rows.feed(batch(talk.packets))
-    assert rows.summary.requests == 1
+    assert (len(found), rows.summary.requests) == (0, 2)
     learned = rows.end()
-    assert learned.topic("AAECAwQFBgcICQoLDA0ODw") == "orders"
-
-
-def test_rows_of_open_exchanges_come_at_the_end() -> None:
-    talk = Conversation()
-    talk.handshake()
-    talk.send("client", kafka.metadata_request(1, ["orders"]))
-    found: list[str] = []
-    rows = CountedRows(
-        ExportOptions(), lambda some, table: found.extend(some.to_pylist() if table == "exchanges" else ())
-    )
-    rows.feed(batch(talk.packets))
-    assert found == []
-    rows.end()
-    assert [row["status"] for row in found] == ["open"]  # type: ignore[index]
-
-
-@pytest.mark.parametrize("given", [{"A" * 22: "orders"}, {}])
-def test_a_catalog_of_the_caller(given: dict[str, str]) -> None:
-    catalog = Catalog(given)
-    CountedRows(ExportOptions(), lambda *_: None, catalog=catalog).end()
     assert catalog.learned_facts is not None
+    assert learned.topic("AAECAwQFBgcICQoLDA0ODw") == "orders"
+    assert [row["status"] for row in found] == ["answered", "open"]

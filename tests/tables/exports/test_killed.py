@@ -1,7 +1,9 @@
-"""kill -9 at any time: the previous export stays intact, and the same command then yields the rows of one clean run."""
+"""Killed at any time: the previous export stays intact, and the same command then yields the rows of one clean run."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import random
 import signal
@@ -10,10 +12,11 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.choice import DEEP
+from tests.choice import ALL, DEEP
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,6 +32,44 @@ CODE = """
 """
 
 
+class KilledError(BaseException):
+    """The process ends here. Code that catches it has no effect, since all later calls fail, too."""
+
+
+def test_killed_between_any_two_steps_of_the_commit(tmp_path: Path) -> None:
+    """At some of the renames and removals that make up the second run's commit."""
+    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    run(parts, tmp_path / "one")
+    seen = set()
+    for number in itertools.count(0, 1 if ALL else 9):
+        out, left = tmp_path / f"{number}", number
+        run(parts[:1], out)
+        first = tables(out)
+
+        def step(real: Any, *arguments: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KilledError
+            return real(*arguments, **options)
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("rename", "unlink"):
+                patch.setattr(os, name, functools.partial(step, getattr(os, name)))
+            try:
+                run(parts, out, checkpoint_seconds=0.0)
+            except KilledError:
+                assert left < 0
+        seen.add([first, tables(tmp_path / "one")].index(tables(out)))
+        run(parts, out)
+        assert tables(out) == tables(tmp_path / "one")
+        assert files(out) == named_files(out)
+        if left >= 0:
+            break
+    assert number > 11
+    assert seen == {0, 1}
+
+
 def start(folder: Path, captures: list[Path], *, before: str = "", jobs: int = 1) -> subprocess.Popen[str]:
     code = textwrap.dedent(CODE).format(before=textwrap.dedent(before), jobs=jobs)
     return subprocess.Popen(
@@ -40,6 +81,7 @@ def start(folder: Path, captures: list[Path], *, before: str = "", jobs: int = 1
     )
 
 
+@pytest.mark.extended
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.2, 0.4, 0.6, 0.8), tmp_path)
     run(parts[:1], tmp_path / "one")
@@ -72,40 +114,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
-@pytest.mark.parametrize("steps", range(24) if DEEP else [0, 11, 23])
-def test_killed_between_any_two_steps_of_the_commit(steps: int, tmp_path: Path) -> None:
-    """At some of the renames and removals that make up the second run's commit."""
-    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
-    run(parts, tmp_path / "one")
-    run(parts[:1], tmp_path / "out")
-    first = tables(tmp_path / "out")
-    before = f"""
-        left = {steps}
-
-        def counted(name):
-            real = getattr(os, name)
-
-            def step(*arguments, **options):
-                global left
-                if not left:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                left -= 1
-                return real(*arguments, **options)
-
-            return step
-
-        for name in ("rename", "unlink"):
-            setattr(os, name, counted(name))
-    """
-    process = start(tmp_path / "out", parts, before=before)
-    _, error = process.communicate()
-    assert process.returncode in {0, -signal.SIGKILL}, error
-    assert tables(tmp_path / "out") in (first, tables(tmp_path / "one"))
-    run(parts, tmp_path / "out")
-    assert tables(tmp_path / "out") == tables(tmp_path / "one")
-    assert files(tmp_path / "out") == named_files(tmp_path / "out")
-
-
+@pytest.mark.extended
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     parts = cut(CAPTURES / "zookeeper-3.9-cluster.pcap", (0.5,), tmp_path)
     before = """

@@ -23,13 +23,24 @@ from kafkasniff.tables.exports import live
 from kafkasniff.tables.exports.live import LiveExport
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tcp.packets import PacketBatch
-from tests.choice import DEEP
+from tests.choice import DEEP, in_turn, one_in
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
 from tests.enrich import talks
-from tests.tables.exports.exported import CAPTURES, Rows, cut, files, manifest, named_files, rows, run, tables
+from tests.tables.exports.exported import (
+    CAPTURES,
+    Rows,
+    cut,
+    files,
+    manifest,
+    named_files,
+    rows,
+    run,
+    tables,
+    without_software,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 SOME = (
@@ -130,9 +141,7 @@ def test_an_unreadable_state_is_kept_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_at_once")
-@pytest.mark.parametrize(
-    ("name", "commits"), [(name, commits) for name in SOME for commits in (0, 3) if commits or DEEP or name == SOME[0]]
-)
+@pytest.mark.parametrize(("name", "commits"), in_turn(one_in(2, SOME), (0, 3), 2))
 def test_the_rows_equal_those_of_the_file(name: str, commits: int, tmp_path: Path) -> None:
     run([CAPTURES / name], tmp_path / "file")
     result = capture_live(CAPTURES / name, tmp_path / "live", commits)
@@ -143,20 +152,18 @@ def test_the_rows_equal_those_of_the_file(name: str, commits: int, tmp_path: Pat
     assert {table: len(some) for table, some in found.items()} == result.rows
     if commits and name == "java-sasl.pcap":
         # What a client reports after its exchanges' rows are committed does not change them.
-        for row in (*found["exchanges"], *wanted["exchanges"]):
-            row["software_name"] = row["software_version"] = None
-        found, wanted = ({table: sorted(some, key=repr) for table, some in all_.items()} for all_ in (found, wanted))
+        found, wanted = without_software(found), without_software(wanted)
     assert found == wanted
 
 
+@pytest.mark.usefixtures("_at_once")
 def test_a_selection_of_rows(tmp_path: Path) -> None:
-    """The process that makes files needs the selection as well, for unfinished rows."""
+    """What makes files needs the selection as well, for unfinished rows."""
     capture = tmp_path / "mixed.pcap"
     capture.write_bytes(pcap_bytes(mixed(), nanoseconds=True))
-    predicate = Compare("error", "!=", 0)
-    options = ExportOptions(filters=(("errors", True),))
-    run([capture], tmp_path / "file", options, predicate=predicate)
-    capture_live(capture, tmp_path / "live", 2, options=options, predicate=predicate)
+    more: dict[str, Any] = {"predicate": Compare("error", "!=", 0)}
+    run([capture], tmp_path / "file", ExportOptions(filters=(("errors", True),)), **more)
+    capture_live(capture, tmp_path / "live", 2, options=ExportOptions(filters=(("errors", True),)), **more)
     assert tables(tmp_path / "live") == renamed(tables(tmp_path / "file"))
     assert len(rows(tmp_path / "live", "exchanges")) == 1
 
@@ -221,13 +228,13 @@ def test_captures_after_a_live_capture_start_over(tmp_path: Path) -> None:
     run(parts[1:], tmp_path / "out")
     run(parts[1:], tmp_path / "alone")
     added = tables(tmp_path / "alone")
+    kept = ("capture", "connection_id", "exchange_id", "time", "kind", "key", "value", "offset")
     for table, found in tables(tmp_path / "out").items():
-        kept = {"capture", "connection_id", "exchange_id", "time", "kind", "key", "value", "offset"}
-        together = sorted(({name: value for name, value in row.items() if name in kept} for row in found), key=repr)
-        both = [*before[table], *added[table]]
-        assert together == sorted(
-            ({name: value for name, value in row.items() if name in kept} for row in both), key=repr
+        together, both = (
+            sorted(repr([row.get(name) for name in kept]) for row in some)
+            for some in (found, [*before[table], *added[table]])
         )
+        assert together == both
 
 
 @pytest.mark.usefixtures("_at_once")
@@ -247,13 +254,6 @@ def test_without_new_packets_there_is_no_commit(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
-def test_a_capture_without_packets_is_an_export(tmp_path: Path) -> None:
-    with LiveExport(tmp_path / "out", ExportOptions(), "eth7") as export:
-        result = export.close()
-    assert set(result.rows.values()) == {0}
-    assert manifest(tmp_path / "out")["captures"][0]["name"] == "eth7"
-
-
 def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
     def missing() -> None:
         raise KafkasniffError("no such interface")
@@ -261,20 +261,6 @@ def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KafkasniffError, match="no such"), LiveExport(tmp_path / "out", ExportOptions(), "eth7"):
         missing()
     assert not (tmp_path / "out").exists()
-
-
-def test_unsuitable_folders(tmp_path: Path) -> None:
-    run([CAPTURES / "java-codecs.pcap"], tmp_path / "out")
-    before = tables(tmp_path / "out")
-    with pytest.raises(UsageError, match=r"other options \(bodies\)"):
-        LiveExport(tmp_path / "out", ExportOptions(bodies=False), "eth7")
-    with LiveExport(tmp_path / "out", ExportOptions(), "eth7"), pytest.raises(UsageError, match="another export"):
-        LiveExport(tmp_path / "out", ExportOptions(), "eth8")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError):
-        LiveExport(tmp_path / "file" / "out", ExportOptions(), "eth7")
-    assert tables(tmp_path / "out") == before
-    assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
 def test_a_killed_run_without_packets_may_be_resumed(tmp_path: Path) -> None:
@@ -308,35 +294,24 @@ def test_a_reader_that_fails_loses_no_rows(tmp_path: Path) -> None:
     assert tables(tmp_path / "out") == renamed(tables(tmp_path / "file"))
 
 
-@pytest.mark.parametrize("committed", [False, True])
-def test_a_full_disk_keeps_committed_rows(committed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_committed_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     def captured(export: LiveExport) -> None:
-        monkeypatch.setattr("kafkasniff.tables.exports.staged.StagedFiles.write", full)
         with export:
             fed(export, mixed(), 61)
             export.close()
 
     monkeypatch.setattr(live, "Background", AtOnce)
-    if committed:
-        export = begin_commit(tmp_path / "out", Clock())
-        fed(export, mixed(), 60, 61)
-        before = tables(tmp_path / "out")
-    else:
-        export = LiveExport(tmp_path / "out", ExportOptions(), "eth7")
+    export = begin_commit(tmp_path / "out", Clock())
+    fed(export, mixed(), 60, 61)
+    before = tables(tmp_path / "out")
+    monkeypatch.setattr("kafkasniff.tables.exports.staged.StagedFiles.write", full)
     with pytest.raises(OutputError, match="out: No space left on device"):
         captured(export)
-    if committed:
-        assert tables(tmp_path / "out") == before
-        assert files(tmp_path / "out") == named_files(tmp_path / "out")
-    else:
-        assert not (tmp_path / "out").exists()
-
-
-def no_space(_: object) -> None:
-    raise OSError(28, "No space left on device")
+    assert tables(tmp_path / "out") == before
+    assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
 def no_life(_: object) -> None:
@@ -351,15 +326,6 @@ def begin_commit(folder: Path, clock: Clock) -> LiveExport:
     fed(export, packets, 50, 60)
     wait(export)
     return export
-
-
-def test_a_disk_that_fills_up_while_files_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_make", no_space)
-    with begin_commit(tmp_path / "out", Clock()) as export:
-        with pytest.raises(OutputError, match="out: No space left on device"):
-            fed(export, mixed(), 60)
-        assert export.torn
-    assert not (tmp_path / "out").exists() or files(tmp_path / "out") == set()
 
 
 def test_a_killed_process_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,23 +346,6 @@ class Interrupted(BaseException):
     """By a signal."""
 
 
-def test_interrupted_in_the_middle_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packets = mixed()
-    with begin_commit(tmp_path / "out", Clock()) as export:
-        fed(export, packets, 60, 61)
-        before = tables(tmp_path / "out")
-
-        def interrupted(*_: object) -> None:
-            raise Interrupted
-
-        monkeypatch.setattr("kafkasniff.tables.exports.stager.Stager.take", interrupted)
-        monkeypatch.setattr("kafkasniff.tables.exports.staging.TOGETHER_BYTES", 0)
-        with pytest.raises(Interrupted):
-            fed(export, packets, 61)
-    assert tables(tmp_path / "out") == before
-    assert files(tmp_path / "out") == named_files(tmp_path / "out")
-
-
 CODE = """
     import sys
     from pathlib import Path
@@ -411,6 +360,7 @@ CODE = """
 """
 
 
+@pytest.mark.extended
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     """Commits follow each other without a pause. Committed files are complete, and the next capture cleans up."""
     capture = CAPTURES / "kraft-two-brokers.pcap"

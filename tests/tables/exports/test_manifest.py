@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -29,35 +30,53 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     assert parsed(state="state/run-00001-0123456789ab.state").runs == 1
 
 
+FOREIGN = [
+    "../../victim",
+    "/etc/passwd",
+    "s3://bucket/exchanges/date=2026-11-21/part-00001.parquet",
+    "exchanges/../../../victim",
+    "exchanges/date=2026-11-21/../part-00001.parquet",
+    "exchanges/date=2026-11-21/.bashrc",
+    "exchanges/date=today/part-00001-00000.parquet",
+    "records/date=2026-11-21/part-00001-00000.parquet",
+    "exchanges/date=2026-11-21/part-00001-00000.parquet\n",
+    "exchanges//part-00001-00000.parquet",
+    "manifest.json",
+    "state/run-1.state",
+    "run-00001.state",
+    "state/run-00001-XYZ.state",
+    "",
+]
+
+
+def test_names_of_other_files() -> None:
+    for path in FOREIGN:
+        table = {"exchanges": TableEntry(3, [msgspec.structs.replace(FILE, path=path)])}
+        for changes in ({"tables": table}, {"state": path}):
+            with pytest.raises(UsageError, match="which is not a file of an export: name a new folder"):
+                pytest.fail(f"{path!r} was accepted: {parsed(**changes)}")
+
+
 @pytest.mark.parametrize(
-    "path",
+    ("changes", "reported"),
     [
-        "/etc/passwd",
-        "../exchanges/date=2026-11-21/part-00001.parquet",
-        "records/date=2026-11-21/part-00001.parquet",
-        "exchanges/date=2026-11-21/../part-00001.parquet",
-        "exchanges/date=today/part-00001.parquet",
-        "s3://bucket/exchanges/date=2026-11-21/part-00001.parquet",
+        ({"schema_version": 9}, f"out has tables of schema version 9, not {SCHEMA_VERSION}"),
+        ({"runs": -1}, "out/manifest.json is not a manifest of an export: "),
+        ({"runs": 1 << 40}, "not a manifest"),
+        ({"runs": 1 << 70}, "not a manifest"),
+        ({"engine": "other"}, "not a manifest"),
+        ({"format": "other"}, "not a manifest"),
+        ({"tables": {"exchanges": {"rows": -1, "files": []}}}, "not a manifest"),
     ],
+    ids=str,
 )
-def test_names_of_other_files(path: str) -> None:
-    files = [msgspec.structs.replace(FILE, path=path)]
-    with pytest.raises(UsageError, match="which is not a file of an export: name a new folder"):
-        parsed(tables={"exchanges": TableEntry(3, files)})
+def test_values_that_no_manifest_has(changes: dict[str, Any], reported: str) -> None:
+    data = json.dumps({**json.loads(msgspec.json.encode(MANIFEST)), **changes}).encode()
+    with pytest.raises(UsageError, match=reported):
+        parse_manifest(data, "out/manifest.json", "out")
 
 
-@pytest.mark.parametrize("state", ["state/run-1.state", "run-00001.state", "state/run-00001-XYZ.state", "../x.state"])
-def test_names_of_other_states(state: str) -> None:
-    with pytest.raises(UsageError, match="which is not a file of an export"):
-        parsed(state=state)
-
-
-def test_another_version() -> None:
-    with pytest.raises(UsageError, match=f"out has tables of schema version 9, not {SCHEMA_VERSION}"):
-        parsed(schema_version=9)
-
-
-@pytest.mark.parametrize("change", [{"runs": -1}, {"engine": "other"}, {"format": "other"}, {"runs": 1 << 40}])
-def test_values_that_no_manifest_has(change: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"out/manifest.json is not a manifest of an export: "):
-        parsed(**change)
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format":"other"}', "\x00"])
+def test_what_is_no_manifest(text: str) -> None:
+    with pytest.raises(UsageError, match="not a manifest of an export"):
+        parse_manifest(text.encode(), "out/manifest.json", "out")

@@ -6,11 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.tables.exports import merge
 from kafkasniff.tables.rows.staged import SORT_KEYS, STAGED
+from tests.choice import examples
 
 SMALL = st.none() | st.integers(-2, 3)
 ROWS = {
@@ -57,7 +58,7 @@ def key(row: dict[str, Any], table: str) -> tuple[Any, ...]:
 
 
 # Wide tables have mostly nulls: a few examples with dozens of rows each.
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@examples(20)
 @pytest.mark.parametrize("table", STAGED)
 @given(data=st.data(), rows=st.integers(1, 9), size=st.sampled_from([1, 500, 1 << 20]))
 def test_any_rows_are_yielded_in_order(table: str, data: st.DataObject, rows: int, size: int) -> None:
@@ -82,20 +83,6 @@ def test_equal_rows_keep_their_order() -> None:
     batches = [pa.RecordBatch.from_pylist(part, schema=STAGED["exchanges"]) for part in parts]
     found = [row["client_id"] for window in merge.merged(batches, "exchanges") for row in window.to_pylist()]
     assert found == ["00", "01", "02", "10", "11", "12", "20", "21", "22"]
-
-
-def test_windows_are_bounded_for_any_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "WINDOW_ROWS", 100)
-    batches = []
-    for start in range(10):
-        rows = [
-            {"api": "Fetch", "time_ns": start + 10 * place, "connection_id": 1, "exchange_id": place}
-            for place in range(500)
-        ]
-        batches.append(pa.RecordBatch.from_pylist(rows, schema=STAGED["exchanges"]))
-    sizes = [len(window) for window in merge.merged(batches, "exchanges")]
-    assert sum(sizes) == 5_000
-    assert max(sizes) <= 200
 
 
 def test_pages_are_released_within_a_window_of_many_small_parts() -> None:

@@ -14,9 +14,10 @@ from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.export import Export
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.exports.merge import merged
-from kafkasniff.tables.exports.partitions import DATE_BOUND, MAX_DATES, TablePartitions, partitioned
+from kafkasniff.tables.exports.partitions import DATE_BOUND, MAX_DATES, partitioned
 from kafkasniff.tables.exports.staged import StagedFiles, StagedTable
 from kafkasniff.tables.rows.staged import DAY_NS, STAGED, UNDATED, date_of
+from tests.choice import fewer
 from tests.fuzz.costs.streams import dates_rows
 from tests.tables.exports.exported import CAPTURES, Rows, by_partition, files, named_files, rows, run, tables
 
@@ -92,8 +93,10 @@ def test_neither_processes_nor_interruptions_change_a_partition(
 ) -> None:
     captures = [capture, CAPTURES / "java-codecs.pcap"]
     run(captures, tmp_path / "one")
-    run(captures, tmp_path / "two", jobs=2)
-    assert by_partition(tmp_path / "two") == by_partition(tmp_path / "one")
+    jobs = fewer(1, 2)
+    if jobs > 1:
+        run(captures, tmp_path / "two", jobs=jobs)
+        assert by_partition(tmp_path / "two") == by_partition(tmp_path / "one")
 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -101,7 +104,7 @@ def test_neither_processes_nor_interruptions_change_a_partition(
     with monkeypatch.context() as patch:
         patch.setattr("kafkasniff.tables.exports.finalise.TableWriter.write_all", killed)
         with pytest.raises(KeyboardInterrupt):
-            run(captures, tmp_path / "three", jobs=2)
+            run(captures, tmp_path / "three", jobs=jobs)
     assert run(captures, tmp_path / "three").resumed
     assert by_partition(tmp_path / "three") == by_partition(tmp_path / "one")
 
@@ -110,22 +113,10 @@ def test_neither_processes_nor_interruptions_change_a_partition(
 def test_a_query_by_time_includes_rows_without_a_partition(capture: Path, tmp_path: Path) -> None:
     run([capture], tmp_path)
     export = Export.open(str(tmp_path))
-    for row in rows(tmp_path, "exchanges"):
+    for row in rows(tmp_path, "exchanges")[::7]:
         now = row["time_ns"]
         (found,) = export.batches("exchanges", TableReading(("time_ns", "exchange_id")), now, now)
         assert found.to_pylist() == [{"time_ns": now, "exchange_id": row["exchange_id"]}]
-
-
-def test_rows_of_many_dates_are_staged_as_one_batch(tmp_path: Path) -> None:
-    times = [day * DAY_NS for day in range(1_000, 0, -1)]
-    batch = pa.RecordBatch.from_pylist([{"time_ns": one} for one in times], schema=STAGED["connections"])
-    files = StagedFiles(open_own_folder(tmp_path))
-    files.write("connections", batch)
-    files.close()
-    (path,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    with pa.ipc.open_stream(path.read_bytes()) as reader:
-        (staged,) = reader
-    assert staged.column("time_ns").to_pylist() == times[::-1]
 
 
 @given(
@@ -154,8 +145,3 @@ def test_parts_hold_all_rows_in_order_of_time(
         assert not found or max(one for one, _ in found) < min(days)
         found += [(one, row["connection_id"]) for one, row in zip(days, part, strict=True)]
     assert sorted(found) == sorted(every)
-
-
-def test_partitions_chosen_elsewhere_are_used() -> None:
-    assert TablePartitions({"records": frozenset({3})}).of("records", {1: 5, 3: 1}) == {3}
-    assert not TablePartitions.none().of("problems", {1: 5, 3: 1})

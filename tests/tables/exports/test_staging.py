@@ -1,50 +1,67 @@
-"""Packets through a shard's state to staged rows: in any batches, in groups that fit into memory, resumed or not."""
+"""Packets through a shard's state to staged rows: in any batches and groups, when rows are written, resumed or not."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from kafkasniff.engine.inspector import Output
 from kafkasniff.enrich import Catalog
 from kafkasniff.filters.expression import parse_filter
-from kafkasniff.model import Connection, Exchange, Message
+from kafkasniff.redact.payload import Payload
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import ShardState
+from kafkasniff.tables.exports import stager as module
 from kafkasniff.tables.exports import staging
 from kafkasniff.tables.exports.beginning import load_state, new_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import StagedTable
-from kafkasniff.tables.exports.stager import ROWS_PART
-from kafkasniff.tables.exports.staging import (
-    inspected,
-    new_stager,
-    settle,
-    stage,
-    stage_rest,
-    stage_unfinished,
-    together_bytes,
-)
+from kafkasniff.tables.exports.stager import ROW_BYTES, ROWS_PART, Stager
+from kafkasniff.tables.exports.staging import new_stager, settle, stage, stage_rest, stage_unfinished, together_bytes
 from kafkasniff.tables.rows import TABLE_NAMES
+from kafkasniff.tables.rows.staged import StagedParts
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from tests.craft.batches import batch
-from tests.craft.conversation import START_NS
+from tests.craft.conversation import START_NS, Conversation
+from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.samples import consumer, mixed, producer
-from tests.tables.exports.exported import Rows, StagedRows
+from tests.enrich import talks
+from tests.native.kernel_and_walker import the_kernel
+from tests.tables.exports.exported import StagedRows
 
 OPTIONS = ExportOptions()
 EXCHANGES = {"ApiVersions": 2, "Metadata": 2, "Produce": 12, "Fetch": 8}
 """In `mixed()`, as its conversations describe them."""
 
 
-def state_of(options: ExportOptions = OPTIONS, **more: Any) -> ShardState:
-    return new_state(options, Catalog(), sessions=False, **more)
+class Staging:
+    """A state, its stager, and what was staged."""
+
+    def __init__(self, options: ExportOptions = OPTIONS, predicate: str | None = None, **more: Any) -> None:
+        self.files = StagedRows()
+        self.options = options
+        self.state: ShardState = new_state(options, Catalog(), sessions=False)
+        for name, value in more.items():
+            setattr(self.state, name, value)
+        self.predicate = None if predicate is None else parse_filter(predicate)
+        self.stager: Stager = new_stager(self.state, options, self.predicate, self.files)
+
+    def take(self, *batches: PacketBatch) -> Staging:
+        for one in batches:
+            stage(self.state, self.stager, one)
+        return self
+
+    def end(self) -> StagedRows:
+        stage_rest(self.state, self.stager, self.files)
+        assert self.files.closed
+        return self.files
 
 
 def cut(packets: PacketBatch, size: int) -> list[PacketBatch]:
@@ -55,158 +72,147 @@ def cut(packets: PacketBatch, size: int) -> list[PacketBatch]:
     return [*parts, packets]
 
 
-def staged(batches: Sequence[PacketBatch], options: ExportOptions = OPTIONS) -> dict[str, Rows]:
-    files, state = StagedRows(), state_of(options)
-    stager = new_stager(state, options, None, files)
-    for one in batches:
-        stage(state, stager, one)
-    stage_rest(state, stager, files)
-    assert files.closed
-    return files.tables()
+def staged(packets: Sequence[Any], *arguments: Any, **more: Any) -> StagedRows:
+    return Staging(*arguments, **more).take(batch(packets)).end()
 
 
-def test_all_exchanges_become_rows() -> None:
-    found = staged([batch(mixed())])
-    assert Counter(row["api"] for row in found["exchanges"]) == EXCHANGES
-    assert sorted(row["broker_port"] for row in found["connections"]) == [80, 9092, 9092]
-    outcomes = Counter((row["api"], row["status"]) for row in found["exchanges"])
-    assert {one for one in outcomes if one[1] != "answered"} == {("Produce", "no_response"), ("Fetch", "unanswered")}
-
-
-@pytest.mark.parametrize("size", [1, 40])
-def test_batches_change_no_row(size: int) -> None:
-    packets = batch(mixed())
-    assert staged(cut(packets, size)) == staged([batch(mixed())])
-
-
-@pytest.mark.parametrize("most", [1, 20_000])
-def test_groups_change_no_row(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = staged([batch(mixed())])
-    monkeypatch.setattr(staging, "TOGETHER_BYTES", most)
+def test_neither_batches_nor_groups_change_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = staged(mixed()).tables()
+    assert Counter(row["api"] for row in whole["exchanges"]) == EXCHANGES
+    assert [len(whole[table]) for table in ("connections", "records")] == [3, 290]
+    assert Staging().take(*cut(batch(mixed()), 1)).end().tables() == whole
+    monkeypatch.setattr(staging, "TOGETHER_BYTES", 1)
     monkeypatch.setattr(staging, "TOGETHER", 1)
-    assert staged([batch(mixed())]) == whole
+    assert staged(mixed()).tables() == whole
 
 
-def test_groups_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events are held until they take so much memory."""
-
-    def groups() -> list[list[Output]]:
-        state = state_of()
-        return list(inspected(state, new_stager(state, OPTIONS, None, StagedRows()), batch(producer().packets)))
-
-    (whole,) = groups()
-    monkeypatch.setattr("kafkasniff.engine.emitting.SLICE_BYTES", 1, raising=True)
-    monkeypatch.setattr(staging, "TOGETHER_BYTES", 0)
-    parts = groups()
-    assert len(parts) > 5
-    kinds = [type(event) for part in parts for event in part]
-    assert Counter(kinds) == Counter(type(event) for event in whole)
-    assert all(parts)
-
-
-def test_memory_for_groups_is_bounded() -> None:
-    state = state_of()
+def test_memory_bounds_groups_and_the_waiting_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row counts as a kilobyte of a sixteenth of the budget."""
+    state = Staging().state
     state.inspector.limit_memory(64 << 20)
     assert together_bytes(state.inspector) == (64 << 20) // ROWS_PART
     state.inspector.limit_memory(64 << 30)
     assert together_bytes(state.inspector) == staging.TOGETHER_BYTES
+    # Exchanges one by one.
+    options = ExportOptions(records=True)
+    limited = Staging(options)
+    limited.stager = Stager(options, limited.state.enricher, limited.files, memory=5 * ROW_BYTES * ROWS_PART)
+    sizes = limited.take(batch(mixed())).end().sizes("exchanges")
+    assert max(sizes) <= 5
+    assert sum(sizes) == sum(EXCHANGES.values())
+    monkeypatch.setattr(module, "MAX_ROWS", 10)
+    files = staged(mixed(), options)
+    assert files.sizes("exchanges")[:2] == [10, 10]
+    # Records come in batches: they are checked after each exchange.
+    assert all(size >= 40 for size in files.sizes("records"))
+    monkeypatch.setattr(module, "MAX_BYTES", 1)
+    assert staged(mixed(), options).sizes("exchanges") == [1] * 24
 
 
-def test_events_are_yielded_and_not_taken() -> None:
-    files, state = StagedRows(), state_of()
-    stager = new_stager(state, OPTIONS, None, files)
-    found = [event for events in inspected(state, stager, batch(mixed())) for event in events]
-    assert Counter(type(event) for event in found)[Exchange] >= sum(EXCHANGES.values()) - 1
-    stager.flush()
-    assert files.rows("exchanges") == []
-    stager.take(found)
-    stage_rest(state, stager, files)
-    assert Counter(row["api"] for row in files.rows("exchanges")) == EXCHANGES
-
-
-def test_the_run_starts_with_the_first_packet_that_has_a_time() -> None:
-    files, state = StagedRows(), state_of()
-    stager = new_stager(state, OPTIONS, parse_filter('time < "+10ms"'), files)
-    timeless, timed, later = cut(batch(producer().packets[:9]), 3)
-    timeless.time_ns = np.full(3, NO_TIME)
-    timed.time_ns = np.array([NO_TIME, *timed.time_ns[1:]])
-    for one in (timeless, timed, later):
-        stage(state, stager, one)
-    assert state.start_ns == START_NS + 4 * 100_000
-    # What a resumed run filters by.
-    for one in (stager, new_stager(state, OPTIONS, parse_filter('time < "+1s"'), files)):
-        assert one._selector is not None
-        assert one._selector.start_ns == state.start_ns
-
-
-def test_relative_filters_count_from_the_start_of_the_run() -> None:
-    files, state = StagedRows(), state_of()
-    state.start_ns = START_NS - 10**9
-    stager = new_stager(state, OPTIONS, parse_filter('time < "+1.001s"'), files)
-    stage(state, stager, batch(producer().packets))
-    stage_rest(state, stager, files)
-    times = [row["time_ns"] for row in files.rows("exchanges")]
-    assert times
-    assert max(times) < START_NS + 10**6
-
-
-@pytest.mark.parametrize("size", [11, 30])
-def test_a_settled_state_is_resumed(size: int) -> None:
+def test_a_settled_state_is_resumed() -> None:
     """Dumped after any batch, as a checkpoint is."""
-    parts = cut(batch(mixed()), size)
-    files, state = StagedRows(), state_of()
-    for one in parts:
-        stager = new_stager(state, OPTIONS, None, files)
-        stage(state, stager, one)
-        settle(state, stager)
-        stager.flush()
-        state.selected = stager.selected
-        state = load_state(dump(state), OPTIONS)
-    stage_rest(state, new_stager(state, OPTIONS, None, files), files)
-    assert files.tables() == staged([batch(mixed())])
+    made = Staging()
+    for one in cut(batch(mixed()), 11):
+        made.stager = new_stager(made.state, OPTIONS, None, made.files)
+        made.take(one)
+        settle(made.state, made.stager)
+        made.stager.flush()
+        made.state.selected = made.stager.selected
+        made.state = load_state(dump(made.state), OPTIONS)
+    made.stager = new_stager(made.state, OPTIONS, None, made.files)
+    assert made.end().tables() == staged(mixed()).tables()
 
 
 def test_unfinished_rows_are_staged_anew(tmp_path: Path) -> None:
     """Rows from an earlier end of the same state are replaced."""
     folder = open_own_folder(tmp_path) / "open"
-    packets = consumer().packets[:-3]  # without its end, and the last request has no response
-    state = state_of()
-    stager = new_stager(state, OPTIONS, None, StagedRows())
-    stage(state, stager, batch(packets))
-    settle(state, stager)
-    dumped = dump(state)
+    # Without its end, and the last request has no response.
+    made = Staging().take(batch(consumer().packets[:-3]))
+    settle(made.state, made.stager)
+    dumped = dump(made.state)
     for _ in range(2):
         stage_unfinished(load_state(dumped, OPTIONS), OPTIONS, None, folder)
         counts = {table: sum(StagedTable([folder], table).days().values()) for table in TABLE_NAMES}
-        assert counts["connections"] == 1
-        assert counts["exchanges"] == 1
+        assert (counts["connections"], counts["exchanges"]) == (1, 1)
 
 
-def test_events_of_the_end_are_shown_as_well() -> None:
-    files, state = StagedRows(), state_of()
-    stager = new_stager(state, OPTIONS, None, files)
-    stage(state, stager, batch(consumer().packets[:-3]))  # without its end
-    seen: list[Output] = []
-    stage_rest(state, stager, files, seen.extend)
-    assert [type(event) for event in seen] == [Message, Exchange, Connection]
-    assert files.sizes("connections") == [1]
+def test_only_the_wanted_tables() -> None:
+    for table in ("exchanges", "records"):
+        files = staged(mixed(), ExportOptions(tables=(table,)))
+        assert [name for name in TABLE_NAMES if files.rows(name)] == [table]
+        # Problems of records are found where records are wanted.
+        among = ("exchanges", "problems") if table == "exchanges" else TABLE_NAMES
+        assert files.rows(table) == staged(mixed(), ExportOptions(tables=among)).rows(table)
 
 
-def test_names_of_hosts_are_learned_at_the_end() -> None:
-    files, state = StagedRows(), state_of()
-    stager = new_stager(state, OPTIONS, None, files)
-    state.inspector.names["10.0.0.9"] = "broker-9.example"
-    stage_rest(state, stager, files)
-    learned = state.enricher.catalog.learned_facts
+def test_connections_of_selected_exchanges() -> None:
+    """Also of those that an earlier run has selected. All connections are learned from."""
+    files = staged(mixed(), OPTIONS, 'api == "Fetch"')
+    assert {row["api"] for row in (*files.rows("exchanges"), *files.rows("records"))} == {"Fetch"}
+    assert [row["client_ip"] for row in files.rows("connections")] == ["10.0.0.6"]
+    files = staged(producer().packets, OPTIONS, 'api == "Heartbeat"', selected={1})
+    assert [row["client_port"] for row in files.rows("connections")] == [51_334]
+    made = Staging(OPTIONS, 'api == "Heartbeat"').take(batch(mixed()))
+    assert made.end().rows("connections") == []
+    learned = made.state.enricher.catalog.learned_facts
     assert learned is not None
-    assert learned.hosts == {"10.0.0.9": "broker-9.example"}
+    assert ("10.0.0.9", 9092) in learned.kafka
+    assert ("10.0.0.80", 80) not in learned.kafka
 
 
-def test_a_full_disk_is_not_hidden() -> None:
-    files, state = StagedRows(), state_of()
-    stager = new_stager(state, OPTIONS, None, files)
-    stage(state, stager, batch(producer().packets))
-    files.failing = OSError(28, "No space left on device")
-    with pytest.raises(OSError, match="No space left"):
-        stage_rest(state, stager, files)
-    assert not files.closed
+def test_relative_times_count_from_the_first_packet_with_a_time() -> None:
+    made = Staging(OPTIONS, 'time < "+2.5ms"')
+    timeless, timed, later = cut(batch(producer().packets), 3)[0], *cut(batch(producer().packets[3:]), 6)[:2]
+    timeless.time_ns = np.full(3, NO_TIME)
+    timed.time_ns = np.array([NO_TIME, *timed.time_ns[1:]])
+    made.take(timeless, timed, later)
+    assert made.state.start_ns == START_NS + 4 * 100_000
+    # What a resumed run filters by.
+    for one in (made.stager, new_stager(made.state, OPTIONS, parse_filter('time < "+1s"'), made.files)):
+        assert one._selector is not None
+        assert one._selector.start_ns == made.state.start_ns
+
+
+def test_names_that_are_missing_yet() -> None:
+    """Such exchanges wait for the end of the run."""
+    waiting = [row for row in staged(talks.consumer().packets).rows("exchanges") if row["_pending"] is not None]
+    assert {row["api"] for row in waiting} == {"Fetch"}
+    parts = [msgspec.msgpack.decode(row["_pending"], type=StagedParts) for row in waiting]
+    assert any(part.bodies and talks.ORDERS[1] in part.unnamed for part in parts)
+
+
+def test_numbers_that_json_lacks() -> None:
+    for value, text in ((1.5, "1.5"), (math.nan, '"NaN"'), (-math.inf, '"-Infinity"')):
+        talk = Conversation()
+        talk.handshake()
+        entry = {"entity": [], "values": [{"key": "producer_byte_rate", "value": value}]}
+        asked = request_bytes(48, 0, 1, components=[], strict=False)
+        talk.exchange(asked, response_bytes(48, 0, 1, entries=[entry]))
+        (row,) = staged(talk.packets).rows("exchanges")
+        assert f'"value":{text}' in row["response_body"]
+
+
+HEADERS = ExportOptions(headers=True, tables=("exchanges",))
+
+
+@pytest.mark.parametrize(
+    ("options", "selected", "by_columns"),
+    [
+        (OPTIONS, None, True),
+        (HEADERS, None, True),
+        (ExportOptions(tables=("connections",)), None, True),
+        (OPTIONS, 'api == "Fetch"', True),
+        (ExportOptions(records=True), None, False),
+        (ExportOptions(payload=Payload("dropped")), None, False),
+        (OPTIONS, "exchange == 1", False),
+        (HEADERS, 'api == "Fetch"', False),
+    ],
+    ids=["usual", "headers", "connections", "selected", "records", "payload", "by number", "selected headers"],
+)
+def test_what_is_left_to_columns(
+    options: ExportOptions, selected: str | None, by_columns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    the_kernel()
+    assert (Staging(options, selected).stager.finder is not None) == by_columns
+    monkeypatch.setattr(module, "kernel", lambda: None)
+    assert Staging(options, selected).stager.finder is None

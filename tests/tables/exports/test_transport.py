@@ -43,7 +43,7 @@ def crafted(packets: list[Packet]) -> Rows:
     return rows_of(batch(packets))
 
 
-@pytest.mark.parametrize("name", ["java-errors.pcap", "kraft-two-brokers.pcap", "tls/tls-refused.pcap"])
+@pytest.mark.parametrize("name", ["java-errors.pcap", "tls/tls-refused.pcap"])
 def test_the_same_connections(name: str) -> None:
     with open_captures([str(ROOT / "captures" / name)]) as source:
         found = rows_of(*source)
@@ -52,11 +52,10 @@ def test_the_same_connections(name: str) -> None:
     assert len(found["connections"]) > 2
     for row in found["connections"]:
         same = transport[row["connection_id"]]
-        assert same["time_ns"] == row["time_ns"]
         # The acknowledgement of the last FIN and similar packets arrive after the end.
         assert same["end_time_ns"] >= row["end_time_ns"]
-        ends = ("client_ip", "client_port", "broker_ip", "broker_port")
-        assert [same[end] for end in ends] == [row[end] for end in ends]
+        for column in ("time_ns", "client_ip", "client_port", "broker_ip", "broker_port"):
+            assert same[column] == row[column]
         assert 0 <= same["client_packets"] + same["broker_packets"] - row["packets"] <= 2
         assert same["client_again"] + same["broker_again"] <= row["retransmits"]
         assert same["opening"] == "answered"

@@ -1,0 +1,59 @@
+"""Each detector finds its trouble in crafted scenes, and nothing in scenes that only look like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.analysis.detectors import detector_names, run
+from tests.analysis.detectors import network_scenes, scenes
+from tests.analysis.detectors.known_answers import FOLDER, LOOK_ALIKES, NAMES, SHOWN, answer, cases_of, look
+from tests.analysis.detectors.talks import capture_of
+from tests.cli.console import kafkasniff
+
+ELSEWHERE = {"lost-records"}
+"""Detectors with known answers for rows (`test_lost_records`)."""
+
+
+def test_every_detector_has_both_kinds_of_scenes() -> None:
+    assert set(NAMES) == {case.detector for case in LOOK_ALIKES} == set(detector_names()) - ELSEWHERE
+    assert {file.stem for file in FOLDER.glob("*.txt")} == set(NAMES)
+    for cases in (SHOWN, LOOK_ALIKES):
+        assert len({case[:2] for case in cases}) == len(cases)
+
+
+@pytest.mark.parametrize("detector", NAMES)
+def test_findings_match_the_reviewed_files(detector: str, tmp_path: Path) -> None:
+    """Including what the exports of the scenes show."""
+    found = answer(detector, tmp_path)
+    assert found == (FOLDER / f"{detector}.txt").read_text(encoding="utf-8")
+    assert all(line.isprintable() for line in found.splitlines()), "a terminal would interpret it"
+    scenes_of_it = found.split("== ")[1:]
+    assert all(len(one.splitlines()) > 6 for one in scenes_of_it), "a scene shows nothing"
+
+
+@pytest.mark.parametrize("detector", NAMES)
+def test_look_alikes_yield_nothing(detector: str, tmp_path: Path) -> None:
+    for case in cases_of(LOOK_ALIKES, detector):
+        found = look(case, tmp_path / "crafted.pcap")
+        assert (found.findings, found.notes, found.broken) == ([], [], False), case.name
+
+
+@pytest.mark.parametrize("scene", [network_scenes.killed, network_scenes.tls_where_tls_works, scenes.hanging])
+def test_all_detectors_survive_a_cut_capture(scene: scenes.Scene, tmp_path: Path) -> None:
+    path = capture_of(tmp_path / "cut.pcap", scene())
+    data = path.read_bytes()
+    # A few bytes more: the cut must not fall between two packets.
+    path.write_bytes(data[: len(data) * 2 // 3] + bytes(3))
+    assert run([str(path)]).broken
+
+
+def test_one_direction_of_tls(tmp_path: Path) -> None:
+    """The broker's direction is missing: no claim that it did not answer, with or without packets."""
+    talk = network_scenes.secure(("client", network_scenes.client_hello()))
+    talk.packets = [packet for packet in talk.packets if packet.src == "10.0.0.5"]
+    path = capture_of(tmp_path / "half.pcap", [network_scenes.plain(), talk])
+    assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
+    for source in (path, tmp_path / "out"):
+        assert run([str(source)], only=["wrong-protocol", "tls-failures"]).findings == []

@@ -1,0 +1,197 @@
+"""Latency, slow brokers, requests without a response, throttling and talkers, on rows with known answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafkasniff.errors import UsageError
+from tests.analysis.tables import SECOND, START_NS, answers, asked, exchange, moment, pick
+
+PERCENTILES = ("count", "min_us", "p50_us", "p90_us", "p99_us", "max_us")
+
+
+def test_percentiles_by_api() -> None:
+    rows = [exchange("Produce", latency_us=latency) for latency in range(1, 101)]
+    rows += [exchange("Fetch", latency_us=500_000), exchange("Fetch", latency_us=None, status="open")]
+    fetch, produce = answers("latency", rows)
+    assert [produce[name] for name in PERCENTILES] == [100, 1, 50, 90, 99, 100]
+    assert produce["mean_us"] == 50.5
+    assert fetch["api"] == "Fetch"
+    # A single value is reported as it is, never outside of the extremes.
+    assert [fetch[name] for name in PERCENTILES] == [1, *[500_000] * 5]
+
+
+def test_percentiles_of_many_values_are_near() -> None:
+    latencies = np.random.default_rng(3).lognormal(8, 2, 5000).astype(np.int64)
+    (found,) = answers("latency", [exchange(latency_us=int(one)) for one in latencies])
+    for name, quantile in (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99)):
+        expected = np.quantile(latencies, quantile, method="inverted_cdf")
+        assert found[name] == pytest.approx(expected, rel=1 / 256)
+
+
+def test_by_several_dimensions_and_spans_of_time() -> None:
+    begin = 60 - START_NS // SECOND % 60
+    sent = [(0, "a", 1, 10), (59, "a", 1, 30), (60, "a", 1, 50), (1, "b", 2, 70)]
+    rows = [
+        exchange("Produce", begin + at, client_id=client, broker_id=broker, broker_ip=f"10.0.0.{broker}", latency_us=us)
+        for at, client, broker, us in sent
+    ]
+    names = ("time", "broker_id", "broker", "client_id", "count", "max_us")
+    assert pick(answers("latency", rows, by="broker,client", every="1m"), *names) == [
+        (moment(begin), 1, "10.0.0.1:9092", "a", 2, 30),
+        (moment(begin), 2, "10.0.0.2:9092", "b", 1, 70),
+        (moment(begin + 60), 1, "10.0.0.1:9092", "a", 1, 50),
+    ]
+
+
+def test_by_topic_an_exchange_counts_for_each_topic() -> None:
+    found = answers("latency", [exchange(topics=["a", "b"]), exchange(topics=["b"]), exchange()], by=["topic"])
+    assert pick(found, "topic", "count") == [("a", 1), ("b", 2), (None, 1)]
+
+
+def test_an_api_without_a_name_is_listed_by_its_number() -> None:
+    assert pick(answers("latency", [exchange(None, api_key=999)]), "api") == [("999",)]
+
+
+def test_negative_latencies_stay_negative() -> None:
+    (found,) = answers("latency", [exchange(latency_us=-20), exchange(latency_us=-10)])
+    assert [found[name] for name in PERCENTILES] == [2, -20, -20, -10, -10, -10]
+
+
+def test_latency_of_no_rows() -> None:
+    assert answers("latency") == []
+    assert asked("latency").result().schema.names[0] == "api"
+
+
+def test_no_dimension_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="--by"):
+        asked("latency", by=())
+
+
+def answered(api: str, broker: int, latency: int, count: int, **values: Any) -> list[dict[str, Any]]:
+    return [exchange(api, broker_id=broker, broker_ip=f"10.0.0.{broker}", latency_us=latency, **values)] * count
+
+
+def test_compared_with_the_median_of_the_others() -> None:
+    rows = answered("Produce", 1, 100, 30) + answered("Produce", 2, 120, 30) + answered("Produce", 3, 80, 30)
+    rows += answered("Produce", 4, 230, 30) + answered("Produce", 5, 9000, 3)
+    found = answers("slow-brokers", rows)
+    assert pick(found, "broker_id", "p50_us", "peers_p50_us", "slow") == [
+        (4, 230, 100, True),
+        (2, 120, 100, False),
+        (1, 100, 120, False),
+        (3, 80, 120, False),
+        (5, 9000, None, None),
+    ]
+    assert found[0]["ratio"] == 2.3
+    assert not any(row["slow"] for row in answers("slow-brokers", rows, factor=3))
+    assert answers("slow-brokers", rows, at_least=3)[0]["broker_id"] == 5
+
+
+def test_waiting_does_not_count_as_slow() -> None:
+    rows = answered("Fetch", 1, 100, 30) + answered("Fetch", 2, 110, 30)
+    # A few records are less than min.bytes: the fetch took its whole wait.
+    waited = {"wait_us": 500_000, "waits_for": "data"}
+    rows += answered("Fetch", 2, 500_000, 90, record_count=3, **waited) + answered(
+        "JoinGroup", 2, 3_000_000, 30, **waited
+    )
+    # The bytes requested are unknown.
+    rows += answered("Fetch", 2, 500_000, 90, wait_us=None) + answered("SyncGroup", 2, 500_000, 90, wait_us=None)
+    found = answers("slow-brokers", rows)
+    assert pick(found, "api", "broker_id", "p50_us") == [("Fetch", 2, 110), ("Fetch", 1, 100)]
+
+
+def test_quotas_and_earlier_requests_do_not_count_as_slow() -> None:
+    rows = answered("Produce", 1, 100, 30) + answered("Produce", 2, 1_000_150, 30, muted_us=1_000_000)
+    rows += answered("Metadata", 1, 100, 30) + answered("Metadata", 2, 500_100, 30, behind_us=500_000)
+    found = answers("slow-brokers", rows)
+    assert {row["p50_us"] for row in found} == {100, 150}
+
+
+def test_lagging_replicas_count_as_slow() -> None:
+    waited = {"wait_us": 80_000, "waits_for": "replicas"}
+    rows = answered("Produce", 1, 100, 30) + answered("Produce", 2, 80_000, 30, **waited)
+    (slow,) = [row for row in answers("slow-brokers", rows) if row["slow"]]
+    assert (slow["api"], slow["broker_id"], slow["p50_us"]) == ("Produce", 2, 80_000)
+
+
+def test_fetching_brokers_are_compared_separately() -> None:
+    rows = answered("Fetch", 1, 100, 30, sender="client") + answered("Fetch", 2, 90_000, 30, sender="quorum")
+    rows += answered("Fetch", 3, 9_000, 30, sender="replica")
+    found = answers("slow-brokers", rows)
+    assert pick(found, "api", "broker_id", "slow") == [
+        ("Fetch", 1, None),
+        ("quorum Fetch", 2, None),
+        ("replica Fetch", 3, None),
+    ]
+
+
+def test_a_single_broker_has_no_peers() -> None:
+    assert pick(answers("slow-brokers", answered("Produce", 1, 5, 50)), "ratio", "slow") == [(None, None)]
+
+
+PENDING = [
+    exchange("Produce", 3, exchange_id=3, status="open", latency_us=None, duration_us=None),
+    exchange("Fetch", 1, exchange_id=1, status="open", latency_us=None, duration_us=None),
+    exchange("Fetch", 2, exchange_id=2, status="unanswered", latency_us=None, duration_us=None),
+    exchange("Fetch", 4, exchange_id=4, duration_us=1_000_000),
+    exchange("Fetch", 4, exchange_id=5, status="lost", duration_us=None),
+]
+
+
+def test_the_longest_wait_comes_first() -> None:
+    found = answers("outstanding", PENDING)
+    assert pick(found, "api", "exchange_id", "age_us", "time", "broker") == [
+        ("Fetch", 1, 4_000_000, moment(1), "10.0.0.9:9092"),
+        ("Fetch", 2, 3_000_000, moment(2), "10.0.0.9:9092"),
+        ("Produce", 3, 2_000_000, moment(3), "10.0.0.9:9092"),
+    ]
+
+
+def test_requests_that_ended_in_chosen_ways() -> None:
+    assert pick(answers("outstanding", PENDING, status="open"), "exchange_id") == [(1,), (3,)]
+    assert pick(answers("outstanding", PENDING, status="unanswered,lost"), "status") == [("unanswered",), ("lost",)]
+
+
+def test_a_broker_with_an_ipv6_address() -> None:
+    rows = [exchange("Fetch", status="open", broker_ip="::1")]
+    assert pick(answers("outstanding", rows), "broker") == [("[::1]:9092",)]
+
+
+def test_throttled_clients() -> None:
+    rows = [
+        exchange("Produce", 1, throttle_time_ms=100),
+        exchange("Produce", 2, throttle_time_ms=0),
+        exchange("Produce", 3, throttle_time_ms=300),
+        exchange("Fetch", 4, throttle_time_ms=None),
+        exchange("Fetch", 5, throttle_time_ms=7, client_id="other"),
+    ]
+    found = answers("throttling", rows)
+    names = ("client_id", "api", "exchanges", "throttled", "throttle_ms", "max_ms", "mean_ms", "first", "last")
+    assert pick(found, *names) == [
+        ("app", "Produce", 3, 2, 400, 300, 200.0, moment(1), moment(3)),
+        ("other", "Fetch", 1, 1, 7, 7, 7.0, moment(5), moment(5)),
+    ]
+
+
+def test_bytes_and_shares() -> None:
+    rows = [
+        exchange("Produce", 0, client_id="big", request_size=700, response_size=50, record_count=5),
+        exchange(
+            "Produce", 3, client_id="big", request_size=100, response_size=None, status="unanswered", record_count=1
+        ),
+        exchange("Fetch", 1, client_id="small", request_size=50, response_size=100, error_count=2),
+        exchange(None, 2, client_id=None, request_size=None, response_size=0, status="orphan"),
+    ]
+    found = answers("talkers", rows, by="client")
+    names = ("client_id", "requests", "request_bytes", "response_bytes", "bytes", "records", "with_errors")
+    assert pick(found, *names) == [
+        ("big", 2, 800, 50, 850, 6, 0),
+        ("small", 1, 50, 100, 150, 0, 1),
+        (None, 0, 0, 0, 0, 0, 0),
+    ]
+    assert [row["share"] for row in found] == [0.85, 0.15, 0.0]
+    assert pick(found, "first", "last")[0] == (moment(0), moment(3))

@@ -1,0 +1,326 @@
+"""Every benchmark runs once, over next to nothing; what is measured from outside is right."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import numpy as np
+import pytest
+
+from benchmarks import comparisons, growth, kernel, scale, shapes, targets
+from benchmarks.compare import main as compare
+from benchmarks.delayed_store import CAPTURE, CREDENTIALS, address_of, delayed_store
+from benchmarks.generate import Maker, Sizes
+from benchmarks.live_captures import small
+from benchmarks.live_latency import LineTimes
+from benchmarks.live_load import Results
+from benchmarks.live_stages import STAGES, RecordedInterface, RecordedRing, measure
+from benchmarks.live_tools import Kafkasniff, make_tools, read_pcapng
+from benchmarks.mixed_recording import record
+from benchmarks.timing import in_turn, timed
+from captures.record.distribution import DEFAULT_VERSION, is_cached
+from captures.record.programs import CLIENTS, CONFLUENT
+from kafkasniff.capture import open_captures
+from kafkasniff.capture.live.interface_socket import InterfaceSocket
+from kafkasniff.capture.live.live import LiveSource
+from kafkasniff.capture.timeline.locations import find_captures, open_capture
+from kafkasniff.native import kernel as native
+from kafkasniff.native import kernel_note
+from kafkasniff.sinks.text import TextSink
+from kafkasniff.tcp.packets import COLUMNS
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT, missing
+from tests.craft.outcome import files_outcome
+
+pytestmark = pytest.mark.extended
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("measured") / "quick"
+    folder.mkdir()
+    maker = Maker(folder, Sizes(packets=1_500, connections=20))
+    for form in ("C", "start"):
+        maker.make(form)
+    return folder
+
+
+@pytest.mark.tshark
+def test_compare(
+    data: Path, require_tool: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Figures are kept, the page is written, and what is there is not measured again."""
+    require_tool("tshark")
+    monkeypatch.setattr(comparisons, "in_turn", functools.partial(in_turn, warm=False))
+    report = data.parent / "page.md"
+    arguments = ["--data", str(data), "--report", str(report), "--forms", "C,start", "--groups", "lines,start"]
+    arguments += ["--runs", "1", "--start-runs", "1"]
+    assert compare(arguments) == 0
+    assert "## Beside tshark" in report.read_text()
+    assert str(data) not in report.read_text()
+    capsys.readouterr()
+    assert compare([*arguments, "--resume"]) == 0
+    assert "lines, C" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        compare([*arguments, "--resume", "--runs", "2"])
+
+
+def test_a_command_that_fails_does_not_end_the_rest(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.compare.tshark_version", lambda: "tshark 0")
+    monkeypatch.setattr(comparisons, "KAFKASNIFF", ("/bin/false",))
+    assert compare(["--quick", "--data", str(data.parent), "--forms", "start", "--start-runs", "1"]) == 1
+    assert "start, start: /bin/false --version: exit code 1" in capsys.readouterr().err
+
+
+def test_growth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "page.md"
+    arguments = ["--data", str(tmp_path), "--report", str(report), "--connections", "50", "--bytes-of", "0.001"]
+    arguments += ["--idle", "20", "--idle-minutes", "1", "--unanswered", "50"]
+    assert growth.main(arguments) == 0
+    results = msgspec.json.decode((tmp_path / "page.json").read_bytes(), type=growth.Results)
+    assert len(results.endless) == 4
+    assert all(run.peak > 20e6 for run in results.endless)
+    assert "<!-- growth: begin -->" in report.read_text()
+    capsys.readouterr()
+    assert growth.main([*arguments, "--resume"]) == 0
+    assert "s of CPU" not in capsys.readouterr().out
+
+
+def test_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report, folder = tmp_path / "SCALE.md", tmp_path / "data"
+    arguments = ["--sizes", "0.001", "--file-mb", "1", "--base-mb", "1", "--engines", "local"]
+    arguments += ["--data", str(folder), "--report", str(report), "--cores"]
+    assert scale.main([*arguments, "1"]) == 0
+    stored = folder / "results.json"
+    results = msgspec.json.decode(stored.read_bytes(), type=scale.Results)
+    assert results.runs[0].tables["records"].rows > 1000
+    assert report.exists()
+    # As if the first run had found one record more.
+    results.runs[0].tables["records"].rows += 1
+    stored.write_bytes(msgspec.json.encode(results))
+    assert scale.main([*arguments, "1,2", "--resume"]) == 1
+    assert "not the same rows as local on 1 cores" in capsys.readouterr().out
+
+
+def test_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "ENGINES", ("local",))
+    monkeypatch.setattr(shapes, "CORES", (1,))
+    page = tmp_path / "RESULTS.md"
+    assert shapes.main(["--mb", "1", "--data", str(tmp_path / "data"), "--report", str(page)]) == 0
+    for shape in shapes.shapes(1_000_000):
+        assert f"| {shape.name} | 1 | {shape.file_parts} | local | 1 |" in page.read_text()
+
+
+def test_targets_and_kernel(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    if native() is None:
+        missing(kernel_note())
+    other = data.parent / "other"
+    ignored = shutil.ignore_patterns("kernel.so", "kernel.dylib")
+    shutil.copytree(ROOT / "kafkasniff", other / "kafkasniff", ignore=ignored)
+    shutil.copytree(ROOT / "dissectors", other / "dissectors", dirs_exist_ok=True)
+    python = other / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{other}" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    arguments = ["--base", str(python), "--data", str(data), "--runs", "1", "--forms", "C"]
+    assert targets.main([*arguments, "--work", "json,records,bodies,library"]) == 0
+    said = capsys.readouterr().out
+    assert "same output |" in said
+    assert "same messages and fields" in said
+    assert "without the native kernel" in said
+    monkeypatch.setattr(sys, "argv", ["kernel", "--runs", "1", str(data / "C.pcap")])
+    kernel.main()
+    row = capsys.readouterr().out.splitlines()[-1].strip("| ").split(" | ")
+    assert all(float(cell.replace(",", "")) > 0 for cell in row[2:])
+
+
+def test_a_delayed_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    content = CAPTURE.read_bytes()
+    with delayed_store(1_203, 0.0, content) as (port, stopped):
+        files = find_captures([address_of(port)], by_name=True)
+        assert [file.name for file in files] == [f"s3://b/day/{number:07}.pcap" for number in range(1_203)]
+        assert open_capture(files[1_200])(100, 50) == content[100:150]
+        found = stopped()
+    assert (found["GET"], found["list"] >= 2) == (1, True)
+
+
+# Live
+
+
+def test_what_programs_report(tmp_path: Path) -> None:
+    capture = ROOT / "captures" / "librdkafka-snaplen-128.pcap"
+    output = tmp_path / "output"
+    found = {}
+    for form, options in (("text", ("--color", "never")), ("json", ("--json",))):
+        output.write_bytes(kafkasniff("decode", "--quiet", *options, capture).out)
+        found[form] = Kafkasniff("text", form).reported(output, "", tmp_path)
+    assert found["text"].requests == found["json"].requests
+    assert found["text"].problems == found["json"].problems != {}
+    # Losses, in the words of the capture itself.
+    counted = iter([(100, 3), (1250, 1010)])
+    lossy = SimpleNamespace(name="eth0", error=None, packets=240, counts=lambda: next(counted), _reported=(0, 0))
+    out = io.BytesIO()
+    sink = TextSink(out)
+    for problem in (InterfaceSocket.fresh_loss(lossy), *InterfaceSocket.problems(lossy)):  # type: ignore[arg-type]
+        assert problem is not None
+        sink.write(problem)
+    sink.close()
+    output.write_bytes(out.getvalue())
+    reported = Kafkasniff("text", "text").reported(
+        output, "listening\nx: 240 packets, 3 connections (3 Kafka)\n", tmp_path
+    )
+    assert (reported.lost, reported.received) == (1010, 240 + 1010)
+    packets = read_pcapng(ROOT / "captures" / "librdkafka-ipv6-ns.pcapng")  # of dumpcap
+    assert (packets.received, packets.dropped) == (packets.packets, 0)
+
+
+def test_the_delay_of_a_line_is_found_in_any_pieces() -> None:
+    now = 1_900_000_000_000_000_000
+    output = kafkasniff("decode", "-q", "--json", ROOT / "captures" / "librdkafka-acks0.pcap").out
+    whole, pieces = (LineTimes(tool) for tool in make_tools(["json", "json"], [], []))
+    whole.take(output, now)
+    for at in range(0, len(output), 77):
+        pieces.take(output[at : at + 77], now)
+    lines = [json.loads(line) for line in output.splitlines()]
+    times = [
+        np.datetime64(one["time"].removesuffix("Z"), "ns") for one in lines if one["type"] in {"request", "response"}
+    ]
+    assert whole.delays_ns == pieces.delays_ns == [now - int(time.astype(np.int64)) for time in times]
+
+
+def test_live_stages(tmp_path: Path) -> None:
+    material = small(tmp_path, packets=2_000, connections=20)
+    output = tmp_path / "lines"
+    seconds, packets = measure(material.path.read_bytes(), "text", str(output))
+    everything = material.part(packets=float("inf"))
+    assert packets == everything.packets
+    assert all(seconds[name] > 0 for name in STAGES)
+    assert output.read_bytes().count(" → ".encode()) == everything.requests
+    # The ring that a capture is laid out in has the packets of the capture.
+    ring = RecordedRing(material.path.read_bytes(), 128 << 10)
+    with LiveSource([RecordedInterface(ring, "lo", 0)]) as source, open_captures([str(material.path)]) as capture:
+        seen, wanted = list(source), list(capture)
+    for name in set(COLUMNS) - {"offset"}:
+        found, known = (np.concatenate([getattr(one, name) for one in batches]) for batches in (seen, wanted))
+        assert found.tolist() == known.tolist(), name
+
+
+def live(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=ROOT)
+    if "it needs root" in done.stderr:
+        missing("network namespaces need root or CAP_SYS_ADMIN")
+    return done
+
+
+@pytest.mark.root
+def test_live_load(require_root: Callable[[], None], require_tool: Callable[[str], str], tmp_path: Path) -> None:
+    require_root()
+    require_tool("tcpreplay")
+    require_tool("ip")
+    tiny = [
+        "--data",
+        str(tmp_path),
+        "--report",
+        str(tmp_path / "R.md"),
+        "--runs",
+        "1",
+        "--seconds",
+        "1",
+        "--drain",
+        "30",
+    ]
+    tiny += ["--connections", "20", "--latency-seconds", "1", "--loads", "C=300", "--tools"]
+    done = live("live_load", *tiny, "text", "--latency-rate", "0", "--option=--no-such-option")
+    assert done.returncode == 1
+    assert "C 300 packets/s, text: text does not listen" in done.stderr
+    done = live("live_load", *tiny, "text,write", "--latency-rate", "50")
+    assert (done.returncode, done.stderr) == (0, "")
+    results = msgspec.json.decode((tmp_path / "live_load.json").read_bytes(), type=Results)
+    text, written = results.runs
+    assert text.offered.requests == text.reported.requests == 80
+    assert (text.reported.lost, text.reported.received, written.reported.kept) == (0, 300, 300)
+    (delay,) = results.latencies
+    assert delay.lines == delay.offered.requests + delay.offered.responses
+    assert "| 300 | kafkasniff, text | 1 |" in (tmp_path / "R.md").read_text()
+
+
+@pytest.mark.root
+def test_live_soak(require_root: Callable[[], None], require_tool: Callable[[str], str], tmp_path: Path) -> None:
+    require_root()
+    require_tool("tcpreplay")
+    require_tool("ip")
+    arguments = ["--minutes", "0.03", "--rate", "500", "--connections", "20", "--data", str(tmp_path)]
+    done = live("live_soak", *arguments)
+    found = json.loads(done.stdout[done.stdout.index("{") :])
+    assert found["requests_shown"] == found["requests"] > 250, done.stderr
+    assert found["lost"] == 0
+
+
+@pytest.mark.root
+def test_a_recording_of_three_clients(
+    require_root: Callable[[], None], require_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    require_root()
+    for tool in ("tcpdump", "java", "go"):
+        require_tool(tool)
+    if not is_cached(DEFAULT_VERSION, CONFLUENT, modules=[CLIENTS / "go_load"]):
+        missing("`python -m tests.integration` has not put Kafka, confluent-kafka and the Go program into the cache")
+    path = tmp_path / "mixed.pcap"
+    assert len(record(path, 3, seconds=90)) == 1
+    found = files_outcome([path])
+    requests = [line for line in found.lines if line["type"] == "request"]
+    assert {"java", "rdkafka", "go"} <= {line["client_id"].partition("-")[0] for line in requests if line["client_id"]}
+    assert {"ConsumerGroupHeartbeat", "JoinGroup", "OffsetCommit"} <= {line["api"] for line in requests}
+    # A process that ends may leave a response half sent, and no client waits for its last Fetch.
+    assert {problem["kind"] for problem in found.problems} <= {"stream-cut", "request-unanswered"}
+
+
+# Measured from outside
+
+BURN = "import time\nwhile time.process_time() < 0.3: pass\n"
+
+
+def python(script: str) -> list[str]:
+    return [sys.executable, "-S", "-c", script]
+
+
+def test_resources_of_a_process_and_its_children(tmp_path: Path) -> None:
+    held = bytearray(b"x") * 150_000_000
+    child = f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', {BURN!r}])\nprint('over')"
+    run = timed(python(child), tmp_path / "output")
+    assert run.cpu >= 0.3
+    assert run.wall >= 0.3
+    assert run.written == len(b"over\n")
+    # What the measuring process holds does not count, though Linux would count it in a child that it starts.
+    assert 1_000_000 < run.resident < 100_000_000
+    large = timed(python("bytearray(b'x') * 90_000_000"), tmp_path / "output")
+    assert 90_000_000 < large.resident < len(held)
+
+
+def test_commands_run_in_turn_in_an_empty_folder(tmp_path: Path) -> None:
+    folder, log = tmp_path / "run", tmp_path / "log"
+
+    def command(name: str, size: int) -> list[str]:
+        path = folder / "written"
+        return python(
+            f"import pathlib; p = pathlib.Path({str(path)!r}); assert not p.exists(); p.write_bytes(bytes({size})); "
+            f"open({str(log)!r}, 'a').write({name!r}); print('x')"
+        )
+
+    runs = in_turn({"a": command("a", 10), "b": command("b", 20)}, folder, 2)
+    assert log.read_text() == "ababab", "the first runs warm up"
+    assert [run.written for run in runs["a"] + runs["b"]] == [12, 12, 22, 22]
+    assert not folder.exists()

@@ -1,0 +1,431 @@
+"""The law of engines: the kernel, in batches of any size, yields the events and the state of Python one by one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.paired import PairedEntry
+from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.native import feed_calls
+from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
+from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.tcp.segments import NO_TIME
+from tests.choice import in_turn, one_in
+from tests.conftest import shipped_captures
+from tests.craft import kafka_bytes as kafka
+from tests.craft.batches import batch
+from tests.craft.conversation import START_NS, Conversation
+from tests.craft.packet import Packet
+from tests.engine.talks import (
+    BEGINNINGS,
+    RECORDS,
+    SAID,
+    UNUSUAL,
+    USUAL,
+    Say,
+    all_heard,
+    beats,
+    exchange_of,
+    opened,
+    packets_of,
+    produce,
+    said_by,
+    talks,
+    together,
+)
+from tests.fuzz import feed
+from tests.native.kernel_and_walker import the_kernel
+from tests.native.one_by_one import OneByOne, kept
+
+SOME = {"exchanges": True, "connections": True}
+
+
+class Counting(Inspector):
+    """Counts messages whose exchange the kernel paired."""
+
+    paired = 0
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        emit = self._emitter.emit_paired
+
+        def counted(entry: PairedEntry, out: list[Any]) -> None:
+            self.paired += 1
+            emit(entry, out)
+
+        self._emitter.emit_paired = counted  # type: ignore[method-assign,assignment]
+
+
+def run(kind: type[Inspector], batches: Sequence[PacketBatch], **options: Any) -> tuple[list[Any], Inspector]:
+    """Everything that an inspector yields, what it kept at the end, and its summary."""
+    inspector = kind(**options)
+    out = [event for one in batches for event in inspector.feed(one)]
+    state = kept(inspector)
+    return [*out, state, *inspector.close(), inspector.summary], inspector
+
+
+def same(batches: Sequence[PacketBatch], whole: Sequence[PacketBatch] = (), **options: Any) -> tuple[list[Any], int]:
+    """What both engines yield, and how many messages the kernel paired; `whole`: the batches for Python."""
+    found, inspector = run(Counting, batches, **options)
+    expected, _ = run(OneByOne, whole or batches, **options)
+    for one, other in zip(found, expected, strict=False):
+        assert one == other
+    assert len(found) == len(expected)
+    assert isinstance(inspector, Counting)
+    return expected, inspector.paired
+
+
+def cut_before(packets: Sequence[Packet], cuts: Sequence[int]) -> list[PacketBatch]:
+    parts, rest, gone = [], batch(packets), 0
+    for place in cuts:
+        head, rest = rest.split(place - gone)
+        gone = place
+        parts.append(head)
+    return [*parts, rest]
+
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "exchanges": st.booleans(),
+        "connections": st.booleans(),
+        "records": st.sampled_from(["full", "columns", "skip"]),
+        "max_frame": st.sampled_from([100 << 20, 1000]),
+    }
+)
+
+
+@given(
+    said=st.lists(
+        st.lists(st.sampled_from(sorted(SAID)) | st.sampled_from(sorted(USUAL)), max_size=12), min_size=1, max_size=4
+    ),
+    cuts=st.lists(st.integers(0, 100), max_size=3),
+    skew_ns=st.sampled_from([0, 0, -150_000, -50_000, 350_000, None]),
+    options=OPTIONS,
+)
+@example(said=[[name, "heartbeat", "produce"] for name in UNUSUAL], cuts=[], skew_ns=0, options={})
+@example(said=[["heartbeat", "produce", name] for name in UNUSUAL], cuts=[], skew_ns=-150_000, options={})
+@example(said=[["produce", name] for name in UNUSUAL], cuts=[50], skew_ns=0, options={"connections": True})
+@example(said=[["an answer first", "produce"]], cuts=[], skew_ns=350_000, options={})
+@example(said=[["large", "produce"]], cuts=[], skew_ns=0, options={"max_frame": 1000})
+@example(said=[["heartbeat"] * 4], cuts=[30], skew_ns=None, options={})
+def test_any_talk(said: list[list[str]], cuts: list[int], skew_ns: int | None, options: dict[str, Any]) -> None:
+    """`skew_ns`: of the broker's clock; None: packets without times."""
+    packets = talks(said, skew_ns or 0)
+    if skew_ns is None:
+        packets = [[packet._replace(time_ns=NO_TIME) for packet in part] for part in packets]
+    same(packets_of(packets, cuts), **options)
+
+
+LOSSY = [
+    *sorted(USUAL),
+    *("in a row", "crossing", "in pieces", "one and a piece", "many in a segment", "the same id"),
+    *("acks 0", "acks 0, many", "acks 0, version 9", "more than a body", "ahead, more than a body"),
+]
+REPEATED = [*["heartbeat"] * 40, "the same id", "the same id", "more than a body", *["heartbeat"] * 9]
+AHEAD = [*["heartbeat"] * 40, "ahead, more than a body", *["heartbeat"] * 3]
+
+
+@given(
+    said=st.lists(st.lists(st.sampled_from(LOSSY), min_size=20, max_size=40), min_size=1, max_size=2),
+    lost=st.lists(st.tuples(st.integers(0, 250), st.sampled_from([1, 1, 2, 7])), min_size=1, max_size=4),
+    repeated=st.lists(st.integers(0, 250), max_size=2),
+    cuts=st.lists(st.integers(0, 100), max_size=6),
+    exchanges=st.booleans(),
+)
+@example(said=[["heartbeat"] * 60], lost=[(11, 1)], repeated=[], cuts=[5, 15, 60], exchanges=True)
+@example(said=[["heartbeat"] * 60], lost=[(12, 1)], repeated=[], cuts=[5, 15, 60], exchanges=True)
+@example(said=[["in a row"] * 30], lost=[(12, 1), (14, 2)], repeated=[10, 13], cuts=[50], exchanges=False)
+@example(said=[["heartbeat"] * 60], lost=[(10, 1)], repeated=[10], cuts=[60], exchanges=True)
+@example(said=[["heartbeat"] * 60], lost=[(12, 1)], repeated=[12], cuts=[60], exchanges=True)
+@example(said=[REPEATED], lost=[(6, 1)], repeated=[], cuts=[60], exchanges=True)
+@example(said=[AHEAD], lost=[(10, 1), (124, 1)], repeated=[], cuts=[60], exchanges=True)
+def test_gaps_anywhere(
+    said: list[list[str]], lost: list[tuple[int, int]], repeated: list[int], cuts: list[int], *, exchanges: bool
+) -> None:
+    """`lost`: where packets are missing, and how many. `repeated`: packets that are repeated at the end."""
+    before, after = talks(said)
+    again = [after[place]._replace(time_ns=after[-1].time_ns + 1) for place in repeated if place < len(after)]
+    gone = {place + one for place, count in lost for one in range(count)}
+    left = [*(one for place, one in enumerate(after) if place not in gone), *again]
+    same(packets_of([before, left], cuts), exchanges=exchanges)
+
+
+@pytest.mark.parametrize("sender", ["client", "broker"])
+def test_the_kernel_continues_after_a_gap(sender: str) -> None:
+    before, after = talks([["heartbeat"] * 200])
+    place = next(
+        place for place, one in enumerate(after[20:], 20) if one.payload and (one.sport == 9092) == (sender == "broker")
+    )
+    batches = packets_of([before, [*after[:place], *after[place + 1 :]]], [20, 40])
+    events, paired = same(batches, exchanges=False)
+    assert any(isinstance(one, Problem) and one.kind == "tcp-gap" for one in events)
+    assert paired >= 2 * 120 - 2
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_common_exchanges_are_paired_by_the_kernel(name: str) -> None:
+    events, paired = same(packets_of(talks([[name] * 5, [name] * 3]), []), exchanges=False)
+    messages = sum(isinstance(one, Message) for one in events)
+    assert paired == messages == 2 * (5 + 3) + 2 * 6
+
+
+def test_memory_that_is_too_small_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables, waiting requests, held segments and entries begin with one row."""
+    for name in ("FIRST_CONNECTIONS", "FIRST_WAITING", "FIRST_HELD", "FIRST_ARENA"):
+        monkeypatch.setattr(feed_calls, name, 1)
+    monkeypatch.setattr(feed_calls, "SPARE_MESSAGES", 0)
+    monkeypatch.setattr("kafkasniff.engine.paired.ENTRIES_AT_ONCE", 1)
+    same(packets_of(talks([[*USUAL, *UNUSUAL], ["produce", *UNUSUAL], ["heartbeat"] * 9]), [30, 70]))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 1), (4, 4)])
+def test_a_buffer_of_a_few_bytes(sizes: tuple[int, int]) -> None:
+    """A caller that passes payload alone may have a batch shorter than one number of a frame."""
+    before, _ = talks([[]])
+    client, broker = (
+        next(one for one in reversed(before) if (one.sport == 9092) is is_broker) for is_broker in (False, True)
+    )
+    rest = batch(
+        [
+            one._replace(seq=one.end, payload=b"\0" * size, time_ns=one.time_ns + 10**6)
+            for one, size in zip((client, broker), sizes, strict=True)
+        ]
+    )
+    rest.order = rest.order + len(before)
+    rest.end_order += len(before)
+    assert len(rest.buffer) == sum(sizes)
+    same([batch(before), rest])
+
+
+def _disturbed(after: list[Packet]) -> list[Packet]:
+    """Every third segment of the client follows the next one, every other segment of the broker is repeated."""
+    found: list[Packet] = []
+    late: Packet | None = None
+    for place, packet in enumerate(after):
+        if late is None and place % 3 == 0 and packet.sport != 9092 and packet.payload:
+            late = packet
+            continue
+        found.append(packet)
+        if packet.sport == 9092 and place % 2:
+            found.append(packet._replace(ident=packet.ident + 1))
+        if late is not None:
+            found.append(late)
+            late = None
+    if late is not None:
+        found.append(late)
+    times = sorted(packet.time_ns for packet in found)
+    return [packet._replace(time_ns=time_ns) for packet, time_ns in zip(found, times, strict=True)]
+
+
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_reordered_and_repeated_segments_stay_in_the_kernel(*, exchanges: bool) -> None:
+    talk = Conversation(("10.0.0.5", 50_000), ("10.0.0.9", 9092), start_ns=START_NS)
+    talk.handshake()
+    for number in range(3):
+        produce(talk, number)
+    known = len(talk.packets)
+    talk.send("client", beats(range(100, 160)), 50)
+    talk.send("broker", all_heard(range(100, 160)), 30)
+    packets = [talk.packets[:known], _disturbed(talk.packets[known:])]
+    for cut in (0, 50):
+        events, paired = same(packets_of(packets, [cut]), exchanges=exchanges)
+        assert events[-1].bytes_repeated == 300
+        assert paired >= (2 * (3 + 60) if not cut else 1)
+    assert exchanges == any(isinstance(one, Exchange) and one.retransmits for one in events)
+
+
+def test_later_messages_do_not_interfere() -> None:
+    """An assignment, heartbeats, a retransmission, and no interest in assignments: all in one batch."""
+    before, after = talks([["sync", *["heartbeat"] * 40, "join", "sync"]])
+    joins = next(place for place, packet in enumerate(after) if b"range" in packet.payload)
+    events, _ = same(packets_of([before, [*after[:joins], after[joins - 2], *after[joins:]]], []))
+    messages = [one for one in events if isinstance(one, Message)]
+    answers = [one.body for one in messages if one.api == "SyncGroup" and one.type == "response" and one.body]
+    assert ["_assignment" in body for body in answers] == [True, False]
+
+
+@pytest.mark.parametrize("steps", ["068307ff07ff020b050240"])
+def test_found_by_the_fuzzer(steps: str) -> None:
+    """A request that begins in a packet without a time and waits for its response."""
+    feed.one_input(bytes.fromhex("0302" + steps))
+
+
+# -- connections that begin in the kernel -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_a_connection_begins_the_same_in_any_batches(name: str) -> None:
+    packets = together(BEGINNINGS[name], opened(40, "produce", "heartbeat"), opened(41, "fetch"))
+    # By default one cut in eight: all beginnings together cover every cut.
+    place = list(BEGINNINGS).index(name)
+    for ports in one_in(2, ((), (9092,)), place % 2):
+        expected, _ = run(OneByOne, [batch(packets)], connections=True, ports=ports)
+        for cut in one_in(8, range(min(len(packets), 16)), place // 2 % 8):
+            found, _ = run(Inspector, cut_before(packets, [cut] if cut else []), connections=True, ports=ports)
+            assert found == expected, cut
+
+
+def test_endpoints_that_remain_in_the_batch_begin_nothing() -> None:
+    """A SYN after packets of the same endpoints, which belong to an earlier connection."""
+    packets = [*opened(0, "produce", "produce")[3:], *opened(0, "fetch", "heartbeat")]
+    times = sorted(packet.time_ns for packet in packets)
+    packets = [packet._replace(time_ns=time_ns) for packet, time_ns in zip(packets, times, strict=True)]
+    for cuts in ([], [3], [len(packets) // 2]):
+        same(cut_before(packets, cuts))
+
+
+def test_connections_silent_from_the_start_end_at_their_timeout() -> None:
+    late = [one._replace(time_ns=one.time_ns + 2 * 3_600 * 10**9) for one in opened(9, "produce")]
+    packets = [*together(opened(0), opened(1, "no answer"), opened(2, "produce")), *late]
+    for cuts in ([], [6]):
+        events, _ = same(cut_before(packets, cuts), connections=True)
+        assert [one.ended for one in events if isinstance(one, Connection)].count("idle") == 2
+
+
+def test_a_connection_dropped_for_memory_gets_in_step_again() -> None:
+    """The kernel has forgotten its endpoints, so that it treats the next packets as a new connection."""
+    inspector = Counting(memory=128 << 20)
+    inspector.feed(batch(opened(0, "produce")))
+    inspector.limit_memory(1)
+    problems = inspector.feed(batch(opened(1)[:1]))
+    assert "memory-bound" in {one.kind for one in problems if isinstance(one, Problem)}
+    inspector.limit_memory(128 << 20)
+    before = inspector.paired
+    later = [one._replace(seq=one.seq + 7, ack=one.ack + 7, time_ns=one.time_ns + 10**9) for one in opened(0, "fetch")]
+    inspector.feed(batch(later))
+    assert inspector.paired == before + 2
+
+
+# -- exchanges as columns ---------------------------------------------------------------------------------------------
+
+MORE: dict[str, Say] = {
+    "an API of tomorrow between others": exchange_of(
+        lambda n: beats((n * 1000,)) + kafka.request(120, 0, n * 1000 + 1, b"whatever") + beats((n * 1000 + 2,)),
+        lambda n: all_heard(range(n * 1000, n * 1000 + 3)),
+        [60_000],
+    ),
+    "throttled before its response": exchange_of(
+        lambda n: kafka.produce_request(n, "orders", RECORDS),
+        lambda n: kafka.produce_response(n, "orders", n)[:-4] + kafka.int32(7),
+    ),
+    "throttled after its response": exchange_of(
+        lambda n: kafka.produce_request(n, "orders", RECORDS, version=9),
+        lambda n: kafka.produce_response(n, "orders", n, version=9)[:-5] + kafka.int32(5) + kafka.NO_TAGS,
+    ),
+}
+MORE |= {f"said by {name}": said_by(name) for name in ("first", "second")}
+MORE["a stranger"] = exchange_of(
+    lambda n: kafka.request(120, 0, n, b"whatever", client_id="stranger"), lambda n: all_heard((n,))
+)
+MUTED = [
+    *sorted(USUAL),
+    *MORE,
+    "error",
+    "in a row",
+    "crossing",
+    "versions",
+    "an API of tomorrow",
+    "acks 0",
+    "join",
+]
+
+
+def in_columns(batches: Sequence[PacketBatch]) -> tuple[list[Any], dict[Any, Any]]:
+    """Events, and the exchanges that are columns by connection and request: latency, and both waits."""
+    inspector, finder = Inspector(connections=True), ExchangeFinder(the_kernel())
+    events: list[Any] = []
+    found: dict[Any, Any] = {}
+    for one in batches:
+        for emitted, columns in inspector.feed_columns(one, finder):
+            events += emitted
+            for pairs in columns:
+                values = zip(pairs.answered["latency"], pairs.behind_ns, pairs.muted_ns, strict=True)
+                for asked, value in zip(pairs.asked, values, strict=True):
+                    owner = pairs.owners[asked["connection"]]
+                    assert owner is not None
+                    key = owner.number, int(asked["time"]), int(asked["correlation"])
+                    assert key not in found
+                    found[key] = tuple(map(int, value))
+    return [*events, *(event for some in inspector.settle() for event in some), *inspector.close()], found
+
+
+def test_columns_are_made() -> None:
+    """Else the test below would compare events with events."""
+    events, found = in_columns(packets_of(talks([[*MORE, "crossing"] * 5] * 2, words=SAID | MORE), []))
+    assert len(found) > 20
+    assert any(behind for _, behind, _ in found.values())
+    assert any(muted for _, _, muted in found.values())
+    assert any(isinstance(one, Exchange) for one in events)
+
+
+@given(
+    said=st.lists(st.lists(st.sampled_from(MUTED), min_size=4, max_size=25), min_size=1, max_size=3),
+    cuts=st.lists(st.integers(0, 100), max_size=4),
+    early=st.sets(st.integers(0, 60), max_size=8),
+)
+@example(said=[MUTED, MUTED[::-1]], cuts=[], early=set())
+@example(said=[[*MORE, "heartbeat", "crossing", "error", "heartbeat"] * 5] * 2, cuts=[30, 60], early={8, 9, 20, 33})
+@example(said=[["heartbeat", "crossing"] * 9], cuts=[], early={*range(4, 40, 7), *range(5, 40, 9)})
+def test_exchanges_in_columns(said: list[list[str]], cuts: list[int], early: set[int]) -> None:
+    """Waits for other exchanges, and what connections count, are those of exchanges one by one.
+
+    `early`: packets with an earlier timestamp than the ones before.
+    """
+    before, after = talks(said, words=SAID | MORE)
+    after = [one._replace(time_ns=one.time_ns - 450_000 * (at in early)) for at, one in enumerate(after)]
+    batches = packets_of([before, after], cuts)
+    expected, _ = run(OneByOne, batches, connections=True)
+    events, found = in_columns(batches)
+    assert [one for one in events if isinstance(one, Connection)] == [
+        one for one in expected if isinstance(one, Connection)
+    ]
+    exchanges = {}
+    for one in expected:
+        if isinstance(one, Exchange) and one.request is not None:
+            key = one.connection, one.request.time_ns, one.request.correlation_id
+            exchanges[key] = (one.latency_ns, one.behind_ns or 0, one.muted_ns or 0)
+    assert found.items() <= exchanges.items()
+    emitted = [one for one in events if isinstance(one, Exchange) and one.request is not None]
+    assert len(found) + len(emitted) == len(exchanges)
+    alone = {(one.connection, one.request.time_ns, one.request.correlation_id): one for one in emitted if one.request}
+    for key, one in alone.items():
+        assert exchanges[key] == (one.latency_ns, one.behind_ns or 0, one.muted_ns or 0)
+
+
+# -- captures ---------------------------------------------------------------------------------------------------------
+
+CAPTURES = {path.name: path for path in shipped_captures()}
+WAYS: dict[str, tuple[int, dict[str, Any]]] = {
+    "whole": (1 << 20, SOME),
+    "in sixties, columns": (60, SOME | {"records": "columns", "show_secrets": True}),
+    "in sevens, without exchanges": (7, {"exchanges": False}),
+    "in forties, headers": (40, SOME | {"headers": True, "records": "skip"}),
+}
+"""Packets in a batch, and options."""
+
+
+@functools.cache
+def batches_of(name: str) -> list[PacketBatch]:
+    with open_captures([str(CAPTURES[name])]) as source:
+        return list(source)
+
+
+@pytest.mark.parametrize(("name", "way"), one_in(3, in_turn(list(CAPTURES), WAYS, 4)))
+def test_captures(name: str, way: str) -> None:
+    size, options = WAYS[way]
+    batches: list[PacketBatch] = []
+    for whole in batches_of(name):
+        rest = whole
+        while len(rest) > size:
+            head, rest = rest.split(size)
+            batches.append(head)
+        batches.append(rest)
+    same(batches, batches_of(name), **options)

@@ -1,0 +1,96 @@
+"""What an inspector reports of a crafted connection, in short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.model import Exchange, Problem, SaslToken
+from tests.craft import kafka_bytes as kafka
+from tests.craft.batches import batch
+from tests.craft.conversation import Conversation, Side
+from tests.craft.packet import Packet
+from tests.native.one_by_one import OneByOne
+
+Step = Callable[[Conversation], object]
+
+
+def request(number: int) -> bytes:
+    return kafka.metadata_request(number, ["orders"])
+
+
+def response(number: int) -> bytes:
+    return kafka.metadata_response(number, "h", 9092, ["orders"])
+
+
+def sends(side: Side, *parts: bytes) -> Step:
+    """Each part begins a segment."""
+    return lambda talk: [talk.send(side, part) for part in parts]
+
+
+def asks(*numbers: int) -> Step:
+    return sends("client", *map(request, numbers))
+
+
+def answers(*numbers: int) -> Step:
+    return sends("broker", *map(response, numbers))
+
+
+def lost(step: Step) -> Step:
+    """The capture has only the acknowledgements of a step's packets."""
+
+    def lose(talk: Conversation) -> None:
+        before = len(talk.packets)
+        step(talk)
+        talk.packets[before:] = [one for one in talk.packets[before:] if not one.payload]
+
+    return lose
+
+
+def snapped(side: Side, data: bytes, kept: int) -> Step:
+    """A segment of which the capture has the beginning."""
+
+    def cut(talk: Conversation) -> None:
+        place = len(talk.packets)
+        talk.send(side, data)
+        talk.packets[place] = talk.packets[place].but(payload=data[:kept], cut=len(data) - kept)
+
+    return cut
+
+
+def closes(side: Side) -> Step:
+    return lambda talk: talk.close(side)
+
+
+def packets_of(*steps: Step, begins: bool = True) -> list[Packet]:
+    talk = Conversation()
+    if begins:
+        talk.handshake()
+    for step in steps:
+        step(talk)
+    return talk.packets
+
+
+def outline(packets: Sequence[Packet], **options: object) -> list[str]:
+    """Exchanges as `ID STATUS PROBLEMS` at their ends, tokens, and problems with their bytes.
+
+    The same with the kernel and without it.
+    """
+    whole, single = (_outline(kind(**options), packets) for kind in (Inspector, OneByOne))  # type: ignore[arg-type]
+    assert whole == single
+    return whole
+
+
+def _outline(inspector: Inspector, packets: Sequence[Packet]) -> list[str]:
+    found = []
+    for one in [*inspector.feed(batch(packets)), *inspector.close()]:
+        if isinstance(one, SaslToken):
+            found.append(f"{one.direction} token {one.mechanism}")
+        elif isinstance(one, Problem):
+            # Those of an exchange are listed with it.
+            found += [f"{one.kind} {one.bytes}" if one.bytes else one.kind] if one.exchange is None else []
+        elif isinstance(one, Exchange):
+            sides = [side for side in (one.request, one.response) if side is not None]
+            problems = [problem.kind for each in (*sides, one) for problem in each.problems]
+            found.append(" ".join([str(sides[0].correlation_id), one.status, *problems]))
+    return found

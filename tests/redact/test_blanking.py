@@ -1,0 +1,210 @@
+"""Messages and records blanked for written captures: lengths stay, bytes are kept only if the decoders show them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafkasniff import decode_request as decode_request_of
+from kafkasniff.kafka.messages.message import Decoded, decode_request
+from kafkasniff.kafka.records.record_sets import decode_records
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.redact import stream_bytes
+from kafkasniff.redact.copied import Copied
+from kafkasniff.redact.message import Blanker
+from kafkasniff.redact.records import keep_records
+from kafkasniff.redact.stream_bytes import BlankedStream, PayloadPlace, RepeatedBytes, UncutBytes
+from tests.craft import kafka_bytes as kafka
+from tests.kafka.records_craft import GZIP, Record, batch_of, message, wrapper
+from tests.steps import steps
+
+
+def blanked(data: bytes, *, secrets: bool = False, payload: bool = False, cut: bool = False) -> bytes:
+    """A request without its length."""
+    blanker = Blanker(secrets=secrets, payload=payload)
+    decoded = decode_request(data, 0, len(data), blanker.options, cut=cut)
+    return bytes(blanker.message(data, 0, len(data), decoded, request=True, cut=cut))
+
+
+PRODUCE = kafka.produce_request(7, "orders", kafka.record_batch([kafka.record(0, b"a-key", b"a-value")]))[4:]
+HEADER = 8 + 2 + len("crafted")
+
+
+def test_tokens_are_blank_unless_secrets_are_shown() -> None:
+    token = b"\0user\0password"
+    data = kafka.request(36, 0, 7, kafka.int32(len(token)) + token)[4:]
+    assert blanked(data, payload=True) == data[: -len(token)] + b"\xff" * len(token)
+    assert blanked(data, secrets=True) == data
+
+
+def test_a_message_cut_anywhere_shows_no_payload() -> None:
+    for size in range(len(PRODUCE)):
+        data = blanked(PRODUCE[:size], cut=True)
+        assert len(data) == size
+        assert b"a-key" not in data, size
+        assert b"a-value" not in data, size
+        # The API, the version and the correlation id, as far as they are there.
+        assert data[:8] == PRODUCE[: min(size, 8)], size
+
+
+def test_an_undecoded_body_is_blank_after_its_header() -> None:
+    unknown = PRODUCE[:2] + kafka.int16(99) + PRODUCE[4:]
+    data = blanked(unknown)
+    assert data.strip(b"\xff") == unknown[: len(data.rstrip(b"\xff"))]
+    assert len(data.rstrip(b"\xff")) <= HEADER + 1
+
+
+def test_a_body_that_may_be_misread_is_blank() -> None:
+    """Surplus bytes of a Produce request could be anything, and so could all bytes before them."""
+    data = blanked(PRODUCE + b"surplus")
+    assert b"surplus" not in data
+    assert b"orders" not in data
+    assert data[:HEADER] == PRODUCE[:HEADER]
+
+
+def test_an_orphan_shows_its_correlation_id() -> None:
+    data = kafka.int32(77) + b"whatever it is"
+    blanker = Blanker(secrets=False, payload=False)
+    orphan = Decoded(correlation_id=77)
+    found = blanker.message(data, 0, len(data), orphan, request=False, cut=False)
+    assert found == data[:4] + b"\xff" * (len(data) - 4)
+
+
+def test_visible_bytes_are_those_that_are_kept() -> None:
+    """For hexdumps: 1 exactly where a written capture has the byte."""
+    message = decode_request_of(PRODUCE)
+    shown, one_by_one = Blanker(secrets=False, payload=False).visible(PRODUCE, message)
+    assert one_by_one
+    assert shown is not None
+    written = blanked(PRODUCE)
+    for place, (flag, byte) in enumerate(zip(shown, written, strict=True)):
+        assert flag in {0, 1}
+        if flag:
+            assert byte == PRODUCE[place]
+    assert {shown[place] for place in range(PRODUCE.index(b"a-key"), PRODUCE.index(b"a-key") + 5)} == {0}
+    assert Blanker(secrets=True, payload=True).visible(PRODUCE, message) == (None, True)
+
+
+def records_of(field: bytes) -> tuple[dict[str, Any], list[str]]:
+    context = DecodeContext(DecodeOptions())
+    return decode_records(field, 0, len(field), context), [problem.kind for problem in context.problems]
+
+
+def blank_records(field: bytes, *, payload: bool = False) -> bytes:
+    copied = Copied(field, 0, len(field))
+    keep_records(copied, 0, len(field), records_of(field)[0], payload=payload, sure=True)
+    return bytes(copied.bytes)
+
+
+BATCH = batch_of(
+    [
+        Record(0, 0, b"key-of-it", b"value-of-it", (("name", b"header-of-it"), ("null", None))),
+        Record(1, 5, None, None),
+    ]
+)
+
+
+def test_records_keep_their_framing() -> None:
+    blank = blank_records(BATCH)
+    (before, _), (after, flaws) = records_of(BATCH), records_of(blank)
+    assert flaws == []
+    assert after["batches"][0]["crc_ok"]
+    first, second = after["batches"][0]["records"]
+    assert (first["key"], first["value"]) == (b"\xff" * 9, b"\xff" * 11)
+    assert first["headers"] == [{"key": "name", "value": b"\xff" * 12}, {"key": "null", "value": None}]
+    assert second == before["batches"][0]["records"][1]
+    assert blank_records(BATCH, payload=True) == BATCH
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, GZIP])
+def test_old_messages(magic: int, codec: int) -> None:
+    inner = message(0, b"key-of-it", b"value-of-it", magic=magic)
+    field = wrapper(0, [inner], codec, magic=magic) if codec else inner
+    blank = blank_records(field)
+    assert len(blank) == len(field)
+    assert b"of-it" not in blank
+    assert blank_records(field, payload=True) == field
+    reported, flaws = records_of(blank)
+    assert reported["batches"][0]["crc_ok"]
+    assert flaws == (["decompression-failed"] if codec else [])
+
+
+def test_a_wrong_checksum_stays_wrong() -> None:
+    broken = BATCH[:17] + b"\1\2\3\4" + BATCH[21:]
+    reported, flaws = records_of(blank_records(broken))
+    assert flaws == ["crc-mismatch"]
+    assert reported["batches"][0]["crc"] in {0, 1}
+
+
+def test_a_cut_batch_shows_only_its_header() -> None:
+    for size in range(len(BATCH)):
+        field = BATCH + BATCH[:size]
+        blank = blank_records(field)
+        assert b"of-it" not in blank, size
+        found, flaws = records_of(blank)
+        assert (found["truncated_bytes"], flaws) == (size, records_of(field)[1]), size
+
+
+def test_garbage_shows_nothing() -> None:
+    rng = Random(9)
+    for _ in range(300):
+        field = bytearray(BATCH + BATCH)
+        for _ in range(rng.randrange(1, 4)):
+            field[rng.randrange(len(field))] = rng.randrange(256)
+        for damaged in (bytes(field), bytes(field[: rng.randrange(len(field))])):
+            blank = blank_records(damaged)
+            assert len(blank) == len(damaged)
+            for secret in (b"key-of-i", b"alue-of-i", b"eader-of-i"):
+                assert secret not in blank
+            blank_records(damaged, payload=True)
+
+
+def known(count: int) -> RepeatedBytes:
+    """Pieces of four bytes, with four between any two that nobody understood."""
+    pieces = RepeatedBytes()
+    for number in range(count):
+        pieces.add(8 * number, number.to_bytes(4))
+    return pieces
+
+
+def test_steps_do_not_depend_on_what_is_known() -> None:
+    few, many = known(100), known(10_000)
+    assert steps(lambda: list(many.within(400, 500))) <= steps(lambda: list(few.within(400, 500)))
+
+
+def test_delivered_bytes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    uncut = UncutBytes()
+    uncut.add(0, b"abc", 100)
+    uncut.add(3, b"def", 100)
+    uncut.add(10, b"xyz", 100)
+    assert list(uncut.pieces) == [(0, b"abcdef"), (10, b"xyz")]
+    uncut.cut(4)
+    assert (list(uncut.pieces), uncut.size) == ([(4, b"ef"), (10, b"xyz")], 5)
+    assert (uncut.drop(), uncut.size) == ((4, b"ef"), 3)
+    uncut.cut(3)
+    assert (list(uncut.pieces), uncut.size) == ([], 0)
+    # The first pieces go if there are too many bytes or pieces.
+    uncut.add(20, b"1234", 6)
+    uncut.add(30, b"5678", 6)
+    assert (list(uncut.pieces), uncut.size) == ([(30, b"5678")], 4)
+    monkeypatch.setattr(stream_bytes, "MAX_PIECES", 2)
+    for position in (40, 50, 60):
+        uncut.add(position, b"9", 100)
+    assert (list(uncut.pieces), uncut.size) == ([(50, b"9"), (60, b"9")], 2)
+    uncut.clear()
+    assert (list(uncut.pieces), uncut.size) == ([], 0)
+
+
+def place(begin: int, end: int) -> PayloadPlace:
+    return PayloadPlace(begin, end, begin, 0, 0)
+
+
+def test_too_many_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_bytes, "MAX_PLACES", 4)
+    stream = BlankedStream()
+    for begin in range(5):
+        stream.add_place(place(begin, begin + 1))
+    assert [one.position for one in stream.places] == [2, 3, 4]

@@ -1,0 +1,89 @@
+"""The page of some real captures, as text that is reviewed and compared: what it says, and what its charts draw.
+
+``python -m tests.report.reviewed`` regenerates ``page.txt`` and ``charts.txt``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkasniff.report.svg import svg_of
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+
+FOLDER = Path(__file__).parent
+CAPTURES = ("java-group-classic.pcap", "java-errors.pcap", "java-sasl.pcap", "tls/tls12-kafka-python.pcapng")
+OURS = {"script": False, "style": False, "text": False, "tspan": False}
+"""Elements without words of the page: its code, and labels that the drawing library chooses."""
+
+
+class Words(HTMLParser):
+    """Words of a page, one piece per line, with the anchors between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self._inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = tag
+        self.lines += [f"#{value}" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        words = " ".join(data.split())
+        if words and OURS.get(self._inside, True):
+            self.lines.append(words)
+
+
+def words_of(page: bytes) -> str:
+    parser = Words()
+    parser.feed(page.decode())
+    parser.close()
+    return "\n".join(parser.lines) + "\n"
+
+
+def shortened(value: Any) -> Any:
+    """A chart's specification: of its data the number of rows and the first three, floats with nine digits."""
+    if isinstance(value, dict):
+        found = {name: shortened(one) for name, one in value.items()}
+        return found | {"rows": len(value["values"])} if isinstance(value.get("values"), list) else found
+    if isinstance(value, list | tuple):
+        return [shortened(one) for one in value[:3]] if value and isinstance(value[0], dict) else list(value)
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def make(path: Path) -> str:
+    """Write the page, and return the specifications of its charts. The current folder must be the checkout."""
+    charts: list[str] = []
+
+    def noted(spec: dict[str, Any], label: str) -> str:
+        charts.append(f"== {label}\n{json.dumps(shortened(spec), indent=1, ensure_ascii=False)}")
+        return svg_of(spec, label)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafkasniff.report.charts.svg_of", noted)
+        result = kafkasniff("report", *(f"captures/{name}" for name in CAPTURES), "-o", path, "-q")
+    assert (result.code, result.err) == (0, "")
+    return "\n".join(charts) + "\n"
+
+
+def main() -> None:
+    os.chdir(ROOT)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.html"
+        (FOLDER / "charts.txt").write_text(make(path), encoding="utf-8")
+        (FOLDER / "page.txt").write_text(words_of(path.read_bytes()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

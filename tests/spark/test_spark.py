@@ -1,0 +1,119 @@
+"""What the default run has of Spark itself: one session, from captures to tables, rows and answers.
+
+Spark's rows are compared with those of the local engine. What a session does besides is in the extended tests.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkasniff.analysis import find_question, make_parameters
+from kafkasniff.analysis.export import Export, answer
+from kafkasniff.spark.tables import PIPELINE
+from kafkasniff.tables.exports.options import ExportOptions
+from tests.capture.reading import Row
+from tests.capture.timelines import expected, placed_rows
+from tests.spark.tables import of_spark, plain, small_parts
+from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, run, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["small_parts"]
+
+OTHERS = [CAPTURES / "java-codecs.pcap", CAPTURES / "tls" / "tls13-kafka-python.pcapng"]
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the local engine makes in two runs of captures, one of which is in three files that split connections."""
+    folder = tmp_path_factory.mktemp("local")
+    parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.3, 0.6), folder / "parts")
+    parts[-1].write_bytes(parts[-1].read_bytes()[:-11])
+    for some in ([*parts[:2], *OTHERS], parts):
+        run(some, folder / "out")
+    return folder
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_an_export_and_a_resumed_one(
+    spark: SparkSession, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks look at the captures, which are divided into splits and shards; TLS is decrypted, and a capture is cut."""
+    from kafkasniff.spark.export import export
+
+    monkeypatch.setattr("kafkasniff.spark.planning.FEW_BYTES", -1)
+    parts = sorted((local / "parts").iterdir())
+    for some in ([*parts[:2], *OTHERS], parts):
+        result = export(spark, [*map(str, some)], tmp_path / "out", ExportOptions(), split_size=100_000, shards=2)
+    assert (result.new, result.broken) == (1, True)
+    assert by_partition(tmp_path / "out") == by_partition(local / "out")
+    reported, known = manifest(tmp_path / "out"), manifest(local / "out")
+    assert reported["captures"] == known["captures"]
+    assert (reported["engine"], reported["runs"]) == ("spark", known["runs"])
+    assert files(tmp_path / "out") == named_files(tmp_path / "out")
+    names = [entry["path"] for entry in reported["tables"]["records"]["files"]]
+    assert any(name.count("-") == 6 for name in names), "stage 1 wrote none"
+    again = export(spark, [*map(str, parts)], tmp_path / "out", ExportOptions())
+    assert (again.new, again.rows) == (0, {})
+
+
+def test_packets_of_the_data_source(spark: SparkSession) -> None:
+    from kafkasniff.spark.packet_rows import packet_batches
+
+    paths = [CAPTURES / name for name in ("librdkafka-ipv6-ns.pcapng", "sarama.pcap")]
+    reader = spark.read.format("kafkasniff").options(splitsize="64k", pushdown="true")
+    frame = reader.load([*map(str, paths)])
+    batches = [packet_batches(one, tuple(map(str, paths))) for one in frame.select(*PIPELINE).toArrow().to_batches()]
+    whole = [Row(*row) for row in expected(paths).rows]
+    assert [row for _, row in sorted(placed_rows(batches))] == whole
+    chosen = frame.where("number > 20 AND number < 90 AND length % 2 = 0").select("number", "length").toArrow()
+    assert sorted(chosen.column("number").to_pylist()) == sorted(
+        row.number for row in whole if 20 < row.number < 90 and not len(row.payload) % 2
+    )
+
+
+def test_tables_of_the_data_source_and_of_packets(spark: SparkSession, tmp_path: Path) -> None:
+    from kafkasniff.spark import pipeline
+
+    capture = CAPTURES / "java-transactions.pcap"
+    run([capture], tmp_path)
+    wanted = plain(tables(tmp_path))
+    reader = spark.read.format("kafkasniff")
+    found = reader.option("table", "exchanges").load(str(capture)).collect()
+    assert sorted((plain(row.asDict(recursive=True)) for row in found), key=repr) == wanted["exchanges"]
+    with pipeline.decode(reader.option("table", "packets").load(str(capture)), shards=2) as decoded:
+        assert of_spark(decoded) == wanted
+
+
+def test_a_question(spark: SparkSession, local: Path) -> None:
+    from kafkasniff.spark import queries
+
+    parameters: dict[str, Any] = {"by": ("api", "broker")}
+    exchanges = spark.read.parquet(str(local / "out" / "exchanges")).repartition(2)
+    question = find_question("latency")
+    accumulator = question(make_parameters(question, parameters))
+    answer(Export.open(str(local / "out")), accumulator)
+    found = queries.latency(exchanges, reducers=2, **parameters).toArrow().to_pylist()
+    assert found == accumulator.result().to_pylist() != []
+
+
+def test_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """A folder that is followed into tables, over two queries with a checkpoint."""
+    from kafkasniff.spark.streaming import decode_stream
+
+    (tmp_path / "aside").mkdir()
+    parts = cut(CAPTURES / "java-group-share.pcap", (0.5,), tmp_path / "aside")
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    for part in parts:
+        part.rename(watched / part.name)
+        packets = spark.readStream.format("kafkasniff").load(str(watched))
+        decode_stream(packets, tmp_path / "out", trigger={"availableNow": True}, shards=1).awaitTermination()
+    for number in (1, 2):
+        run(sorted(watched.iterdir())[:number], tmp_path / "once")
+    assert tables(tmp_path / "out") == tables(tmp_path / "once")
+    assert manifest(tmp_path / "out")["runs"] == 2

@@ -1,0 +1,288 @@
+"""TLS by its first bytes, records in any pieces, and key logs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkasniff.tables.checkpoint import dump, load
+from kafkasniff.tls import keylog
+from kafkasniff.tls.gate import TlsGate, is_tls
+from kafkasniff.tls.keylog import KeyLog
+from kafkasniff.tls.record import MAX_FRAGMENT, Record, RecordCutter, may_be_header
+from tests.choice import in_turn
+from tests.craft.batches import batch
+from tests.craft.outcome import outcome, output
+from tests.craft.packet import SYN, Packet
+from tests.tls.endpoints import kafka_talk, packets_of
+from tests.tls.reading import contents, keys, kinds
+
+
+def record(kind: int, data: bytes) -> bytes:
+    return bytes((kind, 3, 3)) + len(data).to_bytes(2) + data
+
+
+RECORDS = [(22, b"hello"), (20, b"\1"), (23, b"x" * 300), (23, b""), (23, bytes(MAX_FRAGMENT)), (21, b"ab")]
+WIRE = b"".join(record(*one) for one in RECORDS)
+
+
+def feed(cutter: RecordCutter, data: bytes, number: int) -> list[Record]:
+    cutter.add(data, number, number * 10, number, number * 10 + 1)
+    found = []
+    while (one := cutter.cut()) is not None:
+        found.append(one)
+    return found
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    found, at = [], 0
+    for cut in cuts:
+        found.append(data[at : at + cut])
+        at += cut
+    return [piece for piece in (*found, data[at:]) if piece]
+
+
+@given(st.lists(st.integers(1, 700), max_size=30))
+def test_records_do_not_depend_on_segments(cuts: list[int]) -> None:
+    cutter = RecordCutter()
+    found = []
+    ends = []
+    at = 0
+    for number, piece in enumerate(pieces(WIRE, cuts)):
+        at += len(piece)
+        ends.append(at)
+        found += feed(cutter, piece, number)
+    assert [(one.content_type, one.data) for one in found] == RECORDS
+    assert len(cutter) == 0
+    assert not cutter.flawed
+    # Each byte of a fragment belongs to the packet that contained it.
+    at = 0
+    for one in found:
+        first = at + 5
+        at = first + len(one.data)
+        place = first
+        for mark in one.marks:
+            assert mark.time_ns == mark.packet * 10
+            if one.data:
+                assert place < ends[mark.packet]
+                assert first + mark.end == min(ends[mark.packet], at)
+                place = ends[mark.packet]
+        assert one.order == next(number for number, end in enumerate(ends) if end >= at)
+
+
+def test_an_invalid_header_is_detected_at_once() -> None:
+    for head in (b"\x19", b"\x17\x02", b"\x17\x03\x05", b"\x17\x03\x03\xff\xff"):
+        assert not may_be_header(head)
+        cutter = RecordCutter()
+        assert feed(cutter, head, 0) == []
+        assert cutter.flawed
+    assert may_be_header(b"")
+    assert may_be_header(b"\x17\x03")
+
+
+def test_a_gap_up_to_a_record_s_end_loses_that_record_only() -> None:
+    cutter = RecordCutter()
+    wire = record(23, bytes(100)) + record(23, b"next")
+    feed(cutter, wire[:20], 0)
+    assert cutter.gap(85)
+    assert [one.data for one in feed(cutter, wire[105:], 1)] == [b"next"]
+
+
+def test_after_another_gap_records_are_searched() -> None:
+    wire = b"".join(record(23, bytes((number,)) * 100) for number in range(4))
+    for taken, missing in ((0, 50), (3, 50), (20, 86), (105, 10)):
+        cutter = RecordCutter()
+        feed(cutter, wire[:taken], 0)
+        assert not cutter.gap(missing)
+        assert cutter.lost
+        assert feed(cutter, wire[taken + missing :], 1) == []
+        one = cutter.seek()
+        assert one is not None
+        start = wire.index(b"\x17\x03\x03", taken + missing)
+        assert one.data == wire[start + 5 : start + 105]
+        assert cutter.passed >= missing
+        cutter.found(one)
+        assert not cutter.lost
+        rest = cutter.cut()
+        assert rest is None or rest.data == wire[start + 110 : start + 210]
+
+
+HELLO = b"\x16\x03\x01\x02\x00\x01"
+DATA = b"\x17\x03\x03\x00\x10" + bytes(16)
+
+
+@pytest.mark.parametrize(
+    ("head", "aligned", "found"),
+    [
+        (HELLO, True, True),
+        (HELLO, False, True),
+        (HELLO[:5], True, None),
+        (HELLO[:1], True, None),
+        (HELLO[:5] + b"\x02", True, True),
+        (HELLO[:5] + b"\x0b", True, False),
+        (b"\x16\x03\x05", True, False),
+        (b"\x16\x03\x01\xff\xff\x01", True, False),
+        (b"\x00\x00\x00\x1d", True, False),
+        (b"GET ", True, False),
+        (b"\x15\x03\x03\x00\x02\x02\x28", True, False),
+        (DATA, True, False),
+        (DATA, False, None),
+        (DATA + b"\x17\x03", False, None),
+        (DATA + b"\x17\x03\x03", False, True),
+        (DATA + b"\x15\x03\x03", False, True),
+        (DATA + b"\x17\x02", False, False),
+        (DATA[:3], False, None),
+    ],
+)
+def test_first_bytes(head: bytes, aligned: bool, found: bool | None) -> None:
+    assert is_tls(head, aligned=aligned) is found
+
+
+def singly(packets: list[Packet]) -> list[object]:
+    return [batch([packet], [place]) for place, packet in enumerate(packets)]
+
+
+@pytest.mark.parametrize(
+    ("head", "size"), in_turn([b"\x16", HELLO[:4], DATA[:4], DATA, b"\x17\x03\x03\x3f\xff"], [1, 2, 7, 1448], 2)
+)
+def test_kafka_that_begins_like_tls(monkeypatch: pytest.MonkeyPatch, head: bytes, size: int) -> None:
+    """Kafka from the middle of a message whose next bytes look like a TLS record is decoded as usual."""
+    said = kafka_talk(6)
+    side, data = said[0]
+    said[0] = (side, head + b"\x00rest of some message" + data)
+    packets = [packet for packet in packets_of(said, sizes=size) if not packet.flags & SYN]
+    whole = output([batch(packets)], ports=[9093])
+    assert output(singly(packets), ports=[9093]) == whole  # type: ignore[arg-type]
+    found = outcome([batch(packets)], ports=[9093])
+    assert not any(kind.startswith("tls") for kind in kinds(found))
+    monkeypatch.setattr(TlsGate, "feed", lambda gate, items, *_, **__: items)
+    assert contents(found) == contents(outcome([batch(packets)], ports=[9093]))
+    assert size < 7 or len(contents(found)) > 12
+
+
+RANDOM = bytes(range(32))
+SECRET = b"\x5a" * 48
+LINE = f"CLIENT_RANDOM {RANDOM.hex()} {SECRET.hex()}\n".encode()
+
+
+def test_lines_of_every_kind() -> None:
+    found = keys(
+        b"\xef\xbb\xbf# SSL/TLS secrets log file\r\n\r\n"
+        + LINE.replace(b"\n", b"\r\n")
+        + b"SERVER_TRAFFIC_SECRET_0 "
+        + RANDOM.hex().upper().encode()
+        + b" "
+        + b"ab" * 32
+        + b"\n"
+        + b"EXPORTER_SECRET "
+        + RANDOM.hex().encode()
+        + b" "
+        + b"cd" * 32
+        + b"\n"
+        + b"RSA 0011223344556677 8899\n"
+        + b"RSA Session-ID:0a0B Master-Key:"
+        + b"ef" * 48
+        + b"\n"
+    )
+    assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
+    assert found.find("SERVER_TRAFFIC_SECRET_0", RANDOM, 0) == b"\xab" * 32
+    assert found.find(keylog.SESSION_ID, b"\x0a\x0b", 0) == b"\xef" * 48
+    assert found.find("CLIENT_TRAFFIC_SECRET_0", RANDOM, 0) is None
+    assert found.find("CLIENT_RANDOM", bytes(32), 0) is None
+    assert found.take_flaws() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"hello", "is not LABEL CLIENT_RANDOM SECRET"),
+        (LINE[:-2], "odd number"),
+        (LINE.replace(RANDOM.hex().encode(), b"00"), "client random of 1 bytes, not 32"),
+        (LINE[:-3], "secret of 47 bytes"),
+        (b"x" * 5000, "longer than any valid line"),
+        (b"RSA Session-ID: Master-Key:" + b"ab" * 48, "empty session id"),
+        (b"RSA Session-ID:" + b"00" * 33 + b" Master-Key:" + b"ab" * 48, "session id of 33 bytes"),
+        (b"RSA Session-ID:00 Master-Key:" + b"ab" * 32, "master key of 32 bytes, not 48"),
+    ],
+)
+def test_bad_lines_are_reported_by_number_and_without_their_text(line: bytes, expected: str) -> None:
+    found = keys(LINE + line + b"\n" + LINE)
+    (flaw,) = found.take_flaws()
+    assert flaw.startswith("line 2 of the key log ")
+    assert expected in flaw
+    assert SECRET.hex()[:20] not in flaw
+    assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
+    assert found.take_flaws() == []
+
+
+@given(st.lists(st.integers(1, 60), max_size=12))
+def test_a_growing_file_gives_the_same_as_the_whole_file(cuts: list[int]) -> None:
+    data = LINE + b"bad\n" + LINE.replace(b"CLIENT_RANDOM", b"SERVER_TRAFFIC_SECRET_0")
+    parts, at = [], 0
+    for cut in cuts:
+        parts.append(data[at : at + cut])
+        at += cut
+    parts.append(data[at:])
+    waiting: list[bytes] = []
+    found = KeyLog(lambda: waiting.pop() if waiting else b"", grows=True)
+    for part in parts:
+        if part:
+            waiting.append(part)
+        found.find("CLIENT_RANDOM", bytes(32), 0)
+    assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
+    assert found.find("SERVER_TRAFFIC_SECRET_0", RANDOM, 0) == SECRET
+    assert found.take_flaws() == ["line 2 of the key log is not LABEL CLIENT_RANDOM SECRET"]
+
+
+def test_secrets_of_a_capture_count_from_their_place() -> None:
+    found = KeyLog()
+    assert not found.may_come(10**9)
+    found.add_captured(LINE, 100)
+    assert found.find("CLIENT_RANDOM", RANDOM, 99) is None
+    assert not found.may_come(99)
+    assert found.find("CLIENT_RANDOM", RANDOM, 100) == SECRET
+    assert found.may_come(100)
+    found.add_captured(LINE, 200)
+    assert found.find("CLIENT_RANDOM", RANDOM, 100) == SECRET
+
+
+def test_a_state_has_secrets_of_captures_but_not_of_the_file() -> None:
+    other = bytes(32)
+    found = keys(LINE)
+    found.add_captured(LINE.replace(RANDOM.hex().encode(), other.hex().encode()), 5)
+    state = dump(found)
+    assert RANDOM not in state
+    again = load(state, KeyLog)
+    assert again.find("CLIENT_RANDOM", RANDOM, 9) is None
+    assert again.find("CLIENT_RANDOM", other, 9) == SECRET
+    assert again.find("CLIENT_RANDOM", other, 4) is None
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keylog, "MAX_SECRETS", 3)
+
+    def line(number: int) -> bytes:
+        return LINE.replace(RANDOM.hex().encode(), number.to_bytes(32).hex().encode())
+
+    log = b"".join(line(number) for number in range(5))
+    found = keys(log)
+    assert [found.find("CLIENT_RANDOM", number.to_bytes(32), 0) is not None for number in range(5)] == [
+        False, False, True, True, True,
+    ]  # fmt: skip
+    captured = KeyLog()
+    captured.add_captured(log, 0)
+    assert [captured.find("CLIENT_RANDOM", number.to_bytes(32), 0) is not None for number in range(5)] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
+
+
+def test_a_growing_file_of_garbage_is_counted_at_each_doubling() -> None:
+    waiting: list[bytes] = []
+    found = KeyLog(lambda: waiting.pop() if waiting else b"", grows=True)
+    counts = []
+    for _ in range(1000):
+        waiting.append(b"no\n")
+        found.find("CLIENT_RANDOM", RANDOM, 0)
+        counts += [flaw.split()[0] for flaw in found.take_flaws() if "more lines" in flaw]
+    assert counts == ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"]
