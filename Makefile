@@ -151,6 +151,7 @@ vectors: $(VENV)/.installed-test-all
 
 golden: $(VENV)/.installed-test-all
 	$(BIN)/python -m tests.golden
+	$(BIN)/python -m tests.cli.transcripts
 	$(BIN)/python -m tests.vectors proven
 	$(BIN)/python -m tests.evidence
 
