@@ -8,6 +8,7 @@ shows what was refused: a group, a resource, the key of FindCoordinator.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -39,8 +40,8 @@ class Cause(msgspec.Struct, frozen=True):
     """Name of the field with `name`."""
     name: str | None = None
     """Name of the refused resource, unless it is a topic."""
-    message: Any = None
-    """The broker's reason; not safe to print."""
+    message: str | None = None
+    """The broker's reason, with U+FFFD where bytes are not UTF-8; not safe to print."""
     partition: bool = False
     """It belongs to one partition."""
 
@@ -77,12 +78,19 @@ def causes(api_key: int, body: Any) -> Iterator[Cause]:
                 message = next(_messages_below(node), None) or node.get(field.removesuffix(CODE) + MESSAGE)
                 has_index = plan.index is not None and isinstance(node.get(plan.index), int)
                 name = None if named is None else node[named]
-                yield Cause(node[field], topic, named, name, message, has_index)
+                yield Cause(node[field], topic, named, name, _words(message), has_index)
         below = dict(plan.children)
         for field, value in reversed(node.items()):
             # Fields that kafkasniff adds (`_value` …) repeat the wire's fields and are not part of the response.
             if isinstance(value, dict | list) and not field.startswith("_"):
                 waiting.append((value, below.get(field, _NOTHING), topic))
+
+
+def _words(message: Any) -> str | None:
+    """A string of a body as text: bytes that are not UTF-8 come as base64."""
+    if isinstance(message, dict) and isinstance(message.get("base64"), str):
+        return base64.b64decode(message["base64"]).decode(errors="replace")
+    return message if isinstance(message, str) else None
 
 
 def _topic(node: dict[str, Any], plan: EntityPlan) -> str | None:

@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.text.printable import printable
 
 __all__ = ["CLOSE_SECONDS", "MAX_BATCH", "MAX_QUEUE", "Delivery", "Exporter", "HttpExporter", "port_of"]
 
@@ -95,7 +96,15 @@ def _session() -> requests.Session:
     session = requests.Session()
     # Neither proxies, which `live` may not connect to once it is confined, nor passwords of .netrc.
     session.trust_env = False
+    session.hooks["response"].append(_refuse_redirect)
     return session
+
+
+def _refuse_redirect(response: requests.Response, **_: object) -> None:
+    """Raise TooManyRedirects: `requests` would follow 301 and 302 with a GET, without the spans, and call that success."""
+    if 300 <= response.status_code < 400:
+        target = printable(response.headers.get("location", "nowhere"))
+        raise requests.TooManyRedirects(f"the receiver redirects to {target} (HTTP {response.status_code})")
 
 
 class _Reasons(logging.Handler):

@@ -142,7 +142,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                 if one.field is not None and one.name:
                     says.append((place, _kind(one, groups[place], transactions[place]), one.name))
                 if one.message:
-                    says.append((place, _MESSAGE, _text(one.message)))
+                    says.append((place, _MESSAGE, shortened(one.message)))
         self._add_details("topics", rows, keys, topics, ("topic",))
         self._add_details("says", rows, keys, says, ("kind", "text"))
 
@@ -262,10 +262,6 @@ def _kind(cause: Cause, group: str | None, transaction: str | None) -> str:
     if cause.name == transaction:
         return _KINDS["transactional_id"]
     return _KINDS.get(cause.field or "", "key")
-
-
-def _text(message: Any) -> str:
-    return shortened(message) if isinstance(message, str) else word(message)
 
 
 def _note(some_causes: Sequence[Cause]) -> str:
