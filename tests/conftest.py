@@ -36,6 +36,9 @@ CAPTURE_SUFFIXES = (
     ".pcapng.lz4",
 )
 JAVA_NEEDED = 17
+# Imports packages of the extra `test-all`.
+collect_ignore = [] if ALL else ["test_release.py"]
+
 # Let Python write bytecode even where the environment forbids it: the tests start hundreds of processes, each of which
 # would compile kafkasniff again (a second), and every worker would compile the asserts of all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

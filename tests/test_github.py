@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import yaml  # of moto, which tests need anyway
+import yaml
 
 from tests.conftest import ROOT
 
