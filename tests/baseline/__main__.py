@@ -77,7 +77,7 @@ def uneven(found: dict[Key, str]) -> list[tuple[str, str]]:
 def write(options: argparse.Namespace) -> int:
     """Make the inputs, and write the hashes of one build."""
     folder = options.folder
-    names = make_inputs(folder / "inputs", options.variants)
+    names = _chosen(make_inputs(folder / "inputs", options.variants), options)
     kept = folder / "outputs" if options.keep else None
     found = hashes(folder, tasks_for(names, options.only or OUTPUTS), options, kept)
     rows = [[*key, value] for key, value in sorted(found.items())]
@@ -101,7 +101,7 @@ def compare(options: argparse.Namespace) -> int:
         (name, output, chunk): value for name, output, chunk, value in json.loads((folder / "hashes.json").read_text())
     }
     wanted = {output for _, output, _ in before} & set(options.only or OUTPUTS)
-    names = dict.fromkeys(name for name, _, _ in before)
+    names = _chosen(dict.fromkeys(name for name, _, _ in before), options)
     kept = folder / "compared" if options.keep else None
     now = hashes(folder, tasks_for(names, [output for output in OUTPUTS if output in wanted]), options, kept)
     differing = sorted(key for key, value in now.items() if before[key] != value)
@@ -129,6 +129,11 @@ def compare(options: argparse.Namespace) -> int:
     return 1 if unintended or uneven(now) else 0
 
 
+def _chosen(names: Iterable[str], options: argparse.Namespace) -> list[str]:
+    patterns = options.inputs or ["*"]
+    return [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+
+
 def _matches(key: Key, name: str, output: str) -> bool:
     return fnmatch.fnmatch(key[0], name) and fnmatch.fnmatch(key[1], output)
 
@@ -147,8 +152,8 @@ def first_difference(folder: Path, key: Key) -> Iterator[str]:
             return
 
 
-def main() -> None:
-    """Read the command line."""
+def main(arguments: list[str] | None = None) -> int:
+    """Read the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.baseline", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("command", choices=["write", "compare"])
@@ -156,11 +161,12 @@ def main() -> None:
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     parser.add_argument("--keep", action="store_true", help="keep outputs (some GB), and show what differs")
     parser.add_argument("--only", action="append", choices=OUTPUTS, help="only this output (repeatable)")
+    parser.add_argument("--inputs", action="append", metavar="PATTERN", help="only inputs of this name (repeatable)")
     parser.add_argument("--variants", type=int, default=VARIANTS)
     parser.add_argument("--jobs", type=int, default=2)
-    options = parser.parse_args()
-    sys.exit(write(options) if options.command == "write" else compare(options))
+    options = parser.parse_args(arguments)
+    return write(options) if options.command == "write" else compare(options)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
