@@ -47,7 +47,7 @@ class Keeper:
         if inspector is not None:
             inspector.judged = set()
         self._waiting: dict[bytes, list[tuple[int, bytes]]] = {}
-        """Blocks, each with its packet's order, by connection (`plan.index_of`), those that have waited longest first."""
+        """Blocks, each with its packet's order, by connection (`plan.index_of`), the longest waiting first."""
         self._waiting_bytes = 0
         self._let_go: dict[bytes, int] = {}
         self.missing = 0
