@@ -26,6 +26,7 @@ from kafkasniff.kafka.connection.events import (
     VerdictEvent,
 )
 from kafkasniff.model import Direction, Exchange, Problem, SaslToken
+from kafkasniff.tcp.plan import end_index
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
 if TYPE_CHECKING:
@@ -325,5 +326,9 @@ class Emitter:
         if connection.account is not None:
             connection.account.verdict = event
         state.summary.not_kafka += 1
-        if event.likely or connection.forced or not state.known_brokers.isdisjoint(connection.endpoints):
+        if (
+            event.likely
+            or connection.forced
+            or not state.known_brokers.isdisjoint(map(end_index, connection.endpoints))
+        ):
             self.emit_problem(verdict_problem(connection, event, state.capture_of(event.packet)), out)

@@ -217,12 +217,12 @@ class Inspector:
         return self._state.keys
 
     @property
-    def judged(self) -> set[Key] | None:
-        """Endpoints of connections recognized as Kafka, until the reader clears it; None if there is no reader."""
+    def judged(self) -> set[bytes] | None:
+        """Connections recognized as Kafka (`plan.index_of`), until the reader clears it; None if there is no reader."""
         return self._state.judged
 
     @judged.setter
-    def judged(self, judged: set[Key] | None) -> None:
+    def judged(self, judged: set[bytes] | None) -> None:
         self._state.judged = judged
 
     @property

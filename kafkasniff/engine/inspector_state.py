@@ -13,7 +13,7 @@ from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.model import Summary
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.plan import Key
+from kafkasniff.tcp.plan import End, end_index, index_of
 from kafkasniff.tcp.reassembly import Reassembler
 from kafkasniff.tcp.segments import PACKET_SHIFT
 from kafkasniff.tls.keylog import KeyLog
@@ -52,14 +52,15 @@ class InspectorState:
         self.captures: tuple[str, ...] = ()
         self.only_capture: str | None = None
         """The capture's name, if there was only one so far."""
-        self.known_brokers: set[tuple[int, int, int]] = set()
+        self.known_brokers: set[bytes] = set()
+        """Endpoints that speak Kafka (`plan.end_index`)."""
         self.summary = Summary()
         self.names: dict[str, str] = {}
         """Address → name, from the captures' name records."""
         self.keys = keys
         """Secrets that decrypt TLS. Those of a file are not stored: a resumed run names the file again."""
-        self.judged: set[Key] | None = None
-        """Endpoints of connections recognized as Kafka, until the reader clears it; None if there is no reader."""
+        self.judged: set[bytes] | None = None
+        """Connections recognized as Kafka (`plan.index_of`), until the reader clears it; None if there is no reader."""
 
     # -- captures -----------------------------------------------------------------------------------------------------
 
@@ -97,13 +98,13 @@ class InspectorState:
         if connection.account is not None:
             connection.account.verdict = event
         if self.judged is not None:
-            self.judged.add(connection.endpoints)
+            self.judged.add(index_of(connection.endpoints))
         self.summary.kafka_connections += 1
 
-    def note_broker(self, broker: tuple[int, int, int]) -> None:
+    def note_broker(self, broker: End) -> None:
         """An endpoint speaks Kafka."""
         if len(self.known_brokers) < MAX_ENDPOINTS:
-            self.known_brokers.add(broker)
+            self.known_brokers.add(end_index(broker))
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 

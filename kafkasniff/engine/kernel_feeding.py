@@ -28,6 +28,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.runtime.threads import Task
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.tcp.plan import end_index
 from kafkasniff.tcp.reassembly import Delta
 
 if TYPE_CHECKING:
@@ -145,10 +146,10 @@ class KernelFeeder:
         self, judged: Iterable[tuple[InspectedConnection, VerdictEvent]]
     ) -> Iterator[tuple[int, int, InspectedConnection, Event]]:
         """Record the verdicts of the kernel's connections; those that others of the batch may depend on are events."""
-        announced: set[tuple[int, int, int]] = set()
+        announced: set[bytes] = set()
         for connection, verdict in judged:
             assert verdict.client is not None
-            broker = connection.endpoints[1 - verdict.client]
+            broker = end_index(connection.endpoints[1 - verdict.client])
             if broker in self._state.known_brokers or broker in announced:
                 self._state.note_kafka(connection, verdict)
                 continue

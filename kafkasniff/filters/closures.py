@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import operator
 import re
-import warnings
 from collections.abc import Callable, Iterable
 from fnmatch import translate
 from typing import Any, Final
 
 from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.fields import Values, values_of
+from kafkasniff.filters.patterns import compile_pattern
 from kafkasniff.filters.time_parsing import Moment
 from kafkasniff.filters.tree import And, Compare, Not, Or, Predicate
 from kafkasniff.kafka.apis.entities import text
 
-__all__ = ["MAX_SEARCHED", "Test", "compile_pattern", "compiled", "holds_of"]
+__all__ = ["MAX_SEARCHED", "Test", "compiled", "holds_of"]
 
 MAX_SEARCHED: Final = 1 << 16
-"""Characters (for bytes: bytes) of one value that a pattern is matched against: a value may be as long as a message,
-and a pattern may take more than linear time."""
+"""Characters (for bytes: bytes) of one value that a pattern is matched against: a value may be as long as a message."""
 
 Test = Callable[[Candidate], bool | None]
 _Holds = Callable[[Any], bool]
@@ -126,11 +125,13 @@ def holds_of(name: str, wanted: Any) -> _Holds:
         case "in" | "not in":
             return _one_of(wanted)
         case "=~" | "!~":
-            return _found_by(compile_pattern(wanted).search)
+            return _found_by(compile_pattern(wanted).found_in)
         case "contains" | "startswith" | "endswith":
             return _part(name, wanted)
         case "glob":
-            return _found_by(re.compile(translate(wanted)).match)
+            # It begins at the first character, and each part of the text is found once (atomic groups).
+            matches = re.compile(translate(wanted)).match
+            return _found_by(lambda value: matches(value) is not None)
     compare = _ORDER[name]
 
     def ordered(value: Any) -> bool:
@@ -156,12 +157,12 @@ def _one_of(wanted: Iterable[Any]) -> _Holds:
     return equal
 
 
-def _found_by(search: Callable[[str], Any]) -> _Holds:
+def _found_by(found_in: Callable[[str], bool]) -> _Holds:
     def found(value: Any) -> bool:
         kind = type(value)
         if kind is str or kind is bytes:
             shown = text(value[:MAX_SEARCHED])
-            return shown is not None and search(shown) is not None
+            return shown is not None and found_in(shown)
         return False
 
     return found
@@ -190,16 +191,3 @@ def _part(name: str, wanted: str) -> _Holds:
         case _:
             in_text, in_bytes = str.endswith, bytes.endswith
     return holds
-
-
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression from the user. Raises ValueError if it is invalid."""
-    try:
-        with warnings.catch_warnings():
-            # Warnings about future changes of the syntax do not belong on stderr.
-            warnings.simplefilter("ignore", FutureWarning)
-            return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(error.msg) from None
-    except (OverflowError, RecursionError) as error:
-        raise ValueError(str(error).lower()) from None

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from kafkasniff.errors import UsageError
-from kafkasniff.filters.closures import compile_pattern
 from kafkasniff.filters.fields import FIELDS, OTHER_NAMES, FilterField, record_field
 from kafkasniff.filters.literals import KINDS, api_names, error_names, suggestion, value_of
 from kafkasniff.filters.paths import path_field
+from kafkasniff.filters.patterns import compile_pattern
 from kafkasniff.filters.syntax import (
     MAX_QUOTED,
     Comparison,
@@ -165,11 +165,11 @@ def _match(field: FilterField, operator: Operator, constant: Constant) -> Predic
     try:
         compiled = compile_pattern(pattern)
     except ValueError as error:
-        raise wrong(constant.column, f"not a regular expression: {error}") from None
+        raise wrong(constant.column, str(error)) from None
     if field.kind in ("api", "error"):
         # Values are numbers on the wire; all their names are known here.
         names = api_names() if field.kind == "api" else error_names()
-        codes = tuple(code for code, name in names.items() if compiled.search(name))
+        codes = tuple(code for code, name in names.items() if compiled.found_in(name))
         if not codes:
             raise wrong(constant.column, f"the pattern matches no name of {field.kind}s")
         return Compare(field.name, "in" if operator == "=~" else "not in", codes)

@@ -29,11 +29,13 @@ pub const Names = extern struct {
     /// Indices by hash, NONE for a free slot. The size is a power of two.
     table: [*]u32,
     table_size: u64,
+    /// A random number: texts may be chosen to share a place.
+    seed: u64,
     count: u64,
 
     pub fn index(self: *Names, text: []const u8) Error!u32 {
         const mask = self.table_size - 1;
-        var at = std.hash.Wyhash.hash(0, text) & mask;
+        var at = std.hash.Wyhash.hash(self.seed, text) & mask;
         while (self.table[at] != NONE) : (at = (at + 1) & mask) {
             const found = self.table[at];
             const begin: usize = @intCast(self.texts.offsets[found]);

@@ -275,6 +275,8 @@ pub const Feed = extern struct {
     /// Indices of connections by the hash of their endpoints; NONE: free. The size is a power of two.
     table: [*]u32,
     table_size: u64,
+    /// Random numbers for the hash of endpoints.
+    secret: [4]u64,
     waiting: [*]Waiting,
     waiting_size: u64,
     held: [*]Held,

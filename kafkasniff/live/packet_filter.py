@@ -18,7 +18,7 @@ from kafkasniff.capture.write.pcapng_writer import WrittenBlocks, packet_blocks
 from kafkasniff.capture.write.rotation import CaptureFiles
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.plan import Key, connection_hash
+from kafkasniff.tcp.plan import Key, connection_hash, index_of
 
 __all__ = ["MAX_WAITING_BYTES", "Keeper"]
 
@@ -46,10 +46,10 @@ class Keeper:
         self._inspector = inspector
         if inspector is not None:
             inspector.judged = set()
-        self._waiting: dict[Key, list[tuple[int, bytes]]] = {}
-        """Blocks, each with its packet's order, by connection; the one that has waited longest comes first."""
+        self._waiting: dict[bytes, list[tuple[int, bytes]]] = {}
+        """Blocks, each with its packet's order, by connection (`plan.index_of`), the longest waiting first."""
         self._waiting_bytes = 0
-        self._let_go: dict[Key, int] = {}
+        self._let_go: dict[bytes, int] = {}
         self.missing = 0
         """Number of packets of Kafka connections missing from the files, since they were dropped before the verdict."""
 
@@ -68,11 +68,12 @@ class Keeper:
         kept = np.zeros(frames.total, bool)
         # A fragment may belong to any connection. Fragments are rare, and hardly ever Kafka's, so all are kept.
         kept[fragments] = True
-        verdicts = self._verdicts(keys)
+        indices = list(map(index_of, keys))
+        verdicts = self._verdicts(keys, indices)
         is_kafka = np.array([verdict == "kafka" for verdict in verdicts], bool)
         is_open = np.array([verdict == "undecided" for verdict in verdicts], bool)
         kept[rows[is_kafka[members]]] = True
-        early = self._released(keys, verdicts)
+        early = self._released(indices, verdicts)
         wait = np.flatnonzero(is_open[members]) if is_open.any() else np.empty(0, np.int64)
         wait = wait[~kept[rows[wait]]]
         if early:
@@ -81,7 +82,7 @@ class Keeper:
             self.files.write(packet_blocks(frames if kept.all() else frames.pick(np.flatnonzero(kept))))
         if len(wait):
             picked = frames.pick(rows[wait])
-            self._hold(picked, batch.order[wait].tolist(), [keys[member] for member in members[wait].tolist()])
+            self._hold(picked, batch.order[wait].tolist(), [indices[member] for member in members[wait].tolist()])
 
     def close(self) -> None:
         """The inspector has finished, and may have judged more connections. Harmless when repeated."""
@@ -94,45 +95,47 @@ class Keeper:
             self._inspector.judged = None
         self.files.close()
 
-    def _verdicts(self, keys: Sequence[Key]) -> list[str]:
+    def _verdicts(self, keys: Sequence[Key], indices: Sequence[bytes]) -> list[str]:
         inspector = self._inspector
         assert inspector is not None
         judged = inspector.judged
         assert judged is not None
         # This includes a connection that was Kafka within the batch and was replaced by the next one of the same
         # endpoints.
-        verdicts: list[str] = ["kafka" if key in judged else inspector.verdict(key) for key in keys]
+        verdicts: list[str] = [
+            "kafka" if index in judged else inspector.verdict(key) for key, index in zip(keys, indices, strict=True)
+        ]
         judged.clear()
         return verdicts
 
-    def _released(self, keys: Sequence[Key], verdicts: Sequence[str]) -> list[tuple[int, bytes]]:
+    def _released(self, indices: Sequence[bytes], verdicts: Sequence[str]) -> list[tuple[int, bytes]]:
         """Blocks that have waited for these verdicts, in capture order; blocks of other connections are dropped."""
         early: list[tuple[int, bytes]] = []
-        for key, verdict in zip(keys, verdicts, strict=True):
+        for index, verdict in zip(indices, verdicts, strict=True):
             if verdict == "undecided":
                 continue
-            waiting = self._waiting.pop(key, [])
+            waiting = self._waiting.pop(index, [])
             self._waiting_bytes -= sum(len(block) + WAITING_COST for _, block in waiting)
-            let_go = self._let_go.pop(key, 0)
+            let_go = self._let_go.pop(index, 0)
             if verdict == "kafka":
                 early += waiting
                 self.missing += let_go
         early.sort(key=lambda entry: entry[0])
         return early
 
-    def _hold(self, frames: Frames, orders: list[int], keys: list[Key]) -> None:
+    def _hold(self, frames: Frames, orders: list[int], indices: list[bytes]) -> None:
         blocks = packet_blocks(frames)
         end = 0
-        for order, key, size in zip(orders, keys, blocks.sizes.tolist(), strict=True):
+        for order, index, size in zip(orders, indices, blocks.sizes.tolist(), strict=True):
             begin, end = end, end + size
-            self._waiting.setdefault(key, []).append((order, blocks.data[begin:end]))
+            self._waiting.setdefault(index, []).append((order, blocks.data[begin:end]))
             self._waiting_bytes += size + WAITING_COST
         while self._waiting_bytes > MAX_WAITING_BYTES:
-            key = next(iter(self._waiting))
-            let_go = self._waiting.pop(key)
+            index = next(iter(self._waiting))
+            let_go = self._waiting.pop(index)
             self._waiting_bytes -= sum(len(block) + WAITING_COST for _, block in let_go)
-            if key in self._let_go or len(self._let_go) < MAX_LET_GO:
-                self._let_go[key] = self._let_go.get(key, 0) + len(let_go)
+            if index in self._let_go or len(self._let_go) < MAX_LET_GO:
+                self._let_go[index] = self._let_go.get(index, 0) + len(let_go)
 
 
 def _connections(batch: PacketBatch) -> tuple[list[Key], NDArray[np.int64]]:

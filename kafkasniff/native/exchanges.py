@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -96,6 +97,7 @@ class _Names(ctypes.Structure):
         ("texts", _Texts),
         ("table", ctypes.c_void_p),
         ("table_size", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
     )
 
@@ -218,6 +220,7 @@ class ExchangeReader:
         self._names = _Room(call.names.texts, MAX_NAMES, MAX_NAME_BYTES)
         self._table = np.zeros(2 * MAX_NAMES, np.uint32)
         call.names.table, call.names.table_size = self._table.ctypes.data, len(self._table)
+        call.names.seed = int.from_bytes(os.urandom(8))
         inside = 0 if headers else MAX_INSIDE
         self._rows, self._topics = np.zeros(MAX_ROWS, ROW), np.zeros(inside, np.uint32)
         self._partitions, self._codes = np.zeros(inside, PARTITION), np.zeros(inside, np.int32)

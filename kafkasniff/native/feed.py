@@ -200,6 +200,7 @@ class FeedCall(ctypes.Structure):
         ("connections_size", ctypes.c_uint64),
         ("table", ctypes.c_void_p),
         ("table_size", ctypes.c_uint64),
+        ("secret", ctypes.c_uint64 * 4),
         ("waiting", ctypes.c_void_p),
         ("waiting_size", ctypes.c_uint64),
         ("held", ctypes.c_void_p),

@@ -6,6 +6,7 @@ This module handles memory, and knows nothing of Kafka; `engine.in_step` hands c
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -95,6 +96,7 @@ class Feed:
         self._call = call = FeedCall()
         self._address = ctypes.addressof(call)
         call.idle, call.max_frame, call.every_end = idle, min(max_frame, MAX_FRAME), every_end
+        ctypes.memmove(call.secret, os.urandom(ctypes.sizeof(call.secret)), ctypes.sizeof(call.secret))
         self._kinds = np.full(KEYS * VERSIONS, UNKNOWN_KIND, np.uint8)
         call.kinds = self._kinds.ctypes.data
         self.connections: NDArray[np.void] = np.zeros(0, CONNECTION)

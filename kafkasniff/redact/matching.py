@@ -29,7 +29,7 @@ from kafkasniff.redact.streams import BlankedConnection
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import SYN, PacketBatch
-from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash
+from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash, endpoints_of, index_of, indexed_key
 from kafkasniff.tcp.reassembly import Delta, Reassembler
 from kafkasniff.tcp.segments import PACKET_SHIFT
 
@@ -49,14 +49,14 @@ class WantedConnections:
     """The connections whose packets are to be written."""
 
     def __init__(self) -> None:
-        self.keys: set[Key] = set()
-        """Their endpoints."""
+        self.keys: set[bytes] = set()
+        """Their endpoints (`plan.index_of`)."""
         self.ids: set[int] = set()
         """Their `connection_id`."""
 
     def add(self, key: Key, identity: int) -> None:
         """Add one; the lower endpoint comes first in its key."""
-        self.keys.add(key)
+        self.keys.add(index_of(key))
         self.ids.add(identity)
 
 
@@ -123,9 +123,9 @@ class Matching:
         self._ports = frozenset(ports)
         options = DecodeOptions() if blanker is None else blanker.options
         self._options = ConnectionOptions(Detail(options), max_frame, every_end=False)
-        self._hashes = _hashes(wanted.keys)
+        self._hashes = _hashes(map(indexed_key, wanted.keys))
         self._reassembler = Reassembler()
-        self._lifetimes: dict[Key, list[_Lifetime]] = {}
+        self._lifetimes: dict[bytes, list[_Lifetime]] = {}
         """By pair of endpoints, the connections of this batch, and the previous one."""
         self._patched: set[PayloadPlace] = set()
         """Packets whose checksums have to be computed."""
@@ -176,11 +176,12 @@ class Matching:
     # -- connections --------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        for key, known in self._lifetimes.items():
+        for index, known in self._lifetimes.items():
             if len(known) > 1:
-                self._lifetimes[key] = known[-1:]
+                self._lifetimes[index] = known[-1:]
         for tcp in sorted(self._reassembler.opened, key=lambda one: one.first_order):
-            if tcp.endpoints not in self._wanted.keys:
+            index = index_of(tcp.endpoints)
+            if index not in self._wanted.keys:
                 continue
             wanted = connection_id(tcp.endpoints, tcp.first_time) in self._wanted.ids
             blanked = None
@@ -190,7 +191,7 @@ class Matching:
                     forced = forced_client(tcp.endpoints, self._ports)
                     blanked = BlankedConnection(tcp, self._options, forced, self._blanker, self._patch)
             tcp.owner = blanked
-            self._lifetimes.setdefault(tcp.endpoints, []).append(_Lifetime(tcp, blanked, wanted))
+            self._lifetimes.setdefault(index, []).append(_Lifetime(tcp, blanked, wanted))
 
     def _choose(self, mine: PacketBatch) -> _Chosen:
         """The packets of selected connections."""
@@ -198,7 +199,7 @@ class Matching:
         lifetimes: list[_Lifetime] = []
         for key, rows, higher in _by_key(mine):
             direction[rows] = higher
-            known = self._lifetimes.get(key, [])
+            known = self._lifetimes.get(index_of(key), [])
             if len(known) == 1 and known[0].tcp.pending_syn is None:
                 if known[0].wanted:
                     which[rows] = len(lifetimes)
@@ -321,24 +322,35 @@ def _lifetime_of(known: list[_Lifetime], mine: PacketBatch, row: int) -> int | N
     return found[-1] if found and known[found[-1]].wanted else None
 
 
-def _by_key(mine: PacketBatch) -> Iterator[tuple[Key, NDArray[np.int64], NDArray[np.bool_]]]:
+_Rows = tuple[Key, NDArray[np.int64], NDArray[np.bool_]]
+
+
+def _by_key(mine: PacketBatch) -> Iterator[_Rows]:
     """The rows of each pair of endpoints, ascending, and whether the higher one is their sender."""
     hashes = connection_hash(mine)
     order = np.argsort(hashes, kind="stable")
     borders = np.flatnonzero(np.diff(hashes[order])) + 1
     columns = (mine.src_hi, mine.src_lo, mine.src_port, mine.dst_hi, mine.dst_lo, mine.dst_port)
     for rows in np.split(order, borders):
-        left = rows
-        # Usually one iteration: forged hash collisions take a few more.
-        while len(left):
-            values = [int(column[left[0]]) for column in columns]
-            one, other = (values[0], values[1], values[2]), (values[3], values[4], values[5])
-            key = (other, one) if one > other else (one, other)
-            ahead = _same(columns, left, (*key[0], *key[1]))
-            back = _same(columns, left, (*key[1], *key[0]))
-            both = ahead | back
-            yield key, left[both], ~ahead[both]
-            left = left[~both]
+        if not len(rows):
+            continue
+        ((key,), _) = endpoints_of(mine, rows[:1])
+        ahead = _same(columns, rows, (*key[0], *key[1]))
+        if (ahead | _same(columns, rows, (*key[1], *key[0]))).all():
+            yield key, rows, ~ahead
+        else:
+            yield from _by_exact_key(mine, rows)
+
+
+def _by_exact_key(mine: PacketBatch, rows: NDArray[np.int64]) -> Iterator[_Rows]:
+    """The same for rows whose hashes collide."""
+    found: dict[bytes, tuple[Key, list[int], list[bool]]] = {}
+    for row, key, is_higher in zip(rows.tolist(), *endpoints_of(mine, rows), strict=True):
+        _, own, higher = found.setdefault(index_of(key), (key, [], []))
+        own.append(row)
+        higher.append(is_higher)
+    for key, own, higher in found.values():
+        yield key, np.array(own, np.int64), np.array(higher, bool)
 
 
 def _same(columns: tuple[NDArray[Any], ...], rows: NDArray[np.int64], values: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import struct
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -12,10 +13,27 @@ from kafkasniff.tcp.packets import ACK, FIN, RST, SYN, PacketBatch
 from kafkasniff.tcp.segments import PACKET_SHIFT
 from kafkasniff.tcp.stream import Packet
 
-__all__ = ["BatchPlan", "DataRows", "Key", "connection_hash", "endpoint_hash", "endpoints_of"]
+__all__ = [
+    "BatchPlan",
+    "DataRows",
+    "End",
+    "Key",
+    "connection_hash",
+    "end_index",
+    "endpoint_hash",
+    "endpoints_of",
+    "index_of",
+    "indexed_end",
+    "indexed_key",
+]
 
-Key = tuple[tuple[int, int, int], tuple[int, int, int]]
-"""Both endpoints of a connection, the lower one first, as (address high half, low half, port)."""
+End = tuple[int, int, int]
+"""An endpoint: address high half, low half, port."""
+Key = tuple[End, End]
+"""Both endpoints of a connection, the lower one first."""
+
+_END: Final = struct.Struct(">QQH")
+_KEY: Final = struct.Struct(">QQHQQH")
 
 
 class DataRows(msgspec.Struct, frozen=True):
@@ -245,6 +263,32 @@ def endpoints_of(batch: PacketBatch, rows: NDArray[np.int64]) -> tuple[list[Key]
         higher.append(source > target)
         keys.append((target, source) if source > target else (source, target))
     return keys, higher
+
+
+def index_of(key: Key) -> bytes:
+    """Both endpoints as an index of dicts and sets, in the order of keys.
+
+    The hash of bytes depends on a secret of the process. That of integers does not, so that chosen addresses could all
+    have the same one.
+    """
+    return _KEY.pack(*key[0], *key[1])
+
+
+def end_index(end: End) -> bytes:
+    """The same for one endpoint."""
+    return _END.pack(*end)
+
+
+def indexed_key(index: bytes) -> Key:
+    """The endpoints that `index_of` was given."""
+    numbers = _KEY.unpack(index)
+    return numbers[:3], numbers[3:]
+
+
+def indexed_end(index: bytes) -> End:
+    """The endpoint that `end_index` was given."""
+    high, low, port = _END.unpack(index)
+    return high, low, port
 
 
 def connection_hash(batch: PacketBatch) -> NDArray[np.uint64]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kafkasniff.tcp.bulk import deliver_group, deliver_stretch
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
-from kafkasniff.tcp.plan import BatchPlan, Key
+from kafkasniff.tcp.plan import BatchPlan, Key, index_of
 from kafkasniff.tcp.segments import Item
 from kafkasniff.tcp.stream import Packet
 
@@ -58,10 +58,11 @@ class Reassembler:
     def __init__(self, *, idle_ns: int = IDLE_NS, linger_ns: int = LINGER_NS) -> None:
         self._idle = idle_ns
         self._linger = linger_ns
-        self._table: dict[Key, TcpConnection] = {}
+        self._table: dict[bytes, TcpConnection] = {}
+        """By the index of the endpoints."""
         self._clock = NO_TIME
-        self._deadlines: list[tuple[int, int, Key]] = []
-        """When to look at a connection again, by endpoints: holders of connections also keep ended ones."""
+        self._deadlines: list[tuple[int, int, bytes]] = []
+        """When to look at a connection again, by its index: holders of connections also keep ended ones."""
         self._scheduled = 0
         self._end_order = 0
         self._end_clock = NO_TIME
@@ -84,7 +85,7 @@ class Reassembler:
 
     def connection(self, key: Key) -> TcpConnection | None:
         """The latest connection between these endpoints, as long as it is remembered."""
-        return self._table.get(key)
+        return self._table.get(index_of(key))
 
     def feed(self, batch: PacketBatch) -> list[Delta]:
         """Process the next packets in capture order."""
@@ -156,7 +157,7 @@ class Reassembler:
         """End some connections here, and forget them; their later packets begin in mid-stream."""
         deltas = []
         for connection in connections:
-            del self._table[connection.endpoints]
+            del self._table[index_of(connection.endpoints)]
             if not connection.closed:
                 connection.close("idle", _farewell(connection, self._end_order, connection.clock))
                 deltas.append((connection, connection.items))
@@ -166,13 +167,13 @@ class Reassembler:
     def absorb(self, others: Sequence[Reassembler], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
         """Take over the connections of others, and end those that are not wanted, by their endpoints."""
         every = (self, *others)
-        table = {key: connection for one in every for key, connection in one._table.items()}
-        keep = wanted(list(table)) if table else []
-        self._table = {key: table[key] for key, kept in zip(list(table), keep, strict=True) if kept}
+        table = {index: connection for one in every for index, connection in one._table.items()}
+        keep = wanted([connection.endpoints for connection in table.values()]) if table else []
+        self._table = {index: table[index] for index, kept in zip(list(table), keep, strict=True) if kept}
         deadlines = [
             (entry[0], entry[2]) for one in every for entry in sorted(one._deadlines) if self._is_due_then(entry)
         ]
-        self._deadlines = [(deadline, number, key) for number, (deadline, key) in enumerate(deadlines)]
+        self._deadlines = [(deadline, number, index) for number, (deadline, index) in enumerate(deadlines)]
         heapq.heapify(self._deadlines)
         self._scheduled = len(deadlines)
         self._clock = max(one._clock for one in every)
@@ -187,7 +188,7 @@ class Reassembler:
         silence_within = last_clock - first_clock >= self._idle
         table = self._table
         for group, key in enumerate(plan.key):
-            connection = table.get(key)
+            connection = table.get(index_of(key))
             if (
                 connection is None
                 or plan.exceptions[group]
@@ -258,7 +259,7 @@ class Reassembler:
 
     def enter(self, connection: TcpConnection, clock: int) -> None:
         """Add a connection between endpoints that had none; `clock`: the packet clock at its first packet."""
-        self._table[connection.endpoints] = connection
+        self._table[index_of(connection.endpoints)] = connection
         self._schedule(connection, clock + self._idle)
 
     # -- the end of silent connections --------------------------------------------------------------------------------
@@ -272,7 +273,7 @@ class Reassembler:
         connection.deadline = deadline
         # The number keeps entries with the same deadline in order.
         self._scheduled += 1
-        heapq.heappush(self._deadlines, (deadline, self._scheduled, connection.endpoints))
+        heapq.heappush(self._deadlines, (deadline, self._scheduled, index_of(connection.endpoints)))
 
     def _forget_soon(self, connection: TcpConnection) -> None:
         deadline = connection.clock + self._linger
@@ -282,8 +283,8 @@ class Reassembler:
     def _evict(self, now: int) -> Iterator[TcpConnection]:
         """Close connections whose deadline the packet clock has passed in this batch, at whose end it is `now`."""
         while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, _, key = heapq.heappop(self._deadlines)
-            connection = self._table.get(key)
+            deadline, _, index = heapq.heappop(self._deadlines)
+            connection = self._table.get(index)
             if connection is None or deadline != connection.deadline:
                 continue  # it has ended, or was rescheduled
             wait = self._linger if connection.closed else self._idle
@@ -293,7 +294,7 @@ class Reassembler:
             if due > now:
                 self._schedule(connection, due)
                 continue
-            del self._table[key]
+            del self._table[index]
             if not connection.closed:
                 if self.elsewhere is not None:
                     self.elsewhere.recall(connection)
@@ -304,7 +305,7 @@ class Reassembler:
             self._deadlines = [entry for entry in self._deadlines if self._is_due_then(entry)]
             heapq.heapify(self._deadlines)
 
-    def _is_due_then(self, entry: tuple[int, int, Key]) -> bool:
+    def _is_due_then(self, entry: tuple[int, int, bytes]) -> bool:
         connection = self._table.get(entry[2])
         return connection is not None and connection.deadline == entry[0]
 

@@ -15,6 +15,7 @@ import numpy as np
 from kafkasniff.model import Endpoint
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
+from kafkasniff.tcp.plan import End, index_of, indexed_key
 from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
 from kafkasniff.timing.link import Link, LinkHalf
 from kafkasniff.timing.trouble import Budget
@@ -24,9 +25,10 @@ __all__ = ["MAX_LINKS", "LinkWatch"]
 MAX_LINKS: Final = 1 << 16
 """Maximum number of connections that are remembered, the latest; some 4 kB each. Fewer below 1 GiB of memory."""
 
-_End = tuple[int, int, int]
-_Ends = tuple[int, int, int, int, int, int]
-"""Source and destination of a packet."""
+_NAMES: Final = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
+_ENDS: Final = np.dtype([(name, ">u2" if name.endswith("port") else ">u8") for name in _NAMES])
+"""Source and destination in the bytes of `plan.index_of`, whose hash nobody can predict."""
+_END: Final = _ENDS.itemsize // 2
 
 
 class LinkWatch:
@@ -41,7 +43,7 @@ class LinkWatch:
     ) -> None:
         self._ports = np.array(sorted(set(ports)), dtype=np.uint16)
         self._over = over
-        self._halves: dict[_Ends, LinkHalf] = {}
+        self._halves: dict[bytes, LinkHalf] = {}
         """By source and destination; both halves of a connection are in it."""
         self._most = in_proportion(MAX_LINKS, memory)
         self._budget = Budget(memory)
@@ -58,14 +60,16 @@ class LinkWatch:
         mask = batch.time_ns != NO_TIME
         if len(self._ports):
             mask &= np.isin(batch.src_port, self._ports) | np.isin(batch.dst_port, self._ports)
-        names = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
         more = ("time_ns", "seq", "ack", "flags", "window", "wire_length", "ident")
         whole = bool(mask.all())
-        columns = [getattr(batch, name) if whole else getattr(batch, name)[mask] for name in (*names, *more)]
+        columns = [getattr(batch, name) if whole else getattr(batch, name)[mask] for name in (*_NAMES, *more)]
         halves = self._halves
-        ends = zip(*(one.tolist() for one in columns[:6]), strict=True)
+        ends = np.empty(len(columns[0]), _ENDS)
+        for name, column in zip(_NAMES, columns, strict=False):
+            ends[name] = column
+        keys: list[bytes] = ends.view(f"V{_ENDS.itemsize}").tolist()
         rows = zip(*(one.tolist() for one in columns[6:]), strict=True)
-        for key, (time, seq, ack, flags, window, wire, ident) in zip(ends, rows, strict=True):
+        for key, (time, seq, ack, flags, window, wire, ident) in zip(keys, rows, strict=True):
             half = halves.get(key)
             if half is None or (flags & SYN and half.isn != seq) or time - half.link.last_time >= LINGER_NS:
                 half = self._half(key, half, time, seq, flags)
@@ -73,7 +77,7 @@ class LinkWatch:
             link.last_time = max(link.last_time, time)
             half.packet(time, seq, ack, flags, window, wire, ident)
 
-    def _half(self, key: _Ends, half: LinkHalf | None, time: int, seq: int, flags: int) -> LinkHalf:
+    def _half(self, key: bytes, half: LinkHalf | None, time: int, seq: int, flags: int) -> LinkHalf:
         """The sender of a packet that may be the first of a connection."""
         asks = bool(flags & SYN) and not flags & ACK
         old = None if half is None else half.link
@@ -82,14 +86,14 @@ class LinkWatch:
             other = asks and half.isn != seq
             if not other and silent < IDLE_NS and not (old.closed and silent >= LINGER_NS):
                 return half
-        link = Link((key[:3], key[3:]), time, self._budget, asks=asks)
+        link = Link(indexed_key(key), time, self._budget, asks=asks)
         if old is not None:
             link.before = old
             self._replaced.append(link)
             self._emit(old)
             # New entries go to the end of the table, so that they are not dropped first.
             self._remove(key)
-        self._halves[(*key[3:], *key[:3])] = link.halves[1]
+        self._halves[key[_END:] + key[:_END]] = link.halves[1]
         self._halves[key] = link.halves[0]
         if len(self._halves) > 2 * self._most:
             oldest = next(iter(self._halves))
@@ -98,10 +102,10 @@ class LinkWatch:
             self.forgotten += 1
         return link.halves[0]
 
-    def _remove(self, key: _Ends) -> None:
+    def _remove(self, key: bytes) -> None:
         # A forged packet may have two equal ends, and one entry.
         self._halves.pop(key, None)
-        self._halves.pop((*key[3:], *key[:3]), None)
+        self._halves.pop(key[_END:] + key[:_END], None)
 
     def _emit(self, link: Link) -> None:
         # Immediately, though it may be queried until the next batch: batch boundaries must not matter.
@@ -117,20 +121,20 @@ class LinkWatch:
 
     def find(self, client: Endpoint, broker: Endpoint, time_ns: int) -> Link | None:
         """The connection between two ends at a time, with `client` as the client; None: it is not remembered."""
-        ends = (*_numbers(client), *_numbers(broker))
-        half = self._halves.get(ends)
+        one, other = _numbers(client), _numbers(broker)
+        half = self._halves.get(index_of((one, other)))
         if half is None:
             return None
         link = half.link
         while link.before is not None and time_ns < link.first_time:
             link = link.before
         # Decoded messages show the roles better than ports do.
-        link.client = link.halves[0 if link.ends[0] == ends[:3] else 1]
+        link.client = link.halves[0 if link.ends[0] == one else 1]
         return link
 
 
 @lru_cache(maxsize=4096)
-def _numbers(end: Endpoint) -> _End:
+def _numbers(end: Endpoint) -> End:
     """Address and port as packets have them (IPv4 mapped into IPv6)."""
     address = ipaddress.ip_address(end.address)
     if address.version == 4:

@@ -12,6 +12,7 @@ from kafkasniff.engine.emitting import SLICE
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.tcp.packets import Note
+from kafkasniff.tcp.plan import indexed_end
 from tests.craft import kafka_bytes as kb
 from tests.engine.inspected import BATCH, GREETING, Talk, flaws, greeted, inspect, messages, problems, statuses
 from tests.native.one_by_one import OneByOne
@@ -309,4 +310,4 @@ def test_names_and_brokers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         state.add_name(f"10.0.0.{number}", f"host-{number}")
         state.note_broker((0, number, 9092))
     assert state.names == {"10.0.0.0": "host-0", "10.0.0.1": "host-1"}
-    assert state.known_brokers == {(0, 0, 9092), (0, 1, 9092)}
+    assert set(map(indexed_end, state.known_brokers)) == {(0, 0, 9092), (0, 1, 9092)}

@@ -8,7 +8,7 @@ nothing else of a class comes from a state.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from kafkasniff.engine import connection_stats, memory_budget
 from kafkasniff.engine.inspector import Inspector
@@ -28,7 +28,7 @@ from kafkasniff.tables.checkpoint.layout_types import Port, most
 from kafkasniff.tables.checkpoint.tcp_layouts import ITEMS, TCP, TLS
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tables.rows.sessions import MAX_ANSWERS, Sessions
-from kafkasniff.tcp.plan import Key
+from kafkasniff.tcp.plan import Key, end_index, index_of, indexed_end, indexed_key
 from kafkasniff.tcp.reassembly import Reassembler
 from kafkasniff.tls import keylog
 
@@ -51,6 +51,11 @@ def _complete(inspector: Inspector) -> None:
     None of them may decode with other options than the inspector: with others, secrets might be shown.
     """
     state = inspector._state
+    brokers: Any = state.known_brokers
+    state.known_brokers = set(map(end_index, brokers))
+    if state.judged is not None:
+        judged: Any = state.judged
+        state.judged = set(map(index_of, judged))
     wanted = state.detail._full
     for tcp in state.reassembler:
         owner = tcp.owner
@@ -95,7 +100,11 @@ _RUNS: Final = (
             **{f"_{name}": f"_state.{name}" for name in ("connections", "exchanges", "captures", "only_capture")},
             **{name: f"_state.{name}" for name in ("summary", "names", "keys", "judged")},
         },
-        views={"_reassembler": lambda inspector: inspector.reassembler},
+        views={
+            "_reassembler": lambda inspector: inspector.reassembler,
+            "_known_brokers": lambda inspector: list(map(indexed_end, inspector._state.known_brokers)),
+            "judged": lambda inspector: inspector.judged and list(map(indexed_key, inspector.judged)),
+        },
         after=_complete,
         alone=True,
     ),

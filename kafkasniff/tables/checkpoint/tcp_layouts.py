@@ -14,7 +14,7 @@ from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tcp import segments
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.delivery import MAX_HELD_SEGMENTS
-from kafkasniff.tcp.plan import Key
+from kafkasniff.tcp.plan import Key, index_of
 from kafkasniff.tcp.reassembly import Reassembler
 from kafkasniff.tcp.stream import MAX_MISSING, RECENT, Held, Packet, Stream
 from kafkasniff.tls import clear, gate, keylog, session
@@ -31,9 +31,9 @@ def _due(reassembler: Reassembler) -> list[tuple[int, int, TcpConnection]]:
     """The valid deadlines: those of connections that ended, or were rescheduled since, mean nothing."""
     table = reassembler._table
     return [
-        (deadline, number, table[key])
-        for deadline, number, key in sorted(reassembler._deadlines)
-        if key in table and table[key].deadline == deadline
+        (deadline, number, table[index])
+        for deadline, number, index in sorted(reassembler._deadlines)
+        if index in table and table[index].deadline == deadline
     ]
 
 
@@ -41,8 +41,8 @@ def _index(reassembler: Reassembler) -> None:
     """Index connections and deadlines by endpoints, which all of them share."""
     connections: Any = reassembler._table
     deadlines: Any = reassembler._deadlines
-    reassembler._table = {tcp.endpoints: tcp for tcp in connections}
-    reassembler._deadlines = [(deadline, number, tcp.endpoints) for deadline, number, tcp in deadlines]
+    reassembler._table = {index_of(tcp.endpoints): tcp for tcp in connections}
+    reassembler._deadlines = [(deadline, number, index_of(tcp.endpoints)) for deadline, number, tcp in deadlines]
     heapq.heapify(reassembler._deadlines)
 
 
