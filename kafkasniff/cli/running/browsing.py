@@ -34,7 +34,7 @@ __all__ = ["browse_live", "check_screen", "collect_often", "explore", "piped_cap
 READING: Final = frozenset({"ports", "max_frame", "keylog", "memory", "topic_ids"})
 """Options that decide how captures are read."""
 CAPTURING: Final = frozenset(
-    {"interfaces", "snaplen", "buffer_size", "promiscuous", "user", "keep_root", "duration", "write_all"}
+    {"interfaces", "snaplen", "buffer_size", "promiscuous", "reopen", "user", "keep_root", "duration", "write_all"}
 )
 """Options of `live` that are passed on to the process that captures."""
 TERMINAL: Final = "/dev/tty"
