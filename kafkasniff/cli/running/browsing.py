@@ -128,7 +128,7 @@ def _serve(environment: Environment, commands: Commands, title: str, port: int) 
 
     from kafkasniff.browse.serving import ExplorerServer
 
-    server = ExplorerServer(commands.browse(), title=title, port=port)
+    server = ExplorerServer(commands.browse(), title=title, port=port, say=environment.say)
     environment.stdout.write(f"{server.address}\n".encode())
     environment.stdout.flush()
     environment.say("serving browsers on this machine, Ctrl-C to stop")
