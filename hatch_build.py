@@ -9,6 +9,7 @@ platforms without that wheel, a pure-Python wheel is built, and kafkasniff does 
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import platform
@@ -31,6 +32,18 @@ NATIVE = ROOT / "kafkasniff" / "native"
 INSIDE = "kafkasniff/native"
 ZIG = "ziglang==0.17.1"
 """Exact: Zig's language and standard library change from release to release."""
+
+COMPILERS = {
+    "linux-x86_64": "bc9860d231e08c25c8c1ba66feffa42ba90f5f1439ceb2508ec6342cbd62cb6a",
+    "linux-aarch64": "8352a4c5e465a14b68aa5e259a7789310f0ac39ac082951b758b9b219156eeb8",
+    "macos-arm64": "719340774c29ae9e77bca625c523d46c25c3b0dd9bf9f918961cb85265b79f6f",
+    "macos-x86_64": "5434d2b515693e3226ab868e89d8520abb4dd02e32c539e06438d89b1602324b",
+}
+"""`tree_digest` of the package in the wheels of that version.
+
+The compiler is checked where it is used, since requirements of builds (PEP 517, PEP 508) cannot contain hashes. So it
+does not matter whether pip got it from an index, a mirror or a folder, or whether it was installed before the build.
+"""
 
 PLATFORM_VARIABLE = "KAFKASNIFF_BUILD_PLATFORM"
 """Names another platform than this one (`PLATFORMS`), to cross-compile for; "none" builds without the library."""
@@ -104,7 +117,33 @@ def source_checksum() -> str:
     return f"{found:08x}"
 
 
-def compile_kernel(target: Target, output: Path) -> None:
+def tree_digest(folder: Path) -> str:
+    """SHA-256 of the names and SHA-256 of all files below a folder, except those that Python compiles there."""
+    lines = [
+        f"{path.relative_to(folder).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+        for path in folder.rglob("*")
+        if not path.is_dir() and "__pycache__" not in path.parts
+    ]
+    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+
+
+def compiler() -> Path | None:
+    """The program of the installed compiler; None without it. Raises RuntimeError if it is not the published one."""
+    found = importlib.util.find_spec("ziglang")
+    if found is None or not found.submodule_search_locations:
+        return None
+    folder = Path(found.submodule_search_locations[0])
+    host = this_platform()
+    if host is None or tree_digest(folder) != COMPILERS[host]:
+        raise RuntimeError(
+            f"the compiler in {folder} is not {ZIG} as published for this platform; install it again, or build without "
+            f"the native kernel ({PLATFORM_VARIABLE}=none)"
+        )
+    # Not `python -m ziglang`: that might run a compiled file that the digest does not cover.
+    return folder / "zig"
+
+
+def compile_kernel(zig: Path, target: Target, output: Path) -> None:
     """Compile the library; the same sources make the same bytes. Raises CalledProcessError."""
     with tempfile.TemporaryDirectory(prefix="kafkasniff-kernel-") as name:
         work = Path(name)
@@ -112,7 +151,7 @@ def compile_kernel(target: Target, output: Path) -> None:
         facts.write_text(f'pub const sources = "{source_checksum()}";\n')
         made = work / output.name
         command = [
-            *(sys.executable, "-m", "ziglang", "build-lib", "-dynamic", "-OReleaseSafe"),
+            *(str(zig), "build-lib", "-dynamic", "-OReleaseSafe"),
             *("-fstrip", "-fsingle-threaded", "-fno-stack-check", *target.zig, "--name", "kafkasniff_kernel"),
             *("--dep", "build_facts", f"-Mroot={SOURCES / 'kernel.zig'}", f"-Mbuild_facts={facts}"),
             f"-femit-bin={made}",
@@ -142,17 +181,18 @@ class KernelBuildHook(BuildHookInterface):
         name = wanted_platform()
         if name is None:
             return
-        if importlib.util.find_spec("ziglang") is None:
+        zig = compiler()
+        if zig is None:
             if os.environ.get(PLATFORM_VARIABLE) is not None or this_platform() is not None:
                 raise RuntimeError(f"the native kernel is compiled by {ZIG}, which is not installed")
             return
         target = PLATFORMS[name]
         if version == "editable":
-            compile_kernel(target, NATIVE / target.file)
+            compile_kernel(zig, target, NATIVE / target.file)
             return
         self._work = tempfile.TemporaryDirectory(prefix="kafkasniff-wheel-")
         library = Path(self._work.name) / target.file
-        compile_kernel(target, library)
+        compile_kernel(zig, target, library)
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{target.tag}"
         build_data["force_include"][str(library)] = f"{INSIDE}/{target.file}"
@@ -171,4 +211,7 @@ if __name__ == "__main__":
     here = wanted_platform()
     if here is None:
         raise SystemExit("there is no compiler for this platform")
-    compile_kernel(PLATFORMS[here], NATIVE / PLATFORMS[here].file)
+    program = compiler()
+    if program is None:
+        raise SystemExit(f"install the compiler first: {ZIG}")
+    compile_kernel(program, PLATFORMS[here], NATIVE / PLATFORMS[here].file)

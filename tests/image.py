@@ -142,7 +142,7 @@ def build(folder: Path) -> tuple[Stage, Steps]:
     base = folder / "base"
     for number, stage in enumerate(stages()):
         image, _, name = stage[0][1].partition(" AS ")
-        found = re.fullmatch(r"docker\.io/library/debian:(\w+)-slim", image)
+        found = re.fullmatch(r"docker\.io/library/debian:(\w+)-slim@sha256:[0-9a-f]{64}", image)
         assert found is not None, image
         if not base.exists():
             clean_root(found[1], base)

@@ -53,7 +53,7 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
     "undecided": ("connections with too little data to judge", "name Kafka's ports with --port"),
     "other-protocols": ("other protocols", "name Kafka's ports with --port if Kafka is among them"),
     "capture-cut": (
-        "a capture is truncated, damaged or skipped: the size of the missing part is unknown",
+        "a capture is truncated, damaged, skipped or interrupted: the size of the missing part is unknown",
         "copy the file again, or stop the capture before you read it",
     ),
     "capture-loss": (
@@ -76,6 +76,7 @@ _KINDS: Final = {
     "capture-broken": "capture-cut",
     "capture-skipped": "capture-cut",
     "capture-loss": "capture-loss",
+    "interface-down": "capture-cut",
     "tls-lost": "tls-lost",
     "link-type-unknown": "unread-packets",
     "packet-cut-headers": "unread-packets",

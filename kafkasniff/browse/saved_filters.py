@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -40,10 +42,16 @@ class SavedFilters:
         if self._path is None:
             return
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            new = self._path.with_name(f"{self._path.name}.new")
-            new.write_text("".join(f"{one}\n" for one in self.expressions), "utf-8")
-            new.replace(self._path)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # A new file with a name that nobody can predict, readable only for the user: values may be personal data.
+            descriptor, new = tempfile.mkstemp(prefix=f".{self._path.name}-", dir=self._path.parent)
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.writelines(f"{one}\n" for one in self.expressions)
+                os.replace(new, self._path)
+            except BaseException:
+                os.unlink(new)
+                raise
         except OSError as error:
             raise OutputError(f"saved filters: {printable(str(error))}") from error
 

@@ -39,7 +39,7 @@ class Exit(enum.IntEnum):
     """A capture or interface cannot be opened."""
     FINDINGS = 1
     BROKEN = 4
-    """A capture file is structurally broken or truncated; its readable part was processed."""
+    """A capture is structurally broken or truncated, or an interface went down; the readable part was processed."""
     OK = 0
 
 

@@ -7,11 +7,14 @@ up MLlib's algebra), so the launcher gets a JAVA_HOME whose `bin/java` drops tha
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib.util
 import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -19,6 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from kafkasniff.errors import MissingPartError
+from kafkasniff.runtime.ownership import why_folder_refused
+from kafkasniff.text.printable import printable
 
 __all__ = ["MINIMUM", "find_java_home", "java_version"]
 
@@ -96,24 +101,41 @@ def _pip_runtime() -> Path | None:
 
 
 def _without_vector_module(runtime: Path, environment: Mapping[str, str]) -> Path:
-    """A JAVA_HOME that links to `runtime`, in the user's cache; recreated if it is missing or links elsewhere."""
+    """A JAVA_HOME that links to `runtime`, in a folder of the user's own. Raises MissingPartError."""
     launcher = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")))
-    base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or tempfile.gettempdir()) / ".cache")
-    home = Path(base) / "kafkasniff" / "java-home"
+    home = environment.get("HOME")
+    cache = environment.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else None)
+    if cache is not None:
+        # Otherwise the cache is not writable, or somebody else's.
+        with contextlib.suppress(OSError):
+            return _home_in(Path(cache) / "kafkasniff", runtime, launcher)
+    # Anyone can make a folder of this name first, so only one of the user's own is used.
+    folder = Path(tempfile.gettempdir()) / f"kafkasniff-{os.geteuid()}"
     try:
+        return _home_in(folder, runtime, launcher, private=True)
+    except OSError as error:
+        raise MissingPartError(
+            f"Spark needs a folder for a launcher of Java: {error.strerror}: {printable(str(folder))}; set HOME"
+        ) from None
+
+
+def _home_in(folder: Path, runtime: Path, launcher: str, *, private: bool = False) -> Path:
+    """The JAVA_HOME in `folder`; recreated if it is missing or links elsewhere.
+
+    Raises OSError if others can write to the folder; `private`: or read it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if why_folder_refused(found) is not None or (private and stat.S_IMODE(found.st_mode) & 0o077):
+        raise PermissionError(errno.EPERM, "not a folder of your own with mode 0700", str(folder))
+    home = folder / "java-home"
+    with contextlib.suppress(OSError):
         if (home / "bin" / "java").read_text(encoding="utf-8") == launcher and (home / "lib").exists():
             return home
-    except OSError:
-        pass  # not there yet: made below
-    try:
-        return _make_home(home, runtime, launcher)
-    except OSError:
-        # The cache is not writable: use a temporary folder, private to this user by its mode.
-        return _make_home(Path(tempfile.mkdtemp(prefix="kafkasniff-")) / "java-home", runtime, launcher)
+    return _make_home(home, runtime, launcher)
 
 
 def _make_home(home: Path, runtime: Path, launcher: str) -> Path:
-    home.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=".java-home-", dir=home.parent))
     try:
         for name in ("lib", "conf", "release"):

@@ -9,12 +9,16 @@ __all__ = ["PROBLEM_KINDS"]
 PROBLEM_KINDS: Final = {
     "Captures": {
         "capture-broken": "the file violates its format; reading continues at the next valid packet if one is found",
-        "capture-cut": "the file or pipe ends in the middle of a packet; everything before it was read",
+        "capture-cut": (
+            "the file or pipe ends in the middle of a packet, or a captured interface did not come back; everything "
+            "before it was read"
+        ),
         "capture-loss": "packets were lost while capturing, as the capture or the kernel reports",
         "capture-skipped": "an export skipped a file that is empty or not a capture (`--on-bad-capture`)",
         "date-bound": (
             "a table of an export has rows of more than 400 dates; some are in the partition `date=1970-01-01`"
         ),
+        "interface-down": "a captured interface was down or gone; the detail says for how long nothing was captured",
         "ip-fragment-dropped": "an IP datagram whose fragments could not be reassembled",
         "link-type-unknown": "packets of an unknown link type; they are not read",
         "live-behind": "a live capture receives packets faster than it decodes them; it now decodes less",

@@ -6,8 +6,10 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import websocket
+from aiohttp import web
 
 from kafkasniff.browse import serving as module
 from kafkasniff.browse.serving import ExplorerServer
@@ -179,6 +182,86 @@ def test_pages_are_bounded(tmp_path: Path) -> None:
             screen.close()
         soon(lambda: not children(process.pid))
         shown(page(address), b"1/49")
+
+
+@contextmanager
+def serving(said: list[str]) -> Iterator[ExplorerServer]:
+    """A server in this process."""
+    server = ExplorerServer(["kafkasniff", "browse", "x"], title="x", say=said.append)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(SECONDS)
+
+
+def exchange(server: ExplorerServer, head: str) -> tuple[int, str]:
+    """Status and text of the answer to a request, as it is."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as client:
+        client.sendall(head.encode("latin-1") + b"\r\nConnection: close\r\n\r\n")
+        answered = http.client.HTTPResponse(client)
+        answered.begin()
+        return answered.status, answered.read().decode()
+
+
+def test_malformed_requests_are_refused_in_one_line() -> None:
+    said: list[str] = []
+    with serving(said) as server:
+        path = urlsplit(server.address).path
+        for head, status, line in (
+            ("GET / HTTP/9.9", 400, "BadStatusLine"),
+            ("GET http://[::1 HTTP/1.1\r\nHost: x", 400, "InvalidURLError"),
+            (f"GET {path}?\xff HTTP/1.1\r\nHost: x", 400, "InvalidURLError"),
+            (f"GET {path} HTTP/1.1\r\nHost: x\r\nX: {'y' * 20_000}", 400, "LineTooLong"),
+            ("CONNECT a:1 HTTP/1.1\r\nHost: x", 403, None),
+            (f"GET {path}ws HTTP/1.1\r\nHost: x", 400, None),
+            (f"GET {path}ws?width=1000000000 HTTP/1.1\r\nHost: x", 400, None),
+        ):
+            assert exchange(server, head)[0] == status, head
+            assert said == ([] if line is None else [f"refused a malformed request ({line})"]), head
+            said.clear()
+
+
+def test_only_its_own_pages_open_the_explorer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser sends the origin of the page that opens a WebSocket; other programs send none."""
+
+    async def opened(*_: object) -> web.Response:
+        return web.Response(status=418)
+
+    monkeypatch.setattr(module.Server, "handle_websocket", opened)
+    own = "http://127.0.0.1:{port}"
+    with serving([]) as server:
+        address = f"{server.address.replace('http:', 'ws:')}ws"
+        for origin, status in (
+            ("http://evil.example", 403),
+            ("null", 403),
+            (own.format(port=server.port + 1), 403),
+            (own.format(port=server.port).replace("http:", "https:"), 403),
+            (own.format(port=server.port), 418),
+            (None, 418),
+        ):
+            with pytest.raises(websocket.WebSocketBadStatusException) as answered:
+                websocket.create_connection(address, origin=origin, suppress_origin=origin is None, timeout=SECONDS)
+            assert answered.value.status_code == status, origin
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(
+    "message", ["x", "{}", "[]", '["stdin", 5]', '["resize", {"width": -1, "height": 9}]', '["resize", [9, 9]]']
+)
+def test_a_malformed_message_ends_its_page(tmp_path: Path, message: str) -> None:
+    with served(tmp_path) as (process, address):
+        screen = page(address)
+        screen.send(message)
+        while screen.recv():
+            """The screen, until the server closes it."""
+        soon(lambda: not children(process.pid))
+        process.terminate()
+        assert process.wait(SECONDS) == 0
+        assert process.stderr is not None
+        assert process.stderr.read().splitlines()[1:] == [b"kafkasniff: a page sent a malformed message and was closed"]
 
 
 def test_a_port_that_is_taken() -> None:

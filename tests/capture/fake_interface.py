@@ -98,6 +98,9 @@ class FakeInterface:
     def check(self) -> bool:
         return True
 
+    def resume(self) -> bool:
+        return False
+
     def counts(self) -> tuple[int, int]:
         return self.packets + self._lost, self._lost
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -92,12 +94,40 @@ def test_the_runtime_of_pip_gets_a_launcher_that_drops_an_argument(
 
 
 def test_without_a_cache_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_pip_runtime", lambda: runtime(tmp_path / "pip", "21"))
+    pip = runtime(tmp_path / "pip", "21")
+    monkeypatch.setattr(java, "_pip_runtime", lambda: pip)
     monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("")
-    home = find_java_home({"PATH": "", "XDG_CACHE_HOME": str(tmp_path / "file")})
-    assert home.is_relative_to(tmp_path)
-    assert java_version(home) == 21
+    for environment in ({}, {"XDG_CACHE_HOME": str(tmp_path / "file")}):
+        home = find_java_home({"PATH": "", **environment})
+        folder = tmp_path / f"kafkasniff-{os.geteuid()}"
+        assert home == folder / "java-home"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert java_version(home) == 21
+
+
+@pytest.mark.parametrize("planted", ["link", "open", "owner"])
+def test_a_folder_that_somebody_else_prepared_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    """A launcher in it would be executed."""
+    pip = runtime(tmp_path / "pip", "21")
+    monkeypatch.setattr(java, "_pip_runtime", lambda: pip)
+    monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"kafkasniff-{os.geteuid()}"
+    if planted == "link":
+        (tmp_path / "other").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "other")
+    else:
+        folder.mkdir(mode=0o700)
+        home = java._home_in(folder, pip, java._LAUNCHER.format(java=str(pip / "bin" / "java")))
+        assert java_version(home) == 21
+    if planted == "open":
+        folder.chmod(0o777)
+    elif planted == "owner":
+        monkeypatch.setattr(java, "why_folder_refused", lambda found: "belongs to user 7, not to you")
+    with pytest.raises(MissingPartError, match=r"not a folder of your own with mode 0700: .*; set HOME$"):
+        find_java_home({"PATH": ""})
 
 
 @pytest.mark.extended

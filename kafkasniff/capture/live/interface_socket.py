@@ -17,7 +17,7 @@ from kafkasniff.capture.formats.raw import IGNORED_LINK, Interface, RawPackets
 from kafkasniff.capture.live.bpf import attach, compile_filter
 from kafkasniff.capture.live.capabilities import make_effective, mask
 from kafkasniff.capture.live.frames import COOKED_SIZE, Frames
-from kafkasniff.capture.live.interfaces import ANY, hardware_type
+from kafkasniff.capture.live.interfaces import ANY, hardware_type, is_up
 from kafkasniff.capture.live.privileges import CAP_NET_RAW, advice, process_rights
 from kafkasniff.capture.live.ring import SOL_PACKET, Block, Ring
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
@@ -70,13 +70,14 @@ class InterfaceSocket:
         self.packets = 0
         """Packets captured so far."""
         self._capture = capture
+        self._promiscuous = promiscuous
         self._received = self._dropped = 0
         self._reported = (0, 0)
         """The kernel's count when losses were last reported."""
         everywhere = name == ANY
         if everywhere and promiscuous:
             raise UsageError(f"no promiscuous mode on {ANY}: name the interface")
-        hardware = None if everywhere else hardware_type(name)
+        hardware = self._hardware = None if everywhere else hardware_type(name)
         self._cooked = hardware not in {ARPHRD_ETHER, ARPHRD_LOOPBACK}
         self.decoded = Interface(LINK_RAW if self._cooked else LINK_ETHERNET, capture, name)
         """Link type for the engine."""
@@ -106,10 +107,7 @@ class InterfaceSocket:
             if everywhere:
                 _bind_everywhere(self.socket)
             else:
-                # Not promiscuous unless requested: on a broker's host its own traffic is what matters.
-                if promiscuous:
-                    _be_promiscuous(self.socket, name)
-                self.socket.bind((name, ETH_P_ALL))
+                self._bind()
         except OSError as error:
             if ring is not None:
                 ring.close()
@@ -118,6 +116,13 @@ class InterfaceSocket:
             if error.errno == errno.ENOMEM and buffer is not None:
                 reason = f"no memory for a ring of {buffer} MiB"
             raise CaptureError(f"{name}: cannot be captured ({reason})") from None
+
+    def _bind(self) -> None:
+        self._index = socket.if_nametoindex(self.name)
+        # Not promiscuous unless requested: on a broker's host its own traffic is what matters.
+        if self._promiscuous:
+            _be_promiscuous(self.socket, self._index)
+        self.socket.bind((self.name, ETH_P_ALL))
 
     @property
     def blocks(self) -> int:
@@ -144,6 +149,27 @@ class InterfaceSocket:
         if code:
             self.error = f"{self.name}: the capture ended by itself ({os.strerror(code)})"
         return not code
+
+    def resume(self) -> bool:
+        """Whether the interface is back after `check` failed; the capture then continues.
+
+        It needs no privileges: the kernel resumes if the interface was only down, and the same socket can be bound to a
+        new interface of that name if it has the same link type.
+        """
+        if not is_up(self.name):
+            return False
+        try:
+            if hardware_type(self.name) != self._hardware:
+                return False
+            if socket.if_nametoindex(self.name) != self._index:
+                self._bind()
+        except (OSError, CaptureError):
+            # It has gone again.
+            return False
+        if self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            return False
+        self.error = None
+        return True
 
     def counts(self) -> tuple[int, int]:
         """(packets, lost packets among them) since the start, as counted by the kernel."""
@@ -222,9 +248,9 @@ def _bind_everywhere(target: socket.socket) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _be_promiscuous(target: socket.socket, name: str) -> None:
+def _be_promiscuous(target: socket.socket, interface: int) -> None:
     """As long as the socket is open (struct packet_mreq)."""
-    request = struct.pack("=iHH8x", socket.if_nametoindex(name), PACKET_MR_PROMISC, 0)
+    request = struct.pack("=iHH8x", interface, PACKET_MR_PROMISC, 0)
     target.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
 
 

@@ -15,13 +15,22 @@ import msgspec
 
 from kafkasniff.errors import CaptureError
 
-__all__ = ["ANY", "NetworkInterface", "hardware_type", "interface_name", "interface_names", "list_interfaces"]
+__all__ = [
+    "ANY",
+    "NetworkInterface",
+    "hardware_type",
+    "interface_name",
+    "interface_names",
+    "is_up",
+    "list_interfaces",
+]
 
 ANY: Final = "any"
 """The name of all interfaces together (Linux)."""
 
+SIOCGIFFLAGS: Final = 0x8913
 SIOCGIFHWADDR: Final = 0x8927
-"""Linux's number."""
+"""Linux's numbers."""
 
 UP: Final = 0x1
 LOOPBACK: Final = 0x8
@@ -98,6 +107,15 @@ def hardware_type(interface: str) -> int:
         reason = "there is no such interface" if getattr(error, "errno", 0) == errno.ENODEV else str(error)
         raise CaptureError(f"{interface}: {reason}; there are: {', '.join(interface_names())}") from None
     return int(struct.unpack_from("=H", answer, 16)[0])
+
+
+def is_up(interface: str) -> bool:
+    """Whether there is an interface of this name, and it is up (Linux)."""
+    try:
+        answer = _ask(interface, SIOCGIFFLAGS)
+    except OSError:
+        return False
+    return bool(struct.unpack_from("=H", answer, 16)[0] & UP)
 
 
 def _ask(interface: str, request: int) -> bytes:

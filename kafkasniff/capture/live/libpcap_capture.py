@@ -19,7 +19,7 @@ from kafkasniff.capture.live.interface_socket import DEFAULT_SNAPLEN, end_proble
 from kafkasniff.capture.live.interfaces import ANY, interface_names
 from kafkasniff.capture.live.privileges import advice, process_rights
 from kafkasniff.capture.live.ring import RETIRE_MS
-from kafkasniff.errors import CaptureError, MissingPartError, UsageError
+from kafkasniff.errors import CaptureError, KafkasniffError, MissingPartError, UsageError
 from kafkasniff.model import Problem
 
 __all__ = ["MAX_BUFFER", "USUAL_BUFFER", "LibpcapInterface", "MemoryFile"]
@@ -71,12 +71,26 @@ class LibpcapInterface:
             raise UsageError(f"a buffer of libpcap has 1 to {MAX_BUFFER} MiB")
         if promiscuous and name == ANY:
             raise UsageError(f"no promiscuous mode on {ANY}: name the interface")
-        snaplen = min(snaplen, DEFAULT_SNAPLEN)
-        self._handle = self._opened(snaplen, buffer, promiscuous=promiscuous)
-        self._open = True
+        self._snaplen = min(snaplen, DEFAULT_SNAPLEN)
+        self._bpf, self._buffer, self._promiscuous = bpf, buffer, promiscuous
+        self._capture = capture
+        self._open = False
+        self._before = 0
+        """Packets before the interface was opened again."""
+        self._start()
+        link = self._parser.interfaces[0].link
+        self.decoded = Interface(link, capture, name)
+        """Link type for the engine."""
+        self.written = Interface(link, capture, name, self._snaplen)
+        """Link type in files."""
+        self.blocks: Final = ((buffer or USUAL_BUFFER) << 20) // BATCH_BYTES + 1
+        """How often `take` may have to be called to read everything that the kernel holds at one time."""
+
+    def _start(self) -> None:
+        self._handle = self._opened(self._snaplen, self._buffer, promiscuous=self._promiscuous)
         try:
-            if bpf:
-                self._set_filter(bpf)
+            if self._bpf:
+                self._set_filter(self._bpf)
             error = ctypes.create_string_buffer(self._pcap.PCAP_ERRBUF_SIZE)
             if self._pcap.pcap_setnonblock(self._handle, 1, error):
                 raise self._refused(_text(error.value))
@@ -90,14 +104,10 @@ class LibpcapInterface:
         except BaseException:
             self._pcap.pcap_close(self._handle)
             raise
-        self._parser = PcapParser(self._file.header, name, capture)
-        link = self._parser.interfaces[0].link
-        self.decoded = Interface(link, capture, name)
-        """Link type for the engine."""
-        self.written = Interface(link, capture, name, snaplen)
-        """Link type in files."""
-        self.blocks: Final = ((buffer or USUAL_BUFFER) << 20) // BATCH_BYTES + 1
-        """How often `take` may have to be called to read everything that the kernel holds at one time."""
+        self._parser = PcapParser(self._file.header, self.name, self._capture)
+        self._parser.packets = self._before
+        self._dropped_before = 0
+        self._open = True
 
     @property
     def packets(self) -> int:
@@ -136,6 +146,21 @@ class LibpcapInterface:
     def check(self) -> bool:
         """Whether the capture continues; `take` finds out."""
         return self.error is None
+
+    def resume(self) -> bool:
+        """Whether the interface is back after the capture ended; it is opened again, which needs privileges."""
+        if self._open:
+            self._before = self.packets
+            self.close()
+        try:
+            self._start()
+        except KafkasniffError:
+            return False
+        if self._parser.interfaces[0].link != self.decoded.link:
+            self.close()
+            return False
+        self.error = None
+        return True
 
     def counts(self) -> tuple[int, int]:
         """(packets, lost packets among them) since the start.

@@ -28,11 +28,12 @@ from kafkasniff.model import Problem
 from kafkasniff.runtime.closing import ClosedAtExit
 from kafkasniff.runtime.wakeup import woken_by_signals
 from kafkasniff.tcp.packets import Note, PacketBatch
+from kafkasniff.text.times import duration
 
-__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "CapturedInterface", "LiveSource", "open_live"]
+__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "REOPEN_S", "CapturedInterface", "LiveSource", "open_live"]
 
 LAST_BLOCKS_S: Final = 3 * RETIRE_MS / 1000
-"""Seconds after `stop` for the kernel to release earlier packets."""
+"""Seconds after `stop`, or after an interface went down, for the kernel to release earlier packets."""
 
 JOIN_BYTES: Final = 2 << 20
 """Waiting packets are combined up to this many bytes, but no more, since load shedding is decided once per batch."""
@@ -42,6 +43,13 @@ LOSS_S: Final = 1.0
 
 MERGE_S: Final = 2 * RETIRE_MS / 1000
 """Seconds that packets of several interfaces wait for those of the others."""
+
+
+REOPEN_S: Final = 60.0
+"""Default number of seconds to wait for an interface that went down."""
+
+RETRY_S: Final = 0.1
+"""Seconds between two attempts to capture from it again."""
 
 
 class CapturedInterface(Protocol):
@@ -76,6 +84,9 @@ class CapturedInterface(Protocol):
     def check(self) -> bool:
         """Whether the capture continues after an error reported by the system; otherwise `error` has the reason."""
 
+    def resume(self) -> bool:
+        """Whether the interface is back after a failed `check`; the capture then continues."""
+
     def counts(self) -> tuple[int, int]:
         """(packets, lost packets among them) since the start."""
 
@@ -95,7 +106,13 @@ class LiveSource(ClosedAtExit):
     bytes_total: Final = None
 
     def __init__(
-        self, sockets: Sequence[CapturedInterface], *, idle_seconds: float | None = None, parent: int | None = None
+        self,
+        sockets: Sequence[CapturedInterface],
+        *,
+        idle_seconds: float | None = None,
+        parent: int | None = None,
+        reopen: float = REOPEN_S,
+        say: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self.captures: tuple[str, ...] = tuple(one.name for one in sockets)
         self.interfaces: tuple[Interface, ...] = tuple(one.written for one in sockets)
@@ -107,10 +124,14 @@ class LiveSource(ClosedAtExit):
         self.bytes_read = 0
         """Bytes of packets captured so far."""
         self.broken = False
-        """A capture ended by itself: the interface disappeared."""
+        """A capture ended by itself: the interface went down and did not come back."""
         self._sockets = tuple(sockets)
         self._idle = idle_seconds
         self._parent = parent
+        self._reopen = reopen
+        self._say = say
+        self._gaps: list[Problem] = []
+        """Times without capture that were not reported yet."""
         self._stopped = False
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -161,6 +182,9 @@ class LiveSource(ClosedAtExit):
                 # Packets of this block were waiting while others were lost, or came after that.
                 look_at = time.monotonic() + LOSS_S
                 losses = [Note(order, loss) for one in self._sockets if (loss := one.fresh_loss()) is not None]
+            if self._gaps:
+                losses += [Note(order, gap) for gap in self._gaps]
+                self._gaps.clear()
             batch = decoder.decode(packets, order, losses)
             order = batch.end_order
             self.frames = frames
@@ -188,13 +212,15 @@ class LiveSource(ClosedAtExit):
             # Only its end.
             waiting.register(self._parent, 0)
         live = dict(enumerate(self._sockets))
+        down: dict[int, float] = {}
+        """When an interface went down."""
         quiet_since = time.monotonic()
         deadline: float | None = None
         left = max(one.blocks for one in self._sockets)
         looks = [one.poll_seconds for one in self._sockets if one.poll_seconds is not None]
         while not self._closed:
             unread = []
-            for capture, one in live.items():
+            for capture, one in enumerate(self._sockets):
                 found = one.take()
                 if found is not None:
                     unread.append(capture)
@@ -215,7 +241,7 @@ class LiveSource(ClosedAtExit):
                 waiting.unregister(self._wake_read)
                 if self._parent is not None:
                     waiting.unregister(self._parent)
-            if not live:
+            if not live and (self._stopped or not down):
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 # Most packets in the rings were captured before the stop, and the rings bound their number.
@@ -230,6 +256,8 @@ class LiveSource(ClosedAtExit):
             due = merge.due_in(now)
             ends = [at for at in (deadline, idle_until, None if due is None else now + due) if at is not None]
             ends += [now + look for look in looks]
+            if down:
+                ends.append(now + RETRY_S)
             with woken_by_signals(self._wake_write):
                 events = dict(waiting.poll(max(0, int((min(ends) - now) * 1000) + 1) if ends else None))
             if self._wake_read in events and not self._stopped:
@@ -245,12 +273,44 @@ class LiveSource(ClosedAtExit):
             for capture, one in list(live.items()):
                 failed = events.get(one.fileno(), 0) & select.POLLERR
                 if one.error is not None or (failed and not one.check()):
-                    self.broken = True
                     waiting.unregister(one.fileno())
                     del live[capture]
+                    down[capture] = time.monotonic()
+                    if self._reopen:
+                        self._say(f"{one.name} is down: waiting up to {self._reopen:g} s for it")
+            for capture in self._resumed(down):
+                live[capture] = self._sockets[capture]
+                waiting.register(live[capture].fileno(), select.POLLIN | select.POLLERR)
+            if self._gaps:
+                yield Frames.plain(_no_packets())
         last = merge.rest()
         if last is not None:
             yield last
+
+    def _resumed(self, down: dict[int, float]) -> list[int]:
+        """The captures that continue, removed from `down` (when each interface went down), as are those given up."""
+        found = []
+        for capture, since in list(down.items()):
+            one = self._sockets[capture]
+            reason, waited = one.error, time.monotonic() - since
+            if self._reopen and one.resume():
+                found.append(capture)
+                self._say(f"{one.name} is up again after {_duration(waited)}")
+                text = f"{one.name}: nothing was captured for {_duration(waited)}: the interface was down"
+                self._gaps.append(Problem("interface-down", text, capture=one.name))
+            elif waited < max(self._reopen, LAST_BLOCKS_S):
+                continue
+            else:
+                self.broken = True
+                if self._reopen:
+                    one.error = f"{reason}, and the interface did not come back within {self._reopen:g} s"
+                self._say(f"{one.error}")
+            del down[capture]
+        return found
+
+
+def _duration(seconds: float) -> str:
+    return duration(round(seconds * 1e9))
 
 
 def _with_what_waits(one: CapturedInterface, found: Frames) -> Frames:
@@ -284,13 +344,16 @@ def open_live(
     idle_seconds: float | None = None,
     on_ready: Callable[[], None] | None = None,
     parent: int | None = None,
+    reopen: float = REOPEN_S,
+    say: Callable[[str], None] = lambda _text: None,
 ) -> LiveSource:
     """Capture from an interface, from several, or from all with `any`; `on_ready` is called once they are open.
 
     An interface may be given by its number in `interfaces.list_interfaces`, too. `bpf` is a filter expression of
     tcpdump, `snaplen` the most bytes kept of a packet, `buffer` the MiB that the kernel keeps for each interface until
     they are read. With `idle_seconds` an empty batch is yielded after each such time without packets, for callers with
-    other work. The capture ends when `parent`, the descriptor of a pipe, is closed at its other end. Raises
+    other work. The capture ends when `parent`, the descriptor of a pipe, is closed at its other end. An interface that
+    goes down is captured again if it is back within `reopen` seconds; `say` gets a line at each change. Raises
     CaptureError if an interface cannot be opened, UsageError for an invalid filter or number, MissingPartError without
     privileges, or libpcap (on Linux only for a filter), or (elsewhere) scapy.
     """
@@ -307,7 +370,7 @@ def open_live(
     try:
         for capture, name in enumerate(names):
             sockets.append(open_one(name, capture, bpf=bpf, snaplen=snaplen, buffer=buffer, promiscuous=promiscuous))
-        source = LiveSource(sockets, idle_seconds=idle_seconds, parent=parent)
+        source = LiveSource(sockets, idle_seconds=idle_seconds, parent=parent, reopen=reopen, say=say)
     except BaseException:
         for one in sockets:
             one.close()

@@ -112,7 +112,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
 
         return browse_live(environment, options, bpf)
     del options["browse"]
-    interfaces, capturing = take_interfaces(options), take_capturing(options)
+    interfaces, capturing = take_interfaces(options), take_capturing(options, _seconds)
     rights = take_rights(options, environment)
     writing, expression = take_writing(options, _seconds), " ".join(bpf) or None
     wanted, quiet = take_output(options), options.pop("quiet")
@@ -186,6 +186,8 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 idle_seconds=idle,
                 on_ready=ready,
                 parent=0 if environment.environ.get(ENDS_WITH_STDIN) else None,
+                # A line would damage the screen of --top, which counts problems.
+                say=(lambda _text: None) if watching.top else environment.say,
                 **capturing,
             ) as source,
             watching.listening(),
@@ -284,7 +286,9 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             line = summary_line(inspector.summary, pipeline.shown if selected else None)
             more = [left_out_line(pressure.left_out()), "" if timed is None else timed.line(), watch.line()]
             environment.say(", ".join([files + rows + line, *(one for one in more if one)]))
-    return Exit.OK if keeper is None or not keeper.files.broken else Exit.UNAVAILABLE
+    if keeper is not None and keeper.files.broken:
+        return Exit.UNAVAILABLE
+    return Exit.BROKEN if source.broken else Exit.OK
 
 
 class _NoSink:

@@ -67,6 +67,11 @@ def capture_options(command: _Command) -> _Command:
                 help="Size of the operating system's capture buffer for each interface [default: 64 MiB].",
             ),
             click.option("--promiscuous", is_flag=True, help="Also capture packets for other machines."),
+            click.option(
+                "--reopen",
+                metavar="DURATION",
+                help="How long to wait for an interface that went down (seconds, or 5m; 0: not at all) [default: 60s].",
+            ),
         ]
     ):
         command = option(command)
@@ -141,11 +146,13 @@ def take_interfaces(options: dict[str, Any]) -> list[str]:
     return names
 
 
-def take_capturing(options: dict[str, Any]) -> dict[str, Any]:
-    """The given arguments of `open_live`, removed from `options`."""
+def take_capturing(options: dict[str, Any], seconds: Callable[[str | None], float | None]) -> dict[str, Any]:
+    """The given arguments of `open_live`, removed from `options`. Raises UsageError."""
     names = {"snaplen": "snaplen", "buffer_size": "buffer", "promiscuous": "promiscuous"}
     given = {argument: options.pop(option) for option, argument in names.items()}
-    return {argument: value for argument, value in given.items() if value}
+    reopen = seconds(options.pop("reopen"))
+    waits = {} if reopen is None else {"reopen": reopen}
+    return {argument: value for argument, value in given.items() if value} | waits
 
 
 def take_writing(options: dict[str, Any], seconds: Callable[[str | None], float | None]) -> Writing | None:

@@ -11,8 +11,8 @@ __all__ = ["SECTIONS", "SectionedCommand", "sections"]
 
 SECTIONS: Final = {
     "Capture": (
-        *("--interface", "--list-interfaces", "--snaplen", "--buffer-size", "--promiscuous", "--user", "--keep-root"),
-        "--duration",
+        *("--interface", "--list-interfaces", "--snaplen", "--buffer-size", "--promiscuous", "--reopen"),
+        *("--user", "--keep-root", "--duration"),
     ),
     "Packet files": ("--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
     "Input": (

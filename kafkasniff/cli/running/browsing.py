@@ -34,7 +34,7 @@ __all__ = ["browse_live", "check_screen", "collect_often", "explore", "piped_cap
 READING: Final = frozenset({"ports", "max_frame", "keylog", "memory", "topic_ids"})
 """Options that decide how captures are read."""
 CAPTURING: Final = frozenset(
-    {"interfaces", "snaplen", "buffer_size", "promiscuous", "user", "keep_root", "duration", "write_all"}
+    {"interfaces", "snaplen", "buffer_size", "promiscuous", "reopen", "user", "keep_root", "duration", "write_all"}
 )
 """Options of `live` that are passed on to the process that captures."""
 TERMINAL: Final = "/dev/tty"
@@ -128,7 +128,7 @@ def _serve(environment: Environment, commands: Commands, title: str, port: int) 
 
     from kafkasniff.browse.serving import ExplorerServer
 
-    server = ExplorerServer(commands.browse(), title=title, port=port)
+    server = ExplorerServer(commands.browse(), title=title, port=port, say=environment.say)
     environment.stdout.write(f"{server.address}\n".encode())
     environment.stdout.flush()
     environment.say("serving browsers on this machine, Ctrl-C to stop")

@@ -283,3 +283,37 @@ def test_an_error_of_the_kernel_ends_the_capture(world: World) -> None:
     found.close()
     assert world.socket.closed
     assert world.rings[0].closed
+
+
+@pytest.mark.parametrize(
+    ("state", "resumes", "binds"),
+    [
+        ({}, True, 0),
+        ({"is_up": False}, False, 0),
+        ({"index": 4}, True, 1),
+        # Packets would have another link type.
+        ({"index": 4, "hardware": ARPHRD_NONE}, False, 0),
+        ({"index": 4, "refuses": OSError(errno.ENODEV, "No such device")}, False, 0),
+        ({"error": errno.ENETDOWN}, False, 0),
+    ],
+)
+def test_an_interface_that_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any], resumes: bool, binds: int
+) -> None:
+    """The socket stays the same, since opening another one would need privileges; it is bound to a new interface."""
+    found = opened(promiscuous=True)
+    world.socket.error = errno.ENETDOWN
+    assert not found.check()
+    world.bound.clear()
+    monkeypatch.setattr(module, "is_up", lambda name: state.get("is_up", True))
+    monkeypatch.setattr(module.socket, "if_nametoindex", lambda name: state.get("index", 3))
+    world.hardware = state.get("hardware", world.hardware)
+    world.socket.error = state.get("error", 0)
+    if "refuses" in state:
+        world.refuses["bind"] = state["refuses"]
+    monkeypatch.setattr(module.socket, "socket", None)
+    assert found.resume() == resumes
+    assert (found.error is None) == resumes
+    assert len(world.bound) == binds
+    promiscuous = world.socket.options.count((SOL_PACKET, module.PACKET_ADD_MEMBERSHIP))
+    assert promiscuous == 1 + ("index" in state and "hardware" not in state)

@@ -12,7 +12,7 @@ from kafkasniff.capture.link.scapy_layers import libpcap
 from kafkasniff.capture.live.libpcap_capture import LibpcapInterface
 from kafkasniff.capture.live.live import open_live
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
-from tests.capture.live.test_live import check, conversation, of_port
+from tests.capture.live.test_live import check, check_that_it_comes_back, conversation, of_port
 from tests.capture.network import on_own_loopback
 from tests.capture.reading import collect
 from tests.conftest import missing
@@ -55,6 +55,13 @@ def test_a_conversation_on_loopback(interface: str, bpf: str | None) -> None:
     check(rows, port, 50)
     assert result.notes == []
     assert any(row.time_ns % 1000 for row in rows)  # Linux has nanoseconds
+
+
+@root
+@on_own_loopback
+def test_an_interface_that_comes_back(require_tool: Callable[[str], str]) -> None:
+    """Linux's libpcap itself waits for one that is only down."""
+    check_that_it_comes_back(require_tool("ip"), "gone")
 
 
 @root

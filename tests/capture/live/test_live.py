@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -31,6 +32,7 @@ from tests.capture.write.test_capture_writer import read_by_scapy
 from tests.conftest import missing
 
 MESSAGE = bytes(range(250)) * 4
+_PACKET = getattr(socket, "AF_PACKET", None)
 
 
 @contextlib.contextmanager
@@ -83,15 +85,29 @@ def check(rows: list[Row], port: int, count: int) -> None:
 # -- interfaces that play packets --------------------------------------------------------------------------------------
 
 
-class Silent(FakeInterface):
-    """Says after its packets that the capture has ended by itself."""
+class Flapping(FakeInterface):
+    """Goes down after each of its blocks, and comes back after `refusals` attempts; never if they are None."""
+
+    refusals: int | None = None
 
     def take(self) -> Frames | None:
+        if self.error is not None:
+            return None
         found = super().take()
         if found is None:
-            self.error = f"{self.name}: the capture ended by itself (gone)"
-            self._other.send(b"x")
+            return None
+        self.error = f"{self.name}: the capture ended by itself (gone)"
+        self._other.send(b"x")
         return found
+
+    def resume(self) -> bool:
+        if self.refusals:
+            self.refusals -= 1
+        if self.refusals != 0:
+            return False
+        self._socket.recv(1)
+        self.error = None
+        return True
 
     def problems(self) -> list[Problem]:
         return end_problems(self.name, self.error, self.packets, self.counts())
@@ -141,11 +157,48 @@ def test_the_end_of_the_parent_and_of_the_interface_end_it() -> None:
         assert collect(source).packets == 1
         assert not source.broken
     os.close(ours)
-    with LiveSource([Silent("eth0", 0, played(0, [1, 2]))]) as source:
-        result = collect(source)
-        assert source.broken
-    assert result.packets == 2
-    assert "eth0: the capture ended by itself (gone)" in result.problem("capture-cut").detail
+    said: list[str] = []
+    for reopen, ending in ((0.0, ""), (0.01, ", and the interface did not come back within 0.01 s")):
+        with LiveSource([Flapping("eth0", 0, played(0, [1, 2]))], reopen=reopen, say=said.append) as source:
+            result = collect(source)
+            assert source.broken
+        assert result.packets == 2
+        assert result.problem("capture-cut").detail == said[-1] == f"eth0: the capture ended by itself (gone){ending}"
+    assert said[1:-1] == ["eth0 is down: waiting up to 0.01 s for it"]
+
+
+def test_an_interface_that_comes_back_is_captured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gap is a problem between the packets before and after it; others are captured meanwhile."""
+    monkeypatch.setattr("kafkasniff.capture.live.live.RETRY_S", 0.001)
+    monkeypatch.setattr("kafkasniff.capture.live.live.MERGE_S", 0.0)
+    said: list[str] = []
+    one, other = Flapping("eth0", 0, played(0, [1, 2, 3]), (2, 1)), FakeInterface("eth1", 1, played(1, [1, 2]))
+    one.refusals = 3
+    with LiveSource([one, other], say=said.append) as source, stopped_eventually(source):
+        batches = iter(source)
+        parts = [next(batches)]
+        while sum(len(part) for part in parts) < 5:
+            parts.append(next(batches))
+        assert source.counts() == [(3, 0), (2, 0)]
+        # It is down again: a stop does not wait for it.
+        one.refusals = None
+        source.stop()
+        parts += list(batches)
+        assert not source.broken
+    assert said[0] == "eth0 is down: waiting up to 60 s for it"
+    assert re.fullmatch(r"eth0 is up again after [\d.]+ m?s", said[1])
+    (note,) = (note for part in parts for note in part.notes if note.value.kind == "interface-down")
+    assert (note.order, note.value.capture) == (4, "eth0")
+    assert re.fullmatch(r"eth0: nothing was captured for [\d.]+ m?s: the interface was down", note.value.detail)
+
+
+def test_a_stop_while_an_interface_is_down_ends_it() -> None:
+    with LiveSource([Flapping("eth0", 0, played(0, [1]))], idle_seconds=0.001) as source, stopped_eventually(source):
+        batches = iter(source)
+        assert [len(next(batches)), len(next(batches))] == [1, 0]
+        source.stop()
+        assert sum(len(part) for part in batches) == 0
+        assert not source.broken
 
 
 def test_losses_are_reported_in_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,6 +305,55 @@ def test_losses_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < lost < 400
     assert result.packets + lost == 400
     assert not result.broken
+
+
+@real
+@pytest.mark.parametrize("change", ["down", "gone"])
+@on_own_loopback
+def test_a_real_interface_that_comes_back(require_tool: Callable[[str], str], change: str) -> None:
+    """It is set down, or deleted and made again: packets before and after are captured, the gap is reported."""
+    check_that_it_comes_back(require_tool("ip"), change)
+
+
+def check_that_it_comes_back(ip: str, change: str) -> None:
+    up = ("link add va type veth peer name vb", "link set va up", "link set vb up")
+    away, back = (("link set va down",), up[1:]) if change == "down" else (("link del va",), up)
+    payload = bytes.fromhex("ffffffffffff 020000000001 88b5") + bytes(range(46))
+
+    def run(*commands: str) -> None:
+        for words in commands:
+            if subprocess.run([ip, *words.split()], check=False).returncode:
+                missing("this kernel has no veth")
+
+    def send(number: int) -> None:
+        with socket.socket(_PACKET, socket.SOCK_RAW) as wire:
+            wire.bind(("vb", 0))
+            wire.send(payload + bytes([number]))
+
+    run(*up)
+    seen: list[int] = []
+    gaps: list[str] = []
+    said: list[str] = []
+    steps: list[tuple[Callable[[], bool], Callable[[], None]]] = [
+        (lambda: seen == [1], lambda: run(*away)),
+        (lambda: said == ["va is down: waiting up to 60 s for it"], lambda: run(*back)),
+        (lambda: gaps == ["interface-down"], lambda: send(2)),
+    ]
+    with open_live("va", say=said.append, idle_seconds=0.05) as source, stopped_eventually(source):
+        steps.append((lambda: seen == [1, 2], source.stop))
+        send(1)
+        for part in source:
+            packets = source.frames.packets
+            for start, size in zip(packets.start.tolist(), packets.captured.tolist(), strict=True):
+                data = packets.buffer[start : start + size]
+                if data.startswith(payload):
+                    seen.append(data[len(payload)])
+            gaps += [note.value.kind for note in part.notes if isinstance(note.value, Problem)]
+            if steps and steps[0][0]():
+                steps.pop(0)[1]()
+        assert not source.broken
+    assert not steps
+    assert [text.partition(" after ")[0] for text in said[1:]] == ["va is up again"]
 
 
 @real

@@ -38,6 +38,7 @@ class Wire:
         self.stopped = threading.Event()
         self.closed = False
         self.backlog = 0.0
+        self.broken = False
         self.idle_seconds: float | None = None
 
     def open(
@@ -48,9 +49,12 @@ class Wire:
         idle_seconds: float | None = None,
         on_ready: Callable[[], None] | None = None,
         parent: int | None = None,
+        say: Callable[[str], None],
+        **more: float,
     ) -> Wire:
         assert parent is None
-        self.asked = {"interface": interface, "bpf": bpf}
+        self.asked = {"interface": interface, "bpf": bpf, **more}
+        self.say = say
         self.idle_seconds = idle_seconds
         if on_ready is not None:
             on_ready()
@@ -87,6 +91,18 @@ def test_duration_ends_it(wire: Wire) -> None:
     assert sum(item["type"] in {"request", "response"} for item in result.objects) == 46
     assert result.err.startswith("kafkasniff: listening on eth0")
     assert "46 messages" in result.err
+
+
+def test_an_interface_that_does_not_come_back_is_code_4(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wire, "__iter__", lambda source: source.say("eth0 is down") or iter([batch(mixed())]))
+    wire.broken = True
+    result = kafkasniff("live", "-i", "eth0", "-q", "--format", "json", "--reopen", "1m")
+    assert (result.code, result.err) == (Exit.BROKEN, "kafkasniff: eth0 is down\n")
+    assert sum(item["type"] in {"request", "response"} for item in result.objects) == 46
+    assert wire.asked == {"interface": "eth0", "bpf": None, "reopen": 60.0}
+    wire.broken = False
+    assert kafkasniff("live", "-i", "eth0", "-q", "--reopen", "0").code == Exit.OK
+    assert wire.asked["reopen"] == 0.0
 
 
 def test_count_ends_it_without_waiting(wire: Wire) -> None:

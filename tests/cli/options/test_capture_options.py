@@ -25,10 +25,14 @@ from tests.craft.samples import mixed
 UNSET = {"write": None, "write_all": False, "rotate_size": None, "rotate_every": None, "rotate_files": None}
 
 
+def seconds(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
 def writing(**given: Any) -> tuple[Writing | None, dict[str, Any]]:
     """What the options say, and the options that are left."""
     options = {**UNSET, "quiet": True, **given}
-    return take_writing(options, lambda text: None if text is None else float(text)), options
+    return take_writing(options, seconds), options
 
 
 def test_files_that_are_not_rotated() -> None:
@@ -73,11 +77,11 @@ def test_sizes_of_files(text: str, size: int) -> None:
 
 
 def test_only_given_options_are_passed_to_the_capture() -> None:
-    options = {"snaplen": 128, "buffer_size": None, "promiscuous": False, "quiet": True}
-    assert take_capturing(options) == {"snaplen": 128}
+    options = {"snaplen": 128, "buffer_size": None, "promiscuous": False, "reopen": None, "quiet": True}
+    assert take_capturing(options, seconds) == {"snaplen": 128}
     assert options == {"quiet": True}
-    given = {"snaplen": None, "buffer_size": 8, "promiscuous": True}
-    assert take_capturing(given) == {"buffer": 8, "promiscuous": True}
+    given = {"snaplen": None, "buffer_size": 8, "promiscuous": True, "reopen": "0"}
+    assert take_capturing(given, seconds) == {"buffer": 8, "promiscuous": True, "reopen": 0.0}
 
 
 def test_interfaces_by_name_and_number() -> None:

@@ -41,6 +41,7 @@ class Wire:
 
     captures = ("eth0",)
     backlog = 0.0
+    broken = False
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
