@@ -7,7 +7,7 @@ every run. The output of a connection depends only on its own packets, so it doe
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,7 +18,7 @@ from kafkasniff.model import Endpoint, Problem
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash
 
-__all__ = ["NUMBERS", "number_from", "packed", "reshard", "shard_of_keys", "shard_of_rows", "share"]
+__all__ = ["NUMBERS", "in_shard", "number_from", "packed", "reshard", "shard_of_keys", "shard_of_rows", "share"]
 
 NUMBERS: Final = 1 << 40
 """Each shard numbers connections and exchanges from a multiple of this, so that numbers are unique."""
@@ -51,6 +51,11 @@ def shard_of_keys(keys: Sequence[Key], shards: int) -> list[int]:
     return found
 
 
+def in_shard(shard: int, shards: int) -> Callable[[Sequence[Key]], list[bool]]:
+    """Which connections belong to a shard, by their endpoints."""
+    return lambda keys: [number == shard for number in shard_of_keys(keys, shards)]
+
+
 def share(batch: PacketBatch, shard: int, shards: int) -> PacketBatch:
     """The packets of a batch for a shard; notes that concern no connection go to the first shard."""
     if shards == 1:
@@ -72,11 +77,7 @@ def reshard(inspectors: Sequence[Inspector], shard: int, shards: int) -> Inspect
     It is made from the given inspectors, which cannot be used any more: each shard needs its own copies.
     """
     first, *others = inspectors
-
-    def wanted(keys: Sequence[Key]) -> list[bool]:
-        return [number == shard for number in shard_of_keys(keys, shards)]
-
     highest = max(inspector.highest_number for inspector in inspectors)
-    first.absorb(others, wanted)
+    first.absorb(others, in_shard(shard, shards))
     first.number_from((highest // NUMBERS + 1 + shard) * NUMBERS)
     return first

@@ -18,7 +18,7 @@ FORMAT: Final = "kafkasniff-export"
 """Value of its field `format`."""
 MAX_MANIFEST: Final = 256 << 20
 """Maximum size of a manifest, or of the plan of a run, which take some hundred bytes per file and capture."""
-TABLES: Final = ("exchanges", "records", "connections", "problems")
+TABLES: Final = ("exchanges", "records", "connections", "transport", "problems")
 """Folders of the tables."""
 
 

@@ -115,4 +115,6 @@ def state_hash(dumped: bytes, options: ExportOptions) -> bytes:
     found = hashlib.blake2b(repr((missed, sorted(state.inspector.state.known_brokers))).encode(), digest_size=16)
     for one in connections:
         found.update(dump(one))
+    if state.links is not None:
+        found.update(dump(state.links))
     return found.digest()

@@ -37,6 +37,7 @@ KINDS: Final = {
     "exchanges": ("exchanges", HELD),
     "records": ("records",),
     "connections": ("connections",),
+    "transport": ("transport",),
     # Some problems of exchanges are found when their names are known.
     "problems": ("exchanges", "problems"),
 }
@@ -104,6 +105,7 @@ STAGED_FOR: Final = {
     "exchanges": ("exchanges", "records"),
     "records": ("records",),
     "connections": ("connections",),
+    "transport": ("transport",),
     "problems": ("records", "problems"),
 }
 """Tables that have to be staged to get the rows of a table."""

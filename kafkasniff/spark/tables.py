@@ -51,7 +51,7 @@ NOTES: Final = {
 """Contents of captures besides packets: problems, names of addresses, decryption secrets."""
 
 
-KAFKA_TABLES: Final = ("exchanges", "records", "connections", "problems")
+KAFKA_TABLES: Final = ("exchanges", "records", "connections", "transport", "problems")
 """The tables of exports, which the data source makes, too (table_scan.py)."""
 
 

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from typing import Final, Literal
 
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
-from kafkasniff.timing.trouble import Budget
+from kafkasniff.timing.trouble import Budget, Trouble
 from kafkasniff.timing.trouble_log import TroubleLog
 
 __all__ = [
@@ -222,6 +222,13 @@ class LinkHalf:
         if len(recent) > RECENT:
             del recent[0]
         return False
+
+    def total(self, last: int) -> Trouble:
+        """All of its problems until the connection's last packet; `late_ns` is not counted."""
+        again, late, closed, closed_ns = self.trouble.counts
+        if self._closed_since is not None:
+            closed_ns += max(last - self._closed_since, 0)
+        return Trouble(again, late, 0, closed, closed_ns)
 
     def round_trip(self, until: int) -> int | None:
         """The lowest round trip to the receiver according to acknowledgements so far, in ns; None: there were none."""

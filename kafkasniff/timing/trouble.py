@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 
@@ -36,6 +36,13 @@ class Budget:
 
     def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
         self.left = in_proportion(MAX_REMEMBERED, memory)
+
+    @classmethod
+    def none(cls) -> Self:
+        """Nothing is remembered, only counted."""
+        budget = cls()
+        budget.left = 0
+        return budget
 
 
 NO_TROUBLE: Final = Trouble()

@@ -24,7 +24,7 @@ class TroubleLog:
     `budget`: what all connections of the run together may still remember.
     """
 
-    __slots__ = ("_budget", "again", "closed", "closed_sum", "late", "late_sum", "lost", "lost_count", "opened")
+    __slots__ = ("_budget", "again", "closed", "closed_sum", "counts", "late", "late_sum", "lost", "opened")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -44,13 +44,16 @@ class TroubleLog:
         """When it was opened again; the last one may still be closed."""
         self.closed_sum: list[int] = [0]
         """How long the first 0, 1, 2 … of them lasted in total."""
-        self.lost_count = 0
-        """Number of problems that are not remembered."""
+        self.counts = [0, 0, 0, 0]
+        """Retransmitted segments, late segments, closed windows, and for how many ns in total windows were closed that
+        were opened again: all of them, whether remembered or not.
+        """
 
     # -- input ------------------------------------------------------------------------------------------------------
 
     def retransmitted(self, time: int, sent: int | None) -> None:
         """A segment was retransmitted; `sent`: when it was first sent, if known and not acknowledged since."""
+        self.counts[0] += 1
         if self._remembers(self.again):
             self.again.append(time)
             if sent is not None:
@@ -58,17 +61,20 @@ class TroubleLog:
 
     def came_late(self, time: int, since: int) -> None:
         """A segment arrived that had been missing `since` then."""
+        self.counts[1] += 1
         if self._remembers(self.late):
             self.late.append(time)
             self.late_sum.append(self.late_sum[-1] + max(time - since, 0))
 
     def window_closed(self, time: int) -> None:
         """The sender announced a window of size 0."""
+        self.counts[2] += 1
         if self._remembers(self.closed):
             self.closed.append(time)
 
     def window_opened(self, time: int, since: int) -> None:
         """It announced a window again, after one of size 0 `since` then."""
+        self.counts[3] += max(time - since, 0)
         if len(self.opened) < len(self.closed):
             self.opened.append(time)
             self.closed_sum.append(self.closed_sum[-1] + max(time - since, 0))
@@ -77,7 +83,6 @@ class TroubleLog:
         if len(found) < MAX_TROUBLE and self._budget.left > 0:
             self._budget.left -= 1
             return True
-        self.lost_count += 1
         return False
 
     # -- queries ----------------------------------------------------------------------------------------------------

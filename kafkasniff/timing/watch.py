@@ -1,12 +1,13 @@
 """All connections of a run according to their packets: packet batches in, a `Link` per remembered connection.
 
-It takes the same batches as the inspector, and runs only if timing was requested.
+It takes the same batches as the inspector: for `timing`, which looks connections up, and for the table `transport`,
+which takes each when it is over.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -15,7 +16,7 @@ import numpy as np
 from kafkasniff.model import Endpoint
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
-from kafkasniff.tcp.plan import End, index_of, indexed_key
+from kafkasniff.tcp.plan import End, Key, index_of, indexed_key
 from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
 from kafkasniff.timing.link import Link, LinkHalf
 from kafkasniff.timing.trouble import Budget
@@ -34,19 +35,31 @@ _END: Final = _ENDS.itemsize // 2
 class LinkWatch:
     """Follows all connections, or those of some `ports`. `over`: called with each connection that has ended.
 
-    A connection begins and ends as in reassembly: with a SYN of another number, or after a silence. `memory`: the
-    process's budget in bytes.
+    A connection begins and ends as in reassembly: with a SYN of another number, or after a silence. `looks_up`: `find`
+    will be called; otherwise trouble is only counted, without its times, and connections that are over are not kept.
+    `memory`: the process's budget in bytes.
     """
 
     def __init__(
-        self, *, ports: Iterable[int] = (), over: Callable[[Link], None] | None = None, memory: int = DEFAULT_MEMORY
+        self,
+        *,
+        ports: Iterable[int] = (),
+        over: Callable[[Link], None] | None = None,
+        looks_up: bool = True,
+        memory: int = DEFAULT_MEMORY,
     ) -> None:
         self._ports = np.array(sorted(set(ports)), dtype=np.uint16)
-        self._over = over
+        self._looks_up = looks_up
+        self.over = over
+        """Called with each connection that is over."""
         self._halves: dict[bytes, LinkHalf] = {}
         """By source and destination; both halves of a connection are in it."""
         self._most = in_proportion(MAX_LINKS, memory)
-        self._budget = Budget(memory)
+        self._budget = Budget(memory) if looks_up else Budget.none()
+        self._clock = 0
+        """Time of the latest packet."""
+        self._swept = 0
+        """Its value when connections that are over were last looked for."""
         self._replaced: list[Link] = []
         """Connections whose ends were reused within the last batch."""
         self.forgotten = 0
@@ -76,6 +89,48 @@ class LinkWatch:
             link = half.link
             link.last_time = max(link.last_time, time)
             half.packet(time, seq, ack, flags, window, wire, ident)
+        if not self._looks_up and len(batch):
+            self._clock = max(self._clock, int(batch.time_ns.max()))
+            if self._clock - self._swept >= LINGER_NS:
+                self.sweep()
+
+    def sweep(self) -> None:
+        """Hand on the connections that are over: a later packet of theirs begins another one.
+
+        They wait twice as long as that takes, since times may go back. What is left depends on the packets alone.
+        """
+        clock = self._swept = self._clock
+        done = [
+            link
+            for link in self.open_links()
+            if clock - link.last_time >= (2 * LINGER_NS if link.closed else IDLE_NS + LINGER_NS)
+        ]
+        for link in done:
+            self._emit(link)
+            self._remove(index_of(link.ends))
+
+    def limit_memory(self, size: int) -> None:
+        """From here on, keep at most as many connections as a budget of this many bytes allows."""
+        self._most = in_proportion(MAX_LINKS, size)
+
+    def open_links(self) -> list[Link]:
+        """The connections that are not over, the one that began first coming first."""
+        return list(dict.fromkeys(half.link for half in self._halves.values()))
+
+    def absorb(self, others: Sequence[LinkWatch], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
+        """Take over the connections of others, and drop those that are not wanted, by their endpoints."""
+        links = [link for one in (self, *others) for link in one.open_links()]
+        keep = wanted([link.ends for link in links]) if links else []
+        self._clock = max(one._clock for one in (self, *others))
+        self.index([link for link, kept in zip(links, keep, strict=True) if kept])
+
+    def index(self, links: Iterable[Link]) -> None:
+        """Follow these connections instead of those so far."""
+        self._halves = {}
+        for link in links:
+            key = index_of(link.ends)
+            self._halves[key[_END:] + key[:_END]] = link.halves[1]
+            self._halves[key] = link.halves[0]
 
     def _half(self, key: bytes, half: LinkHalf | None, time: int, seq: int, flags: int) -> LinkHalf:
         """The sender of a packet that may be the first of a connection."""
@@ -88,8 +143,9 @@ class LinkWatch:
                 return half
         link = Link(indexed_key(key), time, self._budget, asks=asks)
         if old is not None:
-            link.before = old
-            self._replaced.append(link)
+            if self._looks_up:
+                link.before = old
+                self._replaced.append(link)
             self._emit(old)
             # New entries go to the end of the table, so that they are not dropped first.
             self._remove(key)
@@ -110,12 +166,12 @@ class LinkWatch:
     def _emit(self, link: Link) -> None:
         # Immediately, though it may be queried until the next batch: batch boundaries must not matter.
         link.give_back()
-        if self._over is not None:
-            self._over(link)
+        if self.over is not None:
+            self.over(link)
 
     def close(self) -> None:
         """There are no more packets."""
-        for link in dict.fromkeys(half.link for half in self._halves.values()):
+        for link in self.open_links():
             self._emit(link)
         self._halves.clear()
 

@@ -85,7 +85,7 @@ def test_documented_options_are_taken(tmp_path: Path) -> None:
         ({"secrets": "true", "table": "notes"}, "secrets is for the table packets"),
         (
             {"keylog": "keys.log"},
-            "keylog is for exchanges, records, connections, problems; functions that decode packets",
+            "keylog is for exchanges, records, connections, transport, problems; functions that decode packets",
         ),
     ],
 )

@@ -49,5 +49,5 @@ def test_packets_can_be_chosen_before(spark: SparkSession) -> None:
         assert asked["n"] > 0
     with pytest.raises(UsageError, match="packets: missing columns: payload"):
         pipeline.decode(packets.drop("payload"))
-    with pytest.raises(UsageError, match="tables are exchanges, records, connections, problems"):
+    with pytest.raises(UsageError, match="tables are exchanges, records, connections, transport, problems"):
         pipeline.decode(packets, tables=["packets"])

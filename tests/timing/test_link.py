@@ -169,7 +169,7 @@ def test_what_went_wrong_is_remembered_within_a_bound(monkeypatch: pytest.Monkey
             line.add(begin + 6 + number, first.but(ident=100 + number))
     watch, reported = watched([*one.packets, *other.packets], size=9)
     watch.close()
-    assert [(len(link.client.trouble.again), link.client.trouble.lost_count) for link in reported] == [(3, 2), (3, 2)]
+    assert [(len(link.client.trouble.again), link.client.trouble.counts[0]) for link in reported] == [(3, 5), (3, 5)]
 
 
 @pytest.mark.parametrize("seed", range(fewer(2, 4)))

@@ -80,11 +80,12 @@ def test_it_remembers_within_both_bounds(monkeypatch: pytest.MonkeyPatch) -> Non
         log.retransmitted(time, time)
         log.window_closed(time)
     assert (log.again, log.lost, log.closed) == ([0, 1], [(0, 0), (1, 1)], [0, 1])
-    assert (log.remembered, log.lost_count, budget.left) == (4, 4, 1)
+    assert (log.remembered, log.counts, budget.left) == (4, [4, 0, 4, 0], 1)
     other.came_late(5, 3)
     other.came_late(6, 3)
-    assert (other.late_sum, other.lost_count, budget.left) == ([0, 2], 1, 0)
+    assert (other.late_sum, other.counts, budget.left) == ([0, 2], [0, 2, 0, 0], 0)
     # Windows that are not remembered are not opened again.
     other.window_closed(7)
     other.window_opened(9, 7)
     assert (other.closed, other.opened, other.closed_sum) == ([], [], [0])
+    assert other.counts == [0, 2, 1, 2]

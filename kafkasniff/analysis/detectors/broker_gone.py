@@ -34,7 +34,7 @@ from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, s
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.model import Endpoint
-from kafkasniff.tables.exports.transport import TABLE
+from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.times import clock_time
 
 __all__ = ["BrokerGone"]
@@ -80,7 +80,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     summary: ClassVar[str] = "Brokers that were killed, stopped or restarted."
     parameters_type = BrokerGoneThresholds
     bodies: ClassVar[Bodies] = BODIES
-    not_in_exports = "failed connects and who closed first: restarts show only as new broker epochs"
+    by_packets = "restarts show only as new broker epochs"
     parts_clusters = True
 
     def reads(self) -> Mapping[str, TableReading]:

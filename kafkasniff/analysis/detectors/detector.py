@@ -58,8 +58,8 @@ class Detector(Accumulator[P]):
     """Other bodies are null in the rows of captures."""
     error_bodies: ClassVar[bool] = False
     """Bodies of responses with error codes are needed, too."""
-    not_in_exports: ClassVar[str] = ""
-    """What exports do not contain of it, as the end of a sentence; empty: they contain all."""
+    by_packets: ClassVar[str] = ""
+    """What it lacks without the table `transport`, as the end of a sentence; empty: nothing to speak of."""
     parts_clusters: ClassVar[bool] = False
     """It needs to know which brokers are of one cluster."""
     tallies: ClassVar[tuple[Any, ...]] = ()

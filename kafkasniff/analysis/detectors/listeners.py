@@ -21,7 +21,7 @@ from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, 
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.model import Endpoint
-from kafkasniff.tables.exports.transport import TABLE
+from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import printable, word
 
 __all__ = ["UnreachedListeners"]

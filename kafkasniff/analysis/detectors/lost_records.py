@@ -37,7 +37,7 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.sinks.summaries.phrases import amount
-from kafkasniff.tables.exports.transport import TABLE
+from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import word
 
 __all__ = ["LostRecords"]

@@ -14,7 +14,7 @@ from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.transport import TABLE as TRANSPORT_TABLE
+from kafkasniff.tables.rows import TABLE_NAMES
 
 if TYPE_CHECKING:
     from kafkasniff.tls.keylog import KeyLog
@@ -37,7 +37,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 def tables_for(detectors: Detectors) -> tuple[str, ...]:
     """The tables whose rows they need from captures."""
-    return ("exchanges", *(table for table in ("records", "connections", "problems") if table in detectors.reads()))
+    return tuple(table for table in TABLE_NAMES if table == "exchanges" or table in detectors.reads())
 
 
 def run(
@@ -70,7 +70,6 @@ def run(
             wants_body=detectors.wants_body,
             keys=keys,
             events=numbers.feed,
-            transport=TRANSPORT_TABLE in detectors.reads(),
         )
         with open_captures(captures) as source:
             for batch in source:

@@ -62,7 +62,6 @@ class Detectors:
                 self._bodies.setdefault(place, []).append(which)
         self._error_bodies = any(detector.error_bodies for detector in self.detectors)
         self._notes: dict[str, None] = {}
-        self._of_exports: dict[str, None] = {}
 
     @property
     def _all(self) -> tuple[Detector[Any], ...]:
@@ -130,8 +129,8 @@ class Detectors:
                 if table not in left_out:
                     wanted.setdefault((table, reading.apis), []).append(detector)
         for one in self.detectors:
-            if one.not_in_exports and one.name not in unread:
-                self._of_exports[f"{one.name}: exports do not contain {one.not_in_exports}"] = None
+            if one.by_packets and one.name not in unread and "transport" not in export.tables:
+                self._notes[f"{one.name}: {export.name} has no table transport: {one.by_packets}"] = None
         for table, names in lacking.items():
             self._notes[f"skipped: {', '.join(names)}: {export.name} has no table {table}"] = None
         if self._clusters is not None and not export.has_json:
@@ -157,7 +156,6 @@ class Detectors:
         if self._clusters is not None and other._clusters is not None:
             self._clusters.merge(other._clusters)
         self._notes |= other._notes
-        self._of_exports |= other._of_exports
 
     def findings(self, names: LearnedNames | None = None) -> list[Finding]:
         """The findings in the rows so far, worst first. `names`: names learned from captures among the sources."""
@@ -171,14 +169,10 @@ class Detectors:
             found += some[:MAX_FINDINGS]
         return worst_first(found)
 
-    def notes(self, *, of_exports: bool = True) -> list[str]:
-        """Caveats for the reader of the findings: what is unknown, and what memory bounds have dropped.
-
-        `of_exports`: include those that hold for any export, which a page that only mentions findings can omit.
-        """
+    def notes(self) -> list[str]:
+        """Caveats for the reader of the findings: what is unknown, and what memory bounds have dropped."""
         return [
             *self._notes,
-            *(self._of_exports if of_exports else ()),
             *(f"{one.name}: {note}" for one in self.detectors for note in one.notes()),
         ]
 

@@ -20,7 +20,7 @@ from kafkasniff.analysis.distribution import distribution_rows, distribution_sha
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, may_have_waited
-from kafkasniff.tables.exports.transport import TABLE
+from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import word
 
 __all__ = ["TransportTrouble"]

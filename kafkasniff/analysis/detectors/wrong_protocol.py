@@ -46,7 +46,7 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.apis.releases import dropped_in
 from kafkasniff.kafka.connection.opening import MAX_REFUSAL_NS
-from kafkasniff.tables.exports.transport import TABLE as TRANSPORT
+from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 from kafkasniff.text.printable import word
 from kafkasniff.tls.wording import NO_ANSWER, is_about_tls
 

@@ -77,7 +77,6 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     from kafkasniff.analysis.detectors.running import tables_for
     from kafkasniff.analysis.export import Export
     from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
-    from kafkasniff.tables.exports.transport import TABLE as TRANSPORT_TABLE
 
     numbers = Numbers()
     with Output(environment, options["output"], inputs=captures) as stream:
@@ -89,7 +88,6 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
             quiet=quiet,
             tables=tables_for(detectors),
             events=numbers.feed,
-            transport=TRANSPORT_TABLE in detectors.reads(),
         )
         for folder in folders:
             detectors.read(Export.open(folder))

@@ -77,7 +77,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
             reading.read(captures)
         answer = overview.answer(names=reading.names, **_rows(form, top))
         findings = detectors.findings(reading.names)
-        answer.notes += [f"findings: {note}" for note in detectors.notes(of_exports=False)]
+        answer.notes += [f"findings: {note}" for note in detectors.notes()]
         shown = _rows(form, top).get("top", len(findings))
         answer.more["findings"] = max(len(findings) - shown, 0)
         findings = findings[:shown]

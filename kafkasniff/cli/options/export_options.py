@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLES", "make_export_options", "rows_line"]
 
-TABLES: Final = ("exchanges", "records", "connections", "problems")
+TABLES: Final = ("exchanges", "records", "connections", "transport", "problems")
 
 
 def make_export_options(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CountedCaptures", "Taker", "say_notes"]
 
-_TABLES: Final = ("exchanges", "records", "connections", "problems")
+_TABLES: Final = ("exchanges", "records", "connections", "transport", "problems")
 
 
 class Taker(Protocol):
@@ -42,7 +42,7 @@ class CountedCaptures:
     """Passes the rows of captures to an overview or another taker.
 
     `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events` and `security`
-    also receive the inspector's events; `transport`: rows of that table are needed as well (`exports.transport`).
+    also receive the inspector's events.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class CountedCaptures:
         tables: tuple[str, ...] = _TABLES,
         events: Callable[[Sequence[Output]], object] | None = None,
         security: SecurityView | None = None,
-        transport: bool = False,
     ) -> None:
         self._environment = environment
         self._overview = overview
@@ -66,7 +65,6 @@ class CountedCaptures:
         self._tables = tables
         self._events = events
         self._security = security
-        self._transport = transport
         self.names: LearnedNames | None = None
         """Names learned from the captures, after reading."""
         self.summary: Summary | None = None
@@ -106,7 +104,6 @@ class CountedCaptures:
             predicate=predicate,
             keys=key_arguments(self._options).get("keys"),
             events=self._events if self._security is None else feed_security,
-            transport=self._transport,
             memory=self._options["memory"],
         )
         for table in options.tables:

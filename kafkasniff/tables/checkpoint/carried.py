@@ -12,6 +12,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.tables.rows.sessions import Sessions
+from kafkasniff.timing import LinkWatch
 
 __all__ = ["Carried", "ShardState"]
 
@@ -25,6 +26,8 @@ class ShardState(msgspec.Struct):
     selected: set[int]
     start_ns: int | None = None
     """Time of the first packet, for relative filters."""
+    links: LinkWatch | None = None
+    """The packets of connections, for the table `transport`; None without it."""
 
     def limit_memory(self, size: int, processes: int = 1, whole: int | None = None) -> None:
         """From here on keep at most about this many bytes in all of `processes`, which share them evenly.
@@ -36,6 +39,8 @@ class ShardState(msgspec.Struct):
         self.inspector.limit_messages(size if whole is None else whole)
         self.enricher.limit_memory(size)
         self.inspector.count_beside(self.enricher)
+        if self.links is not None:
+            self.links.limit_memory(size // processes)
 
 
 class Carried(msgspec.Struct):

@@ -25,6 +25,7 @@ from kafkasniff.tables.checkpoint.carried import Carried, ShardState
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.kafka_layouts import CONNECTIONS, EXCHANGES, STREAMS
 from kafkasniff.tables.checkpoint.layout_types import Port, most
+from kafkasniff.tables.checkpoint.link_layouts import LINKS
 from kafkasniff.tables.checkpoint.tcp_layouts import ITEMS, TCP, TLS
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tables.rows.sessions import MAX_ANSWERS, Sessions
@@ -37,7 +38,7 @@ __all__ = ["layouts"]
 
 def layouts() -> tuple[Layout, ...]:
     """All layouts; the order is part of the format."""
-    return (*_RUNS, *_NAMES, *TCP, *ITEMS, *TLS, *CONNECTIONS, *STREAMS, *EXCHANGES)
+    return (*_RUNS, *_NAMES, *TCP, *ITEMS, *TLS, *CONNECTIONS, *STREAMS, *EXCHANGES, *LINKS)
 
 
 def _set_level(detail: Detail) -> None:

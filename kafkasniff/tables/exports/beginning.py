@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.shards import number_from, reshard
+from kafkasniff.engine.shards import in_shard, number_from, reshard
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
@@ -17,6 +17,7 @@ from kafkasniff.tables.exports.manifest import Manifest
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.target import ExportTarget
 from kafkasniff.tables.rows.sessions import Sessions
+from kafkasniff.timing import LinkWatch
 
 __all__ = ["check_no_stream", "check_options", "first_states", "load_state", "new_state", "read_carried", "total"]
 
@@ -62,7 +63,8 @@ def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> Sh
         catalog.learned_facts = LearnedFacts()
     enricher = Enricher(catalog, summary=inspector.summary, sessions=sessions)
     enricher.notes_missed = options.bodies and "exchanges" in options.tables
-    return ShardState(inspector, enricher, set())
+    links = LinkWatch(ports=options.ports, looks_up=False) if "transport" in options.tables else None
+    return ShardState(inspector, enricher, set(), links=links)
 
 
 def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
@@ -76,6 +78,8 @@ def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
     state.inspector.limit_messages(DEFAULT_MEMORY)
     if state.inspector.settings != new_state(options, Catalog(), sessions=False).inspector.settings:
         raise UsageError(f"this state has other options than its export: {WAY_OUT}")
+    if (state.links is None) != ("transport" not in options.tables):
+        raise UsageError(f"this state has other tables than its export: {WAY_OUT}")
     return state
 
 
@@ -98,6 +102,10 @@ def first_states(
                 state.enricher.missed |= one.enricher.missed
                 state.enricher.catalog.absorb(one.enricher.catalog)
             state.start_ns = before[0].start_ns
+            watches = [one.links for one in before if one.links is not None]
+            if watches:
+                state.links = watches[0]
+                watches[0].absorb(watches[1:], in_shard(number, shards))
         else:
             number_from(state.inspector, number)
         found.append(dump(state))

@@ -19,7 +19,6 @@ from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staging import inspected, new_stager, stage, stage_rest
-from kafkasniff.tables.exports.transport import TransportRows
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tcp.packets import PacketBatch
 
@@ -35,7 +34,7 @@ class CountedRows:
 
     `wants_body`: the messages whose bodies are wanted as JSON, if `options` want bodies. `predicate`: selects
     exchanges; it may use names that `catalog` knows already. `keys`: secrets of TLS. `events` is called with the
-    inspector's output. `transport`: make that table as well. `memory`: budget in bytes, as for `Inspector`.
+    inspector's output. `memory`: budget in bytes, as for `Inspector`.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class CountedRows:
         predicate: Predicate | None = None,
         keys: KeyLog | None = None,
         events: Callable[[Sequence[Output]], object] | None = None,
-        transport: bool = False,
         memory: int | None = None,
     ) -> None:
         catalog = Catalog() if catalog is None else catalog
@@ -58,7 +56,6 @@ class CountedRows:
         self._given: Mapping[str, str] = catalog.given
         self._take = take
         self._events = events
-        self._transport = TransportRows(take, ports=options.ports, memory=checked_memory(memory)) if transport else None
         self._state = new_state(options, catalog, sessions=predicate is not None)
         self._state.limit_memory(checked_memory(memory))
         if keys is not None:
@@ -80,8 +77,6 @@ class CountedRows:
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets."""
-        if self._transport is not None:
-            self._transport.feed(batch)
         if self._events is None:
             stage(self._state, self._stager, batch)
             return
@@ -92,8 +87,6 @@ class CountedRows:
 
     def end(self) -> LearnedNames:
         """Flush the rows of open exchanges after the last packet. Returns the names that the run learnt."""
-        if self._transport is not None:
-            self._transport.close()
         stage_rest(self._state, self._stager, self, self._events)
         return LearnedNames(self._learned_facts, self._given)
 

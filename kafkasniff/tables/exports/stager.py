@@ -26,6 +26,8 @@ from kafkasniff.tables.rows.connections import ConnectionRows
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tables.rows.problems import ProblemRows
 from kafkasniff.tables.rows.records import RecordRows
+from kafkasniff.tables.rows.transport import TransportRows
+from kafkasniff.timing import Link
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Selector
@@ -102,6 +104,7 @@ class Stager:
             limits=limits,
         )
         self._connections = ConnectionRows()
+        self._transport = TransportRows()
         self._problems = ProblemRows()
 
     @cached_property
@@ -164,6 +167,13 @@ class Stager:
         if records is not None:
             self._files.write("records", records)
 
+    def take_link(self, link: Link) -> None:
+        """Take a connection of `timing.LinkWatch` that is over; a filter does not apply. Raises OSError likewise."""
+        if "transport" in self._wanted:
+            self._transport.append(link)
+            if len(self._transport) >= self._most_rows:
+                self._files.write("transport", self._transport.take())
+
     def _connection(self, connection: Connection) -> None:
         self._learned_facts.connection(connection)
         if self._selector is not None:
@@ -209,6 +219,8 @@ class Stager:
         self._write_records(rows, size)
         if len(self._connections) >= rows:
             self._files.write("connections", self._connections.take())
+        if len(self._transport) >= rows:
+            self._files.write("transport", self._transport.take())
         if len(self._problems) >= rows:
             self._files.write("problems", self._problems.take())
 

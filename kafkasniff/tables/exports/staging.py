@@ -44,7 +44,7 @@ def new_stager(
 
         selector = Selector(predicate)
         selector.start_ns = state.start_ns
-    return Stager(
+    stager = Stager(
         options,
         state.enricher,
         files,
@@ -54,6 +54,9 @@ def new_stager(
         memory=state.inspector.memory,
         limits=state.inspector.decode_options,
     )
+    if state.links is not None:
+        state.links.over = stager.take_link
+    return stager
 
 
 def together_bytes(inspector: Inspector) -> int:
@@ -74,6 +77,9 @@ def settle(state: ShardState, stager: Stager) -> None:
     """Bring all open connections into the state before it is read. Raises OSError if rows cannot be written."""
     for events in state.inspector.settle():
         stager.take(state.enricher.feed(events))
+    if state.links is not None:
+        # What is left does not depend on the batches before.
+        state.links.sweep()
 
 
 def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> Iterator[list[Output]]:
@@ -88,6 +94,8 @@ def _fed(
 ) -> Iterator[tuple[list[Output], list[PairColumns]]]:
     """The same, without the exchanges that `finder` finds."""
     _begin(state, stager, batch)
+    if state.links is not None:
+        state.links.feed(batch)
     inspector = state.inspector
     together: list[Output] = []
     size, most = 0, together_bytes(inspector)
@@ -128,6 +136,8 @@ def stage_rest(
             _take_rest(stager, together, events)
             together, size = [], 0
     _take_rest(stager, together, events)
+    if state.links is not None:
+        state.links.close()
     stager.flush()
     files.close()
     learned_facts = state.enricher.catalog.learned_facts

@@ -5,6 +5,7 @@
     exchanges.py    `exchanges`: one row per request and its response
     records.py      `records`: columns from the batches' bytes, no Python object for a record; record_arrays.py
     connections.py  `connections`
+    transport.py    `transport`
     problems.py     `problems`
     resolve.py      staged rows to final ones: names of topics and brokers, fetch sessions
 
@@ -23,6 +24,7 @@ from kafkasniff.tables.rows.schemas import (
     SCHEMA_VERSION,
     TABLE_NAMES,
     TABLES,
+    TRANSPORT,
 )
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "TABLES",
     "TABLE_NAMES",
+    "TRANSPORT",
     "ExchangeRows",
     "exchange_row",
 ]

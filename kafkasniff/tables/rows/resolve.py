@@ -134,6 +134,8 @@ class Resolver:
             yield self._records(batch)
         elif table == "connections":
             yield self._connections(batch)
+        elif table == "transport":
+            yield batch
         else:
             yield self._problems(batch)
 

@@ -18,6 +18,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "TABLES",
     "TABLE_NAMES",
+    "TRANSPORT",
 ]
 
 SCHEMA_VERSION: Final = 1
@@ -304,6 +305,44 @@ _CONNECTIONS: Final = (
 CONNECTIONS: Final = pa.schema(_fields(_CONNECTIONS))
 """Schema of the table `connections`."""
 
+_TRANSPORT: Final = (
+    Column("connection_id", pa.int64(), "key of the connection, as in connections"),
+    Column("time", _TIME, "of its first packet"),
+    Column("time_ns", pa.int64(), "nanoseconds since 1970"),
+    Column("end_time", _TIME, "of its last packet"),
+    Column("end_time_ns", pa.int64(), "nanoseconds since 1970"),
+    Column("client_ip", pa.string(), "the sender of the SYN; without one in the capture, the end with the higher port"),
+    Column("client_port", pa.int32(), "port of the client"),
+    Column("broker_ip", pa.string(), "address of the broker"),
+    Column("broker_port", pa.int32(), "port of the broker"),
+    Column(
+        "opening",
+        pa.string(),
+        "outcome of the handshake: answered, refused, unanswered; null if its beginning is not in the capture",
+    ),
+    Column("syns", pa.int64(), "number of SYNs of the client"),
+    Column("ended_by", pa.string(), "who closed or reset it first: client, broker; null if that is not in the capture"),
+    Column("ended_with", pa.string(), "how: fin, rst"),
+    Column("ended_ns", pa.int64(), "when: nanoseconds since 1970"),
+    Column("quiet_ns", pa.int64(), "how long the client had sent nothing then, in nanoseconds"),
+    Column("broker_round_trip_us", pa.int64(), "shortest time from the capture point to the broker and back"),
+    Column("client_round_trip_us", pa.int64(), "shortest time from the capture point to the client and back"),
+    Column("client_packets", pa.int64(), "packets of the client"),
+    Column("broker_packets", pa.int64(), "packets of the broker"),
+    Column("client_data", pa.int64(), "payload bytes of the client, including retransmitted segments"),
+    Column("broker_data", pa.int64(), "the same of the broker"),
+    Column("client_again", pa.int64(), "retransmitted segments of the client"),
+    Column("broker_again", pa.int64(), "retransmitted segments of the broker"),
+    Column("client_late", pa.int64(), "segments of the client that followed later ones: lost or reordered on the way"),
+    Column("broker_late", pa.int64(), "the same of the broker"),
+    Column("client_closed", pa.int64(), "number of times that the client could accept no more data (window 0)"),
+    Column("broker_closed", pa.int64(), "the same of the broker"),
+    Column("client_closed_us", pa.int64(), "total time for which its windows were closed"),
+    Column("broker_closed_us", pa.int64(), "the same of the broker"),
+)
+TRANSPORT: Final = pa.schema(_fields(_TRANSPORT))
+"""Schema of the table `transport`."""
+
 _PROBLEMS: Final = (
     Column("capture", pa.string(), "the capture that `packet` is in"),
     Column("connection_id", pa.int64(), "null for problems of a capture"),
@@ -322,7 +361,13 @@ _PROBLEMS: Final = (
 PROBLEMS: Final = pa.schema(_fields(_PROBLEMS))
 """Schema of the table `problems`."""
 
-TABLES: Final = {"exchanges": EXCHANGES, "records": RECORDS, "connections": CONNECTIONS, "problems": PROBLEMS}
+TABLES: Final = {
+    "exchanges": EXCHANGES,
+    "records": RECORDS,
+    "connections": CONNECTIONS,
+    "transport": TRANSPORT,
+    "problems": PROBLEMS,
+}
 """All tables, by name."""
 TABLE_NAMES: Final = tuple(TABLES)
 
@@ -332,6 +377,7 @@ COLUMNS: Final = {
     "records": _RECORDS,
     "headers": _HEADER,
     "connections": _CONNECTIONS,
+    "transport": _TRANSPORT,
     "problems": _PROBLEMS,
 }
 """The columns of each table, and those of the structs in its columns `partitions` and `headers`."""
@@ -346,6 +392,10 @@ ROWS: Final = {
     "headers": "A struct per header of the record.",
     "connections": (
         "A row per TCP connection that carried data, Kafka or not; with filters, only those of selected exchanges."
+    ),
+    "transport": (
+        "A row per TCP connection, judged by its packets alone, including connects that were refused or not answered. "
+        "Filters do not apply to it."
     ),
     "problems": "A row per problem of a capture, a stream, an exchange or a message.",
 }

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.enrich.sessions import SessionStep
-from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
+from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS, TRANSPORT
 
 __all__ = ["SORT_KEYS", "STAGED", "UNDATED", "StagedParts", "date_of", "day_of", "place_name"]
 
@@ -53,6 +53,7 @@ STAGED: Final = {
         ),
     ),
     "connections": CONNECTIONS,
+    "transport": TRANSPORT,
     "problems": _with(PROBLEMS, ("_endpoints", pa.string())),
 }
 """Schema of the staged rows, by table.
@@ -65,6 +66,7 @@ SORT_KEYS: Final = {
     "exchanges": ("api", "time_ns", "connection_id", "exchange_id"),
     "records": ("api", "_time_ns", "connection_id", "exchange_id", "_position"),
     "connections": ("time_ns", "connection_id"),
+    "transport": ("time_ns", "connection_id"),
     "problems": ("time_ns", "connection_id", "exchange_id", "packet", "offset", "kind", "detail"),
 }
 """The order of rows within a date; null is first. Text comes first (`api`) or last."""

@@ -12,14 +12,13 @@ from kafkasniff.enrich import Catalog
 from kafkasniff.filters.expression import parse_filter as parse
 from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.transport import TABLE as TRANSPORT
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
 
 CAPTURE = str(ROOT / "captures" / "java-codecs.pcap")
-TABLES = ("exchanges", "records", "connections", "problems")
+TABLES = ("exchanges", "records", "connections", "transport", "problems")
 
 
 def counted(
@@ -50,8 +49,8 @@ def test_rows_do_not_depend_on_batches_and_what_else_is_wanted() -> None:
     assert set(TABLES) >= set(whole) >= {"exchanges", "records"}
     assert set(counted(tables=("connections",))) == {"connections"}
     events: list[object] = []
-    more = counted(events=events.extend, transport=True)
-    assert more[TRANSPORT]
+    more = counted(events=events.extend)
+    assert more["transport"]
     assert len(events) > len(more["exchanges"])
     assert {name: more[name] for name in whole} == whole
 

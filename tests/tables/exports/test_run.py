@@ -343,6 +343,7 @@ def test_rows_are_in_order_and_in_the_partition_of_their_date(table: str, of_som
         "exchanges": ("api", "time_ns", "connection_id", "exchange_id"),
         "records": ("api", "time", "connection_id", "exchange_id"),
         "connections": ("time_ns", "connection_id"),
+        "transport": ("time_ns", "connection_id"),
         "problems": ("time_ns", "connection_id", "exchange_id"),
     }[table]
     for entry in manifest(of_some)["tables"][table]["files"]:

@@ -10,7 +10,7 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.transport import TRANSPORT
+from kafkasniff.tables.rows import TRANSPORT
 from tests.analysis.detectors import network_scenes as scenes
 from tests.conftest import ROOT
 from tests.craft.batches import batch
@@ -30,7 +30,7 @@ def rows_of(*batches: Any) -> Rows:
         if table in found:
             found[table] += rows.to_pylist()
 
-    counted = CountedRows(ExportOptions(tables=("exchanges", "connections")), take, transport=True)
+    counted = CountedRows(ExportOptions(tables=("exchanges", "connections", "transport")), take)
     for each in batches:
         counted.feed(each)
     counted.end()
