@@ -70,7 +70,9 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         overview.has("records")  # do not report it as missing
     with Output(environment, output, inputs=captures) as stream:
         taker = _Both(overview, detectors)
-        reading = CountedCaptures(environment, taker, options, predicate, quiet=quiet, security=security)
+        reading = CountedCaptures(
+            environment, taker, options, predicate, quiet=quiet, security=security, transport=True
+        )
         for folder in folders:
             _read_export(overview, detectors, folder, records=not options["no_records"])
         if captures:
@@ -107,7 +109,9 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         if not quiet:
             say_notes(environment, answer.notes + security.notes(), answer.visibility)
     reading.end()
-    return Exit.BROKEN if reading.broken else Exit.OK
+    if reading.broken:
+        return Exit.BROKEN
+    return Exit.OK if answer.exchanges.exchanges else reading.say_nothing()
 
 
 def _rows(form: str, top: int | None) -> dict[str, int]:
