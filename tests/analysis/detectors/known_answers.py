@@ -77,6 +77,8 @@ SHOWN = [
     ),
     Case("repeated-sequences", "repeated", scenes.repeated(0)),
     Case("repeated-sequences", "out of order", scenes.repeated(45)),
+    Case("repeated-sequences", "out of order, sent again", scenes.concurrent(3)),
+    Case("repeated-sequences", "out of order, not all sent again", scenes.concurrent(2)),
     Case("repeated-sequences", "one cluster", partial(clusters.sequences, "one", "one")),
     Case("repeated-sequences", "unknown clusters", partial(clusters.sequences, None, None)),
     Case("repeated-sequences", "beside another", lambda: [*clusters.sequences("one", "one"), *clusters.others()]),

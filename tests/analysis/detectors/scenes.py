@@ -21,6 +21,8 @@ from tests.kafka.records_craft import COMPRESSORS, batch
 Scene = Callable[[], Sequence[Talk]]
 METADATA: tuple[dict[str, Any], dict[str, Any]] = ({"topics": [{"name": "orders"}]}, {})
 NOT_LEADER = 6
+OUT_OF_ORDER = 45
+CONCURRENT_TRANSACTIONS = 51
 
 
 def heartbeat(talk: Talk, then: float = 0) -> None:
@@ -299,6 +301,24 @@ def repeated(error: int) -> Scene:
         produce(talk, records(5, producer=(7, 0, 0)), error=NOT_LEADER)
         produce(talk, records(5, producer=(7, 0, 0)))
         produce(talk, records(5, producer=(7, 0, 5)), error=error)
+        return [talk.ended()]
+
+    return scene
+
+
+def concurrent(again: int) -> Scene:
+    """Three batches in flight, of which the first is refused because the previous transaction is not complete yet.
+
+    The first `again` of them are sent again and accepted.
+    """
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        for turn in range(3):
+            error = CONCURRENT_TRANSACTIONS if turn == 0 else OUT_OF_ORDER
+            produce(talk, records(5, producer=(7, 0, 5 * turn)), error=error)
+        for turn in range(again):
+            produce(talk, records(5, producer=(7, 0, 5 * turn)))
         return [talk.ended()]
 
     return scene

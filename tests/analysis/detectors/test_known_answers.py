@@ -57,3 +57,10 @@ def test_one_direction_of_tls(tmp_path: Path) -> None:
     assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
     for source in (path, tmp_path / "out"):
         assert run([str(source)], only=["wrong-protocol", "tls-failures"]).findings == []
+
+
+def test_batches_in_flight_behind_a_refused_one(tmp_path: Path) -> None:
+    """Nothing above a note if all of them are accepted when they are sent again."""
+    for again, worst in ((3, {"note"}), (2, {"note", "error"})):
+        path = capture_of(tmp_path / "crafted.pcap", scenes.concurrent(again)())
+        assert {one.severity for one in run([str(path)]).findings} == worst
