@@ -103,7 +103,10 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
         """The highest sequence number that was stored, and the highest that was refused as out of order."""
         code, base = column(parts, "error_code"), integers(column(parts, "base_sequence"))
         none = pa.scalar(-1, pa.int64())
-        stored = pc.and_(in_any(parts, "status", ["answered"]), pc.fill_null(pc.is_in(code, value_set=pa.array(STORED, code.type)), False))
+        stored = pc.and_(
+            in_any(parts, "status", ["answered"]),
+            pc.fill_null(pc.is_in(code, value_set=pa.array(STORED, code.type)), False),
+        )
         lacking = pc.fill_null(pc.equal(code, OUT_OF_ORDER), False)
         last = pa.array(base + integers(column(parts, "record_count")) - 1, pa.int64())
         self.parts["order"].add(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tests.analysis.detectors.talks import Talk
 from tests.craft.kafka_bytes import (
@@ -100,6 +100,36 @@ def stopped() -> list[Talk]:
         talk.pause(1)
     talk.pause(39)
     return [talk.ended()]
+
+
+def cut_off(by: Literal["client", "broker"], *, again: bool = False) -> Scene:
+    """A connection that ends, on one side first, with an open request; the client may come back a second later."""
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        heartbeat(talk, 0.1)
+        talk.ask("Metadata", 1, METADATA[0], None, then=0.1)
+        talk.close(by)
+        later = Talk(port=51_335, after=1)
+        heartbeat(later)
+        return [talk, later.ended()] if again else [talk]
+
+    return scene
+
+
+def member_id_asked(refusals: int) -> Scene:
+    """A member that is refused until it comes with the id that the broker gave it (KIP-394)."""
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        for turn in range(refusals + 1):
+            refused = turn < refusals
+            asked = {"group_id": "g", "member_id": "" if refused else "m", "protocol_type": "consumer"}
+            answer = {"error_code": 79 if refused else 0, "generation_id": -1 if refused else 1, "member_id": "m"}
+            talk.ask("JoinGroup", 5, asked, answer)
+        return [talk.ended()]
+
+    return scene
 
 
 def silent_by_request() -> list[Talk]:
