@@ -59,7 +59,7 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
     """Idempotent producers that repeated or skipped sequence numbers.
 
     Brokers store each number once, so repeats only cost time. OUT_OF_ORDER_SEQUENCE_NUMBER means that preceding records
-    are missing. It is a note if they came: batches in flight behind a refused one, as in transactions that begin before
+    are missing. It is a note if they came: batches in flight after a refused one, as in transactions that begin before
     the previous one is complete (CONCURRENT_TRANSACTIONS), are sent again after it. The evidence is the failed
     requests, which caused the repeats.
     """
@@ -124,8 +124,8 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
         order: dict[tuple[Any, ...], tuple[int, int]] = {}
         for row in self.resolved("order").to_pylist():
             key = (*(row[name] for name, _ in _PRODUCER), row["producer_epoch"])
-            known = order.get(key, (-1, -1))
-            order[key] = max(known[0], row["stored"]), max(known[1], row["lacking"])
+            stored, lacking = order.get(key, (-1, -1))
+            order[key] = max(stored, row["stored"]), max(lacking, row["lacking"])
         producers: dict[tuple[Any, ...], dict[str, Any]] = {}
         retries = self.asked["retries"]
         assert isinstance(retries, Retries)
@@ -153,7 +153,7 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
         if gaps and not missing:
             title = f"{who} had {plural(gaps, 'batch', 'batches')} refused as out of order and accepted later {where}"
             meaning = (
-                "The broker refused a batch, and with it those that were already in flight behind it. The producer "
+                "The broker refused a batch, and with it those that were already in flight after it. The producer "
                 "sent all of them again, and the broker stored them in order."
             )
             advice = (

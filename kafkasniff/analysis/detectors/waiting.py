@@ -152,7 +152,8 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
                 found.setdefault(key, []).append(row)
             elif (
                 not (long or row["connection_id"] in by_broker)
-                and known
+                and over is not None
+                and row["time_ns"] is not None
                 and over >= (seen.get((row["client_id"], row["client_ip"])) or over)
             ):
                 continue  # the program has ended, or the capture

@@ -45,7 +45,7 @@ SHOWN = [
     Case("undecoded-traffic", "nothing", scenes.other_direction),
     Case("unanswered-requests", "unanswered", scenes.unanswered),
     Case("unanswered-requests", "stopped broker", scenes.stopped),
-    Case("unanswered-requests", "cut off, and the client went on", scenes.cut_off("client", again=True)),
+    Case("unanswered-requests", "cut off, and the client continued", scenes.cut_off("client", again=True)),
     Case("unanswered-requests", "cut off by the broker", scenes.cut_off("broker")),
     Case("late-answers", "late", scenes.late),
     Case("late-answers", "later than the timeout", scenes.late, ("late-answers.timeout=3s",)),
